@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor
 
-from glassformer.base.config import Config
+from glassformer.base.config import TASK_FACTS, Config
 from glassformer.base.errors import GlassError, nearest
 from glassformer.base.settings import UNSET
 from glassformer.base.wording import counted
@@ -38,7 +38,7 @@ from glassformer.inspection.patching import Resample, patch, patchable
 from glassformer.inspection.receipt import Receipt, write_receipt
 from glassformer.inspection.receipt.naming import label_named
 from glassformer.inspection.recording import Recording, record
-from glassformer.inspection.sites import find_head, stacks
+from glassformer.inspection.sites import advice_on_part, find_head, stacks
 from glassformer.interop.huggingface import importing
 from glassformer.launch.request import RunRequest, named_source
 from glassformer.launch.start import start_requested
@@ -47,7 +47,6 @@ from glassformer.model.transformer import Model
 from glassformer.runs.folder import Folder, Which
 from glassformer.runs.opening import OpenedRun
 from glassformer.tasks import AnyTextModel, Candidate, Classified, MaskFiller, TextClassifier, TextModel, Translator
-from glassformer.tasks.task_errors import VERBS
 from glassformer.text.tokenizers import Tokenizer
 from glassformer.training.foresight import compared
 from glassformer.training.loop import train
@@ -58,14 +57,6 @@ __all__ = ["TextTokens", "Transformer", "fit", "import_model", "load"]
 
 MEANS = 4_096
 """Held-out targets over which the mean of an ablated part is taken."""
-METHODS = {
-    "lm": "generate",
-    "masked": "fill",
-    "classify": "classify",
-    "translate": "generate",
-    "summarize": "generate",
-}
-"""The method that does what a run of each task has learnt."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,14 +137,17 @@ class Transformer:
         return (
             f"Transformer from {self.folder}, {self.run.checkpoint.name}\n"
             f"  {shape.family}: {size}, context {shape.context}, {parameters:,} parameters on {self.run.device}\n"
-            f"  task {task}: .{METHODS[task]}()\n"
+            f"  task {task}: .{TASK_FACTS[task].method}()\n"
             f"  tokenizer: {self.tokenizer.description()}"
         )
 
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            known = [each for each in dir(type(self)) if not each.startswith("_")]
+            of_other_tasks = {facts.method for facts in TASK_FACTS.values()} - {
+                TASK_FACTS[self.config.train.task].method
+            }
+            known = [each for each in dir(type(self)) if not each.startswith("_") and each not in of_other_tasks]
             raise AttributeError(f"a Transformer has no attribute {name!r}. {nearest(name, known)}")
 
     def tokens(self, text: str, target: str | None = None) -> TextTokens:
@@ -211,13 +205,13 @@ class Transformer:
         beams: int | None = None,
         seed: int | None = None,
     ) -> str:
-        """Return the text that the model writes: after a prompt, or for a source.
+        """Return the text that the model writes: the continuation without its prompt, or what it writes for a source.
 
         `glassformer.tasks.TextModel.generate`. The same seed gives the same text. What is not given is as the run's own
         settings say (`config.sample`); a setting of sampling turns off beam search.
 
         Args:
-            prompt: the text to continue, translate or summarize.
+            prompt: the text to continue, translate or summarize; only a language model may be given an empty one.
             tokens: most tokens to write.
             temperature: 0: always the likeliest token.
             top_k: sample from the k likeliest tokens only.
@@ -329,7 +323,9 @@ class Transformer:
         """
         known = patchable(self.model)
         if part not in known:
-            raise GlassError(f"there is nothing called {part!r} to patch in this model", nearest(part, known))
+            raise GlassError(
+                f"there is nothing called {part!r} to patch in this model", advice_on_part(self.model, part, known)
+            )
         site, _, last = part.rpartition(".")
         activation = f"{site}.z" if last.isdigit() else part
         if activation not in catalogue(self.model):
@@ -345,7 +341,7 @@ class Transformer:
         if length != len(_row_of(part, there)):
             raise GlassError(
                 f"the texts have {length} and {len(_row_of(part, there))} tokens, so {part} has no counterpart",
-                "Give two texts of equal length in tokens.",
+                "Give two texts of equally many tokens: compare `model.tokens(text)` and `model.tokens(other)`.",
             )
         found = record(self.model, *_as_inputs(there), keep=(activation,))
         where = None
@@ -439,8 +435,8 @@ class Transformer:
     def _wrong_task(self, wanted: str) -> GlassError:
         task = self.config.train.task
         return GlassError(
-            f"{self.folder} learnt train.task = {task}: to {VERBS[task]}, not to {wanted}",
-            f"Use .{METHODS[task]}(), or a run of another task.",
+            f"{self.folder} learnt train.task = {task}: to {TASK_FACTS[task].verb}, not to {wanted}",
+            f"Use .{TASK_FACTS[task].method}(), or a run of another task.",
         )
 
 

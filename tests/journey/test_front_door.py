@@ -14,6 +14,7 @@ import torch
 
 import glassformer as gf
 from glassformer import api
+from glassformer.base.config import TASK_FACTS
 from glassformer.evaluation.token_costs import surprisals
 from glassformer.inspection.ablation import ablate, check_ablation
 from glassformer.training.trainer import Trainer
@@ -93,6 +94,8 @@ def test_every_object_prints_usefully(models: dict[str, gf.Transformer], home: P
         assert f"{parameters:,} parameters" in repr(model)
         assert f"task {task}" in repr(model)
         assert model.tokenizer.description() in repr(model)
+        assert model.tokenizer.description() in repr(model.text_model)
+        assert "\n[train]\n" in repr(model.config)
     model = models["lm"]
     assert re.match(r"11 tokens: 't':\d+ 'h':\d+ 'e':\d+ ' ':\d+ ", repr(model.tokens(TEXT)))
     assert "source, 12 tokens: 't':" in repr(models["translate"].tokens(TEXT, "a"))
@@ -123,10 +126,14 @@ def test_answers_are_those_of_the_tasks(models: dict[str, gf.Transformer]) -> No
 
 def test_a_task_that_cannot_names_the_one_that_can(models: dict[str, gf.Transformer]) -> None:
     for task, model in models.items():
-        for method in {"generate", "fill", "classify"} - {api.METHODS[task]}:
+        for method in {"generate", "fill", "classify"} - {TASK_FACTS[task].method}:
             with pytest.raises(gf.GlassError) as caught:
                 getattr(model, method)("the [MASK]")
-            assert f".{api.METHODS[task]}()" in caught.value.remedy
+            assert f".{TASK_FACTS[task].method}()" in caught.value.remedy
+        with pytest.raises(AttributeError) as unknown:
+            _ = model.zzzzz
+        offered = set(re.findall(r"\w+", str(unknown.value))) & {"generate", "fill", "classify"}
+        assert offered == {TASK_FACTS[task].method}
 
 
 @pytest.mark.parametrize("method", ["tokens", "logits", "loss", "record", "receipt"])
@@ -148,10 +155,16 @@ def test_texts_that_cannot_be_read_are_refused(models: dict[str, gf.Transformer]
         (lambda model: model.attention(TEXT, 0, 0, stack="enc"), "no head 'enc.0.self.0'", "It has dec.0.self.0"),
         (lambda model: model.record(TEXT, "patern"), "'patern'", "Did you mean pattern?"),
         (lambda model: model.patch(TEXT, "dec.0.slef", TEXT), "'dec.0.slef'", "Did you mean dec.0.self?"),
-        (lambda model: model.patch(TEXT, "dec.0.self.0", "short"), "11 and 5 tokens", "equal length"),
+        (lambda model: model.patch(TEXT, "dec.0.self.0", "short"), "11 and 5 tokens", "model.tokens(other)"),
         (lambda model: model.patch(TEXT, "dec.mask", TEXT), "dec.mask has no activation", "Patch a head"),
         (lambda model: model.patch(TEXT, "dec.0.self.0", TEXT, at=11), "no token 11", "Give 0 to 10."),
-        (lambda model: model.ablate(TEXT, "dec.0.self.9"), "'dec.0.self.9'", "Did you mean dec."),
+        (
+            lambda model: model.ablate(TEXT, "dec.0.self.9"),
+            "'dec.0.self.9'",
+            "dec.0.self has heads dec.0.self.0 to dec.0.self.1.",
+        ),
+        (lambda model: model.ablate(TEXT, "dec.9.self.0"), "'dec.9.self.0'", "dec has layers 0"),
+        (lambda model: model.patch(TEXT, "dec.9.feedforward", TEXT), "'dec.9.feedforward'", "dec has layers 0"),
         (lambda model: model.ablate(TEXT, "dec.0.self.1", instead="men"), "'men'", "Did you mean mean?"),
         (lambda model: model.loss("a"), "no token of 'a' is predicted", "longer"),
         (lambda model: model.loss(TEXT, "b"), "a target was given", ""),

@@ -14,7 +14,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from glassformer.base.config import FAMILIES, Config
+from glassformer.base.config import TASK_FACTS, Config
 from glassformer.runs.run_text import prepare_for
 
 EXPECTED = Path(__file__).parents[1] / "fixtures" / "stores.json"
@@ -92,7 +92,7 @@ TOKENIZERS = {
 
 def config_of(task: str, data: dict[str, Any], tokenizer: str) -> Config:
     """Return the settings of a case."""
-    found = Config.model_validate({"train": {"task": task}, "model": {"family": FAMILIES[task]}, "data": data})
+    found = Config.model_validate({"train": {"task": task}, "model": {"family": TASK_FACTS[task].family}, "data": data})
     return found.with_changes(TOKENIZERS[tokenizer])
 
 

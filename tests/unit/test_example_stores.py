@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from glassformer.base.config import FAMILIES, Config, DataConfig, ModelConfig, Task, TokenizerConfig, TrainConfig
+from glassformer.base.config import TASK_FACTS, Config, DataConfig, ModelConfig, Task, TokenizerConfig, TrainConfig
 from glassformer.base.errors import GlassError
 from glassformer.runs.folder import create_run
 from glassformer.runs.run_text import encoded_text
@@ -275,7 +275,7 @@ def test_a_run_goes_on_only_with_its_own_vocabularies(changed: str, write: Write
     joint = task == "classify"
     tokenizer = CHARACTERS.replace(joint=joint)
     found = prepare(RECORD_KINDS[task], data, tokenizer, token_cache(tmp_path / "run"))
-    family = ModelConfig(family=FAMILIES[task], shared_embedding=joint)
+    family = ModelConfig(family=TASK_FACTS[task].family, shared_embedding=joint)
     config = Config(data=data, tokenizer=tokenizer, train=TrainConfig(task=task), model=family)
     facts = {"source": source, "text_hash": found.text_hash, "tokens": str(found.folder)}
     run = create_run(tmp_path / "run", config, {"data": facts})

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from glassformer.base.config import command_for
 from glassformer.base.errors import GlassError
-from glassformer.base.wording import counted, quoted, span, use_of
+from glassformer.base.wording import counted, quoted, span
 from glassformer.runs.folder import Run, refuse_existing
 
 
@@ -43,7 +44,7 @@ def test_a_path_with_spaces_stands_in_quotes(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize("task", ["lm", "masked", "classify", "translate", "summarize"])
 def test_every_command_that_is_proposed_can_be_pasted(task: str, tmp_path: Path) -> None:
     run = tmp_path / "my runs" / "one"
-    assert shlex.split(use_of(run, task))[:3] in (
+    assert shlex.split(command_for(run, task))[:3] in (
         [["glass", name, str(run)] for name in ("generate", "fill", "classify")]
     )
     run.mkdir(parents=True)

@@ -5,24 +5,12 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Literal, get_args
 
 Level = Literal["school", "student", "practitioner", "engineer", "researcher"]
 LEVELS: tuple[Level, ...] = get_args(Level)
 """The depths at which things are explained, from the simplest to the deepest."""
-USES: Mapping[str, str] = MappingProxyType(
-    {
-        "lm": "generate {} PROMPT",
-        "masked": "fill {} TEXT-WITH-[MASK]",
-        "classify": "classify {} TEXT",
-        "translate": "generate {} SOURCE",
-        "summarize": "generate {} SOURCE",
-    }
-)
-"""Task -> the command that uses a run of it."""
 
 
 def as_said(value: object) -> str:
@@ -71,12 +59,3 @@ def quoted(path: Path | str) -> str:
     if os.name == "nt":  # whose shells know no single quotes, and have backslashes in every path
         return f'"{text}"' if " " in text else text
     return shlex.quote(text)
-
-
-def use_of(run: Path, task: str) -> str:
-    """Return the command that uses a run of a task, as it is typed.
-
-    >>> use_of(Path("runs/book"), "lm")
-    'glass generate runs/book PROMPT'
-    """
-    return f"glass {USES[task].format(quoted(run))}"

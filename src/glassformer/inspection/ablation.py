@@ -28,7 +28,7 @@ from glassformer.inspection.catalogue import catalogue
 from glassformer.inspection.hooks import last_values
 from glassformer.inspection.patching import Kind, KnockOut, Pattern, Value, Zero, patch, patchable
 from glassformer.inspection.recording import record
-from glassformer.inspection.sites import attentions, find_head, heads, stacks
+from glassformer.inspection.sites import advice_on_part, attentions, find_head, heads, stacks
 from glassformer.model.evaluation_mode import inference
 from glassformer.model.pruned_attention import head_numbers
 from glassformer.model.transformer import EncoderDecoder, Model
@@ -120,7 +120,7 @@ def check_ablation(model: Model, off: Sequence[str], kind: str = "zero") -> Abla
         raise GlassError(f"there is no {kind!r} to stand in the place of parts", nearest(kind, PART_KINDS))
     for number, name in enumerate(off):
         if name not in known:
-            raise GlassError(f"there is nothing called {name!r} to switch off", nearest(name, known))
+            raise GlassError(f"there is nothing called {name!r} to switch off", advice_on_part(model, name, known))
         if name in off[:number]:
             raise GlassError(f"{name} is switched off twice", "Name each part once.")
         if kind == "first" and _last(name) == "feedforward":

@@ -46,9 +46,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from glassformer.base.errors import GlassError, nearest
+from glassformer.base.errors import GlassError
 from glassformer.inspection.patch_kinds import Kind, KnockOut, Mean, Pattern, Resample, Value, Zero
-from glassformer.inspection.sites import embedding_below, parts, stacks
+from glassformer.inspection.sites import advice_on_part, embedding_below, parts, stacks
 from glassformer.model.attention import Attention
 from glassformer.model.positions import Rotation
 from glassformer.model.pruned_attention import head_numbers
@@ -78,7 +78,9 @@ def patch(model: Model, patches: Mapping[str, Kind]) -> Iterator[None]:
     known = _points(model)
     for name, kind in patches.items():
         if name not in known:
-            raise GlassError(f"there is nothing called {name!r} to patch in this model", nearest(name, known))
+            raise GlassError(
+                f"there is nothing called {name!r} to patch in this model", advice_on_part(model, name, list(known))
+            )
         _check_kind(name, kind)
         for outer in model._forward_pre_hooks.values():
             if isinstance(outer, _Marker):

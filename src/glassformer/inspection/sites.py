@@ -5,12 +5,12 @@ A decoder-only model has the stack `dec`, an encoder the stack `enc`, an encoder
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from torch import nn
 
-from glassformer.base.errors import GlassError
+from glassformer.base.errors import GlassError, nearest
 from glassformer.base.wording import span
 from glassformer.model.attention import Attention
 from glassformer.model.pruned_attention import head_numbers
@@ -91,6 +91,20 @@ def find_head(model: Model, name: str) -> HeadSite:
             return head
     found = [_those(site, head_numbers(layer)) for site, layer in attentions(model).items() if layer.heads]
     raise GlassError(f"there is no head {name!r} in this model", f"It has {', '.join(found) or 'none'}.")
+
+
+def advice_on_part(model: Model, name: str, known: Sequence[str]) -> str:
+    """Return advice on a name that no part has: the layers or heads that exist, or the nearest name in `known`."""
+    words = name.split(".")
+    stack = stacks(model).get(words[0])
+    if stack is None or len(words) < 3 or not words[1].isdigit():
+        return nearest(name, known)
+    if int(words[1]) >= len(stack.blocks):
+        return f"{words[0]} has layers {span(0, len(stack.blocks) - 1)}."
+    for site, layer in attentions(model).items():
+        if name.startswith(f"{site}.") and layer.heads:
+            return f"{site} has heads {_those(site, head_numbers(layer))}."
+    return nearest(name, known)
 
 
 def _those(site: Site, kept: list[int]) -> str:

@@ -8,21 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from glassformer.base.config import EXAMPLES, FAMILIES, Config, DataConfig, parse_changes, settings_of
+from glassformer.base.config import EXAMPLES, TASK_FACTS, Config, DataConfig, parse_changes, settings_of
 from glassformer.base.errors import GlassError
 from glassformer.base.recipes import load_recipe
 from glassformer.base.settings import read_toml
 from glassformer.corpora import CORPORA
 
 AUTO = "auto"
-USUAL = {
-    "lm": "auto",
-    "masked": "auto-masked",
-    "classify": "auto-classify",
-    "translate": "auto-translate",
-    "summarize": "auto-summarize",
-}
-"""The default recipe of each task, for a person's own data; the recipe auto is the one of the task."""
 WORTH_IT = 1.0
 """Shortest run, in minutes, that is measured and forecast without being asked to."""
 
@@ -50,7 +42,8 @@ class RunRequest:
         The generated corpora have their own settings.
         """
         options = parse_changes(self.changes)
-        usual = USUAL.get(_last([options], "train", "task", "lm"))
+        facts = TASK_FACTS.get(_last([options], "train", "task", "lm"))
+        usual = None if facts is None else facts.recipe
         if self.recipe == AUTO:
             return usual or AUTO
         if self.recipe is not None or self.file is not None:
@@ -117,11 +110,11 @@ def chosen_settings(recipe: str | None, file: Path | None, changes: Mapping[str,
     if source in CORPORA:
         corpus = CORPORA[source]
         task = _last([*layers, options], "train", "task", corpus.tasks[0])
-        if task not in corpus.tasks and task in FAMILIES:
+        if task not in corpus.tasks and task in TASK_FACTS:
             raise GlassError(
                 f"the corpus {source} is not made for train.task = {task}", f"It serves {', '.join(corpus.tasks)}."
             )
-        own = corpus.recommended(task) if task in FAMILIES else {}
+        own = corpus.recommended(task) if task in TASK_FACTS else {}
         layers.insert(0, _nested({"train.task": task, **own}))
     return settings_of(layers, changes, "" if file is None else str(file))
 

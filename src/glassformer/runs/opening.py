@@ -22,7 +22,8 @@ from glassformer.model.precision import as_recorded, choose_precision
 from glassformer.model.transformer import Model
 from glassformer.model.weights import load_weights
 from glassformer.runs.folder import Folder, Run, Which, open_run, step_of
-from glassformer.tasks import AnyTextModel, TextModel, Translator, make_text_model
+from glassformer.tasks import AnyTextModel, TextModel, Translator
+from glassformer.tasks.make import make_task, make_text_model
 from glassformer.tasks.task_errors import wrong_task
 from glassformer.text.tokenizers import Tokenizer
 
@@ -150,8 +151,6 @@ class OpenedRun:
         Raises:
             GlassError: as `data`.
         """
-        from glassformer.tasks.make import make_task
-
         return make_task(self.config, self.data)
 
     def held_out(self, tokens: int | None = None, precision: str | None = None) -> TaskRows:

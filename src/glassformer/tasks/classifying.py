@@ -58,6 +58,9 @@ class TextClassifier:
         self.config = config
         self.frame = frame_of(tokenizer, config)
 
+    def __repr__(self) -> str:
+        return f"TextClassifier(labels {', '.join(self.labels)}; {self.tokenizer!r})"
+
     def ids(self, text: str) -> list[int]:
         """Return the ids to read: an end token, which stands for the whole, and the text, cut to the context.
 

@@ -52,6 +52,9 @@ class MaskFiller:
         self.config = config
         self.frame = frame_of(tokenizer, config)
 
+    def __repr__(self) -> str:
+        return f"MaskFiller({self.tokenizer!r})"
+
     def parts(self, text: str) -> list[str]:
         """Return the texts around the holes; a space that would belong to the missing token is left out.
 

@@ -1,13 +1,16 @@
-"""The task that settings name, over a prepared text."""
+"""The task that the settings name: its object for training, and the object that takes text in."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from glassformer.base.config import Config
+from glassformer.base.config import PAIRS, Config
+from glassformer.model.transformer import Model
+from glassformer.tasks import AnyTextModel, MaskFiller, TextClassifier, TextModel, Translator
 from glassformer.tasks.example_tasks import ClassTask, PairTask
 from glassformer.tasks.task import LanguageTask, MaskedTask, Task
 from glassformer.text.prepare import Prepared
+from glassformer.text.tokenizers import Tokenizer
 
 TASKS: Mapping[str, Callable[[Config, Prepared], Task]] = {
     "lm": LanguageTask,
@@ -21,3 +24,26 @@ TASKS: Mapping[str, Callable[[Config, Prepared], Task]] = {
 def make_task(config: Config, data: Prepared) -> Task:
     """Return the task that learns from a prepared text."""
     return TASKS[config.train.task](config, data)
+
+
+def make_text_model(
+    config: Config, model: Model, tokenizer: Tokenizer, source: Tokenizer, labels: tuple[str, ...]
+) -> AnyTextModel:
+    """Return the object that does the task of a run with its model.
+
+    Args:
+        config: of the run; `train.task` names the task.
+        model: with its weights.
+        tokenizer: of the text that is read, or of the one that is written where there are two.
+        source: the tokenizer of the source of a translator or summarizer.
+        labels: of a classifier.
+    """
+    task = config.train.task
+    if task in PAIRS:
+        return Translator(model, source, tokenizer, config)
+    if task == "classify":
+        return TextClassifier(model, tokenizer, labels, config)
+    if task == "masked":
+        return MaskFiller(model, tokenizer, config)
+    assert task == "lm"
+    return TextModel(model, tokenizer, config)

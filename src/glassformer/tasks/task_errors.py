@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from glassformer.base.config import TASK_FACTS
 from glassformer.base.errors import GlassError
 from glassformer.model.transformer import Model
 from glassformer.text.tokenizers import Tokenizer
@@ -18,13 +19,4 @@ def refuse_mismatch(model: Model, tokenizer: Tokenizer) -> None:
 
 def wrong_task(task: str, wanted: str, remedy: str) -> GlassError:
     """The error for a run that learnt another task."""
-    return GlassError(f"this run learnt to {VERBS[task]}, not to {VERBS[wanted]}", remedy)
-
-
-VERBS = {
-    "lm": "continue text",
-    "masked": "fill in hidden tokens",
-    "classify": "name labels",
-    "translate": "translate",
-    "summarize": "summarize",
-}
+    return GlassError(f"this run learnt to {TASK_FACTS[task].verb}, not to {TASK_FACTS[wanted].verb}", remedy)

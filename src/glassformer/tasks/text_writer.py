@@ -29,6 +29,9 @@ class TextWriter(ABC):
         self.tokenizer = tokenizer
         self.config = config
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(train.task = {self.config.train.task}, {self.tokenizer!r})"
+
     @abstractmethod
     def prompt_ids(self, prompt: str) -> list[int]:
         """Return the ids that the model reads for a prompt."""

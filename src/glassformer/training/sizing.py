@@ -117,6 +117,11 @@ read 1 to 2 tokens for each weight. Of translation: on Multi30k, in 30 minutes. 
 See `benchmarks/results/tried.md`; elsewhere they are a guess."""
 
 
+def rules_of(task: str) -> SizingRules:
+    """Return the rules of a task; one without a line in `RULES` is sized as a language model."""
+    return RULES.get(task, RULES["lm"])
+
+
 @dataclass(frozen=True)
 class SizingCase:
     """Facts that sizes depend on.
@@ -146,7 +151,7 @@ class SizingCase:
     @property
     def rules(self) -> SizingRules:
         """Return the rules of the task."""
-        return RULES[self.task]
+        return rules_of(self.task)
 
 
 @dataclass(frozen=True)
@@ -239,7 +244,7 @@ def choose_vocabulary(size: int, task: str) -> int | None:
     A token should stand in the texts often enough to be learnt: of translations, on 3.7 MB of Multi30k, some 4,000
     served well; words that tell a label need not be written, and a larger vocabulary has more whole ones.
     """
-    bytes_per_token = RULES[task].bytes_per_token
+    bytes_per_token = rules_of(task).bytes_per_token
     if bytes_per_token is None:
         return None
     least, most = VOCABULARY

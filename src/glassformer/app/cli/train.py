@@ -37,10 +37,9 @@ from typing import TYPE_CHECKING
 
 from glassformer.app.cli.run_arguments import add_run_arguments, request_from
 from glassformer.app.cli.settings import changes_from
-from glassformer.base.config import Config
+from glassformer.base.config import Config, command_for
 from glassformer.base.errors import GlassError
 from glassformer.base.report import SimpleReport, emit
-from glassformer.base.wording import use_of
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -145,6 +144,6 @@ def _report(run: Run, config: Config, outcome: TrainingOutcome | None, as_json: 
         lines.append(f"this is {ratio}: no model can do better")
     if comparison is not None:
         lines.append(comparison)
-    lines.append(f"{run.folder} is ready: {use_of(run.folder, config.train.task)}")
+    lines.append(f"{run.folder} is ready: {command_for(run.folder, config.train.task)}")
     emit(SimpleReport(facts, lines), as_json)
     return 0

@@ -9,7 +9,8 @@ import torch
 from glassformer.app.share.package import Package
 from glassformer.base.config import Config
 from glassformer.runs.opening import untrained_model
-from glassformer.tasks import AnyTextModel, make_text_model
+from glassformer.tasks import AnyTextModel
+from glassformer.tasks.make import make_text_model
 from glassformer.text.tokenizers import Tokenizer
 
 

@@ -5,16 +5,16 @@ changes. Nothing here imports torch.
 """
 
 from glassformer.base.config.model import GATED, Activation, Family, ModelConfig, Norm, Positions
-from glassformer.base.config.tasks import EXAMPLES, FAMILIES, PAIRS, Task
+from glassformer.base.config.tasks import EXAMPLES, PAIRS, TASK_FACTS, Task, TaskFacts, command_for
 from glassformer.base.config.text import TOKENIZER_KINDS, DataConfig, TokenizerConfig
 from glassformer.base.config.training import SampleConfig, TrainConfig
 from glassformer.base.config.whole import Config, parse_changes, settings_of
 
 __all__ = [
     "EXAMPLES",
-    "FAMILIES",
     "GATED",
     "PAIRS",
+    "TASK_FACTS",
     "TOKENIZER_KINDS",
     "Activation",
     "Config",
@@ -25,8 +25,10 @@ __all__ = [
     "Positions",
     "SampleConfig",
     "Task",
+    "TaskFacts",
     "TokenizerConfig",
     "TrainConfig",
+    "command_for",
     "parse_changes",
     "settings_of",
 ]

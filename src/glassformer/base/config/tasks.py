@@ -1,25 +1,20 @@
-"""The tasks: their names, the family that learns each, and the settings that each asks for or allows."""
+"""The tasks: the name, the family, the words and the default settings of each, and settings for some tasks only."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 from glassformer.base.config.model import Family
+from glassformer.base.wording import quoted
 
 Task = Literal["lm", "masked", "classify", "translate", "summarize"]
 PAIRS: tuple[Task, ...] = ("translate", "summarize")
 """Tasks that write a target text for a source text."""
 EXAMPLES: tuple[Task, ...] = (*PAIRS, "classify")
 """Tasks that learn from examples with an answer each, not from running text."""
-FAMILIES: Mapping[str, Family] = {
-    "lm": "decoder",
-    "masked": "encoder",
-    "classify": "encoder",
-    "translate": "encoder-decoder",
-    "summarize": "encoder-decoder",
-}
-"""The family that learns each task."""
 TEXTS: tuple[Task, ...] = ("lm", "masked")
 """Tasks that learn from running text."""
 ONLY_FOR: Mapping[tuple[str, str], tuple[Task, ...]] = {
@@ -40,16 +35,82 @@ ONLY_FOR: Mapping[tuple[str, str], tuple[Task, ...]] = {
     ("train", "mask_share"): ("masked",),
 }
 """Settings that mean something for some tasks only."""
-_EXAMPLES: dict[str, dict[str, Any]] = {"data": {"split": "random"}}
-_WRITING: dict[str, dict[str, Any]] = {**_EXAMPLES, "sample": {"temperature": 0.0, "beams": 4}}
-TASK_DEFAULTS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
-    task: {**own, "model": {"family": FAMILIES[task]}}
-    for task, own in {
-        "lm": {},
-        "masked": {},
-        "classify": _EXAMPLES,
-        "translate": _WRITING,
-        "summarize": _WRITING,
-    }.items()
+
+
+@dataclass(frozen=True)
+class TaskFacts:
+    """What the settings, the messages and the commands need to know of a task.
+
+    Attributes:
+        family: the family of models that learns it.
+        verb: completes the sentence "this run learnt to ...".
+        command: the command that uses a run of it; {} stands for the run folder.
+        method: the method of `glassformer.Transformer` that does it.
+        recipe: the default recipe for a person's own data; "auto" means this one.
+        defaults: settings by section, below those that a recipe, a file or a person gives.
+    """
+
+    family: Family
+    verb: str
+    command: str
+    method: str
+    recipe: str
+    defaults: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    @property
+    def settings(self) -> Mapping[str, Mapping[str, Any]]:
+        """Return `defaults` with the family."""
+        return {**self.defaults, "model": {"family": self.family}}
+
+
+_RANDOM_SPLIT: dict[str, dict[str, Any]] = {"data": {"split": "random"}}
+_WRITTEN_BY_BEAMS: dict[str, dict[str, Any]] = {**_RANDOM_SPLIT, "sample": {"temperature": 0.0, "beams": 4}}
+TASK_FACTS: Mapping[str, TaskFacts] = {
+    "lm": TaskFacts(
+        family="decoder",
+        verb="continue text",
+        command="generate {} PROMPT",
+        method="generate",
+        recipe="auto",
+    ),
+    "masked": TaskFacts(
+        family="encoder",
+        verb="fill in hidden tokens",
+        command="fill {} TEXT-WITH-[MASK]",
+        method="fill",
+        recipe="auto-masked",
+    ),
+    "classify": TaskFacts(
+        family="encoder",
+        verb="name labels",
+        command="classify {} TEXT",
+        method="classify",
+        recipe="auto-classify",
+        defaults=_RANDOM_SPLIT,
+    ),
+    "translate": TaskFacts(
+        family="encoder-decoder",
+        verb="translate",
+        command="generate {} SOURCE",
+        method="generate",
+        recipe="auto-translate",
+        defaults=_WRITTEN_BY_BEAMS,
+    ),
+    "summarize": TaskFacts(
+        family="encoder-decoder",
+        verb="summarize",
+        command="generate {} SOURCE",
+        method="generate",
+        recipe="auto-summarize",
+        defaults=_WRITTEN_BY_BEAMS,
+    ),
 }
-"""Settings that a task asks for, below everything that a recipe, a file or a person says."""
+
+
+def command_for(run: Path, task: str) -> str:
+    """Return the command that uses a run of a task, as it is typed.
+
+    >>> command_for(Path("runs/book"), "lm")
+    'glass generate runs/book PROMPT'
+    """
+    return f"glass {TASK_FACTS[task].command.format(quoted(run))}"

@@ -10,7 +10,7 @@ import tomli_w
 from pydantic import Field, model_validator
 
 from glassformer.base.config.model import ModelConfig
-from glassformer.base.config.tasks import FAMILIES, ONLY_FOR, PAIRS, TASK_DEFAULTS
+from glassformer.base.config.tasks import ONLY_FOR, PAIRS, TASK_FACTS
 from glassformer.base.config.text import DataConfig, TokenizerConfig
 from glassformer.base.config.training import SampleConfig, TrainConfig
 from glassformer.base.errors import GlassError, nearest
@@ -34,7 +34,7 @@ class Config(BaseSettings):
             return values
         train = values.get("train", {})
         task = train.get("task", "lm") if isinstance(train, Mapping) else getattr(train, "task", "lm")
-        asked = TASK_DEFAULTS.get(task, {}) if isinstance(task, str) else {}
+        asked = TASK_FACTS[task].settings if isinstance(task, str) and task in TASK_FACTS else {}
         filled = {
             name: {**section, **values.get(name, {})}
             for name, section in asked.items()
@@ -46,10 +46,11 @@ class Config(BaseSettings):
     def _possible(self) -> Self:
         task = self.train.task
         model = self.model
-        if model.family != FAMILIES[task]:
+        family = TASK_FACTS[task].family
+        if model.family != family:
             raise impossible(
                 f"model.family = {model.family} cannot learn train.task = {task}",
-                f"Set model.family = {FAMILIES[task]}, or leave it out.",
+                f"Set model.family = {family}, or leave it out.",
             )
         if model.shared_embedding and not self.tokenizer.joint:
             raise impossible(
@@ -69,6 +70,12 @@ class Config(BaseSettings):
                     f"It is for {', '.join(tasks)}: leave it out.",
                 )
         return self
+
+    def __repr__(self) -> str:
+        """All settings as TOML, one on a line."""
+        return self.to_toml()
+
+    __str__ = __repr__
 
     @property
     def two_vocabularies(self) -> bool:

@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from glassformer.base.config import TASK_FACTS
 from glassformer.base.errors import GlassError
 from glassformer.evaluation.minimal_pairs import TokenScores
 from glassformer.model.evaluation_mode import inference
 from glassformer.model.transformer import Model
 from glassformer.tasks import AnyTextModel, MaskFiller, TextModel, Translator
 from glassformer.tasks.losses import logits_of, token_losses, tokens_at_once
-from glassformer.tasks.task_errors import VERBS
 from glassformer.tasks.task_rows import MOST_TOKENS, groups
 from glassformer.text.batches import Batch
 from glassformer.text.rows import Row
@@ -54,7 +54,7 @@ def readable(model: AnyTextModel) -> Readable:
     task = model.config.train.task
     why = "it gives the tokens of a text no probability" if task == "classify" else "it writes a text for another one"
     raise GlassError(
-        f"this run learnt to {VERBS[task]}: {why}, so there is nothing to probe",
+        f"this run learnt to {TASK_FACTS[task].verb}: {why}, so there is nothing to probe",
         "Give a run of --task lm or --task masked; glass evaluate measures this one.",
     )
 

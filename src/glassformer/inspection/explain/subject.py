@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
+from glassformer.base.config import TASK_FACTS
 from glassformer.base.errors import GlassError
 from glassformer.generation import decoding
 from glassformer.generation.context import window_start
@@ -14,7 +15,6 @@ from glassformer.inspection.explain.sections import shown
 from glassformer.inspection.trace import Trace, trace
 from glassformer.model.transformer import Model
 from glassformer.tasks import AnyTextModel, MaskFiller, TextClassifier, TextModel, Translator
-from glassformer.tasks.task_errors import VERBS
 
 
 @dataclass(frozen=True)
@@ -67,12 +67,12 @@ def subject_of(model: AnyTextModel, text: str, target: str | None = None, name: 
     if not text:
         raise GlassError("the text is empty: there is nothing to explain", "Give a text.")
     task = model.config.train.task
-    title = f"{name}, which learnt to {VERBS[task]}"
+    title = f"{name}, which learnt to {TASK_FACTS[task].verb}"
     if isinstance(model, Translator):
         return _translated(model, text, target, title)
     if target is not None:
         raise GlassError(
-            f"a target was given, but {name} learnt train.task = {task}: to {VERBS[task]}",
+            f"a target was given, but {name} learnt train.task = {task}: to {TASK_FACTS[task].verb}",
             "Leave it out: only runs that translate or summarize have one.",
         )
     if isinstance(model, TextClassifier):

@@ -19,6 +19,8 @@ NUMBERS = {
     "hidden_weight": "largest weight on padding or on what is ahead: has to be 0",
 }
 
+NO_ROLE = "no score reaches the threshold of its role"
+
 
 def table_lines(report: HeadSurvey, heads: Sequence[HeadReport]) -> Iterator[str]:
     """A line for each head, and below what they were looked at on, and what was left out."""
@@ -28,8 +30,10 @@ def table_lines(report: HeadSurvey, heads: Sequence[HeadReport]) -> Iterator[str
     for found in heads:
         nats, far = (found.numbers.get(name) for name in ("entropy", "distance"))
         importance = f"{_cell(found.importance, 10, 4)}  " if ranked else ""
-        yield f"{found.head!s:<{width}}  {_cell(nats, 7)}  {_cell(far, 8)}  {importance}{_is(found)}".rstrip()
+        yield f"{found.head!s:<{width}}  {_cell(nats, 7)}  {_cell(far, 8)}  {importance}{_is(found) or '-'}"
     yield ""
+    if not all(found.names for found in heads):
+        yield f"-: {NO_ROLE}"
     for probe in report.probes:
         yield f"{probe.name}: {probe.words}"
     if report.sinks is not None:
@@ -46,7 +50,7 @@ def table_lines(report: HeadSurvey, heads: Sequence[HeadReport]) -> Iterator[str
 
 def head_lines(report: HeadSurvey, found: HeadReport) -> Iterator[str]:
     """Everything about one head."""
-    yield f"{found.head} is {_is(found) or 'nothing that has a name here'}"
+    yield f"{found.head} is {_is(found)}" if found.names else f"{found.head}: {NO_ROLE}"
     yield ""
     yield f"{'role':<24}{'score':>8}{'chance':>8}{'lift':>8}{'95 %':>18}{'needs':>8}  measured on"
     for role, scored in sorted(found.roles.items(), key=lambda item: (not item[1].earned, -item[1].score)):

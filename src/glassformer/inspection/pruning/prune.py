@@ -8,8 +8,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from glassformer.base.config import command_for
 from glassformer.base.errors import GlassError
-from glassformer.base.wording import counted, span, use_of
+from glassformer.base.wording import counted, span
 from glassformer.inspection.ablation import ABLATION_KINDS, SELF_REPAIR, AblationKind, ablation_effects
 from glassformer.inspection.pruning.direct import direct_effects
 from glassformer.inspection.pruning.importance import head_importance
@@ -160,7 +161,7 @@ def _lines(report: PruningReport) -> Iterator[str]:
         yield f"removed {counted(len(report.removed), 'heads')}: {', '.join(report.removed) or 'none'}"
         yield f"validation loss {report.new_loss:.4f}, {report.new_loss - report.loss:+.4f}"
         yield f"{after:,} parameters instead of {before:,}"
-        yield f"{report.new} is ready: {use_of(report.new, report.task)}"
+        yield f"{report.new} is ready: {command_for(report.new, report.task)}"
 
 
 def _effect_lines(report: PruningReport) -> Iterator[str]:

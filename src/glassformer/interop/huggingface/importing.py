@@ -9,10 +9,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from glassformer.base.config import PAIRS, Config
+from glassformer.base.config import PAIRS, Config, command_for
 from glassformer.base.errors import GlassError
 from glassformer.base.files import clear_disk_errors, no_empty_folders, partial_path
-from glassformer.base.wording import use_of
 from glassformer.interop.export_report import Measured
 from glassformer.interop.huggingface.folder import read_json
 from glassformer.interop.huggingface.read_model import Imported, read_model
@@ -68,7 +67,7 @@ class ImportReport:
                 f"{self.run}: {self.architecture}, {self.parameters:,} parameters",
                 *(each.line() for each in self.measured),
                 *(f"note: {note}" for note in self.notes),
-                f"{self.run} is ready: {use_of(self.run, self.task)}",
+                f"{self.run} is ready: {command_for(self.run, self.task)}",
             ]
         )
 

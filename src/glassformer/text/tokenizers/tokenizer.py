@@ -225,6 +225,9 @@ class Tokenizer:
             return near
         return cut_before(text, 0, near)
 
+    def __repr__(self) -> str:
+        return f"Tokenizer({self.description()})"
+
     def description(self) -> str:
         """One line for people: scheme, size, what happens to the text."""
         parts = [f"{self.kind}, {self.vocab_size:,} tokens"]
