@@ -38,7 +38,7 @@ from torch import Tensor
 
 from glassformer.base.config import ModelConfig, SampleConfig
 from glassformer.generation.beam import beam_translate
-from glassformer.generation.lengths import batches_by_length
+from glassformer.generation.length_batches import batches_by_length
 from glassformer.model.build import build_model
 from glassformer.model.transformer import EncoderDecoder
 from glassformer.runs.opening import OpenedRun

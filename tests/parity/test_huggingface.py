@@ -16,8 +16,8 @@ from glassformer.interop.export_report import Measured
 from glassformer.interop.huggingface import compare
 from glassformer.interop.huggingface.choosing import ARCHITECTURES, choose
 from glassformer.interop.huggingface.compare import compare_logits
+from glassformer.interop.huggingface.equivalent_forms import WRITE, rewritten
 from glassformer.interop.huggingface.read_model import read_model
-from glassformer.interop.huggingface.rewrites import WRITE, rewritten
 from glassformer.interop.huggingface.writing import written
 from glassformer.model.build import build_model
 from glassformer.model.transformer import Model

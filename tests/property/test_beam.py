@@ -15,7 +15,7 @@ from glassformer.base.config import ModelConfig, SampleConfig
 from glassformer.base.errors import GlassError
 from glassformer.generation import beam
 from glassformer.generation.beam import Hypothesis, beam_search, beam_translate, likeliest
-from glassformer.generation.context import window_start
+from glassformer.generation.context_window import window_start
 from glassformer.generation.decoding import generate, translate
 from glassformer.model.build import build_model
 from glassformer.model.transformer import Decoder, EncoderDecoder

@@ -14,7 +14,7 @@ from glassformer.generation import fast
 from glassformer.generation.decoding import generate, translate
 from glassformer.generation.fast import FastDecoder, fast_decoder, layout_pays
 from glassformer.generation.readers import CachedReader, next_logits
-from glassformer.generation.slots import SlotCache
+from glassformer.generation.slot_cache import SlotCache
 from glassformer.model.cache import Cache
 from glassformer.model.evaluation_mode import inference
 from glassformer.model.transformer import Decoder, EncoderDecoder

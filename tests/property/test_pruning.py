@@ -14,7 +14,7 @@ from glassformer.inspection.ablation import HEAD_KINDS, ablation_effects
 from glassformer.inspection.gates import gated
 from glassformer.inspection.hooks import Tap, last_values
 from glassformer.inspection.patching import Zero, patch
-from glassformer.inspection.pruning.direct import direct_effects
+from glassformer.inspection.pruning.direct_effects import direct_effects
 from glassformer.inspection.pruning.importance import head_importance, per_layer
 from glassformer.inspection.pruning.order import Point, area, attention_effects, choose_by, curve
 from glassformer.inspection.pruning.removal import cut_optimizers, fold_gates, without

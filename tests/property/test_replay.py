@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from glassformer.base.errors import GlassError
 from glassformer.inspection.recording import record
 from glassformer.inspection.replay import History, Snapshot, read_history, read_snapshot
+from glassformer.inspection.replay.head_arrays import mapped_texts
 from glassformer.inspection.replay.history import first_in_a_row
-from glassformer.inspection.replay.looking import mapped_texts
 from glassformer.inspection.replay.of_run import Camera, Recorder
 from glassformer.inspection.replay.schedule import MOST, snapshot_steps, thinned
 from glassformer.inspection.replay.snapshot import snapshot_files, write_snapshot

@@ -15,9 +15,9 @@ from torch import Tensor
 from glassformer.base.config import SampleConfig
 from glassformer.base.errors import GlassError
 from glassformer.generation.decoding import TokenStep, translate
-from glassformer.generation.lengths import batches_by_length
+from glassformer.generation.length_batches import batches_by_length
 from glassformer.generation.readers import CachedReader, PlainReader
-from glassformer.generation.slots import _sources_of
+from glassformer.generation.slot_cache import _sources_of
 from glassformer.model.build import build_model
 from glassformer.model.evaluation_mode import inference
 from glassformer.model.transformer import EncoderDecoder

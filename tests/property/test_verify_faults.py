@@ -19,7 +19,7 @@ from torch.nn import functional as F
 
 from glassformer.base.config import Config
 from glassformer.generation import beam, decoding, readers
-from glassformer.generation.slots import SlotCache, SlotLayer
+from glassformer.generation.slot_cache import SlotCache, SlotLayer
 from glassformer.model import attention, transformer
 from glassformer.model.attention import Mask
 from glassformer.model.transformer import EncoderDecoder

@@ -13,7 +13,7 @@ from glassformer.base.config import TASK_FACTS, Config, DataConfig, ModelConfig,
 from glassformer.base.errors import GlassError
 from glassformer.runs.folder import create_run
 from glassformer.runs.run_text import encoded_text
-from glassformer.runs.text_places import token_cache
+from glassformer.runs.text_location import token_cache
 from glassformer.text import notes as notes_module
 from glassformer.text.notes import overlap_note
 from glassformer.text.prepare import open_prepared, prepare

@@ -21,11 +21,11 @@ from glassformer.evaluation.minimal_pairs import TokenScores
 from glassformer.evaluation.ngrams import KneserNey
 from glassformer.evaluation.probes import pairs as pair_probes
 from glassformer.evaluation.probes import sequences
+from glassformer.evaluation.probes.heuristics import RULES, numbers_of_nouns
 from glassformer.evaluation.probes.own_pairs import read_pairs
 from glassformer.evaluation.probes.pairs import ABOUT, corpus_pairs, probe_pairs
 from glassformer.evaluation.probes.result import Group
 from glassformer.evaluation.probes.row_probabilities import Read, as_written, longest, read_rows, scored, token_scores
-from glassformer.evaluation.probes.rules import RULES, numbers_of_nouns
 from glassformer.evaluation.probes.surprisal import seen_earlier, surprisal
 from glassformer.evaluation.probes.token_counts import Known
 from glassformer.model.build import build_model

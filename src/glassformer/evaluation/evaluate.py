@@ -23,7 +23,7 @@ from glassformer.model.precision import choose_precision
 from glassformer.runs.folder import Which, open_run
 from glassformer.runs.opening import OpenedRun
 from glassformer.runs.run_text import encoded_text
-from glassformer.runs.text_places import places_of_text, token_cache
+from glassformer.runs.text_location import places_of_text, token_cache
 from glassformer.tasks import AnyTextModel, MaskFiller, TextClassifier, TextModel, Translator
 from glassformer.tasks.example_tasks import kept, labelled_rows, length_notes, pair_rows
 from glassformer.tasks.task import MaskedTask

@@ -15,10 +15,10 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from glassformer.generation.context import window, window_start
+from glassformer.generation.context_window import window, window_start
 from glassformer.generation.fast import fast_decoder
-from glassformer.generation.lengths import batches_by_length
-from glassformer.generation.slots import COLUMNS, SlotCache, kept_slots
+from glassformer.generation.length_batches import batches_by_length
+from glassformer.generation.slot_cache import COLUMNS, SlotCache, kept_slots
 from glassformer.model.cache import Cache
 from glassformer.model.transformer import Decoder, EncoderDecoder
 

@@ -7,7 +7,7 @@ that could stand in their place: they are taken away, whatever is chosen.
 
 The effect of an ablation on the loss is not all that a part did. Later layers often make up for a missing head: in
 Chinchilla 7B, for about 70 % of what an attention layer's absence takes from the logit (McGrath et al. 2023, "The Hydra
-Effect"). `pruning.direct` has the effect by the direct path alone.
+Effect"). `pruning.direct_effects` has the effect by the direct path alone.
 """
 
 from __future__ import annotations

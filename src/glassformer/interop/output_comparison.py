@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from glassformer.base.config import SampleConfig
-from glassformer.generation.context import window_start
+from glassformer.generation.context_window import window_start
 from glassformer.generation.decoding import TokenStep, generate, translate
 from glassformer.interop.export_report import Measured
 from glassformer.model.transformer import Decoder, EncoderDecoder

@@ -12,7 +12,7 @@ from glassformer.model.device import choose_device
 from glassformer.model.precision import settled
 from glassformer.runs.folder import refuse_existing
 from glassformer.runs.run_text import prepare_for
-from glassformer.runs.text_places import token_cache
+from glassformer.runs.text_location import token_cache
 from glassformer.training.auto import size_run
 from glassformer.training.clock import since
 from glassformer.training.forecast import loss_band

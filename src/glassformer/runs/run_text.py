@@ -9,7 +9,7 @@ from glassformer.base.config import Config
 from glassformer.base.errors import GlassError
 from glassformer.base.wording import quoted
 from glassformer.runs.folder import Run
-from glassformer.runs.text_places import places_of_text, token_cache, token_folders
+from glassformer.runs.text_location import places_of_text, token_cache, token_folders
 from glassformer.text.encoded import open_encoded
 from glassformer.text.hashing import text_hash
 from glassformer.text.locating import is_encoded

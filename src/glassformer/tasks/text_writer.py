@@ -9,7 +9,7 @@ from glassformer.base.config import Config, SampleConfig
 from glassformer.base.errors import GlassError
 from glassformer.generation.beam import Hypothesis, Watch
 from glassformer.generation.decoding import Ended, Stop, TokenStep
-from glassformer.generation.lengths import batches_by_length
+from glassformer.generation.length_batches import batches_by_length
 from glassformer.tasks.writing import Sample, Writer, written
 from glassformer.text.tokenizers import Tokenizer
 

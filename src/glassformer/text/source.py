@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain, count, islice, zip_longest
@@ -323,7 +323,10 @@ def _from_texts(kind: RecordKind, data: DataConfig, what: str, found: Located) -
                 f"data.column is {data.column!r}, but {file.name} is plain text",
                 "Leave it unset, or give a file that ends in .csv, .tsv or .jsonl (.gz too).",
             )
-    choose: Callable[[Table], ChosenColumns] = lambda table: choose_text(table, data.column)  # noqa: E731
+
+    def choose(table: Table) -> ChosenColumns:
+        return choose_text(table, data.column)
+
     files = tuple(with_table(file, data, choose) if is_table(file) else file for file in scanned.files)
     return Source(kind, data, what, files, None, scanned.digest, (*scanned.notes, *describe_tables(files)))
 

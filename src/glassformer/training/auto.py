@@ -14,7 +14,7 @@ from glassformer.base.config import EXAMPLES, Config
 from glassformer.model.device import choose_device
 from glassformer.model.precision import precision_in_words, settled
 from glassformer.runs.run_text import prepare_for
-from glassformer.runs.text_places import token_cache
+from glassformer.runs.text_location import token_cache
 from glassformer.text.prepare import Prepared
 from glassformer.training.plan import plan_run
 from glassformer.training.probe import Probe, probe

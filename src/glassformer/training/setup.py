@@ -22,7 +22,7 @@ from glassformer.model.precision import as_recorded, precision_in_words, settled
 from glassformer.model.transformer import Model
 from glassformer.runs.folder import Run, create_run, list_runs, open_run, refuse_existing, step_of
 from glassformer.runs.run_text import encoded_text, open_text, part_hashes, prepare_for
-from glassformer.runs.text_places import token_cache
+from glassformer.runs.text_location import token_cache
 from glassformer.tasks.example_tasks import length_notes
 from glassformer.tasks.make import make_task
 from glassformer.text.prepare import Prepared

@@ -3,7 +3,7 @@ import { Cache } from "./cache";
 import type { Transformer } from "./model";
 import type { Matrix } from "./tensors";
 
-/** The first token seen of a row: it moves by half a context at a time. See `generation/context.py`. */
+/** The first token seen of a row: it moves by half a context at a time. See `generation/context_window.py`. */
 export function windowStart(length: number, context: number): number {
   const hop = Math.max(1, Math.floor(context / 2));
   return Math.ceil(Math.max(0, length - context) / hop) * hop;

@@ -22,7 +22,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from glassformer.app.cli import history
+from glassformer.app.cli import heads_history
 from glassformer.base.errors import GlassError, nearest_file
 from glassformer.base.report import SimpleReport, emit
 
@@ -36,7 +36,7 @@ SORTS = ("place", "role", "entropy")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of `glass heads`."""
-    history.add_arguments(parser)
+    heads_history.add_arguments(parser)
     parser.add_argument("run", type=Path, metavar="RUN", help="a run folder")
     parser.add_argument("--text", metavar="FILE|TEXT", help="look at the heads on this text, not on the run's own")
     parser.add_argument("--head", metavar="NAME", help="everything about one head, such as dec.1.self.2")
@@ -50,8 +50,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Score the heads and print their roles, or their history with `--history`."""
     if arguments.history:
-        return history.run(arguments)
-    history.refuse_unused(arguments)
+        return heads_history.run(arguments)
+    heads_history.refuse_unused(arguments)
     from glassformer.base.locks import is_held
     from glassformer.inspection.heads.of_run import heads_of_run
     from glassformer.inspection.heads.table import head_lines, table_lines

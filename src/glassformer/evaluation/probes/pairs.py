@@ -12,9 +12,9 @@ import numpy.typing as npt
 from glassformer.base.wording import counted
 from glassformer.corpora import MinimalPair, find_minimal_pair_corpus
 from glassformer.evaluation.minimal_pairs import PairResults, Share, TokenScores, log_ratios, results_of
+from glassformer.evaluation.probes.heuristics import RULES
 from glassformer.evaluation.probes.result import Group, ProbeResult, by_number
 from glassformer.evaluation.probes.row_probabilities import Readable, as_written, checked_row, scored, token_scores
-from glassformer.evaluation.probes.rules import RULES
 from glassformer.evaluation.probes.token_counts import Known
 from glassformer.text.tokenizers import Tokenizer
 

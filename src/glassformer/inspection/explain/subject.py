@@ -10,7 +10,7 @@ import torch
 from glassformer.base.config import TASK_FACTS
 from glassformer.base.errors import GlassError
 from glassformer.generation import decoding
-from glassformer.generation.context import window_start
+from glassformer.generation.context_window import window_start
 from glassformer.inspection.explain.sections import shown
 from glassformer.inspection.trace import Trace, trace
 from glassformer.model.transformer import Model

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.inspection.heads.attention_arrays import Bools, Floats, Looks
-from glassformer.inspection.heads.tallies import RoleTally
+from glassformer.inspection.heads.role_scores import RoleTally
 from glassformer.inspection.traced import AttentionTrace
 from glassformer.model.attention import Attention
 from glassformer.model.pruned_attention import kv_index

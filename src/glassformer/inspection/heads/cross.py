@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from glassformer.inspection.heads.attention_arrays import Floats, Looks
-from glassformer.inspection.heads.tallies import RoleTally, mass
+from glassformer.inspection.heads.role_scores import RoleTally, mass
 from glassformer.inspection.ranks import spearman
 
 ALIGNED = 0.8

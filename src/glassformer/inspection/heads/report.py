@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from glassformer.inspection.heads.probes import HeadProbe
+from glassformer.inspection.heads.role_scores import RoleScore
 from glassformer.inspection.heads.roles import SINK
-from glassformer.inspection.heads.tallies import RoleScore
 from glassformer.inspection.sites import HeadSite
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from glassformer.inspection.heads.attention_arrays import Bools, Floats, Ids, Looks
-from glassformer.inspection.heads.tallies import RoleTally, counted, mass
+from glassformer.inspection.heads.role_scores import RoleTally, counted, mass
 
 SINK = 0.3
 """Weight on the first token above which a head counts as a sink (Gu et al. 2025)."""

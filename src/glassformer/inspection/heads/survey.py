@@ -13,7 +13,7 @@ from glassformer.inspection.heads.attention_arrays import Floats, Ids, Looks
 from glassformer.inspection.heads.passes import Passed, passes
 from glassformer.inspection.heads.probes import HeadProbe
 from glassformer.inspection.heads.report import HeadReport, HeadSurvey, LeftOut
-from glassformer.inspection.heads.tallies import RoleScore, RoleTally, judge
+from glassformer.inspection.heads.role_scores import RoleScore, RoleTally, judge
 from glassformer.inspection.sites import HeadSite, Site, attentions, stacks
 from glassformer.model.transformer import Block, Model
 

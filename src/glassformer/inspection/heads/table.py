@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from glassformer.inspection.heads.report import HeadReport, HeadSurvey
-from glassformer.inspection.heads.tallies import RoleScore
+from glassformer.inspection.heads.role_scores import RoleScore
 
 NUMBERS = {
     "entropy": "nats: how spread its attention is",

@@ -12,7 +12,7 @@ from glassformer.base.config import command_for
 from glassformer.base.errors import GlassError
 from glassformer.base.wording import counted, span
 from glassformer.inspection.ablation import ABLATION_KINDS, SELF_REPAIR, AblationKind, ablation_effects
-from glassformer.inspection.pruning.direct import direct_effects
+from glassformer.inspection.pruning.direct_effects import direct_effects
 from glassformer.inspection.pruning.importance import head_importance
 from glassformer.inspection.pruning.l0 import L0
 from glassformer.inspection.pruning.new_run import (

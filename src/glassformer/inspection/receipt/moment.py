@@ -11,7 +11,7 @@ from glassformer.base.config import SampleConfig
 from glassformer.base.errors import GlassError
 from glassformer.base.wording import counted, span
 from glassformer.generation.beam import beam_search, beam_translate
-from glassformer.generation.context import window
+from glassformer.generation.context_window import window
 from glassformer.generation.decoding import check_finite, generate, translate
 from glassformer.generation.readers import next_logits
 from glassformer.inspection.receipt.draw import Draw, SamplingStage, explain_draw, model_stage

@@ -9,8 +9,8 @@ import numpy as np
 
 from glassformer.base.config import Config
 from glassformer.inspection.heads.of_run import probes_for
+from glassformer.inspection.replay.head_arrays import look, mapped_texts
 from glassformer.inspection.replay.history import History
-from glassformer.inspection.replay.looking import look, mapped_texts
 from glassformer.inspection.replay.schedule import snapshot_steps, thinned
 from glassformer.inspection.replay.snapshot import Numbers, Snapshot, snapshot_files, write_snapshot
 from glassformer.model.evaluation_mode import inference

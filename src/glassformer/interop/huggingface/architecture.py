@@ -63,7 +63,7 @@ class Architecture:
         aliases: names that a file may have besides: each must equal the tensor of the other name.
         ignored: endings of names of tensors that files may have besides and the class does not use.
         renamed: endings of names, and what older files say instead.
-        rewrites: names of the equivalent forms of our models that fit it better; see `rewrites`.
+        rewrites: names of the equivalent forms of our models that fit it better; see `equivalent_forms`.
         needs_padding: places are counted by the padding token, whose id must be this one.
         pads_with_end: it must have a padding token: the end token, where the tokenizer has none for padding.
         own_code: the module of this package that holds the class, which transformers lacks; None: transformers has it.

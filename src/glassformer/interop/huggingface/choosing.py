@@ -10,8 +10,8 @@ from glassformer.base.config import ModelConfig, Task
 from glassformer.base.errors import GlassError, nearest
 from glassformer.interop.huggingface import decoders, encoders, pairs
 from glassformer.interop.huggingface.architecture import Architecture
+from glassformer.interop.huggingface.equivalent_forms import WRITE, restored_heads, rewritten
 from glassformer.interop.huggingface.fields import Refusal
-from glassformer.interop.huggingface.rewrites import WRITE, restored_heads, rewritten
 from glassformer.interop.huggingface.weights import Tensors
 
 ARCHITECTURES: dict[str, Architecture] = {

@@ -12,8 +12,8 @@ from glassformer.base.config import ModelConfig, Task
 from glassformer.base.errors import GlassError
 from glassformer.interop.huggingface.architecture import Architecture
 from glassformer.interop.huggingface.choosing import ARCHITECTURES, architecture_of
+from glassformer.interop.huggingface.equivalent_forms import READ, rewritten
 from glassformer.interop.huggingface.folder import FLOATS, Found, find_tensors, read_json
-from glassformer.interop.huggingface.rewrites import READ, rewritten
 from glassformer.interop.huggingface.weights import Tensors, Waves
 from glassformer.model.build import build_model
 from glassformer.model.transformer import Model

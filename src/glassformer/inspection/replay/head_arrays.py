@@ -10,7 +10,7 @@ import torch
 
 from glassformer.inspection.heads import HeadProbe, TokenFacts, survey
 from glassformer.inspection.heads.attention_arrays import Ids
-from glassformer.inspection.heads.tallies import LIFT, RoleScore
+from glassformer.inspection.heads.role_scores import LIFT, RoleScore
 from glassformer.inspection.recording import record
 from glassformer.inspection.replay.snapshot import Flags, Map, Numbers, Shown, SnapshotLabels
 from glassformer.inspection.sites import Site, attentions
