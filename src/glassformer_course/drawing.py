@@ -37,14 +37,14 @@ class Panel:
         self.columns = list(columns)
 
     def strengths(self) -> NDArray[np.float64]:
-        """How dark each cell is, 0 to 1: its size beside the largest finite one."""
+        """Return the darkness of each cell, 0 to 1: its magnitude relative to the largest finite one."""
         sizes = np.abs(np.where(np.isfinite(self.values), self.values, 0.0))
         return sizes / max(float(sizes.max(initial=0.0)), 1e-12)
 
 
 @dataclass(frozen=True)
 class Picture:
-    """Panels from left to right, and a sentence that says what is to be seen."""
+    """Panels from left to right, with a caption that explains them."""
 
     panels: list[Panel]
     caption: str

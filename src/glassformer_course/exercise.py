@@ -42,7 +42,7 @@ class Exercise:
 
     @property
     def file_name(self) -> str:
-        """What the learner's file is called, without its ending: 02_softmax."""
+        """Name of the learner's file without its extension: 02_softmax."""
         return f"{self.number:02}_{self.name}"
 
     @cached_property
@@ -80,7 +80,7 @@ class Exercise:
 
     @property
     def takes_text(self) -> bool:
-        """Whether some of its questions can be about a text of one's own."""
+        """True if some cases can be about a text of the learner's own."""
         return hasattr(self._check, "cases_on")
 
     def cases(self, seed: int, text: str | None = None) -> Iterator[Case]:

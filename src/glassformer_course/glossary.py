@@ -35,7 +35,7 @@ class Entry:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All that it is found by."""
+        """The term and its other names."""
         return self.term, *self.also
 
     @property
@@ -51,7 +51,7 @@ class Entry:
         return f"{self.term}{also}\n{self.text}{see}\nshown in: {self.file}"
 
     def facts(self) -> dict[str, Any]:
-        """The same for programs."""
+        """Return the entry as a dictionary for JSON, with its page as a file of the repository."""
         return {**asdict(self), "page": self.file}
 
 

@@ -17,7 +17,7 @@ class Documents(Protocol):
 
     @property
     def tokens(self) -> NDArray[np.integer[Any]]:
-        """(N,) ids."""
+        """Token ids, (N,)."""
 
     @property
     def document_ends(self) -> NDArray[np.integer[Any]]:

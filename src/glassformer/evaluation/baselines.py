@@ -36,7 +36,7 @@ class Text(Protocol):
 
     @property
     def tokens(self) -> NDArray[np.integer[Any]]:
-        """(N,) ids."""
+        """Token ids, (N,)."""
 
     @property
     def document_ends(self) -> NDArray[np.integer[Any]]:
@@ -56,7 +56,7 @@ class VocabularyDecoder(Protocol):
 
     @property
     def vocab_size(self) -> int:
-        """V, special tokens included."""
+        """Vocabulary size V, special tokens included."""
 
     @property
     def end_id(self) -> int:

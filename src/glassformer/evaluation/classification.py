@@ -94,7 +94,7 @@ class ClassificationScores:
 
     @property
     def examples(self) -> int:
-        """N."""
+        """Number of examples N."""
         return int(self.confusion.sum())
 
     @property

@@ -110,7 +110,7 @@ def evaluate_run(request: EvaluationRequest) -> Report:
 
 
 def _check(request: EvaluationRequest, config: Config) -> None:
-    """Nothing that is given may be without effect."""
+    """Raise a `GlassError` for any option that would have no effect on the evaluation of this run."""
     _check_ablation(request)
     parse_changes(request.changes)  # what is no setting at all is named first
     for key in request.changes:
@@ -227,7 +227,7 @@ def _of_text(request: EvaluationRequest, model: TextModel | MaskFiller, folder: 
 
 
 def _seen(folder: Path, whole: WholeData, train: TokenStore | None) -> Seen:
-    """Compare a text with the one that the run in `folder` was trained on."""
+    """Compare a text with the training text of the run in `folder`."""
     manifest = open_run(folder).manifest()
     same = manifest["data"]["text_hash"] == whole.text_hash
     if train is None:

@@ -45,7 +45,7 @@ class LanguageReport:
 
     @property
     def loss(self) -> float:
-        """Nats per token."""
+        """Loss in nats per token, over non-overlapping windows."""
         return self.estimate.loss
 
     def facts(self) -> dict[str, Any]:

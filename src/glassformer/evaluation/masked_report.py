@@ -75,7 +75,7 @@ class MaskedReport:
 def masked_report(
     model: Model, task: MaskedTask, text: str, device: torch.device, dtype: torch.dtype, reading: Reading
 ) -> MaskedReport:
-    """Hide the same tokens as in training's evaluations, all over the text, and measure what is filled in.
+    """Measure predictions of masked tokens over the whole text, with the masks of training's evaluations.
 
     Args:
         model: an encoder.

@@ -1,12 +1,12 @@
-"""Does a language model know a rule: is the sentence that keeps it more likely than the one that breaks it?
+"""Minimal pairs: does a language model prefer the sentence that follows a rule to the one that breaks it?
 
 As in BLiMP (Warstadt et al. 2020): a pair is right if log P(good) > log P(bad), summed over tokens and not divided by
 their number; a tie counts a half, so that chance is 50 %. Only tokens from `scored_from` on count, in either text: from
-the beginning (0), from the word where the texts part (Linzen et al. 2016), or behind the difference (the partial score
-of Trinh and Le 2018). Twins are pairs whose answers differ although hardly a word does; all of them right is 25 % by
-chance for two, and a rule of thumb that always says the same gets none.
+the beginning (0), from the first word that differs (Linzen et al. 2016), or after the difference (the partial score of
+Trinh and Le 2018). Twins are pairs with almost the same words and different answers; chance is 25 % for getting both of
+two right, and a heuristic that always gives the same answer gets 0 %.
 
-The model is a function, so this knows nothing of tokenizers, batches or devices.
+The model is passed as a function, so this module does not depend on tokenizers, batches or devices.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ def _score(ratio: float) -> float:
 
 
 def _shares(groups: Sequence[Group], right: Sequence[float]) -> dict[Group, Share]:
-    """By group, in order."""
+    """Return the share of correct pairs of each group, in sorted order of the groups."""
     scores: dict[Group, list[float]] = defaultdict(list)
     for group, score in zip(groups, right, strict=True):
         scores[group].append(score)

@@ -1,7 +1,7 @@
-"""What one forward and backward pass costs, in seconds and bytes, and with which power of each size it grows.
+"""Cost of one forward and backward pass in seconds and bytes, and the power of each size with which it grows.
 
-Time is that of one thread. Memory is what autograd keeps for the backward pass, counted tensor by tensor, each storage
-once, parameters left out: the part of training memory that grows with the text. A power is the slope of a line through
+Time is that of one thread. Memory is the tensors that autograd saves for the backward pass, each storage counted once,
+without parameters: the part of training memory that grows with the text. A power is the slope of a line through
 the logarithms, by least squares, over the largest sizes alone, where the terms of lower order have lost their weight.
 """
 
@@ -87,12 +87,12 @@ class Law:
 
     @property
     def time(self) -> Fit:
-        """Of the seconds."""
+        """Power law of time: a fit to the seconds at the largest sizes."""
         return fit_power(self.sizes[-FITTED:], self.seconds[-FITTED:])
 
     @property
     def memory(self) -> Fit:
-        """Of the bytes."""
+        """Power law of memory: a fit to the bytes kept at the largest sizes."""
         return fit_power(self.sizes[-FITTED:], self.kept[-FITTED:])
 
 
@@ -127,7 +127,7 @@ def feedforward_work(sizes: Mapping[str, int]) -> MeasuredPass:
 
 
 def model_work(sizes: Mapping[str, int]) -> MeasuredPass:
-    """A whole decoder."""
+    """Return the forward pass of a whole decoder on one row of T random tokens."""
     model = build_model(_config(sizes), VOCABULARY)
     tokens = torch.randint(0, VOCABULARY, (1, sizes["T"]))  # (1, T)
     return MeasuredPass(lambda: model(tokens), model)
@@ -180,7 +180,7 @@ def _seconds(works: Sequence[MeasuredPass]) -> tuple[float, ...]:
 
 
 def kept_bytes(work: MeasuredPass) -> int:
-    """What autograd keeps of a forward pass, parameters left out, each storage counted once."""
+    """Return the bytes that autograd saves in a forward pass, without parameters, each storage counted once."""
     parameters = work.module.parameters() if work.module is not None else ()
     weights = {parameter.untyped_storage().data_ptr() for parameter in parameters}
     storages: dict[int, int] = {}

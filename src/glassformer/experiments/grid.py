@@ -79,7 +79,7 @@ class Grid:
 
     @property
     def varied(self) -> list[str]:
-        """What differs between cells."""
+        """Names of the settings that vary between cells."""
         return list(self.cells[0].values)
 
     def jobs(self) -> list[GridJob]:
@@ -105,7 +105,7 @@ class Grid:
 
     @classmethod
     def read(cls, folder: Folder) -> Grid:
-        """What `write` wrote.
+        """Load the grid that `write` saved in a folder.
 
         Raises:
             GlassError: the file is damaged.

@@ -63,7 +63,7 @@ class StudyReport:
 
     @property
     def page(self) -> Path:
-        """The HTML file."""
+        """Path of the HTML file."""
         return self.folder / "report.html"
 
     def facts(self) -> dict[str, Any]:
@@ -124,7 +124,7 @@ def comparison_report(grid: Grid, table: ResultTable, pictures: Mapping[str, str
 
 
 def _changes_rows(key: str) -> bool:
-    """Whether cells that differ in this setting learn from other rows."""
+    """Return True if cells that differ in this setting are trained on different rows."""
     return key.startswith(("data.", "tokenizer.")) or key in ROWS
 
 

@@ -37,13 +37,13 @@ Result = dict[str, Any]
 
 
 def run_grid(folder: Path, grid: Grid, jobs: int, note: Callable[[str], None]) -> dict[str, Result]:
-    """Train what is not trained yet, and return the result of every run by its name.
+    """Train all unfinished runs of a grid, and return the results of its runs by name.
 
     Args:
         folder: for this grid; new or empty, or holding the same grid.
         grid: what to train.
         jobs: processes side by side, of one thread each.
-        note: is told what happens.
+        note: receives progress messages.
 
     Raises:
         GlassError: the folder holds something else, or the text cannot be read, or has changed meanwhile.
@@ -82,7 +82,7 @@ def read_results(folder: Folder, grid: Grid) -> dict[str, Result]:
 
 
 def _check_folder(folder: Path, grid: Grid) -> bool:
-    """Whether the folder is new; it is refused if it holds anything but the same grid."""
+    """Return True if the folder is new or empty; raise a `GlassError` if it holds anything but the same grid."""
     if folder.exists() and not folder.is_dir():
         raise GlassError(f"{folder} is a file, not a folder", "Choose another --out.")
     if (folder / FILE).exists():

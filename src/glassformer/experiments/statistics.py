@@ -25,7 +25,7 @@ class Spread:
 
     @property
     def mean(self) -> float | None:
-        """None without values."""
+        """Mean of the values; None if there are none."""
         return math.fsum(self.values) / len(self.values) if self.values else None
 
     @property
@@ -56,14 +56,14 @@ class Contrast:
 
     @classmethod
     def of(cls, cell: Spread, baseline: Spread) -> Contrast:
-        """`cell` less `baseline`."""
+        """Return the contrast `cell` minus `baseline`."""
         means = (cell.mean, baseline.mean)
         delta = None if means[0] is None or means[1] is None else means[0] - means[1]
         return cls(delta, None if cell.sd is None or baseline.sd is None else max(cell.sd, baseline.sd))
 
     @property
     def ratio(self) -> float | None:
-        """|delta| in standard deviations."""
+        """Absolute value of delta in standard deviations; None if either is missing."""
         if self.delta is None or self.sd is None:
             return None
         return abs(self.delta) / self.sd if self.sd else (math.inf if self.delta else 0.0)
@@ -112,7 +112,7 @@ class CellResult:
 
 @dataclass(frozen=True)
 class ResultTable:
-    """What a grid came to.
+    """Results of a grid, with one row for each cell.
 
     Attributes:
         measure: "loss" in nats, or "bits_per_byte" where cells have different tokens.
@@ -132,7 +132,7 @@ class ResultTable:
 
     @property
     def title(self) -> str:
-        """The measure in words."""
+        """Unit of the measure in words, such as "nats per token"."""
         return "bits per byte" if self.measure == "bits_per_byte" else f"nats per {self.unit}"
 
 
@@ -204,7 +204,7 @@ def _jobs_by_cell(grid: Grid) -> list[list[str]]:
 
 
 def warnings_of(grid: Grid) -> list[str]:
-    """What a reader of the table must know, by what varies."""
+    """Return warnings for readers of the table, by the number of seeds and the settings that vary."""
     found = []
     if grid.seeds < 2:
         found.append("With one seed there is no standard deviation: nothing can be said to differ. Give --seeds 3.")

@@ -44,7 +44,7 @@ PATIENCE = 60.0
 
 
 def train(folder: Path, grid: Grid, job: GridJob) -> dict[str, Any]:
-    """Train one run of a grid, or what is left of it, and return its result.
+    """Train one run of a grid, resuming it if it has been started, and return its result.
 
     Raises:
         GlassError: as `glass train` would.
@@ -134,7 +134,7 @@ def _wait_until_free(place: Path) -> None:
 
 
 def _last_sample(trainer: Trainer) -> str:
-    """What the model wrote at its last evaluation."""
+    """Return the text that the model generated at its last evaluation."""
     return read_samples(trainer.run)[-1][1].strip()
 
 

@@ -1,4 +1,4 @@
-"""The limits of what a model reads of a row of tokens, and the mode in which it reads.
+"""Context window of a row of tokens, and the evaluation mode in which a model reads it.
 
 **Past the context.** With C the model's context, a row of n tokens is read from token `window_start(n, C)` on, and
 positions are counted from there. The start is 0 while n <= C; then it moves in hops of half a context, so that a cache

@@ -75,7 +75,7 @@ class PlainReader:
         self.sources = [self.sources[row] for row in rows]
 
     def read(self, rows: Sequence[Sequence[int]]) -> NextLogits:
-        """Read all rows."""
+        """Return next-token logits of all rows, computed without a cache."""
         return NextLogits(list(range(len(rows))), next_logits(self.model, rows, self.sources))
 
 
@@ -296,7 +296,7 @@ class CachedReader:
         return self.model.head(_at_last(x, tokens)[:, None], self.model.embedding)[:, 0]  # (B, V)
 
     def _read_targets(self, numbers: list[int], rows: Sequence[Sequence[int]], own: Cache) -> Tensor:
-        """Read the sources of rows, and what is there of their targets: logits (B, V)."""
+        """Encode the sources of rows, read their targets so far, and return next-token logits (B, V)."""
         assert isinstance(self.model, EncoderDecoder)
         targets = [rows[row] for row in numbers]
         source, source_mask = pad_right([self.states[row].source for row in numbers], self.weight.device)  # (B, S)

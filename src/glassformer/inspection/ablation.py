@@ -157,7 +157,7 @@ class AblatedModel:
     means: Mapping[str, Tensor] = field(default_factory=dict)
 
     def __call__(self, *inputs: Any) -> Tensor:
-        """Return the logits."""
+        """Return the logits of the model with the parts ablated."""
         frozen = self._frozen(*inputs) if self.ablation.kind == "frozen" and self.ablation.off else {}
         with patch(self.model, {**frozen, **self._patches()}):
             logits: Tensor = self.model(*inputs)

@@ -1,4 +1,4 @@
-"""What can be recorded of a forward pass: one table of kinds, their hook points, and where a given model has them."""
+"""Recordable tensors of a forward pass: their kinds, hook points, and names in a given model."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ OLDER_NAMES = {"mixed": "z"}
 
 @dataclass(frozen=True)
 class HookPoint:
-    """Where a kind is taken from, and what TransformerLens calls it.
+    """Module input or output from which a kind is recorded, and its name in TransformerLens.
 
     Attributes:
         module: the module of a decoder's block n whose tensor it is, as `model.get_submodule` takes it.
@@ -123,7 +123,7 @@ class Recordable:
 
 
 def catalogue(model: Model) -> dict[str, Recordable]:
-    """All that can be recorded of a model, by name, in the order in which it runs."""
+    """Return all recordable tensors of a model by name, in order of execution."""
     return {entry.name: entry for entry in _entries(model)}
 
 

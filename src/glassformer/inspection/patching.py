@@ -124,7 +124,7 @@ class _Marker:
 
 
 def _points(model: Model) -> dict[str, Install]:
-    """How each place is patched, in the order in which the model runs."""
+    """Return the patch function of each place by name, in order of execution."""
     found: dict[str, Install] = {}
     layers = {str(site): part for site, part in parts(model)}
     for name, stack in stacks(model).items():
@@ -154,7 +154,7 @@ def _embedding_points(name: str, stack: Stack, embedding: Embedding) -> dict[str
 
 @contextmanager
 def _leaving(module: nn.Module, kind: Kind, name: str, during: Stack | None = None) -> Iterator[None]:
-    """What a part gives; with `during`, only while that stack runs: source and target may share an embedding."""
+    """Patch the output of a module; with `during`, only while that stack runs, as stacks may share an embedding."""
     running = [during is None]
 
     def hook(module: nn.Module, args: tuple[Any, ...], output: Tensor | Rotation) -> Tensor | Rotation:
@@ -176,7 +176,7 @@ def _leaving(module: nn.Module, kind: Kind, name: str, during: Stack | None = No
 
 @contextmanager
 def _entering(block: nn.Module, kind: Kind, name: str) -> Iterator[None]:
-    """What a block is given first."""
+    """Patch the first input of a block."""
 
     def hook(module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
         return _put(kind, args[0], name), *args[1:]

@@ -119,7 +119,7 @@ class Run:
 
     @property
     def checkpoints(self) -> Path:
-        """The folder of checkpoints."""
+        """Path of the folder of checkpoints."""
         return self.folder / "checkpoints"
 
     def config(self) -> Config:

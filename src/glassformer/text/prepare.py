@@ -87,7 +87,7 @@ class Prepared:
 
 
 def silent(message: str) -> None:
-    """Ignore progress."""
+    """Ignore a progress message."""
 
 
 @dataclass(frozen=True)

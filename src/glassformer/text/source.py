@@ -247,7 +247,7 @@ def open_source(kind: RecordKind, data: DataConfig, cache: Path, validation: boo
 
 
 def hash_of_sources(source: Source, own: Source | None) -> str:
-    """Return a hash of the content of a source and, if it has one, of its own validation source."""
+    """Return a content hash of a source; except for running text, it covers its own validation source too."""
     if source.kind.running_text:
         return source.digest
     return hashlib.sha256(f"{source.digest} {own.digest if own else ''}".encode("ascii")).hexdigest()

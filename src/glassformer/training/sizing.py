@@ -259,7 +259,7 @@ def _suits(shape: ModelShape, case: SizingCase, speed: float) -> bool:
 
 
 def _around(shape: ModelShape, case: SizingCase, said: Mapping[str, Any]) -> ModelShape:
-    """Return the shape with the sizes in `said` in place of its own; short texts have a short context."""
+    """Return the shape with the sizes given in `said`; unless a context is given, short texts get a short one."""
     own = {name: int(said[f"model.{name}"]) for name in ("layers", "width", "context") if f"model.{name}" in said}
     if "context" not in own and case.longest is not None:
         own["context"] = min(LONGEST_CONTEXT, CONTEXT_STEP * math.ceil(case.longest / CONTEXT_STEP))

@@ -106,7 +106,7 @@ def bf16_norms(subject: VerifiedRun) -> Finding:
 
 
 def no_norms(subject: VerifiedRun) -> str | None:
-    """Exempts models without norms."""
+    """Return the reason to skip a check of norms if the model has none, else None."""
     config = subject.config.model
     return "the model has no norms" if config.norm == "none" and config.qk_norm == "none" else None
 

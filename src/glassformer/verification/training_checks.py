@@ -53,15 +53,15 @@ class FewRows:
         return [*self.few[turn:], *self.few[: turn + 1]]
 
     def held_out(self, limit: int | None) -> Sequence[Row]:
-        """The same rows."""
+        """Return the same rows, whatever the limit."""
         return self.few
 
     def sample(self, model: Model) -> tuple[str, str]:
-        """Nothing."""
+        """Return two empty strings."""
         return "", ""
 
     def concerns(self, model: Model, loss: Callable[[Sequence[Row]], float]) -> Iterator[str]:
-        """None."""
+        """Yield no concerns."""
         return iter(())
 
 
@@ -208,7 +208,7 @@ def _trainer(subject: VerifiedRun, folder: Path, reporter: Silent, fresh: bool =
 
 
 def _kept(run: Run) -> dict[str, Any]:
-    """All that the last checkpoint and the log hold, but for times."""
+    """Return the contents of the last checkpoint and of the log, without times."""
     last = run.checkpoint("last")
     found: dict[str, Any] = {}
     for file in ("model", "optimizer"):
@@ -222,7 +222,7 @@ def _kept(run: Run) -> dict[str, Any]:
 
 
 def _same(a: Any, b: Any) -> bool:
-    """Bit for bit."""
+    """Return True if both are equal; tensors must be equal in shape and in every element."""
     if isinstance(a, Tensor) and isinstance(b, Tensor):
         return torch.equal(a, b)
     return not isinstance(a, Tensor) and not isinstance(b, Tensor) and bool(a == b)

@@ -55,7 +55,7 @@ class VerifiedRun:
 
     @property
     def config(self) -> Config:
-        """The run's settings."""
+        """Settings of the run."""
         return self.opened.config
 
     @property

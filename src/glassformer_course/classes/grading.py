@@ -79,7 +79,7 @@ def grade(
 
 
 def as_csv(marks: Sequence[Mark]) -> str:
-    """The marks as CSV, safe for spreadsheets: what a student wrote never begins a formula."""
+    """Return the marks as CSV, safe for spreadsheets: no cell begins a formula."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(COLUMNS)

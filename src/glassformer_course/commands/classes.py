@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def assign(arguments: argparse.Namespace) -> int:
-    """Write an assignment."""
+    """Write an assignment into the new folder given by `--out`."""
     from glassformer_course.classes.assignment import assign, chosen_exercises
 
     if not arguments.words:
@@ -54,7 +54,7 @@ def assign(arguments: argparse.Namespace) -> int:
 
 
 def grade(arguments: argparse.Namespace) -> int:
-    """Mark submissions."""
+    """Mark submissions and print the results; with `--out`, also write them as CSV."""
     from glassformer.base.files import refuse_no_folder, write_text
     from glassformer_course.classes.grading import as_csv, grade, submissions
     from glassformer_course.folder import STATE, CourseFolder

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class Action(NamedTuple):
-    """What an action does: its function, how many words may follow it, and the options that it heeds."""
+    """Function of an action, its maximum number of words, and the options that it accepts."""
 
     run: Callable[[argparse.Namespace], int]
     words: int
@@ -60,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Do the action."""
+    """Check the arguments and run the chosen action of `glass learn`."""
     if arguments.action not in ACTIONS:
         raise GlassError(f"glass learn cannot {arguments.action!r}", nearest(arguments.action, ACTIONS))
     action = ACTIONS[arguments.action]
@@ -88,7 +88,7 @@ def _folder(arguments: argparse.Namespace) -> CourseFolder:
 
 
 def _exercise(arguments: argparse.Namespace, folder: CourseFolder) -> Exercise:
-    """The one named; else the first that is not done."""
+    """Return the named exercise; without a name, the first unfinished one."""
     from glassformer_course.course import find
 
     if arguments.words:

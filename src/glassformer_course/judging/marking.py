@@ -24,11 +24,11 @@ class Answers(Protocol):
     """Functions that can be called by name; where they run is their own affair. A call may raise `StoppedError`."""
 
     def call(self, name: str, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, Any]:
-        """What `worker.ask` gives."""
+        """Call a function by name and return the reply of `worker.ask`."""
         ...
 
     def tell(self) -> None:
-        """The call just made is the one that went wrong."""
+        """Mark the last call as the failed one, so that its output is reported."""
         ...
 
 
@@ -43,7 +43,7 @@ class Here:
         return worker.ask(self.functions[name], arguments, named)
 
     def tell(self) -> None:
-        """Nothing: what is printed here is not kept."""
+        """Do nothing: printed output is not kept here."""
 
 
 @dataclass(frozen=True)
@@ -66,14 +66,14 @@ class Wrong:
 
 @dataclass(frozen=True)
 class Marks:
-    """How many cases were asked, and the first that went wrong (None: the answer passes)."""
+    """Number of cases asked, and the first failed case (None: the answer passes)."""
 
     asked: int
     wrong: Wrong | None
 
     @property
     def passed(self) -> bool:
-        """Whether every case was right."""
+        """True if every case was right."""
         return self.wrong is None
 
 
@@ -106,7 +106,7 @@ class _Asking:
 
 
 def outcome(case: Case, answers: Answers) -> Outcome:
-    """Put one question."""
+    """Ask one case and return its outcome: the result, or the fault that ended it."""
     try:
         return Outcome(case.ask(_Asking(answers)))
     except _FaultError as error:
@@ -154,14 +154,14 @@ def mark(
 
 @dataclass(frozen=True)
 class _Seen:
-    """A question, what the answer gave, and what is right."""
+    """A case with the outcomes of the answer and of the reference."""
 
     case: Case
     got: Outcome
     want: Outcome
 
     def gives(self, functions: Answers) -> bool:
-        """Whether these give what the answer gave."""
+        """Return True if `functions` give the same outcome as the answer."""
         return same(outcome(self.case, functions), self.got, self.case.relative, self.case.absolute)
 
     @property

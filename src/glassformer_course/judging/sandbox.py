@@ -1,4 +1,4 @@
-"""An answer in a process of its own, with limits on time, memory and what it prints.
+"""Sandbox for an answer: a process of its own, with limits on time, memory and output.
 
 It contains accidents: endless loops, memory without end, `sys.exit`, floods of text, files and processes that it should
 not touch. It is no prison for strangers' code: mark that as another user of the machine, or in a container.
@@ -84,13 +84,13 @@ class Sandbox:
 
     @property
     def printed(self) -> str:
-        """What the answer printed while it was loaded, and in one call: the one that `tell` chose, else the last."""
+        """Output of the answer while it was loaded and in one call: the one marked by `tell`, else the last."""
         loading, *calls = self._printed
         said = loading + (calls[min(self._telling, len(calls) - 1)] if calls else b"")
         return said.decode("utf-8", errors="replace")[:KEPT]
 
     def tell(self) -> None:
-        """What the call just made printed is the part that matters."""
+        """Select the output of the last call for `printed`."""
         self._telling = self._calls - 1
 
     def load(self) -> dict[str, Any]:

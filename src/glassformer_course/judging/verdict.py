@@ -1,4 +1,4 @@
-"""What a check found, in words."""
+"""Verdict of a check, in words."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Verdict:
 
     @property
     def passed(self) -> bool:
-        """Whether the answer is right."""
+        """True if the answer is right."""
         return self.result == "right"
 
     def text(self) -> str:
@@ -58,7 +58,7 @@ class Verdict:
         return "\n".join(said)
 
     def facts(self) -> dict[str, Any]:
-        """For `--json`."""
+        """Return the verdict as a dictionary for `--json`."""
         return {
             "number": self.number,
             "name": self.name,
@@ -82,7 +82,7 @@ _STATE: dict[Result, str] = {
 
 
 def words_of(marks: Marks) -> tuple[str, ...]:
-    """What is wrong, line by line: the case, the difference, and the mistake where it is a known one."""
+    """Return the explanation, line by line: the case, the difference, and the mistake if it is a known one."""
     wrong = marks.wrong
     if wrong is None:
         return ()

@@ -91,7 +91,7 @@ class Trained:
 
 
 class Bench:
-    """Where healthy and faulty models are made in the same way, from the same seed.
+    """Bench that makes healthy and faulty models in the same way, from the same seed.
 
     Args:
         fault: a context with the bug.
@@ -105,14 +105,14 @@ class Bench:
         self.share = share
 
     def both(self, work: Callable[[str], Result]) -> tuple[Result, Result]:
-        """What some work comes to without the bug, and with it; it is told which of the two it does."""
+        """Return the results of `work(HEALTHY)` without the bug and of `work(FAULTY)` with it, both in one thread."""
         with one_thread():
             healthy = work(HEALTHY)
             with self.fault():
                 return healthy, work(FAULTY)
 
     def new_folder(self) -> Path:
-        """An empty one."""
+        """Create an empty folder and return its path."""
         return Path(mkdtemp(dir=self.folder))
 
     def train(
@@ -190,7 +190,7 @@ def compared(title: str, x: str, y: str, healthy: Sequence[Point], faulty: Seque
 
 
 def last_losses(healthy: Trained, faulty: Trained) -> Number:
-    """Where both curves on validation end."""
+    """Return the last validation loss of both models."""
     return Number("loss", "loss on validation at the end", healthy.validation[-1][1], faulty.validation[-1][1])
 
 

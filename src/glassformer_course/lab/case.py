@@ -27,7 +27,7 @@ NAMES = (
 
 
 class Experiment(Protocol):
-    """What a module of `cases` has."""
+    """Interface of the modules in `cases`."""
 
     fault: Callable[[], AbstractContextManager[None]]
     observe: Callable[[Bench], Evidence]
@@ -75,7 +75,7 @@ class BugCase:
 
     @property
     def choices(self) -> dict[str, str]:
-        """Letter -> diagnosis, by its key; in an order of its own for each case, always the same."""
+        """Letter -> key of a diagnosis; the order is shuffled for each case, and always the same."""
         keys = sorted([self.answer, *self.tempting])
         random.Random(self.name).shuffle(keys)
         return dict(zip(ascii_lowercase, keys, strict=False))
@@ -94,7 +94,7 @@ def diagnoses() -> Mapping[str, str]:
 
 @cache
 def cases() -> tuple[BugCase, ...]:
-    """All cases, in order."""
+    """Return all cases, in order."""
     return tuple(
         BugCase(number, name, **tomllib.loads(_text("cases", f"{name}.toml")))
         for number, name in enumerate(NAMES, start=1)

@@ -173,5 +173,5 @@ def _columns(points: Sequence[Point], left: float, right: float) -> list[tuple[i
 
 
 def _shade(weight: float) -> str:
-    """Exact zeros are dots, so that they can be told from what is small."""
+    """Return the shade of a weight; exact zeros are dots, to distinguish them from small weights."""
     return "·" if weight == 0 else SHADES[1 + min(3, int(weight * 4))]

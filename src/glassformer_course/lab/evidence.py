@@ -1,4 +1,4 @@
-"""What can be seen of two models, a healthy and a faulty one: curves, maps, samples, numbers."""
+"""Evidence from two models, a healthy and a faulty one: curves, maps, samples, numbers."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Number:
 
 @dataclass(frozen=True)
 class Evidence:
-    """All that is shown of a case.
+    """Evidence of a case, as shown to the learner.
 
     Attributes:
         charts, maps, numbers: in the order in which they are shown.
@@ -88,15 +88,15 @@ class Evidence:
         return found
 
     def facts(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """Return the evidence as a dictionary for JSON."""
         return asdict(self)
 
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> Evidence:
-        """What `facts` gave, read back.
+        """Build the evidence from the dictionary that `facts` returned.
 
         Raises:
-            KeyError, TypeError, ValueError: it is something else.
+            KeyError, TypeError, ValueError: the dictionary has another structure.
         """
         return cls(
             charts=[_chart(each) for each in facts["charts"]],
@@ -131,7 +131,7 @@ def averaged(points: Sequence[Point], width: int = 10) -> list[Point]:
 
 
 def mean(values: Iterable[float]) -> float:
-    """The mean; 0 of none."""
+    """Return the mean; 0 for no values."""
     found = list(values)
     return sum(found) / max(1, len(found))
 

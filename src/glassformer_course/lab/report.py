@@ -1,4 +1,4 @@
-"""What a learner reads: the evidence of a case, its choices, and the verdict on one of them."""
+"""Texts for the learner: the evidence of a case, its choices, and the verdict on one of them."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def report_text(case: BugCase, found: Evidence) -> str:
 
 
 def choices_text(case: BugCase) -> str:
-    """What a learner may choose, a letter each."""
+    """Return the diagnoses to choose from, one per line with its letter."""
     return "\n".join(f"  {letter}  {diagnoses()[key]}" for letter, key in case.choices.items())
 
 
 @dataclass(frozen=True)
 class AnswerVerdict:
-    """What is said of an answer.
+    """Verdict on an answer.
 
     Attributes:
         right: whether it names the bug.

@@ -25,7 +25,7 @@ Note = Callable[[str], None]
 
 @dataclass
 class CaseRecord:
-    """How far a learner is with one case.
+    """Progress of a learner in one case.
 
     Attributes:
         hints: how many were taken.
@@ -54,7 +54,7 @@ class Room:
         return self.folder / case.folder
 
     def is_open(self, case: BugCase) -> bool:
-        """Whether its evidence was made."""
+        """Return True if the evidence of the case exists."""
         return (self.place(case) / EVIDENCE).exists()
 
     def records(self) -> dict[str, CaseRecord]:
@@ -75,7 +75,7 @@ class Room:
             ) from None
 
     def record(self, case: BugCase) -> CaseRecord:
-        """How far a case is."""
+        """Return the progress in a case."""
         return self.records().get(str(case.number), CaseRecord())
 
     def _keep(self, case: BugCase, record: CaseRecord) -> None:
@@ -108,7 +108,7 @@ class Room:
             return found
 
     def _write(self, case: BugCase, found: Evidence) -> None:
-        """The evidence as files; the one that counts comes last."""
+        """Write the evidence as files; `evidence.json` comes last, because it marks the case as open."""
         place = self.place(case)
         write_text(place / "report.txt", report_text(case, found))
         write_text(place / "curves.svg", charts_svg(found.charts))
@@ -120,10 +120,10 @@ class Room:
         write_text(place / EVIDENCE, json.dumps(found.facts(), ensure_ascii=False, indent=1) + "\n")
 
     def evidence(self, case: BugCase) -> Evidence:
-        """What was made before.
+        """Read the evidence made before.
 
         Raises:
-            GlassError: nothing was, or it is damaged.
+            GlassError: there is no evidence yet, or it is damaged.
         """
         path = self.place(case) / EVIDENCE
         if not path.exists():

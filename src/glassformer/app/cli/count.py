@@ -71,7 +71,7 @@ class CountReport:
 
     @property
     def total(self) -> int:
-        """Parameters of all components."""
+        """Number of parameters of all components together."""
         return sum(part.parameters for part in self.components)
 
     def facts(self) -> dict[str, Any]:

@@ -14,9 +14,9 @@ Tell = Callable[[Any], None]
 
 
 def in_background(make: Callable[[], T]) -> Future[T]:
-    """Call `make` in a thread of its own and return the future of its result.
+    """Call `make` in a new daemon thread and return a future of its result.
 
-    The thread is a daemon, unlike those of `ThreadPoolExecutor`: a server that is stopped does not wait for it.
+    Unlike a thread of `ThreadPoolExecutor`, a daemon thread does not delay the exit of the server.
     """
     future: Future[T] = Future()
 
@@ -52,12 +52,12 @@ class BackgroundTask:
 
     @property
     def ready(self) -> bool:
-        """Whether the task has ended."""
+        """True if the task has ended, with or without an error."""
         return self._future.done()
 
     @property
     def done(self) -> bool:
-        """Whether the task has ended without an error."""
+        """True if the task has ended without an error."""
         return self.ready and self.error is None
 
     @property

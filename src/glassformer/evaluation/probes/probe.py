@@ -1,4 +1,4 @@
-"""Probing a run: which probes there are, what each needs, and what is said of those that a run cannot take."""
+"""Probing a run: the available probes, their requirements, and reasons why a run cannot take some of them."""
 
 from __future__ import annotations
 

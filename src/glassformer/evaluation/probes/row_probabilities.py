@@ -134,7 +134,7 @@ class _Holes(Sequence[Row]):
 
 
 def as_written(tokenizer: Tokenizer, text: str) -> str:
-    """The text as the run's tokens spell it: what they cannot write is replaced, what is normalised is so."""
+    """Encode and decode a text: normalise it and replace characters that the tokenizer cannot represent."""
     return tokenizer.decode(tokenizer.encode(text))
 
 

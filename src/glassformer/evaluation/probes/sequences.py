@@ -85,9 +85,9 @@ def middle_tokens(model: Readable, known: Known | None) -> npt.NDArray[np.int64]
 
 
 def induction_rows(model: Readable, known: Known | None, size: int, seed: int) -> tuple[list[list[int]], int]:
-    """Rows of random tokens that are repeated, and the length of what is repeated.
+    """Return `size` rows of a repeated random segment, and the length of the segment in tokens.
 
-    Tokens are drawn from `middle_tokens`, each at most once in what is repeated, where there are enough.
+    Tokens are sampled from `middle_tokens`, without replacement within the segment if there are enough.
 
     Raises:
         GlassError: the run reads too few tokens, or knows only one.

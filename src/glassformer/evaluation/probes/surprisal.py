@@ -92,7 +92,7 @@ class SurprisalResult:
     name: str = "surprisal"
 
     def facts(self) -> dict[str, Any]:
-        """Return everything as JSON."""
+        """Return the results as a JSON-serializable dict."""
         return {
             "about": self.about,
             "mean": self.mean,
@@ -105,7 +105,7 @@ class SurprisalResult:
         }
 
     def text(self) -> str:
-        """Format everything as text."""
+        """Return a plain-text report: mean, surprisal by groups of tokens, and in-context learning."""
         lines = [f"{self.name}: {self.about}", *self.notes, f"mean: {self.mean:.4f} nats over {self.tokens:,} tokens"]
         if len(self.each) == self.tokens <= SHOWN:
             lines += [f"{listed.nats:>9.4f}  {listed.token}" for listed in self.each]

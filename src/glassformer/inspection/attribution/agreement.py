@@ -49,7 +49,7 @@ class RankAgreement:
     attention_and_rollout: dict[str, float | None]
 
     def facts(self) -> dict[str, Any]:
-        """Everything, for JSON."""
+        """Return the results as a JSON-serializable dict."""
         return {
             "rows": [asdict(row) for row in self.rows],
             "attention_and_rollout": self.attention_and_rollout,

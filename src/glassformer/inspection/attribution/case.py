@@ -55,7 +55,7 @@ class AttributionCase:
         return self.tokens if self.target is None else self.target
 
     def trace(self) -> Trace:
-        """The forward pass."""
+        """Run the model and return a trace of its forward pass."""
         return trace(self.model, self.tokens, self.target)
 
     def logits(self, tokens: Tensor | None = None, target: Tensor | None = None) -> Tensor:

@@ -48,7 +48,7 @@ class AttentionFlow:
     source: Tensor | None
 
     def facts(self) -> dict[str, Any]:
-        """Everything, for JSON."""
+        """Return the results as a JSON-serializable dict."""
         source = None if self.source is None else self.source.tolist()
         return {"reads": list(self.reads), "layers": self.layers, "own": self.own.tolist(), "source": source}
 

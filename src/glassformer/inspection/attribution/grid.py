@@ -76,7 +76,7 @@ class PatchGrid:
     corrupt: float
 
     def facts(self) -> dict[str, Any]:
-        """Everything, for JSON."""
+        """Return the results as a JSON-serializable dict."""
         return dict(vars(self))
 
 
@@ -136,7 +136,7 @@ class Scale:
     corrupt: float
 
     def of(self, differences: Tensor) -> list[float]:
-        """(B) -> B numbers."""
+        """Return the scaled values of (B) logit differences, as a list of B floats."""
         found: list[float] = ((differences - self.corrupt) / (self.clean - self.corrupt)).tolist()
         return found
 

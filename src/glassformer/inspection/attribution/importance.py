@@ -50,7 +50,7 @@ class Importance:
     spearman: tuple[float | None, ...]
 
     def facts(self) -> dict[str, Any]:
-        """Everything, for JSON."""
+        """Return the results as a JSON-serializable dict."""
         return {
             "side": self.side,
             "seen": self.seen,

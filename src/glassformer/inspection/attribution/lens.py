@@ -61,7 +61,7 @@ class Lens:
         return same.double().mean(dim=1).tolist()
 
     def facts(self, name: Callable[[int], str] = str) -> dict[str, Any]:
-        """Everything, for JSON."""
+        """Return the results as a JSON-serializable dict; `name` maps the id of a token or class to its text."""
         return {
             "loss": self.curve,
             "settled": self.settled,

@@ -66,7 +66,7 @@ class LogitSplit:
         return groups
 
     def facts(self, name: Callable[[int], str] = str) -> dict[str, Any]:
-        """Everything, for JSON."""
+        """Return the results as a JSON-serializable dict; `name` maps the id of a token or class to its text."""
         return {
             "against": None if self.against is None else {"id": self.against, "text": name(self.against)},
             "outputs": [
@@ -154,7 +154,7 @@ class Neurons:
         return float(self.values.sum()) + self.bias
 
     def facts(self) -> dict[str, Any]:
-        """Everything, for JSON."""
+        """Return the results as a JSON-serializable dict."""
         return {"layer": self.layer, "total": self.total, "bias": self.bias, "values": self.values.tolist()}
 
 

@@ -38,7 +38,7 @@ class Blanking:
     source: Tensor | None
 
     def facts(self, name: Callable[[int], str] = str) -> dict[str, Any]:
-        """Everything, for JSON."""
+        """Return the results as a JSON-serializable dict; `name` maps the id of a token or class to its text."""
         return {
             "replacement": self.replacement,
             "outputs": [

@@ -19,7 +19,7 @@ from glassformer.model.transformer import Embedding, Stack, activate
 
 @dataclass(frozen=True)
 class Products:
-    """What was multiplied and added up: left · right, term by term.
+    """Terms of a dot product left · right.
 
     Attributes:
         left, right: names with their row or column, such as X[2, :] and W_Q[:, 5].
@@ -32,17 +32,17 @@ class Products:
 
     @property
     def total(self) -> float:
-        """Their sum; `math.fsum`, so that adding up loses nothing."""
+        """Sum of the terms, added by `math.fsum` without loss of precision."""
         return math.fsum(one * other for one, other in self.factors)
 
 
 @dataclass(frozen=True)
 class Working:
-    """How one cell came to be.
+    """Derivation of one cell of a matrix.
 
     Attributes:
-        lines: what was taken and what came out, in order; the last one is the cell.
-        products: of a matrix product its terms.
+        lines: names and values of the inputs and results, in order; the last one is the cell.
+        products: terms of the dot product, for a matrix product; otherwise None.
     """
 
     lines: tuple[tuple[str, float], ...]
@@ -50,21 +50,21 @@ class Working:
 
     @property
     def value(self) -> float:
-        """The cell."""
+        """Value of the cell."""
         return self.lines[-1][1]
 
 
 @dataclass(frozen=True, eq=False)
 class Around:
-    """Where a formula stands.
+    """Context of a formula: its model, its position in the model, and the matrices before it.
 
     Attributes:
         subject: the model, and what it reads.
         known: the matrices before it, by the names that it may use.
-        source: whether it stands in the encoder of an encoder-decoder.
-        layer, head: whose it is, where it belongs to one.
-        cross: whether it stands in a cross-attention.
-        shown: the matrix that the formula is of, as the model's pass made it.
+        source: whether the formula belongs to the encoder of an encoder-decoder.
+        layer, head: the layer and head of the formula; None if it belongs to none.
+        cross: whether the formula belongs to a cross-attention.
+        shown: the matrix that the formula yields, as computed by the forward pass.
     """
 
     subject: Subject
@@ -86,19 +86,19 @@ class Around:
 
     @property
     def stack(self) -> Stack:
-        """Whose it is."""
+        """Stack that the formula belongs to."""
         found = stacks(self.subject.model)
         return found["enc"] if self.source else list(found.values())[-1]
 
     @property
     def embedding(self) -> Embedding:
-        """That of the stack."""
+        """Embedding of the formula's stack."""
         own: Embedding | None = getattr(self.subject.model, "source_embedding", None) if self.source else None
         return self.subject.model.embedding if own is None else own
 
     @property
     def ids(self) -> tuple[int, ...]:
-        """What the stack reads."""
+        """Token ids that the formula's stack reads."""
         return self.subject.ids if self.source or self.subject.target_ids is None else self.subject.target_ids
 
 
@@ -203,11 +203,9 @@ class Hidden:
     around: Around
 
     def whole(self) -> Numbers:
-        """The matrix."""
         return self.around.hide(self.scores.whole())
 
     def at(self, row: int, column: int) -> Working:
-        """One cell."""
         value = float(self.whole()[row, column])
         made = self.scores.at(row, column)
         why = f"key {column} is hidden from query {row}" if math.isinf(value) else "not hidden: it stays"
@@ -215,7 +213,7 @@ class Hidden:
 
 
 def hidden(around: Around, scores: str) -> Hidden:
-    """S', -inf where hidden."""
+    """Return the formula of S': `scores` with -inf where the key is hidden."""
     return Hidden(summed(around, scores), around)
 
 

@@ -18,7 +18,7 @@ Labels = tuple[str, ...]
 
 @dataclass(frozen=True)
 class AttentionCaptions:
-    """What a reader sees of an attention layer.
+    """Labels and choices for displaying an attention layer.
 
     Attributes:
         queries, keys: the tokens' texts.
@@ -46,7 +46,7 @@ def attention_sections(part: AttentionTrace, layer: Attention, view: AttentionCa
 
 
 def looks(weights: Tensor, view: AttentionCaptions) -> str:
-    """Where the query that matters looks, by its weights (T, S)."""
+    """Return a note on the keys with the largest weights for the query `view.place`; `weights` is (T, S)."""
     row = numbers(weights[view.place])[0]  # (S)
     best = np.argsort(-row, kind="stable")[:3]
     seen = ", ".join(f"{view.keys[key]} {row[key]:.4f}" for key in best if row[key] > 0)

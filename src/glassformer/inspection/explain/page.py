@@ -78,7 +78,7 @@ class MatrixGrid:
 
 
 def make_page(walk: Walk, level: Level) -> str:
-    """The page's text; `level` is the one that is shown first, a reader can change it."""
+    """Return the HTML page; it opens at `level`, which the reader can change."""
     firsts: dict[str, Section] = {}
     for section in walk.everything():
         firsts.setdefault(section.key, section)

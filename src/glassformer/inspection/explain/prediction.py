@@ -39,7 +39,7 @@ def _places(subject: Subject) -> dict[int, str]:
 
 
 def _rows(subject: Subject, found: Trace) -> Tensor:
-    """Their logits, (places, V) or (1, C)."""
+    """Return logits of the places shown, (places, V), or of a classifier, (1, C)."""
     return found.logits[0, list(subject.places)] if subject.places else found.logits
 
 

@@ -37,7 +37,7 @@ class Matrix:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Rows and columns."""
+        """Number of rows and of columns."""
         return self.values.shape[0], self.values.shape[1]
 
     def statistics(self) -> dict[str, float]:

@@ -47,7 +47,7 @@ class Subject:
     notes: tuple[str, ...] = ()
 
     def trace(self) -> Trace:
-        """The forward pass."""
+        """Run the model and return a trace of its forward pass."""
         target = None if self.target_ids is None else torch.tensor([self.target_ids])
         return trace(self.model, torch.tensor([self.ids]), target)
 

@@ -79,7 +79,7 @@ class Tape:
         return np.broadcast_to(again, matrix.shape)
 
     def difference(self, number: int) -> float | None:
-        """The largest absolute difference between `again` and what is shown; None of parameters."""
+        """Return the largest absolute difference between `again` and the matrix shown; None for parameters."""
         again = self.again(number)
         if again is None:
             return None
@@ -88,7 +88,7 @@ class Tape:
         return float(np.abs(np.where(same, 0.0, again) - np.where(same, 0.0, shown)).max(initial=0.0))
 
     def working(self, number: int, row: int, column: int) -> Working | None:
-        """How one cell came to be, by the formula and the numbers shown; None of parameters.
+        """Return the derivation of one cell from its formula and the numbers shown; None for parameters.
 
         Raises:
             GlassError: there is no such cell.
@@ -166,7 +166,7 @@ class _Recorder:
         self._known = {} if stack == "encoder" else {"memory": self._last()}
 
     def _last(self) -> Numbers:
-        """What a stack gave: after its final norm, if it has one."""
+        """Return the output of the most recent stack, after its final norm if it has one."""
         return self._known.get("Y", self._known["X"])
 
     def _section(self, section: Section, depth: int) -> None:

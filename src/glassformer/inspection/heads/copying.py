@@ -24,7 +24,7 @@ COPIES_BY_WEIGHTS = 0.5
 
 
 def no_direct_path(model: Model, stack: str, part: str) -> str | None:
-    """Why these heads have no measurable direct path from a token to its logit; None where they have one."""
+    """Return the reason why these heads have no measurable direct path from a token to its logit; None if they have."""
     if isinstance(model, Classifier):
         return "its logits are of labels, not of tokens"
     if isinstance(model, EncoderDecoder) and stack == "enc":

@@ -154,6 +154,6 @@ def sentence_probe(model: Model, tokenizer: Tokenizer, start: bool, corpus: str 
 
 
 def batch(rows: Sequence[Ids]) -> tuple[Ids, Bools]:
-    """Rows of any lengths as (N, T) ids, padded behind, and (N, T) bool: what is real."""
+    """Pad rows at the end and return (N, T) ids and an (N, T) mask of real tokens."""
     ids, real = padded(rows)
     return ids.numpy(), real.numpy()

@@ -75,7 +75,7 @@ SENTENCES: Mapping[str, Callable[[int], Iterator[Sentence]]] = {
 
 
 def why_none(corpus: str | None, causal: bool) -> str:
-    """Why a run on this corpus has no sentences with gold relations."""
+    """Return the reason why a run on this corpus has no sentences with gold relations."""
     if corpus not in RELATIONS:
         return f"gold relations are of the corpora {' and '.join(RELATIONS)}"
     if corpus == "coreference" and causal:

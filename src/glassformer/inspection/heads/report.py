@@ -1,4 +1,4 @@
-"""The report on heads: roles and numbers of each, the texts they were measured on, and reasons for what is missing."""
+"""Report on heads: roles and measures of each, the texts measured, and reasons for left-out roles."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class HeadReport:
         return sorted(earned, key=lambda role: -earned[role].score)
 
     def facts(self) -> dict[str, Any]:
-        """Return everything as JSON."""
+        """Return the report as a JSON-serializable dict."""
         site = self.head.site
         return {
             "name": str(self.head),
@@ -106,7 +106,7 @@ class HeadSurvey:
         return replace(self, heads=heads)
 
     def facts(self) -> dict[str, Any]:
-        """Return everything as JSON."""
+        """Return the report as a JSON-serializable dict."""
         return {
             "heads": [found.facts() for found in self.heads],
             "sink_share": self.sinks,

@@ -46,7 +46,7 @@ def at_offset(looks: Looks, offset: int) -> Bools:
 
 
 def first(looks: Looks) -> Bools:
-    """(1, 1, S): the first key."""
+    """Return the mask (1, 1, S) of the first key."""
     return (np.arange(looks.keys.shape[1]) == 0)[None, None]
 
 
@@ -76,7 +76,7 @@ RARE = 0.5
 
 
 def role(looks: Looks, name: str) -> RoleTally:
-    """One of `ROLES`."""
+    """Tally the attention weight on the pattern of the role `name` in `ROLES`."""
     return mass(looks, ROLES[name].pattern(looks))
 
 

@@ -49,7 +49,7 @@ def table_lines(report: HeadSurvey, heads: Sequence[HeadReport]) -> Iterator[str
 
 
 def head_lines(report: HeadSurvey, found: HeadReport) -> Iterator[str]:
-    """Everything about one head."""
+    """Yield the lines of a text report on one head."""
     yield f"{found.head} is {_is(found)}" if found.names else f"{found.head}: {NO_ROLE}"
     yield ""
     yield f"{'role':<24}{'score':>8}{'chance':>8}{'lift':>8}{'95 %':>18}{'needs':>8}  measured on"

@@ -1,4 +1,4 @@
-"""The probe of real text: the run's own held-out part, or texts that a person gives; random tokens without any."""
+"""Probes of real text: the run's held-out rows or given texts; random tokens if there is no text."""
 
 from __future__ import annotations
 
@@ -50,7 +50,9 @@ def _probe(rows: Sequence[tuple[Ids, Ids]], what: str) -> HeadProbe:
 
 
 def given_probe(model: AnyTextModel, texts: Sequence[str], name: str) -> HeadProbe:
-    """Texts of a person, one in each row; a translator's may have its target behind a tab, or it writes one.
+    """Return a probe of given texts, one per row.
+
+    A text for a translator may have its target after a tab; otherwise the model generates the target.
 
     Args:
         model: the run.

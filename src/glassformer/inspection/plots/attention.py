@@ -28,7 +28,7 @@ DECIMALS = 6  # of printed weights
 
 
 def look(subject: Subject, shown: HeadSite | Site | None = None) -> AttentionMaps:
-    """Record attention for drawing, pooled to what a picture has room for.
+    """Record attention for drawing, pooled to the resolution of the picture.
 
     Args:
         subject: a model, and what it reads.

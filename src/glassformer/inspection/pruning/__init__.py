@@ -1,6 +1,6 @@
-"""Which heads matter, and models without those that do not.
+"""Importance and pruning of attention heads.
 
-`importance` says how much the loss depends on each head, and `direct_effects` how much by its direct path alone;
-`order` removes heads step by step and draws the curve; `hard_concrete` and `l0` learn which may go; `removal` takes
-them out of weights and optimizer state; `prune` makes a run folder of what is left.
+`importance` measures how much the loss depends on each head, and `direct_effects` how much by its direct path alone;
+`order` removes heads step by step and computes the pruning curve; `hard_concrete` and `l0` learn which heads to remove;
+`removal` removes them from weights and optimizer state; `prune` makes a run folder of the pruned model.
 """

@@ -13,7 +13,7 @@ from glassformer.runs.folder import Folder, Which, refuse_existing
 
 @dataclass(frozen=True)
 class ByHand:
-    """What was made.
+    """Result of removing chosen heads from a run.
 
     Attributes:
         folder: of the new run.

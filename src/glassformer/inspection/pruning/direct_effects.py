@@ -23,7 +23,7 @@ from glassformer.tasks.task_rows import TaskRows
 
 
 def no_direct_effect(model: Model, stack: str) -> str | None:
-    """Why the heads of a stack have no direct effect that could be computed; None where they have one."""
+    """Return the reason why the direct effect of heads in this stack cannot be computed; None if it can."""
     if stack != list(stacks(model))[-1]:
         return "what an encoder's heads write reaches no logit directly"
     if model.config.norm_order == "post":
@@ -68,7 +68,7 @@ def _inputs_of_norms(model: Model) -> dict[nn.Module, Tap]:
 
 
 def _written(model: Model, site: Site, z: Tensor, entering: dict[nn.Module, Tensor]) -> Iterator[tuple[int, Tensor]]:
-    """What each head of an attention gives to what the final norm gives: its number, (B, T, D)."""
+    """Yield the number of each head and its contribution to the output of the final norm, (B, T, D)."""
     stack = stacks(model)[site.stack]
     block = stack.blocks[site.layer]
     layer = attentions(model)[site]
@@ -88,7 +88,7 @@ def _by_head(layer: Attention) -> Tensor:
 
 
 def _held(norm: nn.Module, x: Tensor, c: Tensor) -> Tensor:
-    """What a part c of a norm's input x gives to its output, all (B, T, D): the scale is that of x; no bias."""
+    """Return the contribution of a part c of a norm's input x to its output, (B, T, D): scaled as x is; no bias."""
     if isinstance(norm, nn.LayerNorm):
         scale = (x.var(dim=-1, keepdim=True, unbiased=False) + norm.eps).sqrt()  # (B, T, 1)
         return (c - c.mean(dim=-1, keepdim=True)) / scale * norm.weight  # (B, T, D)
@@ -100,7 +100,7 @@ def _held(norm: nn.Module, x: Tensor, c: Tensor) -> Tensor:
 
 
 def _read(model: Model, x: Tensor, real: Tensor) -> Tensor:
-    """What a part x (B, T, D) of the stack's output gives to the logits, (B, T, V) or (B, C)."""
+    """Return the contribution of a part x (B, T, D) of the stack's output to the logits, (B, T, V) or (B, C)."""
     if not isinstance(model, Classifier):
         own = model.head.weight  # (V, D), or None where the embedding's is used
         return F.linear(x, model.embedding.tokens.weight if own is None else own)  # (B, T, V)

@@ -1,4 +1,4 @@
-"""What is left of a run after pruning, as a run folder like any other: it generates, resumes, verifies and exports."""
+"""Run folder of a pruned model; like any other run, it generates, resumes, verifies and exports."""
 
 from __future__ import annotations
 

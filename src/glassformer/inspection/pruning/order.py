@@ -42,7 +42,7 @@ class Point:
 
 
 def choose_by(order: Order, data: TaskRows, normalised: bool = False, seed: int = 0) -> Choose:
-    """What says which heads go next; it looks at the model as it is then.
+    """Return a function that chooses the next heads to remove, from the current state of the model.
 
     Args:
         order: least `importance` first (Michel et al. 2019), the smallest rise of the loss by `ablation` (zero) first,

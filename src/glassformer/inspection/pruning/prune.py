@@ -1,4 +1,4 @@
-"""`glass prune RUN`: look at the heads of a run, draw the curve, and make a run of what is left."""
+"""`glass prune RUN`: measure the heads of a run, compute pruning curves, and make a pruned run."""
 
 from __future__ import annotations
 
@@ -32,23 +32,24 @@ from glassformer.training.validation import loss_on_rows
 
 @dataclass(frozen=True)
 class PruningRequest:
-    """What to do with the heads of a run.
+    """Request to measure or to prune the heads of a run.
 
     Attributes:
         folder: of the run.
         out: of the new run; None: none is made.
-        heads, fraction, max_loss: how many go: so many, so large a share, or as long as the loss stays within it.
-        order: which go first.
-        step: share of all heads that goes at a time.
+        heads, fraction, max_loss: how much to prune: a number of heads, a share of all heads, or as many as a limit on
+            the loss allows.
+        order: order in which heads are removed.
+        step: share of all heads that is removed at a time.
         per_layer: compare importance within attentions, as Michel et al. 2019 do.
-        curve: measure the whole curve, the reverse order, and so many random orders.
-        random_orders: how many.
-        effects: what leaving out each single head does, by this kind of ablation.
+        curve: measure the whole curve, for `order`, the reverse order and random orders.
+        random_orders: number of random orders.
+        effects: kind of ablation with which the effect of each single head is measured; None: no measurement.
         l0: learn gates instead of an order.
         tokens: of the training part, which decide, and of the validation part, which measure.
         seed: of random orders.
         which, device: of the model.
-        note: is told what a person should know.
+        note: receives messages for the user.
     """
 
     folder: Path
@@ -72,7 +73,7 @@ class PruningRequest:
 
 @dataclass(frozen=True)
 class Effect:
-    """What one head does for the loss, in nats per target.
+    """Effect of one head on the loss, in nats per target.
 
     Attributes:
         name: of the head.
@@ -89,7 +90,7 @@ class Effect:
 
 @dataclass
 class PruningReport:
-    """What was found and made.
+    """Measurements of heads, and the pruned run if one was made.
 
     Attributes:
         run: that was looked at.
@@ -191,10 +192,12 @@ def _curve_lines(report: PruningReport) -> Iterator[str]:
 
 
 def prune_run(request: PruningRequest) -> PruningReport:
-    """Do what is asked for; bad requests are refused before anything is measured, and nothing is half written.
+    """Measure the heads of a run and, with `out`, make a pruned run.
+
+    A bad request is refused before anything is measured, and no incomplete run is left behind.
 
     Raises:
-        GlassError: the request does not go together, the run cannot be pruned, or the loss would not stay in bounds.
+        GlassError: the request is contradictory, the run cannot be pruned, or the loss would not stay in bounds.
     """
     refuse_unclear(request)
     if request.out is not None:
@@ -217,7 +220,7 @@ def prune_run(request: PruningRequest) -> PruningReport:
 
 
 def refuse_unclear(request: PruningRequest) -> None:
-    """Raise a `GlassError` unless it is said what to do, once, with numbers that are possible."""
+    """Raise a `GlassError` if the request is incomplete or contradictory, or a number is out of range."""
     given = [request.heads, request.fraction, request.max_loss, request.l0]
     ways = sum(value is not None for value in given)
     if request.out is None and ways:
@@ -262,7 +265,7 @@ def _first_training_rows(opened: OpenedRun, tokens: int) -> TaskRows:
 
 
 def _wanted(request: PruningRequest, total: int) -> int:
-    """How many heads shall go at most."""
+    """Return the largest number of heads to remove."""
     if total == 0:
         raise GlassError(f"{request.folder} has no heads left", "There is nothing to prune.")
     if request.heads is not None and not 1 <= request.heads <= total:

@@ -17,7 +17,7 @@ EPSILON = 1e-8
 
 
 def adamw(w: Array, g: Array, m: Array, v: Array, t: int, rate: float, decay: float) -> tuple[Array, Array, Array]:
-    """Each number by itself."""
+    """Compute one AdamW step element by element."""
     found = np.empty((3, *w.shape))
     for place in np.ndindex(w.shape):
         first = BETA1 * float(m[place]) + (1 - BETA1) * float(g[place])

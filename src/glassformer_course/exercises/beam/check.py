@@ -20,7 +20,7 @@ class ScoredTokens:
     total: float
 
     def score(self, alpha: float) -> float:
-        """What finished hypotheses are ranked by: Wu et al. 2016, equation 14."""
+        """Return the length-normalized score for ranking finished hypotheses (Wu et al. 2016, equation 14)."""
         return float(self.total / ((5 + len(self.tokens)) / 6) ** alpha)
 
 
@@ -44,7 +44,7 @@ def beam_search(table: Array, bos: int, eos: int, beams: int, most: int, alpha: 
 
 
 def everything(table: Array, bos: int, eos: int, most: int, alpha: float) -> list[tuple[list[int], float]]:
-    """Every text there is, best first: what a beam as wide as that finds."""
+    """Return every text with its score, best first: the result of a beam wide enough for all of them."""
     found: list[ScoredTokens] = []
 
     def grow(one: ScoredTokens) -> None:

@@ -88,7 +88,7 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def picture() -> Picture:
-    """What enters a block, what its two parts add, and what leaves."""
+    """Draw the stream before a block, the outputs of its attention and feed-forward parts, and the stream after it."""
     rng = np.random.default_rng(3)
     x = rng.normal(size=(3, 4))
     weights = drawn(rng, 4, 4, 8)

@@ -38,7 +38,7 @@ def merge(ids: list[int], pair: Pair, new: int) -> list[int]:
 
 
 def encode(text: str, merges: list[Pair]) -> list[int]:
-    """Merge by merge."""
+    """Encode the text by applying one merge after another."""
     ids = list(text.encode())
     for number, pair in enumerate(merges, start=256):
         ids = merge(ids, pair, number)
@@ -130,7 +130,7 @@ def _there_and_back(text: str, merges: list[Pair]) -> Case:
 
 
 def picture() -> Picture:
-    """How often each token follows each other one, before and after one merge."""
+    """Draw the counts of adjacent token pairs before and after one merge."""
     text = "low lower lowest"
     ids = list(text.encode())
     pair = best_pair(ids)

@@ -80,7 +80,7 @@ def _in_pieces(text: Array, sizes: Sequence[int], weights: Sequence[Array]) -> C
 
 
 def picture() -> Picture:
-    """Which keys the steps of a generation look at, and what each step computes anew with a cache and without."""
+    """Draw the keys visible to each step of a generation, and the work per call with and without a cache."""
     places = np.arange(6)
     sees = np.where(places[None, :] <= places[:, None], 1.0, np.nan)
     words = ["the", "cat", "sat", "on", "the", "mat"]

@@ -13,7 +13,7 @@ from glassformer_course.drawing import Panel, Picture
 
 
 def shift_right(targets: Ints, bos: int) -> Ints:
-    """Token by token."""
+    """Shift the targets right, token by token: (B, T) -> (B, T)."""
     result = np.full_like(targets, bos)
     for row, target in enumerate(targets):
         for place in range(1, len(target)):
@@ -24,7 +24,7 @@ def shift_right(targets: Ints, bos: int) -> Ints:
 def cross_attention(
     decoder: Array, encoder: Array, real_source: Bools, w_query: Array, w_key: Array, w_value: Array
 ) -> tuple[Array, Array]:
-    """The reference's attention with a single head; what may be seen is said by the source alone."""
+    """Compute the reference's attention with a single head; the mask depends on the source alone."""
     q, k, v = ((x @ weight)[:, None] for x, weight in ((decoder, w_query), (encoder, w_key), (encoder, w_value)))
     mixed, kept = attend(q, k, v, real_source[:, None, None, :])
     return mixed[:, 0], kept.weights[:, 0]
@@ -95,7 +95,7 @@ def _weights(rng: np.random.Generator, D: int, d: int) -> tuple[Array, Array, Ar
 
 
 def picture() -> Picture:
-    """Which word of the source each word of the target looks at, in a translation made by hand."""
+    """Draw the cross-attention from each target word to the source words, in a translation made by hand."""
     target = ["BOS", "das", "rote", "Haus"]
     source = ["the", "red", "house", "pad"]
     asks = np.array([[4.0, 0, 0], [0, 4, 0], [0, 0, 4], [1.5, 1.5, 1.5]])  # what each place needs next

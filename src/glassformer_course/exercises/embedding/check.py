@@ -14,7 +14,7 @@ SHAPES: tuple[tuple[int, ...], ...] = ((5,), (7,), (2, 5), (2, 2, 3))  # of ids
 
 
 def one_hot(ids: Ints, size: int) -> Array:
-    """One 1 for each place."""
+    """Return one-hot vectors, filled position by position: (...) -> (..., V)."""
     result = np.zeros((*ids.shape, size))
     for place in np.ndindex(ids.shape):
         result[(*place, ids[place])] = 1.0
@@ -22,7 +22,7 @@ def one_hot(ids: Ints, size: int) -> Array:
 
 
 def look_up(ids: Ints, table: Array) -> Array:
-    """Place by place."""
+    """Return each id's row, filled position by position: (...), (V, D) -> (..., D)."""
     result = np.zeros((*ids.shape, table.shape[1]))
     for place in np.ndindex(ids.shape):
         result[place] = table[ids[place]]

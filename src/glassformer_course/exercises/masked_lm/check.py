@@ -126,7 +126,7 @@ def _fates(drawn: tuple[Ints, Bools, Array, Array, Ints]) -> Any:
 
 
 def picture() -> Picture:
-    """A short text, what is seen of it, and where the loss counts."""
+    """Draw a short text, its masked inputs, and the positions that count in the loss."""
     words = ["[CLS]", "the", "cat", "sat", "on", "a", "mat", "[SEP]"]
     choose = np.array([0.01, 0.9, 0.1, 0.5, 0.05, 0.4, 0.12, 0.03])
     action = np.array([0.1, 0.3, 0.2, 0.6, 0.85, 0.1, 0.97, 0.5])

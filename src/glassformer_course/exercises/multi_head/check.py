@@ -22,7 +22,7 @@ def merge(x: Array) -> Array:
 
 
 def multi_head(x: Array, W_Q: Array, W_K: Array, W_V: Array, W_O: Array, heads: int) -> Array:
-    """Text by text and head by head; what a head adds to the result goes through its own rows of W_O."""
+    """Compute attention text by text and head by head; each head adds its result through its own rows of W_O."""
     d = x.shape[-1] // heads
     result = np.zeros_like(x)
     for text, tokens in enumerate(x):

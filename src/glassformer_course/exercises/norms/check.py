@@ -15,12 +15,12 @@ SMALL = 1e-5
 
 
 def layer_norm(x: Array, gain: Array, bias: Array, epsilon: float) -> Array:
-    """The reference's LayerNorm."""
+    """Compute LayerNorm with the NumPy reference."""
     return norm(x, {"weight": gain, "bias": bias}, "layernorm", epsilon)[0]
 
 
 def rms_norm(x: Array, gain: Array, epsilon: float) -> Array:
-    """The reference's RMSNorm."""
+    """Compute RMSNorm with the NumPy reference."""
     return norm(x, {"weight": gain}, "rmsnorm", epsilon)[0]
 
 

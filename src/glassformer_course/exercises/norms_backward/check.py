@@ -21,7 +21,7 @@ def layer_norm_backward(dy: Array, x: Array, gain: Array, epsilon: float) -> tup
 
 
 def rms_norm_backward(dy: Array, x: Array, gain: Array, epsilon: float) -> tuple[Array, Array]:
-    """The reference's."""
+    """Return the gradients of `x` and `gain`, computed by the NumPy reference."""
     dx, gradients = norm_backward(dy, norm(x, {"weight": gain}, "rmsnorm", epsilon)[1])
     return dx, gradients["weight"]
 

@@ -38,7 +38,7 @@ def remove(
 
 
 def greedy(losses: Losses, heads: int, count: int) -> list[int]:
-    """Each step looks at the losses besides what is gone already."""
+    """Remove one head at a time: the one with the lowest loss, given the heads removed before."""
     gone: list[int] = []
     while len(gone) < count:
         found = {h: losses[tuple(sorted({*gone, h}))] for h in range(heads) if h not in gone}
@@ -106,7 +106,7 @@ def _same_as_gated(
 
 
 def picture() -> Picture:
-    """Which of four heads matter, by slopes that were made up, and the rows of W_O that go with the least important."""
+    """Draw made-up loss slopes of four heads, and the importance of each head by two measures."""
     slopes = np.array([[0.9, 0.1, 0.5, 0.0], [1.1, 0.2, -0.5, 0.0], [0.7, 0.1, 0.5, 0.1], [0.8, 0.1, -0.5, 0.0]])
     names = [f"head {h}" for h in range(4)]
     texts = [f"text {n}" for n in range(1, 5)]

@@ -91,7 +91,7 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def picture() -> Picture:
-    """What each cut leaves of one distribution."""
+    """Draw one distribution under different settings of temperature, top-k and top-p."""
     words = ["Paris", "Lyon", "the", "France", "a"]
     logits = np.array([3.0, 2.0, 1.5, 1.0, 0.0])
     settings: list[tuple[str, float, int | None, float | None]] = [

@@ -13,7 +13,7 @@ from glassformer_course.drawing import Panel, Picture
 
 
 def sinusoids(places: Ints, width: int) -> Array:
-    """Channel by channel."""
+    """Compute the encodings channel by channel: (T,), D -> (T, D)."""
     result = np.zeros((len(places), width))
     for row, place in enumerate(places):
         for channel in range(width):

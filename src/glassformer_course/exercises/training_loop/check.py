@@ -53,7 +53,7 @@ def clip(gradients: Weights, longest: float) -> dict[str, Array]:
 def train(
     weights: Weights, rows: Ints, steps: int, rate: float, longest: float
 ) -> tuple[dict[str, Array], list[float]]:
-    """Step by step."""
+    """Run plain gradient steps with clipping; return the weights and the loss before each step."""
     current = dict(weights)
     losses = []
     for _ in range(steps):
@@ -143,7 +143,7 @@ def _trainings(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def picture() -> Picture:
-    """What a decoder says after each letter of "hello!", before and after training on it."""
+    """Draw the next-letter probabilities after each letter of "hello!", before and after training on it."""
     letters = "helo!"
     rows = np.array([[letters.index(letter) for letter in "hello!"]])
     fresh = drawn(np.random.default_rng(1), 5, 8, 4, 5)

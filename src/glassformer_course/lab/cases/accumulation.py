@@ -82,6 +82,6 @@ def observe(bench: Bench) -> Evidence:
 
 
 def shows(found: Evidence) -> bool:
-    """The grouping matters."""
+    """Return True if only the faulty gradient depends on the micro-batch size."""
     apart = found.number("apart")
     return apart.healthy < 1e-4 and apart.faulty > 0.02

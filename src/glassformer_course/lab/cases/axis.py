@@ -41,13 +41,13 @@ def fault() -> Iterator[None]:
 
 
 def see(bench: Bench, name: str) -> tuple[Trained, Map, str]:
-    """Train, look, and write."""
+    """Return the trained model, an attention map and a continuation of the prompt."""
     found = bench.train(STORIES, 200)
     return found, found.map(name, found.tokenizer.encode(TEXT)), found.continued(PROMPT)
 
 
 def observe(bench: Bench) -> Evidence:
-    """Who looks where, what sums to 1, and what is written."""
+    """Compare attention maps, their row and column sums, and continuations of the prompt."""
     (healthy, fine, text), (faulty, wrong, garbled) = bench.both(lambda name: see(bench, name))
     return Evidence(
         charts=[loss_chart(healthy, faulty)],

@@ -69,7 +69,7 @@ def observe(bench: Bench) -> Evidence:
 
 
 def shows(found: Evidence) -> bool:
-    """Nothing at the first place, much later."""
+    """Return True if the logits differ in the faulty model alone, and only after the first position."""
     first = found.number("first")
     largest = found.number("largest")
     return max(first.healthy, first.faulty, largest.healthy) < 1e-3 < 0.1 < largest.faulty

@@ -71,7 +71,7 @@ def batches(ids: np.ndarray, count: int) -> list[NumpyBatch]:
 
 
 def slope(weights: Any, batch: NumpyBatch) -> tuple[float, float]:
-    """What a gradient says of a small step in a random direction, and how the loss really changes, per unit of it."""
+    """Return the slope of the loss in a random direction: by the gradient, and by central differences."""
     draw = np.random.default_rng(1)
     size = 1e-5
     _, found = gradients(SETTINGS, weights, batch)
@@ -85,7 +85,7 @@ def slope(weights: Any, batch: NumpyBatch) -> tuple[float, float]:
 
 
 def attention_of(kept: Any) -> np.ndarray:
-    """The weights of the first layer's attention, (B, H, T, T), from what a forward pass keeps."""
+    """Return the first layer's attention weights, (B, H, T, T), from the values kept by a forward pass."""
     return np.asarray(kept.stack.blocks[0].residuals[0].part.attend.weights)
 
 
@@ -105,7 +105,7 @@ def see(bench: Bench, name: str) -> tuple[list[Point], list[Map], tuple[float, f
 
 
 def observe(bench: Bench) -> Evidence:
-    """The loss, both heads, and what the gradient says beside what is so."""
+    """Compare the loss, the maps of both heads, and the slope by the gradient with the measured slope."""
     (fine, maps, said, apart), (wrong, equal, claimed, together) = bench.both(lambda name: see(bench, name))
     return Evidence(
         charts=[compared("training loss", "step", "nats per character", averaged(fine), averaged(wrong))],

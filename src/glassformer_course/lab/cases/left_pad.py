@@ -51,7 +51,7 @@ def with_padding(found: Trained) -> list[Point]:
 
 
 def together(found: Trained, prompts: list[str]) -> str:
-    """How the first prompt goes on, beside the others."""
+    """Return the continuation of the first prompt, generated in one batch with the others."""
     ids = [[found.tokenizer.start_id, *found.tokenizer.encode(prompt)] for prompt in prompts]
     steps = generate(found.decoder, ids, SampleConfig(tokens=12, temperature=0), cached=False)
     return found.tokenizer.decode([step.tokens[step.rows.index(0)] for step in steps])

@@ -42,7 +42,7 @@ def fault() -> Iterator[None]:
 
 
 class MaskedModel(NamedTuple):
-    """What is measured of one model."""
+    """A trained model with its measurements."""
 
     model: Trained
     sums: list[Point]  # (place, sum of the weights of the token there)
@@ -51,7 +51,7 @@ class MaskedModel(NamedTuple):
 
 
 def see(bench: Bench, name: str) -> MaskedModel:
-    """Train and measure."""
+    """Train a model and measure its attention sums and the effect of the last token on earlier logits."""
     found = bench.train(STORIES, 200)
     ids = found.tokenizer.encode(TEXT)
     sums: list[Point] = [(place, float(total)) for place, total in enumerate(found.heads(ids)[0].sum(dim=-1), start=1)]

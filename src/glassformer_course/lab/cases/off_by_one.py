@@ -39,7 +39,7 @@ def see(bench: Bench, name: str) -> tuple[Trained, Map, str]:
 
 
 def observe(bench: Bench) -> Evidence:
-    """Losses below what is possible, the map, and what is written."""
+    """Compare the losses with the entropy of the text; show attention maps and continuations of the prompt."""
     (healthy, fine, text), (faulty, wrong, garbled) = bench.both(lambda name: see(bench, name))
     weights = [torch.tensor(shown.weights) for shown in (fine, wrong)]
     return Evidence(
@@ -55,7 +55,7 @@ def observe(bench: Bench) -> Evidence:
 
 
 def shows(found: Evidence) -> bool:
-    """Something is on the next token and nothing behind it; the loss is too low."""
+    """Return True if only the faulty model attends to the next token, and none beyond it, with a lower loss."""
     beside = found.number("next")
     beyond = found.number("beyond")
     loss = found.number("loss")

@@ -34,7 +34,7 @@ def fault() -> Iterator[None]:
 
 
 def agreement(found: Trained) -> list[Point]:
-    """(offset, share of places where the best guess is the token so far behind the one that was read)."""
+    """Return (offset, share of positions whose best guess is the token `offset` positions after the one read)."""
     rows = [row for row in found.task.held_out(600) if len(row) == found.config.model.context + 1]
     ids = torch.tensor([row.ids.tolist() for row in rows])  # (B, T + 1)
     far = max(OFFSETS)
@@ -45,7 +45,7 @@ def agreement(found: Trained) -> list[Point]:
 
 
 def observe(bench: Bench) -> Evidence:
-    """What the best guess agrees with, and what is written."""
+    """Compare the losses, the tokens that the best guess agrees with, and continuations of the prompt."""
     (healthy, fine, text), (faulty, wrong, garbled) = bench.both(
         lambda _: (one := bench.train(STORIES, 200), agreement(one), one.continued(PROMPT))
     )

@@ -51,7 +51,7 @@ def see(bench: Bench, name: str) -> tuple[Trained, Map]:
 
 
 def observe(bench: Bench) -> Evidence:
-    """How much of the attention goes to the future while the model learns."""
+    """Compare the share of attention on later tokens during training."""
     (healthy, fine), (faulty, wrong) = bench.both(lambda name: see(bench, name))
     first, last = ([found.watched[at][1] for found in (healthy, faulty)] for at in (0, -1))
     return Evidence(

@@ -63,7 +63,7 @@ def see(bench: Bench, name: str) -> tuple[Trained, Map, list[str], float]:
 
 
 def cross_map(found: Trained, name: str) -> Map:
-    """What the decoder looks at in the encoder's memory, in a forward pass as training makes it."""
+    """Return a cross-attention map of the decoder, from a forward pass with the arguments of training."""
     rows = [(row.source, row.inputs) for row in found.task.held_out(None) if row.source is not None]
     long = next(pair for pair in rows if len(pair[0]) == len(pair[1]) >= LONGEST)
     source, target = (torch.tensor([ids.tolist()]) for ids in long)  # (1, S), (1, T)
@@ -77,7 +77,7 @@ def cross_map(found: Trained, name: str) -> Map:
 
 
 def observe(bench: Bench) -> Evidence:
-    """Losses, maps of the cross-attention, and what is written for sources."""
+    """Compare losses, cross-attention maps, and the outputs for five sources."""
     (healthy, fine, lines, right), (faulty, wrong, garbled, few) = bench.both(lambda name: see(bench, name))
     return Evidence(
         charts=[loss_chart(healthy, faulty)],

@@ -26,7 +26,7 @@ EMBEDDING = "embedding.tokens.weight"
 
 @contextmanager
 def fault() -> Iterator[None]:
-    """The head gets a matrix of its own; files leave it out, and readers take the embedding for it."""
+    """Give the head its own matrix; files omit it, and loading puts the embedding in its place."""
     own = Head.__init__
     save = weights.save_tensors
     load = weights.load_tensors
