@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from glassformer.base.config import DataConfig, TokenizerConfig
 from glassformer.text.encode import RecordWriter
+from glassformer.text.prepare import prepare
 from glassformer.text.record_store import RecordStore
 from glassformer.text.records import RecordKind
 from glassformer.text.split import split_records
@@ -60,3 +62,20 @@ def test_they_come_back_from_the_store(tmp_path: Path) -> None:
         assert store.labels_of(number).tolist() == [names[label] for label in labels]
     assert list(store.texts()) == [(text, *labels) for text, labels in RECORDS]
     assert set(writer.sums) == {"train.texts.jsonl", "train.labels.npy", "train.label_ends.npy"}
+
+
+def test_they_are_read_from_lists(tmp_path: Path) -> None:
+    rows: list[dict[str, object]] = [{"text": text, "labels": list(labels)} for text, labels in RECORDS]
+    rows += [{"text": "without any", "labels": []}, {"text": "one alone", "labels": "a"}]
+    refused: list[dict[str, object]] = [{"text": "no field"}, {"text": "not labels", "labels": [["a"]]}]
+    source = tmp_path / "tags.jsonl"
+    source.write_text("".join(json.dumps(row) + "\n" for row in [*rows, *refused]), encoding="utf-8")
+    data = DataConfig(source=str(source), split="random", seed=1)
+    found = prepare(KIND, data, TokenizerConfig(kind="bytes"), tmp_path / "cache")
+    wanted = {(text, *labels) for text, labels in RECORDS} | {("without any",), ("one alone", "a")}
+    assert {*found.train.texts(), *found.validation.texts()} == wanted
+    assert len(found.validation)
+    for store in (found.train, found.validation):
+        for number, (_, *labels) in enumerate(store.texts()):
+            assert [found.labels[label] for label in store.labels_of(number)] == labels
+    assert any("2 rows without a label" in note for note in found.notes)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from glassformer.base.errors import GlassError, nearest
 from glassformer.base.wording import span
 from glassformer.text.headers import LABEL_NAMES, SOURCE_NAMES, TARGET_NAMES, reads_like_text
+from glassformer.text.records import RecordKind
 from glassformer.text.tables import Table
 
 LONGEST_LABEL = 40  # characters, where nobody says which column it is
@@ -105,6 +106,15 @@ def label_text(value: object) -> str | None:
     if isinstance(value, bool | int | float):
         return json.dumps(value)
     return value if isinstance(value, str) else None
+
+
+def label_texts(value: object, kind: RecordKind) -> tuple[str, ...] | None:
+    """The labels of a record as text; None if the value is no label, or a list where the records have one label each."""
+    if isinstance(value, list) and kind.labels == "several":
+        labels = tuple(text for each in value if (text := label_text(each)) is not None)
+        return labels if len(labels) == len(value) else None
+    label = label_text(value)
+    return None if label is None else (label,)
 
 
 def _said(table: Table) -> str:

@@ -13,7 +13,7 @@ from glassformer.base.config import DataConfig
 from glassformer.base.errors import GlassError
 from glassformer.base.wording import counted
 from glassformer.text.cleaning import cleaned
-from glassformer.text.columns import ChosenColumns, choose_labelled, choose_pair, choose_text, label_text
+from glassformer.text.columns import ChosenColumns, choose_labelled, choose_pair, choose_text, label_texts
 from glassformer.text.delimited import text_lines
 from glassformer.text.documents import documents
 from glassformer.text.locating import Located, listed, located
@@ -37,6 +37,7 @@ FIRST = 50  # records of a generated corpus whose hash stands for its generator:
 _REMEDIES = {
     "none": "Give the file with its targets in data.target, or a table (.csv, .tsv, .jsonl) that has both.",
     "one": "Give a table (.csv, .tsv, .jsonl) with a column for the label, or a folder with one folder per label.",
+    "several": "Give a .jsonl file whose field for the labels holds a list.",
 }
 
 
@@ -111,10 +112,10 @@ class Source:
                 if file.table is None:
                     label = _label(_label_of(file), file.name, tally)
                     yield RecordPiece(next(numbers), ("".join(file.text()),), (label,), file.name)
-                elif self.kind.labels == "one":
-                    yield from _labelled_rows(file, numbers, tally)
-                else:
+                elif self.kind.labels == "none":
                     yield from _text_rows(self.kind, file, numbers, tally)
+                else:
+                    yield from _labelled_rows(self.kind, file, numbers, tally)
 
 
 def _label(label: str, position: str, tally: Tally) -> str:
@@ -197,19 +198,20 @@ def _text_rows(kind: RecordKind, file: SourceFile, numbers: Iterator[int], tally
             yield RecordPiece(next(numbers), tuple(texts), (), position)
 
 
-def _labelled_rows(file: SourceFile, numbers: Iterator[int], tally: Tally) -> Iterator[RecordPiece]:
+def _labelled_rows(kind: RecordKind, file: SourceFile, numbers: Iterator[int], tally: Tally) -> Iterator[RecordPiece]:
     """Yield a record for each row of a table; rows without a label are counted.
 
     Several text columns are joined by line ends, empty ones left out.
     """
     for line, (value, *columns) in file.rows(tally):
         position = f"line {line} of {file.name}"
-        label = label_text(value)
-        if label is None:
+        labels = label_texts(value, kind)
+        if labels is None:
             tally.leave_out("rows without a label", position)
         else:
             text = "\n".join(text for text in columns if isinstance(text, str) and text.strip())
-            yield RecordPiece(next(numbers), (text,), (_label(label, position, tally),), position)
+            names = tuple(_label(label, position, tally) for label in labels)
+            yield RecordPiece(next(numbers), (text,), names, position)
 
 
 @contextmanager
