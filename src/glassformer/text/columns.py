@@ -109,7 +109,7 @@ def label_text(value: object) -> str | None:
 
 
 def label_texts(value: object, kind: RecordKind) -> tuple[str, ...] | None:
-    """The labels of a record as text; None if the value is no label, or a list where the records have one label each."""
+    """The labels of a record as text; None if the value is no label, or a list where each record has one label."""
     if isinstance(value, list) and kind.labels == "several":
         labels = tuple(text for each in value if (text := label_text(each)) is not None)
         return labels if len(labels) == len(value) else None
