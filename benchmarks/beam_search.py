@@ -37,7 +37,7 @@ import torch
 from torch import Tensor
 
 from glassformer.base.config import ModelConfig, SampleConfig
-from glassformer.generation.beam import beam_translate
+from glassformer.generation.beam import beam_search
 from glassformer.generation.length_batches import batches_by_length
 from glassformer.model.build import build_model
 from glassformer.model.transformer import EncoderDecoder
@@ -178,7 +178,7 @@ def search_with_ours(model: EncoderDecoder, end: int, options: argparse.Namespac
     settings = SampleConfig(tokens=options.tokens, beams=options.beams, length_penalty=0)
 
     def search(sources: list[list[int]]) -> list[list[int]]:
-        found = beam_translate(model, sources, settings, end, wanted=1)
+        found = beam_search(model, sources, settings, end, wanted=1)
         return [_without_end(each[0].tokens, end) for each in found]
 
     return search

@@ -140,15 +140,17 @@ def translating(options: argparse.Namespace, beams: int, sources: int) -> Callab
     """Write targets for sources, by beam search where there is more than one beam."""
     decoding = first_module("glassformer.generation.decoding")
     beam = first_module("glassformer.generation.beam")
+    search = getattr(beam, "beam_translate", beam.beam_search)  # versions that had two functions
+    write = getattr(decoding, "translate", decoding.generate)
     model = new_model(options, "encoder-decoder").eval()
     rows = rows_of(*range(8, 8 + sources))
     sample = sample_config(options, beams=beams)
 
     def translate() -> None:
         if beams > 1:
-            beam.beam_translate(model, rows, sample, END)
+            search(model, rows, sample, END)
         else:
-            list(decoding.translate(model, rows, sample, END))
+            list(write(model, rows, sample, END))
 
     return translate
 

@@ -144,10 +144,10 @@ class Transformer:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            of_other_tasks = {facts.method for facts in TASK_FACTS.values()} - {
-                TASK_FACTS[self.config.train.task].method
-            }
-            known = [each for each in dir(type(self)) if not each.startswith("_") and each not in of_other_tasks]
+            of_tasks = {facts.method for facts in TASK_FACTS.values()}
+            own = TASK_FACTS[self.config.train.task].method
+            public = [each for each in (*dir(type(self)), "run") if not each.startswith("_")]
+            known = [each for each in public if each == own or each not in of_tasks]
             raise AttributeError(f"a Transformer has no attribute {name!r}. {nearest(name, known)}")
 
     def tokens(self, text: str, target: str | None = None) -> TextTokens:
@@ -372,10 +372,7 @@ class Transformer:
                 `loss`.
         """
         ablation = check_ablation(self.model, (part,) if isinstance(part, str) else tuple(part), instead)
-        if instead == "mean" and ablation.parts:
-            forward = ablate(self.model, ablation, self.run.held_out(MEANS))
-        else:
-            forward = AblatedModel(self.model, ablation)
+        forward = ablate(self.model, ablation, lambda: self.run.held_out(MEANS))
         return self._loss(text, target, forward) - self._loss(text, target)
 
     def receipt(
@@ -528,6 +525,9 @@ def import_model(path: Folder, out: Folder | None = None) -> Transformer:
             run already.
     """
     folder = Path("runs") / Path(path).resolve().name if out is None else Path(out)
+    if (folder / "config.toml").exists():
+        advice = f"Open it with gf.load({fspath(folder)!r}), or give another out."
+        raise GlassError(f"{folder} already holds a run", advice)
     with torch_state_restored():
         importing.import_model(Path(path), folder, lambda text: None)
     return load(folder)

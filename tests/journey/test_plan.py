@@ -193,7 +193,7 @@ def test_no_loss_is_foreseen_where_there_is_no_formula(folder: Path) -> None:
         (["proverbs.txt", "--probe", "1e9"], "--probe 1e+09", "0 to 600"),
         (["proverbs.txt", "--probe", "nan"], "--probe nan", "0 to 600"),
         (["proverbs.txt", "--probe", "long"], "--probe", "--help"),
-        (["proverbs.txt", "--set", "train.steeps=3"], "train.steeps", "Did you mean steps?"),
+        (["proverbs.txt", "--set", "train.steeps=3"], "train.steeps", "Did you mean train.steps?"),
         (["a.en", "--task", "translate"], "a.en", "data.target"),
         (["stories", "--task", "translate"], "stories", "lm"),
         (["proverbs.txt", "--resume"], "--resume", "recipe"),

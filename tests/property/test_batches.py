@@ -130,20 +130,18 @@ def test_batch_moves() -> None:
     step=st.integers(0, 10**7),
     documents=st.booleans(),
 )
-def test_world_size_does_not_change_the_global_batch(
+def test_rows_of_a_step_depend_on_nothing_else(
     folder: Path, lengths: list[int], batch: int, context: int, seed: int, step: int, documents: bool
 ) -> None:
     store = store_of(folder, lengths)
     data = DOCUMENTS if documents else STREAM
 
-    def rows(rank: int = 0, world: int = 1) -> list[list[int]]:
-        return [row.ids.tolist() for row in training_rows(store, data, context, batch, seed, step, END, rank, world)]
+    def rows() -> list[list[int]]:
+        return [row.ids.tolist() for row in training_rows(store, data, context, batch, seed, step, END)]
 
     whole = rows()
     assert len(whole) == batch
     assert whole == rows()  # nothing is remembered between calls
-    for world in (2, 3, 5):
-        assert [rows(rank, world) for rank in range(world)] == [whole[rank::world] for rank in range(world)]
     tokens = store.tokens.tolist()
     if not documents:
         assert all(len(row) == context + 1 for row in whole)

@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from glassformer.base.config import ModelConfig, SampleConfig
 from glassformer.base.errors import GlassError
 from glassformer.generation import beam
-from glassformer.generation.beam import Hypothesis, beam_search, beam_translate, likeliest
+from glassformer.generation.beam import Hypothesis, beam_search, likeliest
 from glassformer.generation.context_window import window_start
-from glassformer.generation.decoding import generate, translate
+from glassformer.generation.decoding import generate
 from glassformer.model.build import build_model
 from glassformer.model.transformer import Decoder, EncoderDecoder
 from tests.property.models import POSITIONS, VOCAB, decoder, encoder_decoder, tiny, tokens
@@ -149,7 +149,7 @@ def test_a_beam_of_all_texts_is_an_exhaustive_search(family: str, alpha: float, 
             found = beam_search(model, given_, config, END, cached)
             scorers = [of_prompt(model, prompt) for prompt in given_]
         else:
-            found = beam_translate(model, given_, config, END, cached)
+            found = beam_search(model, given_, config, END, cached)
             scorers = [of_source(model, source) for source in given_]
         for each, score in zip(found, scorers, strict=True):
             assert_same(each, everything(score, V, alpha, END, n), 1e-12)
@@ -207,10 +207,10 @@ def test_targets_of_a_ragged_batch(positions: str, heads: int, window: int | Non
     )
     sources = ids(LENGTHS)
     config = SampleConfig(tokens=100, beams=4, length_penalty=0.6)
-    found = beam_translate(model, sources, config, END)
+    found = beam_search(model, sources, config, END)
     for each, source in zip(found, sources, strict=True):
         assert_same(each, by_hand(of_source(model, source), 4, 0.6, END, model.config.context))
-    for each, plain in zip(found, beam_translate(model, sources, config, END, cached=False), strict=True):
+    for each, plain in zip(found, beam_search(model, sources, config, END, cached=False), strict=True):
         assert_same(each, plain)
     assert len({tuple(one.tokens for one in each) for each in found}) > 1  # the source matters
 
@@ -222,7 +222,7 @@ def test_targets_of_every_length(end: float) -> None:
     model = translator(end, positions="rotary").double()
     sources = ids((5, 8, 2, 13, 21))
     for beams, alpha in ((1, 0.6), (3, 0.0), (5, 2.0), (40, 1.0)):
-        found = beam_translate(model, sources, SampleConfig(tokens=17, beams=beams, length_penalty=alpha), END)
+        found = beam_search(model, sources, SampleConfig(tokens=17, beams=beams, length_penalty=alpha), END)
         for each, source in zip(found, sources, strict=True):
             assert_same(each, by_hand(of_source(model, source), beams, alpha, END, 17), 1e-12)
 
@@ -241,10 +241,10 @@ def test_one_beam_is_greedy_decoding(seed: int, end: int | None, alpha: float) -
     model = writer(1.0, context=13)
     found = beam_search(model, starts, narrow, end)
     other = translator(1.0, positions="alibi", context=19)
-    translated = beam_translate(other, starts, narrow, 3)
+    translated = beam_search(other, starts, narrow, 3)
     for results, steps in (
         (found, generate(model, starts, greedy, end)),
-        (translated, translate(other, starts, greedy, 3)),
+        (translated, generate(other, starts, greedy, 3)),
     ):
         rows: list[list[int]] = [[] for _ in starts]
         for step in steps:
@@ -268,9 +268,9 @@ def test_what_comes_is_sorted_and_its_own_and_has_the_models_probabilities(
     model = translator(1.0, positions=positions, kv_heads=2)
     sources = ids(lengths)
     config = SampleConfig(tokens=23, beams=beams, length_penalty=alpha)
-    found = beam_translate(model, sources, config, END)
+    found = beam_search(model, sources, config, END)
     for each, source in zip(found, sources, strict=True):
-        assert_same(beam_translate(model, [source], config, END)[0], each)
+        assert_same(beam_search(model, [source], config, END)[0], each)
         assert len({one.tokens for one in each}) == len(each) == beams
         assert [one.score for one in each] == sorted((one.score for one in each), reverse=True)
         for one in each:
@@ -296,7 +296,7 @@ def test_fewer_wanted_end_sooner(alpha: float, monkeypatch: pytest.MonkeyPatch) 
     found = {}
     costs = []
     for wanted in (1, 2, 4):
-        found[wanted] = beam_translate(model, sources, config, END, wanted=wanted)
+        found[wanted] = beam_search(model, sources, config, END, wanted=wanted)
         costs.append(sum(reads))
         reads.clear()
         for each, source in zip(found[wanted], sources, strict=True):
@@ -306,7 +306,7 @@ def test_fewer_wanted_end_sooner(alpha: float, monkeypatch: pytest.MonkeyPatch) 
     assert costs[0] < costs[2]
     if alpha == 0:
         assert [each[:1] for each in found[4]] == [each[:1] for each in found[2]] == found[1]
-    assert beam_translate(model, sources, config, END, wanted=9) == found[4]
+    assert beam_search(model, sources, config, END, wanted=9) == found[4]
 
 
 def test_a_prompt_does_not_depend_on_its_mates() -> None:
@@ -325,7 +325,7 @@ def test_a_wider_beam_finds_a_better_text_than_greedy_decoding() -> None:
     model = translator(-50.0, positions="sinusoidal")
     sources = ids(range(1, 12))
     best = [
-        [each[0].log_probability for each in beam_translate(model, sources, SampleConfig(tokens=12, beams=n), END)]
+        [each[0].log_probability for each in beam_search(model, sources, SampleConfig(tokens=12, beams=n), END)]
         for n in (1, 2, 8)
     ]
     totals = [sum(each) for each in best]
@@ -366,7 +366,7 @@ def test_a_vocabulary_of_the_end_token_alone() -> None:
 def test_the_model_keeps_its_mode_the_caller_its_gradients_and_its_random_numbers() -> None:
     dropout = {"dropout_attention": 0.5, "dropout_residual": 0.5, "dropout_embedding": 0.5}
     config = SampleConfig(tokens=9, beams=3)
-    for model, search in ((writer(**dropout), beam_search), (translator(**dropout), beam_translate)):
+    for model, search in ((writer(**dropout), beam_search), (translator(**dropout), beam_search)):
         quiet = search(model, [[3, 4], [5]], config, END)  # type: ignore[operator]
         model.train()
         next(part for part in model.modules() if isinstance(part, nn.Dropout)).eval()
@@ -389,15 +389,15 @@ def test_impossible_prompts_and_sources_are_refused() -> None:
         with pytest.raises(GlassError, match=f"prompt.*{message}" if bad[0] == [1] else message):
             beam_search(writer(), bad, config, END)
         with pytest.raises(GlassError, match=message):
-            beam_translate(translator(), bad, config, END)
+            beam_search(translator(), bad, config, END)
     with pytest.raises(GlassError, match="30 tokens"):
-        beam_translate(translator(), [[1] * 30], config, END)
+        beam_search(translator(), [[1] * 30], config, END)
     assert beam_search(writer(), [], config, END) == []
-    assert beam_translate(translator(), [], config, END) == []
+    assert beam_search(translator(), [], config, END) == []
 
 
-@pytest.mark.parametrize("search", [beam.beam_search, beam.beam_translate])
-def test_a_bfloat16_model_searches(search: Any) -> None:
-    model = (writer() if search is beam_search else translator()).to(torch.bfloat16)
-    found = search(model, [[1, 2], [3]], SampleConfig(tokens=9, beams=3), END)
+@pytest.mark.parametrize("make", [writer, translator])
+def test_a_bfloat16_model_searches(make: Callable[[], Any]) -> None:
+    model = make().to(torch.bfloat16)
+    found = beam_search(model, [[1, 2], [3]], SampleConfig(tokens=9, beams=3), END)
     assert [len(each) for each in found] == [3, 3]

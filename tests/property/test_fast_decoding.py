@@ -11,7 +11,7 @@ from torch import nn
 
 from glassformer.base.config import Activation, SampleConfig
 from glassformer.generation import fast
-from glassformer.generation.decoding import generate, translate
+from glassformer.generation.decoding import generate
 from glassformer.generation.fast import FastDecoder, fast_decoder, layout_pays
 from glassformer.generation.readers import CachedReader, next_logits
 from glassformer.generation.slot_cache import SlotCache
@@ -130,11 +130,11 @@ def test_what_is_written_is_the_same_without_it(temperature: float, monkeypatch:
     own = [step.tokens for step in generate(model, prompts, settings)]
     pairs = encoder_decoder()
     sources = [prompt[:13] for prompt in prompts]
-    translated = [step.tokens for step in translate(pairs, sources, settings, 0)]
+    translated = [step.tokens for step in generate(pairs, sources, settings, 0)]
     used = []
     monkeypatch.setattr(fast.FastDecoder, "applies", lambda self: bool(used.append(self)))
     assert [step.tokens for step in generate(model, prompts, settings)] == own
-    assert [step.tokens for step in translate(pairs, sources, settings, 0)] == translated
+    assert [step.tokens for step in generate(pairs, sources, settings, 0)] == translated
     assert used
 
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from glassformer.base.config import SampleConfig
 from glassformer.base.errors import GlassError
-from glassformer.generation.beam import beam_translate
+from glassformer.generation.beam import beam_search
 from glassformer.inspection.gates import gated
 from glassformer.inspection.patching import Zero, patch
 from glassformer.inspection.sites import attentions
@@ -139,9 +139,9 @@ def test_beams_that_share_a_source_have_their_own_gates() -> None:
     model = encoder_decoder()
     settings = SampleConfig(beams=3, tokens=2)
     source = [[3, 5, 7, 11], [2, 4, 6, 8, 10]]
-    plain = beam_translate(model, source, settings, end_id=0)
+    plain = beam_search(model, source, settings, end_id=0)
     with gated(model) as gates:
-        found = beam_translate(model, source, settings, end_id=0)
+        found = beam_search(model, source, settings, end_id=0)
     for hypotheses, expected in zip(found, plain, strict=True):
         assert [each.tokens for each in hypotheses] == [each.tokens for each in expected]
         for each, other in zip(hypotheses, expected, strict=True):

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from glassformer.base.config import SampleConfig
 from glassformer.base.errors import GlassError
-from glassformer.generation.beam import beam_translate
+from glassformer.generation.beam import beam_search
 from glassformer.generation.decoding import generate
 from glassformer.inspection.catalogue import catalogue
 from glassformer.inspection.patching import (
@@ -255,7 +255,7 @@ def test_generation_with_a_cache_is_patched_as_without() -> None:
     beams = SampleConfig(beams=3, tokens=5)
     crossed: dict[str, Kind] = {"dec.0.cross": KnockOut(), "dec.1.cross.1": KnockOut(), "enc.1.self.0": Zero()}
     with patch(both, crossed):
-        again = [beam_translate(both, [[3, 5, 7], [2, 4, 6, 8]], beams, end_id=0, cached=c) for c in (True, False)]
+        again = [beam_search(both, [[3, 5, 7], [2, 4, 6, 8]], beams, end_id=0, cached=c) for c in (True, False)]
     for one, other in zip(*again, strict=True):
         assert [each.tokens for each in one] == [each.tokens for each in other]
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from glassformer.base.config import Config, ModelConfig, SampleConfig, TokenizerConfig
 from glassformer.base.errors import GlassError
-from glassformer.generation.decoding import generate, translate
+from glassformer.generation.decoding import generate
 from glassformer.generation.readers import next_logits
 from glassformer.generation.sampling import probabilities
 from glassformer.inspection.receipt import LogitPart, split_logit, write_receipt
@@ -285,7 +285,7 @@ def test_the_draw_is_the_one_that_generate_makes(given_settings: dict[str, Any])
 def test_the_draw_is_the_one_that_translate_makes(given_settings: dict[str, Any]) -> None:
     how = SampleConfig(tokens=6, **given_settings)
     model = encoder_decoder(layers=1, tied=False)
-    made = [(step.logits[0], step.tokens[0]) for step in translate(model, [[3, 4, 5]], how, end_id=0)]
+    made = [(step.logits[0], step.tokens[0]) for step in generate(model, [[3, 4, 5]], how, end_id=0)]
     assert_explains(made, how, [])
 
 

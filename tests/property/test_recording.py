@@ -11,8 +11,8 @@ from torch import Tensor
 
 from glassformer.base.config import ModelConfig, SampleConfig
 from glassformer.base.errors import GlassError
-from glassformer.generation.beam import beam_translate
-from glassformer.generation.decoding import generate, translate
+from glassformer.generation.beam import beam_search
+from glassformer.generation.decoding import generate
 from glassformer.inspection.catalogue import EVERYTHING, THINGS, catalogue
 from glassformer.inspection.patching import Resample, patch
 from glassformer.inspection.recording import BUDGET, estimate, record, watching
@@ -177,7 +177,7 @@ def test_cached_translation_and_beams_show_where_they_look() -> None:
     sources = [[3, 5, 7, 11], [2, 4]]
     targets = [[0], [0]]
     with watching(model, keep=("pattern",)) as passes:
-        steps = list(translate(model, sources, settings, end_id=0))
+        steps = list(generate(model, sources, settings, end_id=0))
     assert ["enc.0.self.pattern" in each for each in passes] == [True] + [False] * (len(steps) - 1)
     for step, found in zip(steps, passes, strict=True):
         for slot, row in enumerate(step.rows):
@@ -192,12 +192,12 @@ def test_cached_translation_and_beams_show_where_they_look() -> None:
             targets[row].append(step.tokens[slot])
     with watching(model, keep=("pattern",)) as both:
         for _ in range(2):
-            list(translate(model, sources, settings, end_id=0))
+            list(generate(model, sources, settings, end_id=0))
     assert ["enc.0.self.pattern" in each for each in both] == ([True] + [False] * (len(steps) - 1)) * 2
     assert all("dec.0.self.pattern" in each for each in both)
     beams = SampleConfig(beams=3, tokens=2)
     with watching(model, keep=("dec.1.cross.pattern", "dec.1.cross.scores", "dec.1.cross.z", "dec.1.cross.v")) as own:
-        beam_translate(model, sources, beams, end_id=0)
+        beam_search(model, sources, beams, end_id=0)
     seen = own[-1]["dec.1.cross.pattern"]
     scores = own[-1]["dec.1.cross.scores"]
     assert seen.shape == (6, 6, 1, 4)

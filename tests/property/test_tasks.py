@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from glassformer.base.config import EXAMPLES
 from glassformer.base.errors import GlassError
 from glassformer.tasks import MaskFiller, TextClassifier, Translator
-from glassformer.tasks.example_tasks import ClassTask, PairTask, labelled_rows, pair_rows
+from glassformer.tasks.example_tasks import ClassTask, PairTask, labelled_rows, pair_rows, row_lengths
 from glassformer.tasks.losses import logits_of, summed_loss, token_losses
 from glassformer.tasks.task import MaskedTask
 from glassformer.text.batches import Batch
@@ -64,6 +64,18 @@ def test_a_resumed_run_is_the_uninterrupted_one_bit_for_bit(tmp_path: Path, task
     assert again.state.step == 8
     train(again)
     assert same(last_weights(straight), last_weights(again))
+
+
+@pytest.mark.parametrize("task", EXAMPLES)
+def test_a_step_counts_the_tokens_that_the_model_reads(tmp_path: Path, task: str) -> None:
+    trainer = trainer_of(task, tmp_path, model__context=8, data__too_long="cut", train__batch_tokens=90)
+    store = trainer.task.data.train  # type: ignore[attr-defined]
+    rows = (pair_rows if "target" in store.tokens else labelled_rows)(store, trainer.config)
+    read = [[len(row.inputs)] if row.source is None else [len(row.source), len(row.inputs)] for row in rows]
+    lengths = row_lengths(store, trainer.config)
+    assert lengths.tolist() == read
+    assert (store.lengths().max(axis=1) > 8).any(), "some texts are meant to be longer than the context"
+    assert max(len(trainer.task.rows(step)) for step in range(4)) >= 90 // max(map(sum, read))
 
 
 @pytest.mark.thorough

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from glassformer.base.config import SampleConfig
 from glassformer.base.errors import GlassError
-from glassformer.generation.decoding import TokenLoop, TokenStep, generate, translate
+from glassformer.generation.decoding import TokenLoop, TokenStep, generate
 from glassformer.generation.readers import CachedReader, PlainReader
 from glassformer.model.transformer import Decoder, EncoderDecoder
 from tests.property.models import VOCAB, decoder, encoder_decoder, kinds, named, tiny, tokens
@@ -89,7 +89,7 @@ def alone(model: Decoder | EncoderDecoder, guest: Guest) -> list[TokenStep]:
     """What the row becomes without others."""
     if isinstance(model, Decoder):
         return list(generate(model, [guest.prompt], guest.how, END))
-    return list(translate(model, [guest.prompt], guest.how, END))
+    return list(generate(model, [guest.prompt], guest.how, END))
 
 
 def agree(model: Decoder | EncoderDecoder, guest: Guest) -> None:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from glassformer.base.config import SampleConfig
 from glassformer.base.errors import GlassError
-from glassformer.generation.decoding import TokenStep, translate
+from glassformer.generation.decoding import TokenStep, generate
 from glassformer.generation.length_batches import batches_by_length
 from glassformer.generation.readers import CachedReader, PlainReader
 from glassformer.generation.slot_cache import _sources_of
@@ -88,7 +88,7 @@ def test_cached_equals_one_forward_pass_for_every_kind_of_block(kind: dict[str, 
 
 def check_cached(model: EncoderDecoder) -> None:
     given_ = sources(RAGGED)
-    steps = list(translate(model, given_, GREEDY, END))
+    steps = list(generate(model, given_, GREEDY, END))
     rows = written(len(given_), steps)
     cached = logits_by_row(steps)
     assert len(steps) == model.config.context == 29
@@ -98,7 +98,7 @@ def check_cached(model: EncoderDecoder) -> None:
         assert (cached[index] - expected).abs().max() <= 1e-5
         assert row == expected.argmax(dim=-1).tolist()
     assert len({tuple(row) for row in rows}) > 1  # the source matters
-    plain = list(translate(model, given_, GREEDY, END, cached=False))
+    plain = list(generate(model, given_, GREEDY, END, cached=False))
     assert written(len(given_), plain) == rows
     assert [step.ended for step in plain] == [step.ended for step in steps]
 
@@ -111,14 +111,14 @@ def test_a_target_depends_on_its_own_source_and_seed_alone(positions: str) -> No
     given_ = sources((8, 29, 1, 13, 8))
     seeds = [1, 2, 3, 4, 5]
     alone = [
-        written(1, list(translate(model, [source], SAMPLED, END, seeds=[seed])))[0]
+        written(1, list(generate(model, [source], SAMPLED, END, seeds=[seed])))[0]
         for source, seed in zip(given_, seeds, strict=True)
     ]
     assert len({len(row) for row in alone}) > 1  # some end early
     for order in ([0, 1, 2, 3, 4], [4, 2, 0, 3, 1], [3, 0]):
         mixed = [given_[i] for i in order]
         for cached in (True, False):
-            steps = translate(model, mixed, SAMPLED, END, seeds=[seeds[i] for i in order], cached=cached)
+            steps = generate(model, mixed, SAMPLED, END, seeds=[seeds[i] for i in order], cached=cached)
             assert written(len(order), list(steps)) == [alone[i] for i in order]
 
 
@@ -189,8 +189,8 @@ def test_targets_end_by_end_token_stop_and_length() -> None:
         seen.append((row, new))
         return row == 1 and len(new) == 3
 
-    free = written(5, list(translate(model, given_, SAMPLED, END, seeds=[1, 2, 3, 4, 5])))
-    steps = list(translate(model, given_, SAMPLED, END, stop, seeds=[1, 2, 3, 4, 5]))
+    free = written(5, list(generate(model, given_, SAMPLED, END, seeds=[1, 2, 3, 4, 5])))
+    steps = list(generate(model, given_, SAMPLED, END, stop, seeds=[1, 2, 3, 4, 5]))
     rows = written(5, steps)
     reasons = {row: reason for step in steps for row, reason in step.ended.items()}
     assert rows[1] == free[1][:3]
@@ -207,7 +207,7 @@ def test_targets_end_by_end_token_stop_and_length() -> None:
 @pytest.mark.parametrize("tokens_", [1, 2, 28, 29, 30, 1000])
 def test_no_more_is_written_than_the_context_and_the_settings_allow(tokens_: int) -> None:
     model = small(-100.0, positions="learned")
-    steps = list(translate(model, sources((4,)), SampleConfig(temperature=0, tokens=tokens_), END))
+    steps = list(generate(model, sources((4,)), SampleConfig(temperature=0, tokens=tokens_), END))
     assert len(steps) == min(tokens_, 29)
     assert steps[-1].ended == {0: "length"}
 
@@ -215,20 +215,20 @@ def test_no_more_is_written_than_the_context_and_the_settings_allow(tokens_: int
 def test_the_repetition_penalty_does_not_count_the_token_that_a_target_begins_with() -> None:
     """That token also ends the target: counted, it would make every target longer."""
     model = small(20.0)
-    [step] = list(translate(model, sources((4,)), SampleConfig(temperature=0, repetition_penalty=100, tokens=9), END))
+    [step] = list(generate(model, sources((4,)), SampleConfig(temperature=0, repetition_penalty=100, tokens=9), END))
     assert step.tokens == (END,)
 
 
 def test_the_model_keeps_its_mode_the_caller_its_gradients_and_its_random_numbers() -> None:
     model = small(dropout_attention=0.5, dropout_residual=0.5, dropout_embedding=0.5)
     given_ = sources((6, 2))
-    quiet = written(2, list(translate(model, given_, SAMPLED, END)))
+    quiet = written(2, list(generate(model, given_, SAMPLED, END)))
     model.train()
     model.decoder.blocks[1].eval()
     modes = [part.training for part in model.modules()]
     random = torch.get_rng_state()
-    assert written(2, list(translate(model, given_, SAMPLED, END))) == quiet
-    stream = translate(model, given_, SAMPLED, END)
+    assert written(2, list(generate(model, given_, SAMPLED, END))) == quiet
+    stream = generate(model, given_, SAMPLED, END)
     next(stream)
     assert [part.training for part in model.modules()] == modes
     assert not torch.is_inference_mode_enabled()
@@ -237,7 +237,7 @@ def test_the_model_keeps_its_mode_the_caller_its_gradients_and_its_random_number
     stream.close()  # type: ignore[attr-defined]
     model.embedding.tokens.weight.fill_(torch.nan)
     with pytest.raises(GlassError, match="not finite"):
-        list(translate(model, given_, SAMPLED, END))
+        list(generate(model, given_, SAMPLED, END))
     assert [part.training for part in model.modules()] == modes
 
 
@@ -252,13 +252,13 @@ def test_the_model_keeps_its_mode_the_caller_its_gradients_and_its_random_number
 )
 def test_impossible_sources_are_refused_at_once(given_: Any, seeds: Any, message: str) -> None:
     model = small(shared_embedding=False, source_vocab_size=37)
-    list(translate(model, [[36]], GREEDY, END))  # the source's vocabulary counts
+    list(generate(model, [[36]], GREEDY, END))  # the source's vocabulary counts
     with pytest.raises(GlassError, match=message):
-        translate(model, given_, GREEDY, END, seeds=seeds)
+        generate(model, given_, GREEDY, END, seeds=seeds)
 
 
 def test_no_sources_no_steps() -> None:
-    assert list(translate(small(), [], GREEDY, END)) == []
+    assert list(generate(small(), [], GREEDY, END)) == []
 
 
 @pytest.mark.parametrize("positions", POSITIONS)
@@ -266,4 +266,4 @@ def test_a_bfloat16_model_translates(positions: str) -> None:
     shape = tiny(family="encoder-decoder", positions=positions, qk_norm="head")
     model = build_model(shape, VOCAB).to(torch.bfloat16)
     assert isinstance(model, EncoderDecoder)
-    assert len(list(translate(model, [[1, 2], [3]], SampleConfig(tokens=7), end_id=0))) <= 7
+    assert len(list(generate(model, [[1, 2], [3]], SampleConfig(tokens=7), end_id=0))) <= 7

@@ -47,7 +47,7 @@ def test_names_are_fit_for_folders_on_every_system() -> None:
 @pytest.mark.parametrize(
     ("vary", "problem", "remedy"),
     [
-        (["model.positons=learned,none"], "there is no setting 'model.positons'", "Did you mean positions?"),
+        (["model.positons=learned,none"], "there is no setting 'model.positons'", "Did you mean model.positions?"),
         (["positions=learned,none"], "names no section", "Write model.positions."),
         (["model.positions"], "has no =", "--vary SECTION.FIELD=VALUE,VALUE"),
         (["model.positions=rotary"], "fewer than two values", "--vary model.positions=VALUE,VALUE"),

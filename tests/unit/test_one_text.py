@@ -14,7 +14,7 @@ from glassformer.base.config import SampleConfig
 from glassformer.base.errors import GlassError
 from glassformer.evaluation.run_comparison import bars, difference, sides, stretches, weights_of
 from glassformer.evaluation.token_costs import guess, next_logits, outlook, surprisals
-from glassformer.generation.beam import BeamStep, beam_search, beam_translate
+from glassformer.generation.beam import BeamStep, beam_search
 from glassformer.inspection.ablation import (
     AblatedModel,
     Ablation,
@@ -230,7 +230,7 @@ def test_a_loss_with_everything_on_is_that_of_the_model(models: dict[str, AnyTex
     data = rows_of(models["book"], 5)
     whole = ablation_loss(AblatedModel(model, Ablation(())), data)
     assert whole.change == 0
-    off = ablation_loss(ablate(model, check_ablation(model, ["dec.0.self.0"], "frozen"), data), data)
+    off = ablation_loss(ablate(model, check_ablation(model, ["dec.0.self.0"], "frozen"), lambda: data), data)
     assert off.whole == whole.whole
     assert off.change != 0
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
@@ -243,9 +243,8 @@ def test_a_tree_holds_every_step_of_the_search(models: dict[str, AnyTextModel], 
     settings = SampleConfig(beams=3, tokens=5, length_penalty=0.9)  # type: ignore[union-attr]
     ids = model.prompt_ids(TEXT)
     end = model.tokenizer.end_id
-    search = beam_translate if name == "turn" else beam_search
-    found = search(model.model, [ids], settings, end, watch=steps.append)[0]  # type: ignore[arg-type]
-    assert found == search(model.model, [ids], settings, end)[0]  # type: ignore[arg-type]
+    found = beam_search(model.model, [ids], settings, end, watch=steps.append)[0]  # type: ignore[arg-type]
+    assert found == beam_search(model.model, [ids], settings, end)[0]  # type: ignore[arg-type]
     tree = tree_of(steps, found, 0.9)
     words = [()]
     for node in tree[1:]:
@@ -296,4 +295,4 @@ def test_each_kind_puts_its_own_in_the_place_of_a_part(models: dict[str, AnyText
         with torch.no_grad(), patch(model, {"dec.1.self.1": kind, "dec.positions": Zero()}):
             real = model(tokens)
         with torch.no_grad():
-            torch.testing.assert_close(ablate(model, ablation, data)(tokens), real)
+            torch.testing.assert_close(ablate(model, ablation, lambda: data)(tokens), real)

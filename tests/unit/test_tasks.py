@@ -7,7 +7,8 @@ from typing import get_args
 
 import pytest
 
-from glassformer.base.config import TASK_FACTS, Task
+from glassformer.base.config import LABELLED, PAIRS, TASK_FACTS, Task
+from glassformer.base.config.tasks import TEXTS
 from glassformer.tasks.make import TASKS
 from glassformer.text.records import RECORD_KINDS
 
@@ -21,3 +22,12 @@ TABLES: dict[str, Mapping[str, object]] = {
 @pytest.mark.parametrize("table", TABLES)
 def test_a_table_has_a_line_for_every_task(table: str) -> None:
     assert set(TABLES[table]) == set(get_args(Task))
+
+
+def test_the_facts_of_a_task_agree_with_its_records_and_its_family() -> None:
+    for task, facts in TASK_FACTS.items():
+        kind = RECORD_KINDS[task]  # type: ignore[index]
+        form = "text" if kind.running_text else "labelled" if kind.labels != "none" else "pairs"
+        assert facts.records == form
+        assert (facts.family == "encoder-decoder") == ("target" in kind.roles)
+    assert sorted((*TEXTS, *PAIRS, *LABELLED)) == sorted(TASK_FACTS)

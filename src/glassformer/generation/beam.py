@@ -30,7 +30,7 @@ from torch import Tensor
 
 from glassformer.base.config import SampleConfig
 from glassformer.generation.context_window import most_tokens
-from glassformer.generation.decoding import Ended, check_finite, check_prompts
+from glassformer.generation.decoding import Ended, check_finite, check_prompts, start_of_targets
 from glassformer.generation.readers import CachedReader, PlainReader, Reader
 from glassformer.generation.slot_cache import kept_slots
 from glassformer.model.evaluation_mode import inference
@@ -92,19 +92,24 @@ Watch = Callable[[BeamStep], None]
 
 
 def beam_search(
-    model: Decoder,
+    model: Decoder | EncoderDecoder,
     prompts: Sequence[Sequence[int]],
     settings: SampleConfig,
     end_id: int | None = None,
     cached: bool = True,
     wanted: int | None = None,
+    start: Sequence[int] = (),
     watch: Watch | None = None,
 ) -> list[list[Hypothesis]]:
-    """Return the likeliest continuations of each prompt, up to `wanted` of them, best first.
+    """Return the likeliest texts for each prompt, up to `wanted` of them, best first.
+
+    A decoder continues the prompt. An encoder-decoder reads it as the source and writes a target, which cannot be
+    longer than its context; the tokens that start a target are not generated.
 
     Nothing is random. The result for a prompt depends on the weights, the prompt and the settings; not on the other
     prompts or on `cached`, but for float rounding where two hypotheses are level to about 1e-6. Past the context
-    limit, see `generation.context`; the hypotheses of one prompt have one length, so their windows move together.
+    limit, see `generation.context_window`; the hypotheses of one prompt have one length, so their windows move
+    together.
 
     Args:
         model: its mode and gradients are left as they are.
@@ -113,46 +118,20 @@ def beam_search(
         end_id: ends a hypothesis; None: no token does, and all have `settings.tokens` tokens.
         cached: False reads everything anew for each token: slow, for checking.
         wanted: number of hypotheses, at most `settings.beams`; None: as many. The fewer, the sooner the search ends.
+        start: starts the targets of an encoder-decoder; empty: the end token does.
         watch: receives each step.
 
     Raises:
-        GlassError: a prompt is empty or holds an id outside the vocabulary; the model's logits are not finite.
+        GlassError: a prompt is empty or holds an id outside the vocabulary; a source is longer than the context; no
+            token starts the targets; the model's logits are not finite.
     """
     check_prompts(model, prompts)
+    if isinstance(model, EncoderDecoder):
+        begun = start_of_targets(model, end_id, start)
+        rule = _Rule.of(settings, most_tokens(model, settings, len(begun)), end_id, wanted)
+        return _search(model, [begun] * len(prompts), prompts, rule, cached, watch)
     rule = _Rule.of(settings, settings.tokens, end_id, wanted)
     return _search(model, prompts, [()] * len(prompts), rule, cached, watch)
-
-
-def beam_translate(
-    model: EncoderDecoder,
-    sources: Sequence[Sequence[int]],
-    settings: SampleConfig,
-    end_id: int,
-    cached: bool = True,
-    wanted: int | None = None,
-    start: Sequence[int] = (),
-    watch: Watch | None = None,
-) -> list[list[Hypothesis]]:
-    """Return the likeliest targets of each source, up to `wanted` of them, best first.
-
-    `beam_search` applies, with the source as the prompt. A target has up to `settings.tokens` tokens, and no more than
-    the model's context; the tokens that start it are not generated.
-
-    Args:
-        model: its mode and gradients are left as they are.
-        sources: ids as in training, at least one each; lengths may differ.
-        settings, cached, wanted, watch: as in `beam_search`.
-        end_id: ends a target.
-        start: starts a target; empty: the end token does.
-
-    Raises:
-        GlassError: a source is empty, longer than the context, or holds an id outside the source's vocabulary; the
-            model's logits are not finite.
-    """
-    check_prompts(model, sources)
-    start = list(start or [end_id])
-    rule = _Rule.of(settings, most_tokens(model, settings, len(start)), end_id, wanted)
-    return _search(model, [start] * len(sources), sources, rule, cached, watch)
 
 
 def penalty(tokens: int, alpha: float) -> float:
@@ -176,10 +155,6 @@ class _Rule:
         wanted = settings.beams if wanted is None else min(wanted, settings.beams)
         return cls(settings.beams, settings.length_penalty, most, end_id, wanted)
 
-    def penalty(self, tokens: int) -> float:
-        """Return the divisor of the log-probability of `tokens` tokens: Wu et al. 2016, equation 14."""
-        return penalty(tokens, self.length_penalty)
-
 
 @dataclass
 class _Beam:
@@ -194,7 +169,7 @@ class _Beam:
     def finish(self, row: list[int], log_probability: float, ended: Ended, rule: _Rule) -> None:
         """Put a finished row into the pool, if there is room or a worse one."""
         tokens = tuple(row[self.start :])
-        score = log_probability / rule.penalty(len(tokens))
+        score = log_probability / penalty(len(tokens), rule.length_penalty)
         rank = bisect_right(self.pool, -score, key=lambda each: -each.score)  # after equals
         self.pool.insert(rank, Hypothesis(tokens, log_probability, score, ended))
         del self.pool[rule.wanted :]
@@ -203,7 +178,7 @@ class _Beam:
         """Return whether no hypothesis runs, or none that is better than the worst of a full pool."""
         if not self.rows:
             return True
-        best = max(self.sums) / rule.penalty(len(self.rows[0]) - self.start)
+        best = max(self.sums) / penalty(len(self.rows[0]) - self.start, rule.length_penalty)
         return len(self.pool) == rule.wanted and best <= self.pool[-1].score
 
 

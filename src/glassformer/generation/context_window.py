@@ -1,4 +1,4 @@
-"""Context window of a row of tokens, and the evaluation mode in which a model reads it.
+"""Context window: the part of a row of tokens that a model reads, and the limit of what it writes.
 
 **Past the context.** With C the model's context, a row of n tokens is read from token `window_start(n, C)` on, and
 positions are counted from there. The start is 0 while n <= C; then it moves in hops of half a context, so that a cache
@@ -11,11 +11,7 @@ tells which part of the source is translated: see `most_tokens`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-
-import torch
-from torch import nn
+from collections.abc import Sequence
 
 from glassformer.base.config import SampleConfig
 from glassformer.model.transformer import EncoderDecoder
@@ -47,22 +43,3 @@ def most_tokens(model: EncoderDecoder, settings: SampleConfig, begun: int) -> in
     The decoder reads as many tokens as the context has, and writes one more.
     """
     return min(settings.tokens, model.config.context - begun + 1)
-
-
-@contextmanager
-def reading(model: nn.Module, parts: Sequence[nn.Module] | None = None) -> Iterator[None]:
-    """Disable gradients and dropout inside; restore the mode of every part of the model on exit.
-
-    Args:
-        model: any.
-        parts: its modules, where the caller holds a list of them; None: `model.modules()`.
-    """
-    training = [part for part in parts or model.modules() if part.training]
-    for part in training:
-        part.training = False
-    try:
-        with torch.inference_mode():
-            yield
-    finally:
-        for part in training:
-            part.training = True

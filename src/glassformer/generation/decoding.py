@@ -1,7 +1,7 @@
 """The token loop: each step gives one token to every row that was read to its end; rows join and leave at any step.
 
-`generate` and `translate` let all rows join and step until the last one has ended. A server keeps one loop for all its
-requests (iteration-level scheduling: Yu et al. 2022, section 3.1).
+`generate` lets all rows join and steps until the last one has ended. A server keeps one loop for all its requests
+(iteration-level scheduling: Yu et al. 2022, section 3.1).
 """
 
 from __future__ import annotations
@@ -94,9 +94,7 @@ class TokenLoop:
         self.model = reader.model
         self.end_id = end_id
         self.stop = stop
-        self.target_start = list(target_start) or ([] if end_id is None else [end_id])
-        if isinstance(self.model, EncoderDecoder) and not self.target_start:
-            raise GlassError("no token starts the targets", "Give the end token, or the tokens that start a target.")
+        self.target_start = start_of_targets(self.model, end_id, target_start)
         self.parts = list(self.model.modules())
         self.rows: list[TokenRow] = []  # as the reader numbers them
         self.growing: dict[int, TokenRow] = {}
@@ -110,7 +108,7 @@ class TokenLoop:
         """Add a row: a prompt, or the source of a target. Return the number by which steps name it.
 
         Raises:
-            GlassError: the model cannot read it: see `generate` and `translate`.
+            GlassError: the model cannot read it: see `generate`.
         """
         check_prompts(self.model, [prompt])
         generator = torch.Generator().manual_seed(settings.seed if seed is None else seed)
@@ -164,7 +162,7 @@ class TokenLoop:
     def steps(self) -> Iterator[TokenStep]:
         """Step until the last row has ended."""
         while self.growing:
-            yield self.step()  # the caller's code runs outside of `reading`
+            yield self.step()  # the caller's code runs outside of `inference`
 
     def _reason_to_end(self, row: TokenRow, token: int) -> Ended | None:
         if token == self.end_id:
@@ -175,20 +173,26 @@ class TokenLoop:
 
 
 def generate(
-    model: Decoder,
+    model: Decoder | EncoderDecoder,
     prompts: Sequence[Sequence[int]],
     settings: SampleConfig,
     end_id: int | None = None,
     stop: Stop | None = None,
     seeds: Sequence[int] | None = None,
     cached: bool = True,
+    start: Sequence[int] = (),
 ) -> Iterator[TokenStep]:
-    """Continue every prompt by up to `settings.tokens` tokens.
+    """Write up to `settings.tokens` tokens for every prompt.
+
+    A decoder continues the prompt. An encoder-decoder reads it as the source and writes a target, which cannot be
+    longer than its context; the tokens that start a target are not generated, and the repetition penalty does not count
+    them: most often it is the one that ends the target.
 
     The result for a row depends on the weights, its prompt, the settings and its seed; not on the other rows, its
     position among them, their number, `cached`, or any other random numbers (PyTorch's own are neither used nor
     changed). The logits agree to float rounding only, about 1e-6: a sample for which two tokens are level to that
-    precision may differ (measured: fewer than 1 in a million tokens). Past the context limit, see `generation.context`.
+    precision may differ (measured: fewer than 1 in a million tokens). Past the context limit, see
+    `generation.context_window`.
 
     Args:
         model: its mode and gradients are left as they are; between steps, too.
@@ -198,74 +202,42 @@ def generate(
         stop: called after each token with the row's index and the tokens generated so far; True ends the row.
         seeds: one for each prompt; None: `settings.seed` for all, so equal prompts give equal rows.
         cached: False reads everything anew for each token: slow, for checking.
+        start: starts the targets of an encoder-decoder; empty: the end token does.
 
     Raises:
-        GlassError: a prompt is empty or holds an id outside the vocabulary; the model's logits are not finite.
+        GlassError: a prompt is empty or holds an id outside the vocabulary; a source is longer than the context; no
+            token starts the targets; the model's logits are not finite.
     """
-    return _continue_all(TokenLoop(_reader(model, settings, cached), end_id, stop=stop), prompts, settings, seeds)
-
-
-def translate(
-    model: EncoderDecoder,
-    sources: Sequence[Sequence[int]],
-    settings: SampleConfig,
-    end_id: int,
-    stop: Stop | None = None,
-    seeds: Sequence[int] | None = None,
-    cached: bool = True,
-    start: Sequence[int] = (),
-) -> Iterator[TokenStep]:
-    """Write a target for every source: up to `settings.tokens` tokens, and no more than the model's context.
-
-    `generate` applies, with the source as the prompt. The tokens that start a target are not generated, and the
-    repetition penalty does not count them: most often it is the one that ends the target.
-
-    Args:
-        model: its mode and gradients are left as they are.
-        sources: ids as in training, at least one each; lengths may differ.
-        settings, stop, seeds, cached: as in `generate`.
-        end_id: ends a target.
-        start: starts a target; empty: the end token does.
-
-    Raises:
-        GlassError: a source is empty, longer than the context, or holds an id outside the source's vocabulary; the
-            model's logits are not finite.
-    """
-    return _continue_all(TokenLoop(_reader(model, settings, cached), end_id, start, stop), sources, settings, seeds)
-
-
-def _reader(model: Decoder | EncoderDecoder, settings: SampleConfig, cached: bool) -> Reader:
-    return CachedReader(model, settings.tokens) if cached else PlainReader(model)
-
-
-def _continue_all(
-    loop: TokenLoop, prompts: Sequence[Sequence[int]], settings: SampleConfig, seeds: Sequence[int] | None
-) -> Iterator[TokenStep]:
-    check_prompts(loop.model, prompts)
+    check_prompts(model, prompts)
     if seeds is not None and len(seeds) != len(prompts):
         raise GlassError(f"{len(seeds)} seeds were given for {len(prompts)} prompts", "Give one seed for each prompt.")
+    reader = CachedReader(model, settings.tokens) if cached else PlainReader(model)
+    loop = TokenLoop(reader, end_id, start, stop)
     for index, prompt in enumerate(prompts):
         loop.join(prompt, settings, None if seeds is None else seeds[index])
     return loop.steps()
 
 
 def candidates(
-    model: Decoder | EncoderDecoder, row: Sequence[int], n: int, source: Sequence[int] = ()
+    model: Decoder | EncoderDecoder, prompt: Sequence[int], n: int, start: Sequence[int] = ()
 ) -> list[tuple[int, float]]:
-    """Return the n likeliest next tokens of a row and their probabilities over the whole vocabulary.
+    """Return the n likeliest first tokens after a prompt and their probabilities over the whole vocabulary.
 
     Args:
-        model: a decoder, or an encoder-decoder.
-        row: a prompt, or the start of a target.
+        model: a decoder, or an encoder-decoder, which reads the prompt as its source.
+        prompt: token ids.
         n: number of tokens.
-        source: of the target.
+        start: starts the target of an encoder-decoder.
 
     Raises:
-        GlassError: as `generate` and `translate`.
+        GlassError: as `generate`.
     """
-    check_prompts(model, [source if isinstance(model, EncoderDecoder) else row])
+    check_prompts(model, [prompt])
     with inference(model):
-        logits = next_logits(model, [row], [source])  # (1, V)
+        if isinstance(model, EncoderDecoder):
+            logits = next_logits(model, [start], [prompt])  # (1, V)
+        else:
+            logits = next_logits(model, [prompt])  # (1, V)
     check_finite(logits)
     return ranked(logits[0], n)
 
@@ -320,6 +292,18 @@ def check_prompts(model: Decoder | EncoderDecoder, prompts: Sequence[Sequence[in
                 f"source {index} has {len(prompt)} tokens, and the model reads at most {model.config.context}",
                 "Cut the source, or train a model with a larger model.context.",
             )
+
+
+def start_of_targets(model: Decoder | EncoderDecoder, end_id: int | None, start: Sequence[int]) -> list[int]:
+    """Return the tokens that start the targets of an encoder-decoder: `start`, or else the end token.
+
+    Raises:
+        GlassError: there is neither.
+    """
+    found = list(start) or ([] if end_id is None else [end_id])
+    if isinstance(model, EncoderDecoder) and not found:
+        raise GlassError("no token starts the targets", "Give the end token, or the tokens that start a target.")
+    return found
 
 
 def check_finite(logits: Tensor) -> None:

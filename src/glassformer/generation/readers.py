@@ -2,7 +2,7 @@
 
 Generation uses `CachedReader`; `PlainReader` is its oracle, and reads where a cache would be wrong (with the causal
 mask removed). Rows join and leave both at any time. A row of a decoder is read in its window; a row of an
-encoder-decoder is a target, and has a source: see `generation.context`.
+encoder-decoder is a target, and has a source: see `generation.context_window`.
 """
 
 from __future__ import annotations

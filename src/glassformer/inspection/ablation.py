@@ -13,7 +13,7 @@ Effect"). `pruning.direct_effects` has the effect by the direct path alone.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -23,7 +23,7 @@ from torch import Tensor
 
 from glassformer.base.errors import GlassError, nearest
 from glassformer.base.wording import counted
-from glassformer.generation.decoding import generate, translate
+from glassformer.generation.decoding import generate
 from glassformer.inspection.catalogue import catalogue
 from glassformer.inspection.hooks import last_values
 from glassformer.inspection.patching import Kind, KnockOut, Pattern, Value, Zero, patch, patchable
@@ -117,7 +117,7 @@ def check_ablation(model: Model, off: Sequence[str], kind: str = "zero") -> Abla
     """
     known = ablatable(model)
     if kind not in PART_KINDS:
-        raise GlassError(f"there is no {kind!r} to stand in the place of parts", nearest(kind, PART_KINDS))
+        raise GlassError(f"parts cannot be ablated by {kind!r}", nearest(kind, PART_KINDS))
     for number, name in enumerate(off):
         if name not in known:
             raise GlassError(f"there is nothing called {name!r} to switch off", advice_on_part(model, name, known))
@@ -191,9 +191,10 @@ class AblatedModel:
         return {site: Pattern(kept) for site in sites}
 
 
-def ablate(model: Model, ablation: Ablation, data: TaskRows) -> AblatedModel:
-    """Return the model with parts off; a mean ablation takes its means over the rows of `data`."""
-    return AblatedModel(model, ablation, means_of(model, data, ablation.parts) if ablation.kind == "mean" else {})
+def ablate(model: Model, ablation: Ablation, data: Callable[[], TaskRows]) -> AblatedModel:
+    """Return the model with parts off; only where parts are replaced by means is `data` called, for rows to average."""
+    means = means_of(model, data(), ablation.parts) if ablation.kind == "mean" and ablation.parts else {}
+    return AblatedModel(model, ablation, means)
 
 
 def means_of(model: Model, data: TaskRows, names: Sequence[str]) -> dict[str, Tensor]:
@@ -363,12 +364,7 @@ def written_without(found: AblatedModel, model: TextModel | Translator, text: st
     new: list[int] = []
     cached = not any(_last(name) == "mask" for name in found.ablation.off)
     with found.applied():
-        if isinstance(model, Translator):
-            start = tokenizer.target_start
-            steps = translate(model.model, [ids], settings, end, cached=cached, start=start)
-        else:
-            steps = generate(model.model, [ids], settings, end, cached=cached)
-        for step in steps:
+        for step in generate(model.model, [ids], settings, end, cached=cached, start=tokenizer.target_start):
             new += [token for token in step.tokens if token != end]
     return written(tokenizer, () if isinstance(model, Translator) else ids, new, settings.stop)[0]
 
@@ -417,5 +413,5 @@ class AblationReport:
 
 def ablation_report(model: Model, data: TaskRows, ablation: Ablation, measured_on: str) -> AblationReport:
     """Measure a model with parts off on rows of its task, named `measured_on` in the report."""
-    loss = ablation_loss(ablate(model, ablation, data), data)
+    loss = ablation_loss(ablate(model, ablation, lambda: data), data)
     return AblationReport(measured_on, data.task.unit, data.task.unknown_share, ablation, loss)

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from difflib import get_close_matches
 
 import torch
 from torch import Tensor
@@ -67,8 +68,11 @@ class Recording(Mapping[str, Tensor]):
         whole = f"{site}.{thing}"
         if head and head[0] in numbers and whole in self._values and thing not in ("k", "v"):
             return self._values[whole][:, numbers.index(head[0])].clone()
-        wanted = whole if head and head[0] in numbers else name
-        raise NotRecordedError(f"{name} was not recorded", f"Keep it, if the model has it: keep=({wanted!r},).")
+        if head and head[0] in numbers:
+            raise NotRecordedError(f"{name} was not recorded", f"Keep it, if the model has it: keep=({whole!r},).")
+        near = get_close_matches(name, self._values, n=1)
+        question = f"Did you mean {near[0]}? Or keep it" if near else "Keep it"
+        raise NotRecordedError(f"{name} was not recorded", f"{question}, if the model has it: keep=({name!r},).")
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._values)
@@ -212,8 +216,8 @@ class _PassRecorder:
         self.rows = rows
         self.budget = budget
         self.dtype = dtype or model.embedding.tokens.weight.dtype
-        self.heads = {str(site): tuple(head_numbers(layer)) for site, layer in attentions(model).items()}
         self.layers = {str(site): layer for site, layer in attentions(model).items()}
+        self.heads = {site: tuple(head_numbers(layer)) for site, layer in self.layers.items()}
         self.entries: dict[str, Recordable] = {}
         self.passes: list[Recording] = []
         self.values: dict[str, Tensor] = {}  # of the present pass

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from glassformer.base.config import SampleConfig
 from glassformer.generation.context_window import window_start
-from glassformer.generation.decoding import TokenStep, generate, translate
+from glassformer.generation.decoding import TokenStep, generate
 from glassformer.interop.export_report import Measured
 from glassformer.model.transformer import Decoder, EncoderDecoder
 from glassformer.runs.opening import OpenedRun
@@ -79,6 +79,5 @@ def check_greedy(opened: OpenedRun, theirs: Next, how: str) -> Measured:
 def _steps(model: Decoder | EncoderDecoder, prompt: list[int], tokenizer: Tokenizer) -> list[TokenStep]:
     """The run's own greedy tokens; a target ends where the run ends it."""
     settings = SampleConfig(tokens=TOKENS, temperature=0.0)
-    if isinstance(model, EncoderDecoder):
-        return list(translate(model, [prompt], settings, tokenizer.end_id, start=tokenizer.target_start))
-    return list(generate(model, [prompt], settings))
+    end = tokenizer.end_id if isinstance(model, EncoderDecoder) else None
+    return list(generate(model, [prompt], settings, end, start=tokenizer.target_start))

@@ -2,16 +2,24 @@
 
 ::
 
-    config.toml  manifest.json  tokenizer.json  metrics.jsonl  samples.txt  loss.svg
-    source_tokenizer.json  where source and target have a vocabulary each
-    labels.json  names of a classifier's labels
-    lock  held by the process that trains; everything that training writes is written while it is held
-    checkpoints/step-000850/{model,optimizer}.safetensors, state.json, manifest.json
+    config.toml     all settings; written last when the folder is made, and what makes it a run
+    manifest.json   versions, commands, and the source of the text with its hash
+    tokenizer.json  the tokenizer; of an encoder-decoder that of the target
+    source_tokenizer.json  the tokenizer of the source, where it has a vocabulary of its own
+    labels.json     the names of a classifier's labels
+    metrics.jsonl   losses, rates and speed, step by step
+    samples.txt     texts that the model wrote at its evaluations
+    loss.svg        the loss curve
+    checkpoints/step-000850/model.safetensors, optimizer.safetensors  weights, and the optimizer's state (in parts,
+                    optimizer-1-of-2.safetensors, where several processes share it)
+    checkpoints/step-000850/state.json, manifest.json  what else training needs to go on, and a hash of each file
     best  last      one line each: the name of a checkpoint; before the first evaluation both name the newest
-    creating        present only while `glass train` makes the folder
     snapshots/step-000850.npz  scores of the attention heads, where train.snapshots is above 0
-    plan.json  forecast and outcome of a run of minutes
-    verify.json  the last proof sheet of glass verify
+    plan.json       the forecast of a run of minutes, and its outcome
+    verify.json     the last proof sheet of glass verify
+    chat_template.jinja  how glass serve makes one prompt of a conversation, where a person put one here
+    lock            held by the process that trains; everything that training writes is written while it is held
+    creating        present only while glass train makes the folder
 
 The encoded text lies beside the run, in `../.tokens/HASH`: runs on the same text share it.
 """
@@ -29,7 +37,7 @@ from dataclasses import dataclass
 from importlib import metadata
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from glassformer import __version__
 from glassformer.base.config import Config
@@ -162,6 +170,8 @@ class Run:
         Raises:
             GlassError: there is none, or it is truncated or altered.
         """
+        if which not in get_args(Which):
+            raise GlassError(f"there is no checkpoint {which!r}", "Give best or last.")
         try:
             name = (self.folder / which).read_text(encoding="utf-8").strip()
         except FileNotFoundError:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from glassformer.base.config import Config
+from glassformer.base.config import LABELLED, Config
 from glassformer.base.errors import MALFORMED, GlassError
 from glassformer.model.build import build_model
 from glassformer.model.device import choose_device
@@ -84,7 +84,7 @@ class OpenedRun:
         labels = run.labels()
         tokenizer = Tokenizer.load(run.tokenizer_file)
         source = Tokenizer.load(run.source_tokenizer_file) if config.two_vocabularies else tokenizer
-        if config.train.task == "classify" and not labels:
+        if config.train.task in LABELLED and not labels:
             raise GlassError(f"{folder} has no labels.json", "Copy it from where the run was made.")
         model = untrained_model(config, tokenizer, source, labels)
         checkpoint = run.checkpoint(which)
@@ -184,5 +184,5 @@ def untrained_model(config: Config, tokenizer: Tokenizer, source: Tokenizer, lab
         config.model,
         tokenizer.vocab_size,
         source_vocab_size=None if config.model.shared_embedding else source.vocab_size,
-        classes=len(labels) if config.train.task == "classify" else None,
+        classes=len(labels) if config.train.task in LABELLED else None,
     )

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
-from glassformer.base.config import Config, SampleConfig
-from glassformer.generation import decoding
-from glassformer.generation.beam import Hypothesis, Watch, beam_search
-from glassformer.generation.decoding import Stop, TokenStep
+from glassformer.base.config import Config
 from glassformer.model.transformer import Decoder, Model
 from glassformer.tasks.task_errors import refuse_mismatch, wrong_task
 from glassformer.tasks.text_writer import TextWriter
@@ -30,8 +27,7 @@ class TextModel(TextWriter):
         if not isinstance(model, Decoder):
             raise wrong_task(config.train.task, "lm", "Give a run of --task lm (model.family = decoder).")
         refuse_mismatch(model, tokenizer)
-        super().__init__(tokenizer, config)
-        self.model = model
+        super().__init__(model, tokenizer, config)
 
     def prompt_ids(self, prompt: str) -> list[int]:
         """Return the ids of a prompt, after the end token if training rows began with it or the prompt is empty."""
@@ -40,18 +36,3 @@ class TextModel(TextWriter):
 
     def _before(self, ids: Sequence[int]) -> Sequence[int]:
         return ids
-
-    def _steps(
-        self, rows: Sequence[Sequence[int]], settings: SampleConfig, stop: Stop, seeds: Sequence[int] | None
-    ) -> Iterator[TokenStep]:
-        return decoding.generate(self.model, rows, settings, self.tokenizer.end_id, stop, seeds)
-
-    def _search(
-        self, rows: Sequence[Sequence[int]], settings: SampleConfig, wanted: int | None, watch: Watch | None = None
-    ) -> list[list[Hypothesis]]:
-        return beam_search(self.model, rows, settings, self.tokenizer.end_id, wanted=wanted, watch=watch)
-
-    def candidates(self, prompt: str, n: int) -> list[tuple[int, str, float]]:
-        """Return the n likeliest next tokens: id, text, probability over the whole vocabulary (temperature 1)."""
-        best = decoding.candidates(self.model, self.prompt_ids(prompt), n)
-        return [(id, self.tokenizer.token_text(id), probability) for id, probability in best]

@@ -60,7 +60,7 @@ class PairTask:
 
     @cached_property
     def _order(self) -> AnyLength | LikeLength:
-        return _order(self.config, len(self._train), lambda: pair_lengths(self.data.train, self.config))
+        return _order(self.config, len(self._train), lambda: row_lengths(self.data.train, self.config))
 
     @property
     def steps_per_epoch(self) -> float:
@@ -74,7 +74,7 @@ class PairTask:
     def held_out(self, limit: int | None) -> Sequence[Row]:
         """Pairs of the validation part, shortest first, so that little is padding."""
         store = self.data.validation
-        return _evenly(pair_rows(store, self.config), limit, pair_lengths(store, self.config)[:, 1])
+        return _evenly(pair_rows(store, self.config), limit, row_lengths(store, self.config)[:, 1])
 
     def sample(self, model: Model) -> tuple[str, str]:
         """Return the prompt, or else the first validation source, and the generated text."""
@@ -126,9 +126,7 @@ class ClassTask:
 
     @cached_property
     def _order(self) -> AnyLength | LikeLength:
-        store = self.data.train
-        used = kept(store, self.config)
-        return _order(self.config, len(self._train), lambda: (store.lengths() + store.around)[used])
+        return _order(self.config, len(self._train), lambda: row_lengths(self.data.train, self.config))
 
     @property
     def steps_per_epoch(self) -> float:
@@ -142,8 +140,7 @@ class ClassTask:
     def held_out(self, limit: int | None) -> Sequence[Row]:
         """Texts of the validation part, shortest first."""
         store = self.data.validation
-        lengths = store.source.lengths[kept(store, self.config)] + store.around
-        return _evenly(labelled_rows(store, self.config), limit, lengths)
+        return _evenly(labelled_rows(store, self.config), limit, row_lengths(store, self.config)[:, 0])
 
     def sample(self, model: Model) -> tuple[str, str]:
         """The prompt, or else the first text of the validation part, and the likeliest label."""
@@ -175,11 +172,6 @@ def pair_rows(store: RecordStore, config: Config) -> Sequence[Row]:
     return LazyRows(range(len(used)), make)
 
 
-def pair_lengths(store: RecordStore, config: Config) -> npt.NDArray[np.int64]:
-    """(N, 2): tokens that each row of `pair_rows` makes the encoder and the decoder read."""
-    return np.minimum(store.lengths() + store.around, config.model.context)[kept(store, config)]
-
-
 def labelled_rows(store: RecordStore, config: Config) -> Sequence[Row]:
     """The texts of a store as rows, each after an end token, which stands for the whole text, or framed otherwise."""
     assert store.labels is not None
@@ -193,6 +185,11 @@ def labelled_rows(store: RecordStore, config: Config) -> Sequence[Row]:
         return Row(_ids(tokens), _ids(labels[index : index + 1]))
 
     return LazyRows(range(len(used)), make)
+
+
+def row_lengths(store: RecordStore, config: Config) -> npt.NDArray[np.int64]:
+    """(N, roles): tokens of each text of each row, with those around it: a longer text is cut to the context."""
+    return np.minimum(store.lengths() + store.around, config.model.context)[kept(store, config)]
 
 
 def length_notes(store: RecordStore, config: Config, side: str) -> Iterator[str]:

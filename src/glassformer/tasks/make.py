@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from glassformer.base.config import PAIRS, Config
+from glassformer.base.config import LABELLED, PAIRS, Config
 from glassformer.model.transformer import Model
 from glassformer.tasks import AnyTextModel, MaskFiller, TextClassifier, TextModel, Translator
 from glassformer.tasks.example_tasks import ClassTask, PairTask
@@ -41,7 +41,7 @@ def make_text_model(
     task = config.train.task
     if task in PAIRS:
         return Translator(model, source, tokenizer, config)
-    if task == "classify":
+    if task in LABELLED:
         return TextClassifier(model, tokenizer, labels, config)
     if task == "masked":
         return MaskFiller(model, tokenizer, config)

@@ -7,9 +7,10 @@ from collections.abc import Generator, Iterator, Sequence
 
 from glassformer.base.config import Config, SampleConfig
 from glassformer.base.errors import GlassError
-from glassformer.generation.beam import Hypothesis, Watch
-from glassformer.generation.decoding import Ended, Stop, TokenStep
+from glassformer.generation.beam import Hypothesis, Watch, beam_search
+from glassformer.generation.decoding import Ended, Stop, TokenStep, candidates, generate
 from glassformer.generation.length_batches import batches_by_length
+from glassformer.model.transformer import Decoder, EncoderDecoder
 from glassformer.tasks.writing import Sample, Writer, written
 from glassformer.text.tokenizers import Tokenizer
 
@@ -21,11 +22,13 @@ class TextWriter(ABC):
     """Writes a text for a prompt: its continuation, or its translation or summary.
 
     Args:
+        model: a decoder or an encoder-decoder.
         tokenizer: of the generated text.
         config: of the run.
     """
 
-    def __init__(self, tokenizer: Tokenizer, config: Config) -> None:
+    def __init__(self, model: Decoder | EncoderDecoder, tokenizer: Tokenizer, config: Config) -> None:
+        self.model = model
         self.tokenizer = tokenizer
         self.config = config
 
@@ -40,17 +43,12 @@ class TextWriter(ABC):
     def _before(self, ids: Sequence[int]) -> Sequence[int]:
         """Return the ids that the generated text follows directly."""
 
-    @abstractmethod
     def _steps(
         self, rows: Sequence[Sequence[int]], settings: SampleConfig, stop: Stop, seeds: Sequence[int] | None
     ) -> Iterator[TokenStep]:
         """Yield steps of the token loop until every row has ended."""
-
-    @abstractmethod
-    def _search(
-        self, rows: Sequence[Sequence[int]], settings: SampleConfig, wanted: int | None, watch: Watch | None = None
-    ) -> list[list[Hypothesis]]:
-        """Return the `wanted` likeliest texts of every row, by beam search."""
+        start = self.tokenizer.target_start
+        return generate(self.model, rows, settings, self.tokenizer.end_id, stop, seeds, start=start)
 
     def stream(self, prompt: str, settings: SampleConfig) -> Generator[str, None, Sample]:
         """Yield the text as it is generated, in pieces of whole characters; their sum is the text of `generate`.
@@ -140,11 +138,19 @@ class TextWriter(ABC):
         shown = [prompt if isinstance(prompt, str) else "" for prompt in prompts]
         samples: dict[int, list[Sample]] = {}
         for group in self._batches(ids, settings):
-            found = self._search([ids[index] for index in group], settings, wanted, watch)
+            rows = [ids[index] for index in group]
+            end = self.tokenizer.end_id
+            start = self.tokenizer.target_start
+            found = beam_search(self.model, rows, settings, end, wanted=wanted, start=start, watch=watch)
             for index, hypotheses in zip(group, found, strict=True):
                 before = self._before(ids[index])
                 samples[index] = [self._sample(shown[index], before, each, settings) for each in hypotheses]
         return [samples[index] for index in range(len(prompts))]
+
+    def candidates(self, prompt: str, n: int) -> list[tuple[int, str, float]]:
+        """Return the n likeliest first tokens: id, text, probability over the whole vocabulary (temperature 1)."""
+        best = candidates(self.model, self.prompt_ids(prompt), n, self.tokenizer.target_start)
+        return [(id, self.tokenizer.token_text(id), probability) for id, probability in best]
 
     def _batches(self, ids: Sequence[Sequence[int]], settings: SampleConfig) -> list[list[int]]:
         """Return batches of prompts of like length, as large as memory allows."""

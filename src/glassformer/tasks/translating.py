@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
-from glassformer.base.config import PAIRS, Config, SampleConfig
-from glassformer.generation import decoding
-from glassformer.generation.beam import Hypothesis, Watch, beam_translate
-from glassformer.generation.decoding import Stop, TokenStep
+from glassformer.base.config import PAIRS, Config
 from glassformer.model.transformer import EncoderDecoder, Model
 from glassformer.tasks.task_errors import refuse_mismatch, wrong_task
 from glassformer.tasks.text_writer import TextWriter
@@ -30,8 +27,7 @@ class Translator(TextWriter):
         if not isinstance(model, EncoderDecoder):
             raise wrong_task(config.train.task, PAIRS[0], "Give a run of --task translate or --task summarize.")
         refuse_mismatch(model, tokenizer)
-        super().__init__(tokenizer, config)
-        self.model = model
+        super().__init__(model, tokenizer, config)
         self.source_tokenizer = source_tokenizer
         self.frame = frame_of(source_tokenizer, config)
 
@@ -45,24 +41,3 @@ class Translator(TextWriter):
 
     def _before(self, ids: Sequence[int]) -> Sequence[int]:
         return ()
-
-    def _steps(
-        self, rows: Sequence[Sequence[int]], settings: SampleConfig, stop: Stop, seeds: Sequence[int] | None
-    ) -> Iterator[TokenStep]:
-        tokenizer = self.tokenizer
-        return decoding.translate(
-            self.model, rows, settings, tokenizer.end_id, stop, seeds, start=tokenizer.target_start
-        )
-
-    def _search(
-        self, rows: Sequence[Sequence[int]], settings: SampleConfig, wanted: int | None, watch: Watch | None = None
-    ) -> list[list[Hypothesis]]:
-        tokenizer = self.tokenizer
-        return beam_translate(
-            self.model, rows, settings, tokenizer.end_id, wanted=wanted, start=tokenizer.target_start, watch=watch
-        )
-
-    def candidates(self, prompt: str, n: int) -> list[tuple[int, str, float]]:
-        """Return the n likeliest first tokens: id, text, probability over the whole vocabulary (temperature 1)."""
-        best = decoding.candidates(self.model, self.tokenizer.target_start, n, self.prompt_ids(prompt))
-        return [(id, self.tokenizer.token_text(id), probability) for id, probability in best]

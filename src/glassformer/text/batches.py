@@ -100,12 +100,9 @@ def training_rows(
     seed: int,
     step: int,
     start_id: int,
-    rank: int = 0,
-    world: int = 1,
 ) -> list[Row]:
-    """The rows that process `rank` of `world` trains on in `step`: a pure function of its arguments.
+    """The rows of `step`: a pure function of its arguments.
 
-    All processes together have the same `batch` rows whatever `world` is; `rank` takes rows rank, rank + world, ...
     Stream: `context` + 1 tokens from a position that is drawn uniformly. Documents: every row of every
     document once an epoch, in an order that is shuffled anew each epoch.
 
@@ -114,7 +111,7 @@ def training_rows(
     """
     if data.windows == "documents":
         pieces = store.pieces(context)
-        positions = [divmod(step * batch + number, len(pieces)) for number in range(rank, batch, world)]
+        positions = [divmod(step * batch + number, len(pieces)) for number in range(batch)]
         return [
             _document_row(store, context, start_id, shuffled(at, len(pieces), seed, epoch)) for epoch, at in positions
         ]
@@ -124,7 +121,7 @@ def training_rows(
     # The raw 64-bit words of Philox 4x64-10 (Salmon et al. 2011) are fixed by its definition, on every machine.
     key = np.array([seed % (1 << 64), step], dtype=np.uint64)
     drawn = np.random.Philox(key=key).random_raw(batch).tolist()
-    starts_of_rows = [number * starts >> 64 for number in drawn[rank::world]]
+    starts_of_rows = [number * starts >> 64 for number in drawn]
     return [Row.of_text(store.tokens[start : start + context + 1]) for start in starts_of_rows]
 
 

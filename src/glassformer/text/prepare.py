@@ -32,7 +32,7 @@ from glassformer.text.survey import Survey, kept_pieces, kept_records, survey
 from glassformer.text.tables import ONLY_TABLES
 from glassformer.text.tokenizers import Tokenizer, train_tokenizer
 
-RUNNING_TEXT = (
+RUNNING_TEXT_SETTINGS = (
     "column",
     "encoding",
     "document",
@@ -42,12 +42,12 @@ RUNNING_TEXT = (
     "validation_fraction",
     "validation_limit",
 )
-"""Settings of `data` that decide, with `seed` and those of `NEWER`, what the stores of a running text hold."""
-NEWER = {"clean": False, "duplicates": "keep"} | dict.fromkeys(ONLY_TABLES, "auto")
+"""Settings of `data` that decide, with `seed` and those of `NEWER_SETTINGS`, what the stores of a running text hold."""
+NEWER_SETTINGS = {"clean": False, "duplicates": "keep"} | dict.fromkeys(ONLY_TABLES, "auto")
 """More of them, which older results were made without: the values that change nothing."""
-EXAMPLES = ("column", "target_column", "label_column", "encoding", "min_words", "max_words")
-"""Settings of `data` that decide, with those of `SPLIT`, what the stores of other records hold."""
-SPLIT = ("split", "validation_fraction", "validation_limit")
+EXAMPLE_SETTINGS = ("column", "target_column", "label_column", "encoding", "min_words", "max_words")
+"""Settings of `data` that decide, with those of `SPLIT_SETTINGS`, what the stores of other records hold."""
+SPLIT_SETTINGS = ("split", "validation_fraction", "validation_limit")
 Progress = Callable[[str], None]
 
 
@@ -182,16 +182,17 @@ def _everything(source: Source, own: Source | None, tokenizer: TokenizerConfig) 
     everything = {"version": kind.version, "tokenizer": tokenizer.model_dump()}
     readings = [*source.readings, *(own.readings if own else [])]
     if kind.running_text:
-        matters = data.model_dump(include=set(RUNNING_TEXT))
+        matters = data.model_dump(include=set(RUNNING_TEXT_SETTINGS))
         matters["seed"] = data.seed if data.split == "random" else None
-        matters |= {name: value for name, value in data.model_dump(include=set(NEWER)).items() if value != NEWER[name]}
+        newer = data.model_dump(include=set(NEWER_SETTINGS))
+        matters |= {name: value for name, value in newer.items() if value != NEWER_SETTINGS[name]}
         everything |= {"source": source.digest, "data": matters}
         everything |= {"tables": readings} if readings else {}
         everything |= {"mask": True} if kind.mask_token else {}
         return everything
-    matters = data.model_dump(include=set(EXAMPLES))
+    matters = data.model_dump(include=set(EXAMPLE_SETTINGS))
     if own is None:
-        matters |= data.model_dump(include={*SPLIT, "seed"} if data.split == "random" else set(SPLIT))
+        matters |= data.model_dump(include={*SPLIT_SETTINGS, "seed"} if data.split == "random" else set(SPLIT_SETTINGS))
     matters |= {"tables": readings} if readings else {}
     return everything | {
         "task": kind.task,
@@ -340,7 +341,7 @@ def write_text_facts(
     folder: Path, source: Source, vocabulary: TokenizerOrigin, tokenizer: Tokenizer, notes: list[str]
 ) -> None:
     """Write the facts of a running text beside its stores; a training run takes over `settings`."""
-    data = source.data.model_dump(include={*RUNNING_TEXT, *NEWER, "seed"})
+    data = source.data.model_dump(include={*RUNNING_TEXT_SETTINGS, *NEWER_SETTINGS, "seed"})
     settings: dict[str, dict[str, Any]] = {"data": data, "tokenizer": vocabulary.config.model_dump()}
     if vocabulary.file is not None:
         own = {name: getattr(tokenizer, name) for name in ("kind", "vocab_size", "normalization", "lowercase")}

@@ -96,7 +96,7 @@ class Source:
             if file.format == "text":
                 yield from documents(file.text(), self.data.document)
             else:
-                yield ((row.texts[0], True) for row in _text_rows(self.kind, file, count(), tally))
+                yield ((row.texts[0], True) for row in _table_rows(self.kind, file, count(), tally))
 
     def _examples(self, tally: Tally) -> Iterator[RecordPiece]:
         numbers = count()
@@ -113,7 +113,7 @@ class Source:
                     label = _label(_label_of(file), file.name, tally)
                     yield RecordPiece(next(numbers), ("".join(file.text()),), (label,), file.name)
                 elif self.kind.labels == "none":
-                    yield from _text_rows(self.kind, file, numbers, tally)
+                    yield from _table_rows(self.kind, file, numbers, tally)
                 else:
                     yield from _labelled_rows(self.kind, file, numbers, tally)
 
@@ -183,7 +183,7 @@ def _without_end(line: str) -> str:
     return line.removesuffix("\n").removesuffix("\r")
 
 
-def _text_rows(kind: RecordKind, file: SourceFile, numbers: Iterator[int], tally: Tally) -> Iterator[RecordPiece]:
+def _table_rows(kind: RecordKind, file: SourceFile, numbers: Iterator[int], tally: Tally) -> Iterator[RecordPiece]:
     """Yield a record for each row of a table; rows without a text in each column are counted."""
     missing = "rows without text in " + ("that column" if len(kind.roles) == 1 else "both columns")
     for line, values in file.rows(tally):

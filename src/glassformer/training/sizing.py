@@ -14,6 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from glassformer.base.config import TASK_FACTS
+
 SHAPES = (
     (2, 64, 64),
     (2, 96, 64),
@@ -118,8 +120,9 @@ See `benchmarks/results/tried.md`; elsewhere they are a guess."""
 
 
 def rules_of(task: str) -> SizingRules:
-    """Return the rules of a task; one without a line in `RULES` is sized as a language model."""
-    return RULES.get(task, RULES["lm"])
+    """Return the rules of a task; one without a line in `RULES` has those of a task with such records."""
+    usual = {"text": "lm", "labelled": "classify", "pairs": "translate"}
+    return RULES[task if task in RULES else usual[TASK_FACTS[task].records]]
 
 
 @dataclass(frozen=True)

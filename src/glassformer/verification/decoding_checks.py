@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from glassformer.base.config import SampleConfig
-from glassformer.generation.beam import Hypothesis, beam_search, beam_translate
-from glassformer.generation.decoding import generate, translate
+from glassformer.generation.beam import Hypothesis, beam_search
+from glassformer.generation.decoding import generate
 from glassformer.generation.readers import CachedReader, next_logits
 from glassformer.model.evaluation_mode import inference
 from glassformer.model.transformer import Decoder, EncoderDecoder
@@ -120,12 +120,8 @@ def _written(
     settings = _settings(temperature)
     model = subject.double
     written = [list[int]() for _ in rows]
-    if isinstance(model, EncoderDecoder):
-        steps = translate(model, rows, settings, _end(subject), seeds=seeds, cached=cached, start=_start(subject))
-    else:
-        assert isinstance(model, Decoder)
-        steps = generate(model, rows, settings, _end(subject), seeds=seeds, cached=cached)
-    for step in steps:
+    assert isinstance(model, Decoder | EncoderDecoder)
+    for step in generate(model, rows, settings, _end(subject), seeds=seeds, cached=cached, start=_start(subject)):
         for row, token in zip(step.rows, step.tokens, strict=True):
             written[row].append(token)
     return written
@@ -136,10 +132,8 @@ def _searched(subject: VerifiedRun, beams: int, cached: bool) -> list[list[Hypot
     model = subject.double
     rows = subject.prompts
     settings = _settings(beams=beams)
-    if isinstance(model, EncoderDecoder):
-        return beam_translate(model, rows, settings, _end(subject), cached=cached, start=_start(subject))
-    assert isinstance(model, Decoder)
-    return beam_search(model, rows, settings, _end(subject), cached=cached)
+    assert isinstance(model, Decoder | EncoderDecoder)
+    return beam_search(model, rows, settings, _end(subject), cached=cached, start=_start(subject))
 
 
 def _differing(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from glassformer.base.config import PAIRS
+from glassformer.base.config import LABELLED, PAIRS
 from glassformer.base.errors import GlassError
 from glassformer.runs.opening import OpenedRun
 from glassformer.runs.run_text import stored_text
@@ -63,7 +63,7 @@ def _encoded_rows(opened: OpenedRun) -> list[Row]:
         if task in PAIRS:
             source = np.append(_tokens(opened.source_tokenizer, length, number + ROWS), opened.source_tokenizer.end_id)
             rows.append(Row.of_text(np.concatenate([start, ids, [end]]), source=source))
-        elif task == "classify":
+        elif task in LABELLED:
             rows.append(Row(np.concatenate([[before], ids]), np.array([number % len(opened.labels)])))
         elif task == "masked":
             rows.append(Row(ids, ids, loss_mask=ids > 0))

@@ -18,7 +18,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from glassformer.base.config import Config
+from glassformer.base.config import LABELLED, Config
 from glassformer.base.errors import GlassError, nearest
 from glassformer.base.recipes import load_recipe, recipe_names
 from glassformer.base.report import SimpleReport, emit
@@ -51,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.device:
         devices = list(dict.fromkeys(["cpu", str(choose_device(arguments.device))]))
     model, cut = cut_sizes(config.model)
-    checks = check_devices(model, devices, classify=config.train.task == "classify")
+    checks = check_devices(model, devices, classify=config.train.task in LABELLED)
     ok = all(check.ok for check in checks)
     seconds = time.perf_counter() - start
     facts = {

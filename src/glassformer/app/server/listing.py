@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from glassformer.app.server.registry import ModelRegistry
 from glassformer.app.server.request_errors import as_json
-from glassformer.base.config import PAIRS, Config
+from glassformer.base.config import LABELLED, PAIRS, TASK_FACTS, Config
 from glassformer.base.errors import GlassError
 from glassformer.model.pruned_attention import head_numbers
 from glassformer.runs.folder import Run
@@ -21,14 +21,6 @@ NEVER = "-"
 WORDS = 12
 MARGIN = 8
 """Words of a sample that are a prompt, and tokens that are left free in the context."""
-PROMPTS = {
-    "lm": "The",
-    "masked": "The [MASK] was here.",
-    "classify": "This is a text.",
-    "translate": "the old dog sleeps .",
-    "summarize": "The rain came early. Then the old dog sleeps.",
-}
-"""What a run is asked with where its settings name no prompt."""
 
 
 class Listing:
@@ -123,7 +115,7 @@ def sample_prompt(run: Run, config: Config, reader: Tokenizer) -> str:
         begun = " ".join(sample.split(" ")[:WORDS]) if sample.startswith(given) else ""
     else:
         begun = "" if given else sample.rpartition("\n=> ")[0]
-    words = (begun.strip() or given or PROMPTS[config.train.task]).split(" ")
+    words = (begun.strip() or given or TASK_FACTS[config.train.task].example).split(" ")
     while len(words) > 1 and len(reader.encode(" ".join(words))) > config.model.context - MARGIN:
         words.pop()
     return " ".join(words)
@@ -141,7 +133,7 @@ def _on_no_device(
             config.model,
             vocabulary,
             source_vocab_size=None if config.model.shared_embedding else source,
-            classes=classes if config.train.task == "classify" else None,
+            classes=classes if config.train.task in LABELLED else None,
         )
     heads = {str(site): head_numbers(layer) for site, layer in attentions(model).items()}
     return sum(parameter.numel() for parameter in model.parameters()), heads

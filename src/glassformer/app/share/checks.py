@@ -97,7 +97,7 @@ def rows_of(model: AnyTextModel, text: str) -> Iterator[ComparedRow]:
         source = model.prompt_ids(text)
         start = model.tokenizer.target_start
         settings = model.config.sample.replace(beams=1, temperature=0.0, repetition_penalty=1.0, tokens=TOKENS)
-        steps = decoding.translate(model.model, [source], settings, model.tokenizer.end_id, start=start)
+        steps = decoding.generate(model.model, [source], settings, model.tokenizer.end_id, start=start)
         written = [step.tokens[0] for step in steps]
         yield _written((*start,), written, tuple(source))
     elif isinstance(model, TextModel):

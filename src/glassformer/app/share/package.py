@@ -21,7 +21,7 @@ from typing import Any
 from glassformer.app.server.listing import shape_of
 from glassformer.app.share.quantize import Bits, Floats, Stored, pack, unpack
 from glassformer.app.share.tokenizing import for_the_page
-from glassformer.base.config import PAIRS, Config, ModelConfig
+from glassformer.base.config import LABELLED, PAIRS, Config, ModelConfig
 from glassformer.base.errors import GlassError
 from glassformer.base.pages import render_page
 from glassformer.runs.opening import OpenedRun
@@ -179,7 +179,7 @@ def settings_of(config: Config, attentions: Json) -> Json:
         "head_width": model.K,
         "norm_eps": model.eps,
         "qk_eps": model.norm_eps or 1e-6,
-        "classifier": config.train.task == "classify",
+        "classifier": config.train.task in LABELLED,
         "attentions": attentions,
     }
 

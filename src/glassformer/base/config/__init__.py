@@ -5,7 +5,7 @@ changes. Nothing here imports torch.
 """
 
 from glassformer.base.config.model import GATED, Activation, Family, ModelConfig, Norm, Positions
-from glassformer.base.config.tasks import EXAMPLES, PAIRS, TASK_FACTS, Task, TaskFacts, command_for
+from glassformer.base.config.tasks import EXAMPLES, LABELLED, PAIRS, TASK_FACTS, Task, TaskFacts, command_for
 from glassformer.base.config.text import TOKENIZER_KINDS, DataConfig, TokenizerConfig
 from glassformer.base.config.training import SampleConfig, TrainConfig
 from glassformer.base.config.whole import Config, parse_changes, settings_of
@@ -13,6 +13,7 @@ from glassformer.base.config.whole import Config, parse_changes, settings_of
 __all__ = [
     "EXAMPLES",
     "GATED",
+    "LABELLED",
     "PAIRS",
     "TASK_FACTS",
     "TOKENIZER_KINDS",

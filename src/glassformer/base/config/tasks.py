@@ -5,36 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from glassformer.base.config.model import Family
 from glassformer.base.wording import quoted
 
 Task = Literal["lm", "masked", "classify", "translate", "summarize"]
-PAIRS: tuple[Task, ...] = ("translate", "summarize")
-"""Tasks that write a target text for a source text."""
-EXAMPLES: tuple[Task, ...] = (*PAIRS, "classify")
-"""Tasks that learn from examples with an answer each, not from running text."""
-TEXTS: tuple[Task, ...] = ("lm", "masked")
-"""Tasks that learn from running text."""
-ONLY_FOR: Mapping[tuple[str, str], tuple[Task, ...]] = {
-    ("model", "encoder_layers"): PAIRS,
-    ("model", "shared_embedding"): PAIRS,
-    ("model", "source_vocab_size"): PAIRS,
-    ("model", "classes"): ("classify",),
-    ("model", "pooling"): ("classify",),
-    ("model", "head_transform"): (*TEXTS, *PAIRS),
-    ("tokenizer", "joint"): PAIRS,
-    ("data", "windows"): TEXTS,
-    ("data", "document"): TEXTS,
-    ("data", "clean"): TEXTS,
-    ("data", "duplicates"): TEXTS,
-    ("data", "validation"): EXAMPLES,
-    ("data", "too_long"): EXAMPLES,
-    ("train", "batch_tokens"): EXAMPLES,
-    ("train", "mask_share"): ("masked",),
-}
-"""Settings that mean something for some tasks only."""
 
 
 @dataclass(frozen=True)
@@ -43,18 +19,22 @@ class TaskFacts:
 
     Attributes:
         family: the family of models that learns it.
+        records: a running text, pairs of a source and a target, or texts with labels.
         verb: completes the sentence "this run learnt to ...".
         command: the command that uses a run of it; {} stands for the run folder.
         method: the method of `glassformer.Transformer` that does it.
         recipe: the default recipe for a person's own data; "auto" means this one.
+        example: an input that the page proposes if the run has no prompt of its own.
         defaults: settings by section, below those that a recipe, a file or a person gives.
     """
 
     family: Family
+    records: Literal["text", "pairs", "labelled"]
     verb: str
     command: str
     method: str
     recipe: str
+    example: str
     defaults: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
@@ -68,43 +48,79 @@ _WRITTEN_BY_BEAMS: dict[str, dict[str, Any]] = {**_RANDOM_SPLIT, "sample": {"tem
 TASK_FACTS: Mapping[str, TaskFacts] = {
     "lm": TaskFacts(
         family="decoder",
+        records="text",
         verb="continue text",
         command="generate {} PROMPT",
         method="generate",
         recipe="auto",
+        example="The",
     ),
     "masked": TaskFacts(
         family="encoder",
+        records="text",
         verb="fill in hidden tokens",
         command="fill {} TEXT-WITH-[MASK]",
         method="fill",
         recipe="auto-masked",
+        example="The [MASK] was here.",
     ),
     "classify": TaskFacts(
         family="encoder",
+        records="labelled",
         verb="name labels",
         command="classify {} TEXT",
         method="classify",
         recipe="auto-classify",
+        example="This is a text.",
         defaults=_RANDOM_SPLIT,
     ),
     "translate": TaskFacts(
         family="encoder-decoder",
+        records="pairs",
         verb="translate",
         command="generate {} SOURCE",
         method="generate",
         recipe="auto-translate",
+        example="the old dog sleeps .",
         defaults=_WRITTEN_BY_BEAMS,
     ),
     "summarize": TaskFacts(
         family="encoder-decoder",
+        records="pairs",
         verb="summarize",
         command="generate {} SOURCE",
         method="generate",
         recipe="auto-summarize",
+        example="The rain came early. Then the old dog sleeps.",
         defaults=_WRITTEN_BY_BEAMS,
     ),
 }
+TEXTS: tuple[Task, ...] = tuple(task for task in get_args(Task) if TASK_FACTS[task].records == "text")
+"""Tasks that learn from running text."""
+PAIRS: tuple[Task, ...] = tuple(task for task in get_args(Task) if TASK_FACTS[task].records == "pairs")
+"""Tasks that write a target text for a source text."""
+LABELLED: tuple[Task, ...] = tuple(task for task in get_args(Task) if TASK_FACTS[task].records == "labelled")
+"""Tasks that name labels of a text."""
+EXAMPLES: tuple[Task, ...] = (*PAIRS, *LABELLED)
+"""Tasks that learn from examples with an answer each, not from running text."""
+ONLY_FOR: Mapping[tuple[str, str], tuple[Task, ...]] = {
+    ("model", "encoder_layers"): PAIRS,
+    ("model", "shared_embedding"): PAIRS,
+    ("model", "source_vocab_size"): PAIRS,
+    ("model", "classes"): LABELLED,
+    ("model", "pooling"): LABELLED,
+    ("model", "head_transform"): (*TEXTS, *PAIRS),
+    ("tokenizer", "joint"): PAIRS,
+    ("data", "windows"): TEXTS,
+    ("data", "document"): TEXTS,
+    ("data", "clean"): TEXTS,
+    ("data", "duplicates"): TEXTS,
+    ("data", "validation"): EXAMPLES,
+    ("data", "too_long"): EXAMPLES,
+    ("train", "batch_tokens"): EXAMPLES,
+    ("train", "mask_share"): ("masked",),
+}
+"""Settings that mean something for some tasks only."""
 
 
 def command_for(run: Path, task: str) -> str:

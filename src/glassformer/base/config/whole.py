@@ -151,7 +151,8 @@ def parse_changes(changes: Mapping[str, str]) -> dict[str, dict[str, Any]]:
         if section not in known:
             raise GlassError(f"there is no section {section!r} in the setting {key!r}", nearest(section, known))
         if field not in known[section]:
-            raise GlassError(f"there is no setting {key!r}", nearest(field, known[section]))
+            names = [f"{section}.{name}" for name in known[section]]
+            raise GlassError(f"there is no setting {key!r}", nearest(key, names))
         tables.setdefault(section, {})[field] = _parsed(key, text, Config.model_fields[section].annotation)
     return tables
 

@@ -170,7 +170,7 @@ def _translated(model: Translator, text: str, target: str | None, title: str) ->
     notes = [_cut(unread, "last", len(ids) + unread, context)] if unread else []
     if target is None:
         settings = model.config.sample.replace(beams=1, temperature=0.0, repetition_penalty=1.0)
-        steps = decoding.translate(model.model, [ids], settings, end, start=start)
+        steps = decoding.generate(model.model, [ids], settings, end, start=start)
         written = [token for step in steps for token in step.tokens if token != end][:room]
         notes.append("The target is what the model writes greedily, token by token; --target explains another one.")
     else:

@@ -10,9 +10,9 @@ from torch import Tensor
 from glassformer.base.config import SampleConfig
 from glassformer.base.errors import GlassError
 from glassformer.base.wording import counted, span
-from glassformer.generation.beam import beam_search, beam_translate
+from glassformer.generation.beam import beam_search
 from glassformer.generation.context_window import window
-from glassformer.generation.decoding import check_finite, generate, translate
+from glassformer.generation.decoding import check_finite, generate
 from glassformer.generation.readers import next_logits
 from glassformer.inspection.receipt.draw import Draw, SamplingStage, explain_draw, model_stage
 from glassformer.model.evaluation_mode import inference
@@ -107,12 +107,8 @@ def _drawn(model: Writes, prompt: list[int], settings: SampleConfig, step: int) 
     def stop(_: int, new: list[int]) -> bool:
         return writer.add(new[-1])
 
-    if isinstance(model, Translator):
-        steps = translate(model.model, [prompt], settings, end, stop, start=model.tokenizer.target_start)
-    else:
-        steps = generate(model.model, [prompt], settings, end, stop)
     written = []
-    for each in steps:
+    for each in generate(model.model, [prompt], settings, end, stop, start=model.tokenizer.target_start):
         written.append(each.tokens[0])
     if len(written) < step:
         raise _too_short(len(written), each.ended[0])
@@ -121,12 +117,8 @@ def _drawn(model: Writes, prompt: list[int], settings: SampleConfig, step: int) 
 
 def _found(model: Writes, prompt: list[int], settings: SampleConfig, step: int) -> tuple[list[int], Tensor]:
     """Return the same for the text that beam search finds."""
-    end = model.tokenizer.end_id
-    if isinstance(model, Translator):
-        start = model.tokenizer.target_start
-        best = beam_translate(model.model, [prompt], settings, end, wanted=1, start=start)[0][0]
-    else:
-        best = beam_search(model.model, [prompt], settings, end, wanted=1)[0][0]
+    start = model.tokenizer.target_start
+    best = beam_search(model.model, [prompt], settings, model.tokenizer.end_id, wanted=1, start=start)[0][0]
     written = list(best.tokens[:step])
     if len(written) < step:
         raise _too_short(len(written), best.ended)

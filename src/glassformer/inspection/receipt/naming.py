@@ -27,7 +27,8 @@ def token_named(tokenizer: Tokenizer, name: str) -> int:
         if int(name) >= tokenizer.vocab_size:
             raise GlassError(
                 f"token {name} is outside the vocabulary",
-                f"Ids of this tokenizer go from 0 to {tokenizer.vocab_size - 1}; the text {name} is '\"{name}\"' here.",
+                f"Ids of this tokenizer go from 0 to {tokenizer.vocab_size - 1}. For a token with the text {name} give "
+                f"it in double quotes: '\"{name}\"'.",
             )
         return int(name)
     text = name[1:-1] if len(name) > 2 and name[0] == name[-1] == '"' else name

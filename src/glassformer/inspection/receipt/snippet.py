@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+from glassformer.base.config import LABELLED
 from glassformer.inspection.receipt.naming import in_quotes
 from glassformer.inspection.receipt.receipt import Receipt
 from glassformer.runs.folder import Which, open_run
@@ -40,7 +41,7 @@ def snippet(receipt: Receipt, folder: Path, which: Which = "best") -> str:
         which: the checkpoint that the receipt is of.
     """
     moment = receipt.moment
-    label = receipt.config.train.task == "classify"
+    label = receipt.config.train.task in LABELLED
     arrays = [_array("tokens", moment.read, receipt.read)]
     names = ["tokens=tokens"]
     if moment.source is not None and receipt.source is not None:

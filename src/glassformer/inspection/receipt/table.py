@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from glassformer.base.config import LABELLED
 from glassformer.base.wording import counted
 from glassformer.inspection.receipt.draw import Draw, Runner, SamplingStage
 from glassformer.inspection.receipt.naming import in_quotes
@@ -28,7 +29,7 @@ def table(receipt: Receipt, top: int = 12) -> str:
 def _head(receipt: Receipt) -> list[str]:
     moment = receipt.moment
     chosen = receipt.moment.draw.token
-    what = "label" if receipt.config.train.task == "classify" else "token"
+    what = "label" if receipt.config.train.task in LABELLED else "token"
     lines = [f"{what} {_named(receipt, receipt.token)}: logit {receipt.logit:.6f}"]
     if receipt.against is not None:
         pair = f"{_named(receipt, receipt.token)} against {_named(receipt, receipt.against)}"

@@ -115,6 +115,8 @@ def choose(
     likely = [each for each in ARCHITECTURES.values() if task in each.classes and each.needs_padding in (None, padding)]
     if task == "classify":  # a class for tokens is for who asks for it: pipelines would give it another head
         likely = [each for each in likely if not each.classes[task].endswith("ForTokenClassification")]
+    if not likely:
+        raise GlassError(f"no class of Hugging Face is known for train.task = {task}", "Name one with --architecture.")
     likely.sort(key=lambda each: each.name != before)
     tried = [(each, _refusals(each, config, ours)) for each in likely]
     for each, refusals in tried:

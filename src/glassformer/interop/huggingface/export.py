@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from glassformer.base.config import PAIRS, Task
+from glassformer.base.config import LABELLED, PAIRS, Task
 from glassformer.base.errors import MALFORMED, GlassError
 from glassformer.interop.atomic_output import appear_whole, refuse_taken
 from glassformer.interop.export_report import ExportReport, ExportRequest, Measured
@@ -83,7 +83,7 @@ def export(request: ExportRequest) -> ExportReport:
     notes = []
     if task in NOTES and kind.endswith("ForTokenClassification"):
         notes.append(NOTES[task].format(pooled))
-    if task == "classify" and kind.endswith("ForTokenClassification"):
+    if task in LABELLED and kind.endswith("ForTokenClassification"):
         try:
             whole = choose(config, ours, task, None, before, padding)
         except GlassError:  # no class labels whole texts with this run's settings
@@ -124,7 +124,7 @@ def _write(folder: Path, architecture: Architecture, opened: OpenedRun, tokenize
     if task == "masked" and not architecture.classes[task].endswith("MaskedLM"):
         names = [opened.tokenizer.token_text(id) for id in range(opened.model.vocab_size)]
         values |= _labels([f"{id} {name}" for id, name in enumerate(names)])
-    elif task == "classify":
+    elif task in LABELLED:
         values |= _labels(opened.labels)
         if not architecture.classes[task].endswith(WHOLE):
             values["summary_type"] = opened.config.model.pooling

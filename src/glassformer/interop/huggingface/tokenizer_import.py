@@ -9,7 +9,7 @@ from typing import Any
 
 import tokenizers
 
-from glassformer.base.config import PAIRS, Task
+from glassformer.base.config import LABELLED, PAIRS, Task
 from glassformer.base.errors import GlassError
 from glassformer.interop.huggingface.folder import read_json
 from glassformer.interop.huggingface.tokenizer_files import rename_mask
@@ -217,7 +217,7 @@ def _check_frame(frame: Frame, own: Tokenizer, task: Task, theirs: tokenizers.To
     A decoder goes on after its text, so nothing stands after that. Rows of running text are cut from documents, each
     after a start token and before an end token. A text with a label, or with a translation, may have any frame.
     """
-    if task in PAIRS or task == "classify":
+    if task in PAIRS or task in LABELLED:
         return
     allowed = [(), (own.end_id,)] if task == "masked" else [()]
     if len(frame.before) > 1 or frame.after not in allowed:

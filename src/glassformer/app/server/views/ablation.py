@@ -99,10 +99,7 @@ def answer(opened: ServedModel, question: AblationQuestion) -> dict[str, Any]:
 
 def _ablated(opened: ServedModel, ablation: Ablation, tokens: int | None) -> AblatedModel:
     """The model with parts off; means are over the rows that the loss is, or would be, measured on."""
-    if ablation.kind != "mean" or not ablation.parts:
-        return AblatedModel(opened.model.model, ablation)
-    data = _held_out(opened, tokens or ROWS)
-    return ablate(opened.model.model, ablation, data)
+    return ablate(opened.model.model, ablation, lambda: _held_out(opened, tokens or ROWS))
 
 
 def _held_out(opened: ServedModel, tokens: int) -> TaskRows:
@@ -198,7 +195,7 @@ def python(opened: ServedModel, question: AblationQuestion) -> str:
     if wants:
         lines += [
             f"data = run.held_out({question.tokens or ROWS})",
-            "off = ablate(model.model, ablation, data)",
+            "off = ablate(model.model, ablation, lambda: data)",
         ]
     else:
         lines += ["off = AblatedModel(model.model, ablation)"]

@@ -22,7 +22,7 @@ from glassformer.app.server.registry import ServedModel
 from glassformer.app.server.view import PageView, Text, ViewQuestion, script
 from glassformer.base.config import SampleConfig
 from glassformer.base.errors import GlassError
-from glassformer.generation.beam import BeamStep, Hypothesis, beam_search, beam_translate, penalty
+from glassformer.generation.beam import BeamStep, Hypothesis, beam_search, penalty
 from glassformer.tasks import TextModel, Translator
 from glassformer.tasks.writing import written
 
@@ -126,33 +126,27 @@ def _search(model: TextModel | Translator, question: BeamQuestion, steps: list[B
     settings = SampleConfig(beams=question.beams, tokens=question.tokens, length_penalty=question.length_penalty)
     ids = model.prompt_ids(question.text)
     tokenizer = model.tokenizer
-    if isinstance(model, Translator):
-        start = tokenizer.target_start
-        return beam_translate(model.model, [ids], settings, tokenizer.end_id, start=start, watch=steps.append)[0]
-    return beam_search(model.model, [ids], settings, tokenizer.end_id, watch=steps.append)[0]
+    start = tokenizer.target_start
+    return beam_search(model.model, [ids], settings, tokenizer.end_id, start=start, watch=steps.append)[0]
 
 
 def python(opened: ServedModel, question: BeamQuestion) -> str:
     """Return a script that prints the results of the search, and the tree."""
-    name = "beam_search"
-    start = ""
-    if isinstance(opened.model, Translator):
-        name = "beam_translate"
-        start = ", start=model.tokenizer.target_start"
+    start = ", start=model.tokenizer.target_start" if isinstance(opened.model, Translator) else ""
     given = f"beams={question.beams}, tokens={question.tokens}, length_penalty={question.length_penalty!r}"
     return script(
         opened,
         f"settings = SampleConfig({given})",
         f"ids, steps = model.prompt_ids({question.text!r}), []",
         "end = model.tokenizer.end_id",
-        f"found = {name}(model.model, [ids], settings, end{start}, watch=steps.append)[0]",
+        f"found = beam_search(model.model, [ids], settings, end{start}, watch=steps.append)[0]",
         "for each in found:",
         "    print(each.score, each.log_probability, repr(model.tokenizer.decode(each.tokens)))",
         "for node in tree_of(steps, found, settings.length_penalty):",
         "    print(node.parent, node.token, node.score, node.fate)",
         imports=[
             "from glassformer.base.config import SampleConfig",
-            f"from glassformer.generation.beam import {name}",
+            "from glassformer.generation.beam import beam_search",
             "from glassformer.app.server.views.beams import tree_of",
         ],
     )
