@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 
 from glassformer.base.config import Config
 from glassformer.base.errors import GlassError
-from glassformer.evaluation.ladder import ladder
+from glassformer.evaluation.simple_predictors import ladder
 from glassformer.runs.folder import open_run
 from glassformer.runs.run_text import encoded_text
 from glassformer.training import forecast

@@ -20,7 +20,7 @@ import torch
 from glassformer.base.config import ModelConfig, SampleConfig
 from glassformer.generation.decoding import generate
 from glassformer.inspection.catalogue import EVERYTHING
-from glassformer.inspection.gates import gated
+from glassformer.inspection.head_gates import gated
 from glassformer.inspection.patching import KnockOut, Zero, patch
 from glassformer.inspection.recording import record
 from glassformer.inspection.trace import trace

@@ -27,7 +27,7 @@ from glassformer.base.config import TASK_FACTS, Config
 from glassformer.base.errors import GlassError, nearest
 from glassformer.base.settings import UNSET
 from glassformer.base.wording import counted
-from glassformer.evaluation.token_costs import framed_ids, outlook, surprisals
+from glassformer.evaluation.token_losses import framed_ids, outlook, surprisals
 from glassformer.inspection.ablation import AblatedModel, ablatable, ablate, check_ablation
 from glassformer.inspection.attribution.case import check_number, run_model
 from glassformer.inspection.catalogue import catalogue
@@ -48,10 +48,10 @@ from glassformer.runs.folder import Folder, Which
 from glassformer.runs.opening import OpenedRun
 from glassformer.tasks import AnyTextModel, Candidate, Classified, MaskFiller, TextClassifier, TextModel, Translator
 from glassformer.text.tokenizers import Tokenizer
-from glassformer.training.foresight import compared
 from glassformer.training.loop import train
 from glassformer.training.memory import peak_memory
-from glassformer.training.threads import torch_state_restored
+from glassformer.training.plan_file import compared
+from glassformer.training.thread_choice import torch_state_restored
 
 __all__ = ["TextTokens", "Transformer", "fit", "import_model", "load"]
 
@@ -184,7 +184,7 @@ class Transformer:
     def loss(self, text: str, target: str | None = None) -> float:
         """Return the mean loss of a text in nats per token.
 
-        `glassformer.evaluation.token_costs.surprisals`. A decoder predicts each token but the first from those before
+        `glassformer.evaluation.token_losses.surprisals`. A decoder predicts each token but the first from those before
         it; an encoder-decoder each token of `target` and the end; a masked model each token, hidden alone; a classifier
         the label that `target` names, in nats.
 

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
-from glassformer.evaluation.ladder import counts_of
 from glassformer.evaluation.probes.probe import ProbeRequest, probe_run
 from glassformer.evaluation.probes.surprisal import SurprisalResult
 from glassformer.evaluation.probes.texts import surprisal_of_target, surprisal_of_text
+from glassformer.evaluation.simple_predictors import counts_of
 from glassformer.inspection.replay import read_history
 from glassformer.inspection.replay.page import text_for
 from glassformer.runs.folder import Run

@@ -12,7 +12,7 @@ from playwright.sync_api import expect
 from glassformer.base.config import SampleConfig
 from glassformer.evaluation.copying import cover, matches
 from glassformer.evaluation.run_comparison import stretches
-from glassformer.evaluation.token_costs import guess, next_logits, outlook, surprisals
+from glassformer.evaluation.token_losses import guess, next_logits, outlook, surprisals
 from glassformer.evaluation.training_text import training_text
 from glassformer.inspection.ablation import ablate, ablation_loss, check_ablation
 from glassformer.inspection.explain import whole_subject_of

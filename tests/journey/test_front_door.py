@@ -15,7 +15,7 @@ import torch
 import glassformer as gf
 from glassformer import api
 from glassformer.base.config import TASK_FACTS
-from glassformer.evaluation.token_costs import surprisals
+from glassformer.evaluation.token_losses import surprisals
 from glassformer.inspection.ablation import ablate, check_ablation
 from glassformer.training.trainer import Trainer
 from tests.fixtures.replaying import copy_runs

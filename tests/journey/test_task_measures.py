@@ -197,7 +197,7 @@ def test_the_text_that_a_run_began_with_is_measured_on_its_validation_part(task_
 
 
 def test_masked_and_plan_name_the_same_simple_predictors(task_home: Path, measured: dict[str, dict[str, Any]]) -> None:
-    from glassformer.evaluation.ladder import ladder
+    from glassformer.evaluation.simple_predictors import ladder
     from glassformer.runs.folder import open_run
     from glassformer.runs.run_text import encoded_text
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from glassformer.base.config import DataConfig
 from glassformer.base.errors import GlassError
 from glassformer.text.batches import Batch, training_rows, validation_rows
-from glassformer.text.pieces import shuffled
+from glassformer.text.document_rows import shuffled
 from glassformer.text.rows import Row
 from glassformer.text.store import StoreWriter, TokenStore
 

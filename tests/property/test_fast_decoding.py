@@ -13,7 +13,7 @@ from glassformer.base.config import Activation, SampleConfig
 from glassformer.generation import fast
 from glassformer.generation.decoding import generate
 from glassformer.generation.fast import FastDecoder, fast_decoder, layout_pays
-from glassformer.generation.readers import CachedReader, next_logits
+from glassformer.generation.logit_readers import CachedReader, next_logits
 from glassformer.generation.slot_cache import SlotCache
 from glassformer.model.cache import Cache
 from glassformer.model.evaluation_mode import inference

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from glassformer.base.config import SampleConfig
 from glassformer.base.errors import GlassError
 from glassformer.generation.beam import beam_search
-from glassformer.inspection.gates import gated
+from glassformer.inspection.head_gates import gated
 from glassformer.inspection.patching import Zero, patch
 from glassformer.inspection.sites import attentions
 from glassformer.model.attention import Attention

@@ -16,7 +16,7 @@ from glassformer.base.config import ModelConfig, SampleConfig
 from glassformer.base.errors import GlassError
 from glassformer.generation.context_window import hop_length, window_start
 from glassformer.generation.decoding import TokenStep, candidates, generate
-from glassformer.generation.readers import CachedReader, next_logits
+from glassformer.generation.logit_readers import CachedReader, next_logits
 from glassformer.generation.slot_cache import kept_slots
 from glassformer.model.evaluation_mode import inference
 from glassformer.model.transformer import Decoder

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from glassformer.base.config import Config
 from glassformer.base.errors import GlassError
-from glassformer.inspection.gates import gated
+from glassformer.inspection.head_gates import gated
 from glassformer.inspection.pruning.hard_concrete import open_probability, sample, settled
 from glassformer.inspection.pruning.l0 import FIRST, L0, learn_gates
 from glassformer.inspection.sites import attentions

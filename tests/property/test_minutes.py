@@ -26,7 +26,7 @@ from glassformer.training.parallel.processes import OneProcess
 from glassformer.training.reporting import Silent
 from glassformer.training.setup import new_training, resume_training
 from glassformer.training.stepping import Stepper
-from glassformer.training.threads import ThreadChoice
+from glassformer.training.thread_choice import ThreadChoice
 from glassformer.training.trainer import Trainer, TrainingOutcome
 from tests.property.trainers import change_state, same, small_config, small_trainer, weights
 

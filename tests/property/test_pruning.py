@@ -11,7 +11,7 @@ from torch import Tensor
 from glassformer.base.config import TrainConfig
 from glassformer.base.errors import GlassError
 from glassformer.inspection.ablation import HEAD_KINDS, ablation_effects
-from glassformer.inspection.gates import gated
+from glassformer.inspection.head_gates import gated
 from glassformer.inspection.hooks import Tap, last_values
 from glassformer.inspection.patching import Zero, patch
 from glassformer.inspection.pruning.direct_effects import direct_effects

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from glassformer.base.config import Config, ModelConfig, SampleConfig, TokenizerConfig
 from glassformer.base.errors import GlassError
 from glassformer.generation.decoding import generate
-from glassformer.generation.readers import next_logits
+from glassformer.generation.logit_readers import next_logits
 from glassformer.generation.sampling import probabilities
 from glassformer.inspection.receipt import LogitPart, split_logit, write_receipt
 from glassformer.inspection.receipt.draw import explain_draw

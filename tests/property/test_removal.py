@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from glassformer.experiments.removal import ALTERATIONS, BareBlock
+from glassformer.experiments.part_removal import ALTERATIONS, BareBlock
 from glassformer.model.transformer import Block, Decoder, Model
 from tests.property.models import as_if_trained, tiny, tokens
 

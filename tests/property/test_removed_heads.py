@@ -13,7 +13,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from glassformer.base.config import ModelConfig, TrainConfig
 from glassformer.base.errors import GlassError
-from glassformer.inspection.gates import gated
+from glassformer.inspection.head_gates import gated
 from glassformer.inspection.sites import attentions, find_head, heads
 from glassformer.inspection.trace import trace
 from glassformer.model.attention import Mask

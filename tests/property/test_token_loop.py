@@ -14,7 +14,7 @@ from torch import Tensor
 from glassformer.base.config import SampleConfig
 from glassformer.base.errors import GlassError
 from glassformer.generation.decoding import TokenLoop, TokenStep, generate
-from glassformer.generation.readers import CachedReader, PlainReader
+from glassformer.generation.logit_readers import CachedReader, PlainReader
 from glassformer.model.transformer import Decoder, EncoderDecoder
 from tests.property.models import VOCAB, decoder, encoder_decoder, kinds, named, tiny, tokens
 

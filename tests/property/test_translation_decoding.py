@@ -16,7 +16,7 @@ from glassformer.base.config import SampleConfig
 from glassformer.base.errors import GlassError
 from glassformer.generation.decoding import TokenStep, generate
 from glassformer.generation.length_batches import batches_by_length
-from glassformer.generation.readers import CachedReader, PlainReader
+from glassformer.generation.logit_readers import CachedReader, PlainReader
 from glassformer.generation.slot_cache import _sources_of
 from glassformer.model.build import build_model
 from glassformer.model.evaluation_mode import inference

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from glassformer.base.config import Config
-from glassformer.generation import beam, decoding, readers
+from glassformer.generation import beam, decoding, logit_readers
 from glassformer.generation.slot_cache import SlotCache, SlotLayer
 from glassformer.model import attention, transformer
 from glassformer.model.attention import Mask
@@ -120,8 +120,10 @@ def padding_of_the_memory_is_seen(patch: Patch) -> None:
 
 
 def left_padding_is_seen(patch: Patch) -> None:
-    own = readers._last_logits
-    patch.setattr(readers, "_last_logits", lambda model, tokens, mask, cache=None: own(model, tokens, None, cache))
+    own = logit_readers._last_logits
+    patch.setattr(
+        logit_readers, "_last_logits", lambda model, tokens, mask, cache=None: own(model, tokens, None, cache)
+    )
 
 
 def source_and_target_are_swapped(patch: Patch) -> None:
@@ -229,8 +231,10 @@ def norms_compute_in_bfloat16(patch: Patch) -> None:
 
 
 def with_a_cache_the_token_before_the_last_is_read(patch: Patch) -> None:
-    own = readers.CachedReader.read
-    patch.setattr(readers.CachedReader, "read", lambda self, rows: own(self, [[*row[:-1], row[-2]] for row in rows]))
+    own = logit_readers.CachedReader.read
+    patch.setattr(
+        logit_readers.CachedReader, "read", lambda self, rows: own(self, [[*row[:-1], row[-2]] for row in rows])
+    )
 
 
 def beams_leave_the_cache_behind(patch: Patch) -> None:

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.base.config import DataConfig, Task, TokenizerConfig
+from glassformer.text.measured_data import encode_whole
 from glassformer.text.prepare import Prepared, prepare
 from glassformer.text.record_store import RecordStore
 from glassformer.text.records import RECORD_KINDS
 from glassformer.text.tokenizers import Tokenizer
-from glassformer.text.whole import encode_whole
 
 CHARACTERS = TokenizerConfig(kind="characters")
 BYTES = TokenizerConfig(kind="bytes")

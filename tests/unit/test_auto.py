@@ -10,9 +10,9 @@ import pytest
 
 from glassformer.base.config import Config
 from glassformer.model.precision import Speeds, remember
-from glassformer.training import auto
-from glassformer.training.probe import Probe
+from glassformer.training import auto_sizes
 from glassformer.training.sizing import RULES, SHAPES, SIZED, ModelShape, SizingCase
+from glassformer.training.step_measurement import Probe
 from tests.property.trainers import small_config
 
 Speed = Callable[[Config], float]
@@ -33,7 +33,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Any:
             step = cost * config.train.batch * model.context / speed(config)
             return Probe("cpu", 1, "float32", 9, step, 0.1, 0.1, 0.1, 0.1, None, None)
 
-        monkeypatch.setattr(auto, "probe", probe)
+        monkeypatch.setattr(auto_sizes, "probe", probe)
         return probed
 
     return of
@@ -51,8 +51,8 @@ def long_text(folder: Path, lines: int = 15_000) -> Config:
     return config
 
 
-def sized(config: Config, folder: Path, said: tuple[str, ...] = ()) -> auto.Sized:
-    return auto.size_run(config, said, folder / "run", 1.0, lambda text: None)
+def sized(config: Config, folder: Path, said: tuple[str, ...] = ()) -> auto_sizes.Sized:
+    return auto_sizes.size_run(config, said, folder / "run", 1.0, lambda text: None)
 
 
 def weights(config: Config) -> int:
@@ -65,7 +65,7 @@ def test_a_faster_machine_gets_a_larger_model_and_what_is_probed_last_is_taken(m
     for speed in (1e8, 5e11, 1e13):
         probed = machine(lambda settings, speed=speed: speed)
         sizes = sized(config, tmp_path)
-        assert sizes.chosen.keys() <= {*SIZED, auto.PRECISION}
+        assert sizes.chosen.keys() <= {*SIZED, auto_sizes.PRECISION}
         last = probed[-1]
         assert sizes.config.model == last.model
         assert sizes.config.train.batch == last.train.batch
@@ -77,14 +77,14 @@ def test_a_shape_that_turns_out_slow_is_given_up(machine: Any, tmp_path: Path) -
     config = long_text(tmp_path)
     probed = machine(lambda settings: 1e11 if settings.model.width <= 96 else 1e9)
     sizes = sized(config, tmp_path)
-    assert 2 <= len(probed) <= auto.ROUNDS
+    assert 2 <= len(probed) <= auto_sizes.ROUNDS
     assert sizes.config.model == probed[-1].model
 
 
 def test_it_ends_where_two_shapes_each_speak_for_the_other(machine: Any, tmp_path: Path) -> None:
     probed = machine(lambda settings: 1e13 if settings.model.width == SHAPES[0][1] else 1e7)
     sizes = sized(long_text(tmp_path), tmp_path)
-    assert len(probed) == auto.ROUNDS
+    assert len(probed) == auto_sizes.ROUNDS
     assert sizes.config.model == probed[-1].model
 
 
@@ -93,12 +93,12 @@ def test_batch_and_steps_belong_to_the_speed_that_was_measured(
     first: float, real: float, machine: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Both speeds speak for the smallest model, but for other batches."""
-    monkeypatch.setattr(auto, "FIRST_SPEED", {"cpu": first, "cuda": first, "mps": first})
+    monkeypatch.setattr(auto_sizes, "FIRST_SPEED", {"cpu": first, "cuda": first, "mps": first})
     config = long_text(tmp_path, lines=300)
     probed = machine(lambda settings: real)
     sizes = sized(config, tmp_path)
     train = sizes.config.train
-    whole = RULES["lm"].epochs * auto._case(config, sizes.data).text_tokens
+    whole = RULES["lm"].epochs * auto_sizes._case(config, sizes.data).text_tokens
     assert len(probed) == 2
     assert probed[0].model == probed[1].model
     assert train.batch == probed[1].train.batch != probed[0].train.batch
@@ -134,7 +134,7 @@ def test_the_precision_is_decided_before_anything_is_probed(
     assert probed
     assert all(config.train.precision == precision for config in probed)
     decided = said == "auto"
-    assert sizes.chosen.get(auto.PRECISION) == (precision if decided else None)
+    assert sizes.chosen.get(auto_sizes.PRECISION) == (precision if decided else None)
     assert any("times as fast as float32" in reason for reason in sizes.why) == decided
 
 
@@ -151,18 +151,20 @@ def pairs(folder: Path, count: int) -> Config:
 def test_of_many_pairs_a_thousand_are_held_out_and_nearly_all_fit_the_context(machine: Any, tmp_path: Path) -> None:
     probed = machine(lambda settings: 1e10)
     sizes = sized(pairs(tmp_path, 12_000), tmp_path)
-    assert len(sizes.data.validation) == pytest.approx(auto.HELD_OUT, rel=0.02)
-    assert sizes.chosen[auto.VALIDATION] == sizes.config.data.validation_fraction == 0.0833
-    assert sizes.chosen[auto.VOCABULARY] == sizes.config.tokenizer.vocab_size == 1024
+    assert len(sizes.data.validation) == pytest.approx(auto_sizes.HELD_OUT, rel=0.02)
+    assert sizes.chosen[auto_sizes.VALIDATION] == sizes.config.data.validation_fraction == 0.0833
+    assert sizes.chosen[auto_sizes.VOCABULARY] == sizes.config.tokenizer.vocab_size == 1024
     lengths = sizes.data.train.source.lengths
-    assert (lengths < sizes.config.model.context).mean() >= auto.HELD
+    assert (lengths < sizes.config.model.context).mean() >= auto_sizes.HELD
     assert sizes.config.model.context < lengths.max()  # the one long line is cut
     assert probed[-1].train.batch_tokens == sizes.chosen["train.batch_tokens"]
 
 
 def test_what_was_said_of_pairs_stays_and_few_pairs_keep_their_tenth(machine: Any, tmp_path: Path) -> None:
     machine(lambda settings: 1e10)
-    sizes = sized(pairs(tmp_path, 900), tmp_path, (auto.VOCABULARY, "train.batch_tokens", "model.context"))
-    assert sizes.chosen.keys().isdisjoint({auto.VOCABULARY, auto.VALIDATION, "train.batch_tokens", "model.context"})
+    sizes = sized(pairs(tmp_path, 900), tmp_path, (auto_sizes.VOCABULARY, "train.batch_tokens", "model.context"))
+    assert sizes.chosen.keys().isdisjoint(
+        {auto_sizes.VOCABULARY, auto_sizes.VALIDATION, "train.batch_tokens", "model.context"}
+    )
     assert len(sizes.data.validation) == 90
     assert sizes.config.train.batch_tokens == 900

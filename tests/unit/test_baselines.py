@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from glassformer.corpora import find_text_corpus
-from glassformer.evaluation.baselines import Baseline, baselines
+from glassformer.evaluation.baseline_table import Baseline, baselines
 from glassformer.evaluation.ngrams import KneserNey
 
 SHAKESPEARE = Path(__file__).parents[3] / "shared" / "data" / "shakespeare" / "input.txt"
@@ -165,7 +165,7 @@ def test_gzip_in_small_groups_of_documents(monkeypatch: pytest.MonkeyPatch) -> N
     train = store(["abc" * 50], tokenizer)
     validation = store(["abcab", "cab", "", "bbbbbb", "ca" * 9], tokenizer)
     whole = by_name(baselines(train, validation, tokenizer))["gzip"]
-    monkeypatch.setattr("glassformer.evaluation.baselines.CHUNK", 8)
+    monkeypatch.setattr("glassformer.evaluation.baseline_table.CHUNK", 8)
     assert by_name(baselines(train, validation, tokenizer))["gzip"].loss == pytest.approx(whole.loss, rel=0.02)
 
 

@@ -17,9 +17,9 @@ import pytest
 from glassformer.base.config import DataConfig, TokenizerConfig
 from glassformer.base.errors import GlassError
 from glassformer.text import documents
-from glassformer.text.cluster import steps
-from glassformer.text.cluster.job import EncodingJob, EncodingStage, EncodingStep, plan_job
-from glassformer.text.cluster.local import encode_with_datatrove, run_stage
+from glassformer.text.encode_jobs import steps
+from glassformer.text.encode_jobs.job import EncodingJob, EncodingStage, EncodingStep, plan_job
+from glassformer.text.encode_jobs.local import encode_with_datatrove, run_stage
 from glassformer.text.encoded import encode_here, open_encoded, settings_of_encoded
 from glassformer.text.prepare import TokenizerOrigin
 from glassformer.text.records import RECORD_KINDS

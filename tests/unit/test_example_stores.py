@@ -14,8 +14,8 @@ from glassformer.base.errors import GlassError
 from glassformer.runs.folder import create_run
 from glassformer.runs.run_text import encoded_text
 from glassformer.runs.text_location import token_cache
-from glassformer.text import notes as notes_module
-from glassformer.text.notes import overlap_note
+from glassformer.text import data_notes as notes_module
+from glassformer.text.data_notes import overlap_note
 from glassformer.text.prepare import open_prepared, prepare
 from glassformer.text.record_store import RecordStore
 from glassformer.text.records import RECORD_KINDS

@@ -17,7 +17,7 @@ from glassformer.inspection.explain import LEVELS, Subject, example, make_walk
 from glassformer.inspection.explain.example import DOWN, EMBEDDING, HEAD, KEY, OUTPUT, POSITIONS, QUERY, UP, VALUE
 from glassformer.inspection.explain.page import make_page, write_page
 from glassformer.inspection.explain.text import cells, text_lines
-from glassformer.inspection.explain.whole import as_numbers
+from glassformer.inspection.explain.walk_json import as_numbers
 from glassformer.inspection.explain.wording import wordings
 from tests.property.models import some_heads
 from tests.unit.explained_models import CHOICES, FAMILIES, subject

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from glassformer.evaluation.ladder import Rung
+from glassformer.evaluation.simple_predictors import Rung
 from glassformer.runs.run_text import prepare_for
 from glassformer.training import forecast
 from glassformer.training.forecast import RunFacts, loss_band

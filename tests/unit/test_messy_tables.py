@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 
 from glassformer.base.config import DataConfig, Task, TokenizerConfig
 from glassformer.base.errors import GlassError
-from glassformer.text.notes import survey_notes
+from glassformer.text.data_notes import survey_notes
+from glassformer.text.left_out import Tally
 from glassformer.text.prepare import prepare
 from glassformer.text.records import RECORD_KINDS
 from glassformer.text.source import open_source
 from glassformer.text.survey import kept_pieces, survey
 from glassformer.text.tables import open_table, read_rows
-from glassformer.text.tally import Tally
 from tests.unit.example_files import CHARACTERS, PAIRS, Write, encoded, jsonl, lines, made, notes, texts, tsv, writer
 
 LM = RECORD_KINDS["lm"]

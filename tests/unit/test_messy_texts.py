@@ -20,17 +20,17 @@ import pytest
 from glassformer.base.config import Config, DataConfig
 from glassformer.base.errors import GlassError
 from glassformer.corpora import find_text_corpus
-from glassformer.evaluation.baselines import baselines
+from glassformer.evaluation.baseline_table import baselines
 from glassformer.evaluation.evaluate import EvaluationRequest, evaluate_run
 from glassformer.evaluation.training_overlap import count_seen
 from glassformer.experiments.statistics import tabulate
+from glassformer.text.left_out import Tally
+from glassformer.text.measured_data import encode_whole
 from glassformer.text.prepare import Prepared, prepare
 from glassformer.text.records import RECORD_KINDS
 from glassformer.text.source import open_source
 from glassformer.text.split import split_documents
 from glassformer.text.survey import kept_pieces, survey
-from glassformer.text.tally import Tally
-from glassformer.text.whole import encode_whole
 from glassformer.training.loop import train
 from glassformer.training.reporting import Silent
 from glassformer.training.setup import new_training

@@ -13,7 +13,7 @@ from glassformer.app.server.views.beams import tree_of
 from glassformer.base.config import SampleConfig
 from glassformer.base.errors import GlassError
 from glassformer.evaluation.run_comparison import bars, difference, sides, stretches, weights_of
-from glassformer.evaluation.token_costs import guess, next_logits, outlook, surprisals
+from glassformer.evaluation.token_losses import guess, next_logits, outlook, surprisals
 from glassformer.generation.beam import BeamStep, beam_search
 from glassformer.inspection.ablation import (
     AblatedModel,
@@ -32,7 +32,7 @@ from glassformer.inspection.visibility import sights
 from glassformer.runs.opening import OpenedRun
 from glassformer.tasks import AnyTextModel
 from glassformer.tasks.task_rows import TaskRows
-from glassformer.tasks.writing import written
+from glassformer.tasks.written_text import written
 from glassformer.text.rows import Row
 from tests.parity.written_runs import make_run
 

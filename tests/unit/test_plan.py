@@ -17,15 +17,15 @@ from safetensors.torch import load_file
 
 from glassformer.base.config import Config
 from glassformer.base.errors import GlassError
-from glassformer.evaluation.ladder import ladder
+from glassformer.evaluation.simple_predictors import ladder
 from glassformer.runs.run_text import prepare_for
 from glassformer.tasks.make import make_task
-from glassformer.training import memory, probe
+from glassformer.training import memory, step_measurement
 from glassformer.training.checkpoint import save_checkpoint
 from glassformer.training.plan import RunPlan, plan_run
-from glassformer.training.probe import Probe, ProbeError
 from glassformer.training.reporting import Silent
 from glassformer.training.setup import fresh_model, new_training
+from glassformer.training.step_measurement import Probe, ProbeError
 from glassformer.training.stepping import Gradients, Stepper
 from tests.property.trainers import small_config, take_step
 from tests.unit.example_files import LABELLED, PAIRS, tsv, writer
@@ -235,14 +235,16 @@ def test_the_probe_does_not_count_its_first_step(tmp_path: Path, monkeypatch: py
         taken.append(step)
         return Gradients(1.0, torch.ones(()), 1, [])
 
-    monkeypatch.setattr(probe, "compute_gradients", gradients)
+    monkeypatch.setattr(step_measurement, "compute_gradients", gradients)
     monkeypatch.setattr(Stepper, "update", lambda *_: None)
-    monkeypatch.setattr(probe.time, "perf_counter", lambda: clock[0])
-    assert probe._step_times(stepper, 6.0) == pytest.approx([0.4])  # the first step alone took longer than that
+    monkeypatch.setattr(step_measurement.time, "perf_counter", lambda: clock[0])
+    assert step_measurement._step_times(stepper, 6.0) == pytest.approx(
+        [0.4]
+    )  # the first step alone took longer than that
     taken.clear()
     costs[0] = 0.5
     clock[0] = 0.05
-    assert probe._step_times(stepper, 5.95) == pytest.approx([0.1] * 48)
+    assert step_measurement._step_times(stepper, 5.95) == pytest.approx([0.1] * 48)
     assert taken == list(range(51))
 
 
@@ -257,14 +259,14 @@ def test_an_evaluation_is_told_from_a_part_of_it(tmp_path: Path, monkeypatch: py
         clock[0] += 0.01 * len(rows)
         sizes.append(len(rows))
 
-    monkeypatch.setattr(probe, "validation_loss", validation_loss)
-    monkeypatch.setattr(probe, "MOST_TOKENS", 14 * 13)
-    monkeypatch.setattr(probe.time, "perf_counter", lambda: clock[0])
+    monkeypatch.setattr(step_measurement, "validation_loss", validation_loss)
+    monkeypatch.setattr(step_measurement, "MOST_TOKENS", 14 * 13)
+    monkeypatch.setattr(step_measurement.time, "perf_counter", lambda: clock[0])
     rows = [np.arange(14)] * 1000
-    assert probe._evaluation_seconds(stepper, rows, 1.0) == pytest.approx(10.0)
+    assert step_measurement._evaluation_seconds(stepper, rows, 1.0) == pytest.approx(10.0)
     assert sizes == [26, 52]
     sizes.clear()
-    assert probe._evaluation_seconds(stepper, rows[:20], 1.0) == pytest.approx(0.2)
+    assert step_measurement._evaluation_seconds(stepper, rows[:20], 1.0) == pytest.approx(0.2)
     assert sizes == [20]
 
 
@@ -272,7 +274,7 @@ def test_the_largest_steps_are_found_and_taken(tmp_path: Path, monkeypatch: pyte
     config = config_of("translate", tmp_path, train__batch=3)
     data = prepare_for(config, tmp_path / "cache", lambda text: None)
     stepper = Stepper(fresh_model(config, data), make_task(config, data), config)
-    found = probe.largest_steps(stepper, 60.0)
+    found = step_measurement.largest_steps(stepper, 60.0)
 
     def sizes(step: int) -> tuple[int, int]:
         (batch,) = stepper.batches(stepper.task.rows(step))
@@ -284,13 +286,13 @@ def test_the_largest_steps_are_found_and_taken(tmp_path: Path, monkeypatch: pyte
     for size in (lambda step: sizes(step)[0], lambda step: sizes(step)[1], lambda step: sum(sizes(step))):
         assert max(map(size, found)) == max(map(size, steps)) > min(map(size, steps))
     taken: list[int] = []
-    monkeypatch.setattr(probe, "_step", lambda stepper, step: taken.append(step))
-    probe._settle(stepper, 5, 60.0)
-    assert taken == [*range(5, probe.SETTLED), *found]
+    monkeypatch.setattr(step_measurement, "_step", lambda stepper, step: taken.append(step))
+    step_measurement._settle(stepper, 5, 60.0)
+    assert taken == [*range(5, step_measurement.SETTLED), *found]
     windows = config_of("lm", tmp_path)
     data = prepare_for(windows, tmp_path / "cache", lambda text: None)
     taken.clear()
-    probe._settle(Stepper(fresh_model(windows, data), make_task(windows, data), windows), 5, 60.0)
+    step_measurement._settle(Stepper(fresh_model(windows, data), make_task(windows, data), windows), 5, 60.0)
     assert len(taken) == 1  # all are as large, and none is needed before it
 
 
@@ -312,11 +314,11 @@ def test_what_needs_more_memory_than_there_is_is_not_tried(tmp_path: Path, monke
     config = small_config(tmp_path)
     data = prepare_for(config, tmp_path / "cache", lambda text: None)
     least = memory.least_training_memory(config, data)
-    monkeypatch.setattr(probe, "free_memory", lambda device: least - 1)
+    monkeypatch.setattr(step_measurement, "free_memory", lambda device: least - 1)
     with pytest.raises(GlassError, match=f"alone need {least:,} bytes, and cpu has {least - 1:,} free"):
-        probe.measure(config, data.folder, 0.01)
-    monkeypatch.setattr(probe, "free_memory", lambda device: least)
-    found = probe.measure(config, data.folder, 0.01)
+        step_measurement.measure(config, data.folder, 0.01)
+    monkeypatch.setattr(step_measurement, "free_memory", lambda device: least)
+    found = step_measurement.measure(config, data.folder, 0.01)
     assert found.free_bytes == least
     assert found.steps >= 1
     assert min(found.seconds_per_step, found.evaluation_seconds, found.sample_seconds) > 0
@@ -329,7 +331,7 @@ def test_the_probe_leaves_this_process_alone(tmp_path: Path) -> None:
     torch.set_num_threads(2)
     try:
         before = torch.get_rng_state()
-        found = probe.probe(config, data.folder, 0.01)
+        found = step_measurement.probe(config, data.folder, 0.01)
         assert (found.device, found.threads) == ("cpu", 1)
         assert torch.equal(before, torch.get_rng_state())
         assert torch.get_num_threads() == 2
@@ -340,20 +342,20 @@ def test_the_probe_leaves_this_process_alone(tmp_path: Path) -> None:
         assert 20e6 < found.peak_bytes < 1e9
     (data.folder / "train.json").unlink()
     with pytest.raises(ProbeError, match="is missing"):
-        probe.probe(config, data.folder, 0.01)
+        step_measurement.probe(config, data.folder, 0.01)
 
 
 def test_a_probe_that_breaks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    killed = probe._broken(-9, "")
-    odd = probe._broken(1, "Traceback\nValueError: so\n")
-    silent = probe._broken(3, "")
+    killed = step_measurement._broken(-9, "")
+    odd = step_measurement._broken(1, "Traceback\nValueError: so\n")
+    silent = step_measurement._broken(3, "")
     assert "memory" in killed.problem
     assert "train.micro_batch" in killed.remedy
     assert odd.problem == "the probe ended with exit code 1: ValueError: so"
     assert "said nothing" in silent.problem
-    monkeypatch.setattr(probe.sys, "executable", "false")  # ends at once, with exit code 1
+    monkeypatch.setattr(step_measurement.sys, "executable", "false")  # ends at once, with exit code 1
     with pytest.raises(ProbeError, match="exit code 1"):
-        probe.probe(small_config(tmp_path), tmp_path, 1.0)
+        step_measurement.probe(small_config(tmp_path), tmp_path, 1.0)
 
 
 @pytest.mark.thorough

@@ -15,10 +15,10 @@ from glassformer.base.config import DataConfig
 from glassformer.base.errors import GlassError
 from glassformer.text.documents import HELD
 from glassformer.text.encodings import Encoding, UndecodableError, decode
+from glassformer.text.left_out import Tally
 from glassformer.text.records import RECORD_KINDS
 from glassformer.text.source import open_source
 from glassformer.text.survey import kept_pieces, survey
-from glassformer.text.tally import Tally
 
 LM = RECORD_KINDS["lm"]
 FRENCH = "Là-bas, l’été dernier, un garçon naïf a mangé une crêpe à l’œuf — “délicieux”, dit-il.\r\nÇa alors !\n"

@@ -20,8 +20,7 @@ from torch.distributed.tensor import DTensor
 from glassformer.base.config import ModelConfig, TrainConfig
 from glassformer.model.build import build_model
 from glassformer.model.transformer import Block
-from glassformer.training.optimizers import make_optimizers
-from glassformer.training.scaling import (
+from glassformer.training.many_gpus import (
     GPUS,
     Gpu,
     ModelSize,
@@ -34,6 +33,7 @@ from glassformer.training.scaling import (
     size_of,
     traffic,
 )
+from glassformer.training.optimizers import make_optimizers
 from tests.journey.commands import begin, ended, here
 
 V = 37

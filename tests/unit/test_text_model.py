@@ -14,7 +14,7 @@ from glassformer.base.errors import GlassError
 from glassformer.model.build import build_model
 from glassformer.model.transformer import Decoder
 from glassformer.tasks import Sample, TextModel, unknown_symbols
-from glassformer.tasks.writing import StopFilter, Writer
+from glassformer.tasks.written_text import StopFilter, Writer
 from glassformer.text.tokenizers import Tokenizer, train_tokenizer
 
 TEXT = "abcdefghij. The cat sat on the mat; the dog sat on the log.\nআমার সোনার বাংলা, আমি তোমায় ভালোবাসি। 🙂 é\n" * 3

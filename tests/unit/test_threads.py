@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from glassformer.base.config import Config
-from glassformer.training import threads
-from glassformer.training.threads import EVERY, TRIAL, ThreadChoice, choice_of
+from glassformer.training import thread_choice
+from glassformer.training.thread_choice import EVERY, TRIAL, ThreadChoice, choice_of
 
 
 class Machine:
@@ -102,7 +102,7 @@ def test_who_chooses(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.numbers == (1, 4)
     assert choice_of(config(threads=2), lambda text: None) is None
     assert choice_of(config(minutes=None, steps=9), lambda text: None) is None
-    monkeypatch.setattr(threads, "choose_device", lambda name: torch.device("cuda"))
+    monkeypatch.setattr(thread_choice, "choose_device", lambda name: torch.device("cuda"))
     assert choice_of(config(), lambda text: None) is None
 
 

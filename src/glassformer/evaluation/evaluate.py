@@ -27,13 +27,13 @@ from glassformer.runs.text_location import places_of_text, token_cache
 from glassformer.tasks import AnyTextModel, MaskFiller, TextClassifier, TextModel, Translator
 from glassformer.tasks.example_tasks import kept, labelled_rows, length_notes, pair_rows
 from glassformer.tasks.task import MaskedTask
+from glassformer.text.data_notes import overlap_note
 from glassformer.text.hashing import text_hash
-from glassformer.text.notes import overlap_note
+from glassformer.text.measured_data import WholeData, encode_whole
 from glassformer.text.prepare import Prepared
 from glassformer.text.record_store import RecordStore
 from glassformer.text.records import RECORD_KINDS
 from glassformer.text.store import TokenStore
-from glassformer.text.whole import WholeData, encode_whole
 from glassformer.training.validation import LossEstimate, validation_loss
 
 Report = LanguageReport | MaskedReport | PairReport | LabelReport | AblationReport

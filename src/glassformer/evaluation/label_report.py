@@ -18,7 +18,7 @@ from glassformer.evaluation.measures import Measure, compared, facts_of, share, 
 from glassformer.evaluation.resampling import PairedTest
 from glassformer.evaluation.rouge import words
 from glassformer.tasks import TextClassifier
-from glassformer.text.notes import listed
+from glassformer.text.data_notes import listed
 from glassformer.text.record_store import RecordStore
 from glassformer.training.validation import LossEstimate
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from glassformer.base.config import SampleConfig
 from glassformer.base.wording import counted
-from glassformer.evaluation.baselines import Baseline, baselines
+from glassformer.evaluation.baseline_table import Baseline, baselines
 from glassformer.evaluation.copying import Overlap, longest_overlap
 from glassformer.evaluation.training_overlap import Reading
 from glassformer.model.precision import choose_precision

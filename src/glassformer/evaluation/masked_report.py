@@ -9,9 +9,9 @@ import numpy as np
 import torch
 
 from glassformer.base.wording import counted
-from glassformer.evaluation.ladder import by_frequency, counts_of
 from glassformer.evaluation.measures import Measure, facts_of, whole_set
 from glassformer.evaluation.resampling import Indices
+from glassformer.evaluation.simple_predictors import by_frequency, counts_of
 from glassformer.evaluation.training_overlap import Reading
 from glassformer.model.device import autocast
 from glassformer.model.evaluation_mode import inference

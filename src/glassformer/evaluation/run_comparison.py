@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from glassformer.base.errors import GlassError
-from glassformer.evaluation.token_costs import Outlook, Surprisals
+from glassformer.evaluation.token_losses import Outlook, Surprisals
 from glassformer.inspection.explain.subject import Subject
 from glassformer.inspection.recording import record
 from glassformer.inspection.sites import find_head

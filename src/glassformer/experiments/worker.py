@@ -27,7 +27,7 @@ from glassformer.base.errors import GlassError
 from glassformer.base.files import write_text
 from glassformer.base.locks import only_one
 from glassformer.experiments.grid import REMOVE, Grid, GridJob
-from glassformer.experiments.removal import ALTERATIONS
+from glassformer.experiments.part_removal import ALTERATIONS
 from glassformer.inspection.replay.of_run import Recorder
 from glassformer.model.build import build_model
 from glassformer.text.batches import Batch

@@ -31,7 +31,7 @@ from torch import Tensor
 from glassformer.base.config import SampleConfig
 from glassformer.generation.context_window import most_tokens
 from glassformer.generation.decoding import Ended, check_finite, check_prompts, start_of_targets
-from glassformer.generation.readers import CachedReader, PlainReader, Reader
+from glassformer.generation.logit_readers import CachedReader, PlainReader, Reader
 from glassformer.generation.slot_cache import kept_slots
 from glassformer.model.evaluation_mode import inference
 from glassformer.model.transformer import Decoder, EncoderDecoder

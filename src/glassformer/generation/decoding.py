@@ -17,7 +17,7 @@ from torch import Tensor
 from glassformer.base.config import SampleConfig
 from glassformer.base.errors import GlassError
 from glassformer.generation.context_window import most_tokens
-from glassformer.generation.readers import CachedReader, PlainReader, Reader, next_logits
+from glassformer.generation.logit_readers import CachedReader, PlainReader, Reader, next_logits
 from glassformer.generation.sampling import exponential_noise, ranked, row_probabilities, sample_tokens
 from glassformer.model.evaluation_mode import inference
 from glassformer.model.transformer import Decoder, EncoderDecoder

@@ -35,7 +35,7 @@ from glassformer.model.transformer import EncoderDecoder, Model
 from glassformer.tasks import TextModel, Translator
 from glassformer.tasks.losses import logits_of
 from glassformer.tasks.task_rows import MOST_TOKENS, TaskRows, row_losses
-from glassformer.tasks.writing import written
+from glassformer.tasks.written_text import written
 from glassformer.text.batches import Batch
 from glassformer.training.validation import LossEstimate, loss_on_rows
 

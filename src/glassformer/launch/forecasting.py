@@ -6,20 +6,20 @@ from collections.abc import Callable
 from pathlib import Path
 
 from glassformer.base.config import Config
-from glassformer.evaluation.ladder import ladder
+from glassformer.evaluation.simple_predictors import ladder
 from glassformer.launch.request import RunRequest
 from glassformer.model.device import choose_device
 from glassformer.model.precision import settled
 from glassformer.runs.folder import refuse_existing
 from glassformer.runs.run_text import prepare_for
 from glassformer.runs.text_location import token_cache
-from glassformer.training.auto import size_run
+from glassformer.training.auto_sizes import size_run
 from glassformer.training.clock import since
 from glassformer.training.forecast import loss_band
-from glassformer.training.foresight import Foresight
 from glassformer.training.parallel.joining import job, speaks
 from glassformer.training.plan import plan_run
-from glassformer.training.probe import Probe, ProbeError, probe
+from glassformer.training.plan_file import Foresight
+from glassformer.training.step_measurement import Probe, ProbeError, probe
 
 SHARE = 1 / 40
 """Share of the minutes that each probe takes."""

@@ -16,10 +16,10 @@ from glassformer.model.device import choose_device
 from glassformer.model.precision import as_recorded
 from glassformer.runs.folder import open_run
 from glassformer.training.clock import since
-from glassformer.training.foresight import Foresight
 from glassformer.training.memory import forget_peak, keep_few_shapes, steady_heap
 from glassformer.training.parallel.joining import begun_by_this_job, joined, said_once
 from glassformer.training.parallel.processes import Processes
+from glassformer.training.plan_file import Foresight
 from glassformer.training.reporting import PlainLines, Reporter, Silent, choose_reporter
 from glassformer.training.setup import new_training, newest_run, resume_training
 from glassformer.training.trainer import Trainer

@@ -14,8 +14,8 @@ from glassformer.tasks.classifying import Classified, TextClassifier
 from glassformer.tasks.continuing import TextModel
 from glassformer.tasks.filling import Candidate, MaskFiller
 from glassformer.tasks.translating import Translator
-from glassformer.tasks.unknown import unknown_symbols
-from glassformer.tasks.writing import Sample
+from glassformer.tasks.unknown_symbols import unknown_symbols
+from glassformer.tasks.written_text import Sample
 
 AnyTextModel = TextModel | Translator | TextClassifier | MaskFiller
 

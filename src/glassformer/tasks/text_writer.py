@@ -11,7 +11,7 @@ from glassformer.generation.beam import Hypothesis, Watch, beam_search
 from glassformer.generation.decoding import Ended, Stop, TokenStep, candidates, generate
 from glassformer.generation.length_batches import batches_by_length
 from glassformer.model.transformer import Decoder, EncoderDecoder
-from glassformer.tasks.writing import Sample, Writer, written
+from glassformer.tasks.written_text import Sample, Writer, written
 from glassformer.text.tokenizers import Tokenizer
 
 ROWS = 128  # prompts in a batch: with more, a processor is no faster

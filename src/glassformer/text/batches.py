@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from glassformer.base.config import DataConfig
 from glassformer.base.errors import GlassError
-from glassformer.text.pieces import shuffled
+from glassformer.text.document_rows import shuffled
 from glassformer.text.rows import Row
 from glassformer.text.store import TokenStore
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from glassformer.text.pieces import shuffled
+from glassformer.text.document_rows import shuffled
 
 Lengths = npt.NDArray[np.int64]
 

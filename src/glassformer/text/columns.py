@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from glassformer.base.errors import GlassError, nearest
 from glassformer.base.wording import span
-from glassformer.text.headers import LABEL_NAMES, SOURCE_NAMES, TARGET_NAMES, reads_like_text
+from glassformer.text.column_names import LABEL_NAMES, SOURCE_NAMES, TARGET_NAMES, reads_like_text
 from glassformer.text.records import RecordKind
 from glassformer.text.tables import Table
 

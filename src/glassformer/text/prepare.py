@@ -14,8 +14,7 @@ from glassformer.base.config import DataConfig, TokenizerConfig
 from glassformer.base.errors import MALFORMED, GlassError
 from glassformer.base.files import clear_disk_errors, no_empty_folders, sha256, write_text
 from glassformer.text.cache import CHECKED_IN_FULL, building, check_store, folder_of, reusable
-from glassformer.text.encode import Meter, RecordWriter
-from glassformer.text.notes import (
+from glassformer.text.data_notes import (
     document_split_notes,
     label_notes,
     overlap_notes,
@@ -24,6 +23,7 @@ from glassformer.text.notes import (
     token_notes,
     unknown_share,
 )
+from glassformer.text.encode import Meter, RecordWriter
 from glassformer.text.record_store import RecordStore, damaged
 from glassformer.text.records import RecordKind
 from glassformer.text.source import Source, hash_of_sources, open_source

@@ -17,8 +17,8 @@ from glassformer.base.files import clear_disk_errors
 from glassformer.text import tables
 from glassformer.text.columns import ChosenColumns
 from glassformer.text.encodings import BinaryError, Encoding, Scan, UndecodableError, decode, scan
+from glassformer.text.left_out import Tally
 from glassformer.text.locating import BLOCK, SHOWN_NAMES, Located, listed
-from glassformer.text.tally import Tally
 
 GZIP = b"\x1f\x8b"
 TABLE_SUFFIXES: dict[str, tables.Format] = {

@@ -16,6 +16,7 @@ from glassformer.text.cleaning import cleaned
 from glassformer.text.columns import ChosenColumns, choose_labelled, choose_pair, choose_text, label_texts
 from glassformer.text.delimited import text_lines
 from glassformer.text.documents import documents
+from glassformer.text.left_out import Tally
 from glassformer.text.locating import Located, listed, located
 from glassformer.text.reading import (
     SourceFile,
@@ -30,7 +31,6 @@ from glassformer.text.reading import (
 )
 from glassformer.text.records import RecordKind, RecordPiece
 from glassformer.text.tables import Table, refuse_idle_settings
-from glassformer.text.tally import Tally
 
 SHOWN_CHARACTERS = 40  # of a line, in an error
 FIRST = 50  # records of a generated corpus whose hash stands for its generator: a change in it changes them

@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from glassformer.base.errors import MALFORMED, GlassError
 from glassformer.base.files import clear_disk_errors, sha256, sync, write_text
-from glassformer.text.pieces import DocumentPieces
+from glassformer.text.document_rows import DocumentPieces
 
 if TYPE_CHECKING:
     from glassformer.text.tokenizers import Tokenizer

@@ -16,9 +16,9 @@ from glassformer.base.config import DataConfig
 from glassformer.base.errors import GlassError
 from glassformer.base.wording import counted
 from glassformer.text.duplicates import DuplicateFinder, Sketch
+from glassformer.text.left_out import Tally
 from glassformer.text.records import RecordKind, RecordPiece
 from glassformer.text.source import Source
-from glassformer.text.tally import Tally
 
 MOST_MARKS = 8_000_000  # documents of running text whose hashes are kept to count duplicates (64 MB)
 MOST_LABELS = 65_536

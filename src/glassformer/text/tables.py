@@ -16,9 +16,9 @@ from typing import Literal
 from glassformer.base.config import DataConfig
 from glassformer.base.errors import GlassError
 from glassformer.base.wording import span
+from glassformer.text.column_names import judge_row_1, usual_names
 from glassformer.text.delimited import Dialect, find_dialect, records, refuse_old_line_ends, text_lines
-from glassformer.text.headers import judge_row_1, usual_names
-from glassformer.text.tally import Tally
+from glassformer.text.left_out import Tally
 
 Format = Literal["csv", "tsv", "jsonl"]
 SAMPLE_ROWS = 2000  # to find the columns: files are often sorted by label

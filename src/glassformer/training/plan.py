@@ -19,8 +19,8 @@ from glassformer.text.prepare import Prepared
 from glassformer.text.record_store import RecordStore
 from glassformer.training.budget import EVALUATIONS, FINAL, ONE_EVALUATION, REST_SECONDS, REST_SHARE
 from glassformer.training.memory import checkpoint_bytes
-from glassformer.training.probe import Probe
 from glassformer.training.setup import sizes
+from glassformer.training.step_measurement import Probe
 
 LOOKED_AT = 16
 """Steps whose rows are looked at for the mean size of a step."""

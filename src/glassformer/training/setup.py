@@ -28,14 +28,14 @@ from glassformer.tasks.make import make_task
 from glassformer.text.prepare import Prepared
 from glassformer.training.clock import Seconds, since
 from glassformer.training.compiling import refuse_without_compiler
-from glassformer.training.edits import PRECISIONS, note_of_edits, refuse_changes
 from glassformer.training.legs import add_leg, describe_leg
 from glassformer.training.loop import compute_gradients
 from glassformer.training.parallel.joining import job
 from glassformer.training.parallel.processes import OneProcess, Processes
 from glassformer.training.reporting import Reporter
+from glassformer.training.resumed_settings import PRECISIONS, note_of_edits, refuse_changes
 from glassformer.training.stepping import Stepper
-from glassformer.training.threads import TRIAL, ThreadChoice, choice_of
+from glassformer.training.thread_choice import TRIAL, ThreadChoice, choice_of
 from glassformer.training.trainer import Trainer
 
 TRIAL_SHARE = 1 / 60

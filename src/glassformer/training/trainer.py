@@ -18,7 +18,7 @@ from glassformer.runs.folder import Run
 from glassformer.tasks.task import Task
 from glassformer.training.checkpoint import TrainState, load_checkpoint, point_to, step_name
 from glassformer.training.clock import RunClock, Seconds, since
-from glassformer.training.diagnosis import first_bad_tensor, worst
+from glassformer.training.first_nonfinite import first_bad_tensor, worst
 from glassformer.training.journal import Journal
 from glassformer.training.legs import end_leg
 from glassformer.training.pace import Pace, Untimed, evenly
@@ -27,7 +27,7 @@ from glassformer.training.reporting import Reporter, Status
 from glassformer.training.schedules import rate_factor
 from glassformer.training.stepping import Gradients, Stepper
 from glassformer.training.stopwatch import Stopwatch
-from glassformer.training.threads import ThreadChoice
+from glassformer.training.thread_choice import ThreadChoice
 from glassformer.training.validation import LossEstimate, validation_loss
 from glassformer.training.verdicts import verdict
 

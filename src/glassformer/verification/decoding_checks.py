@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from glassformer.base.config import SampleConfig
 from glassformer.generation.beam import Hypothesis, beam_search
 from glassformer.generation.decoding import generate
-from glassformer.generation.readers import CachedReader, next_logits
+from glassformer.generation.logit_readers import CachedReader, next_logits
 from glassformer.model.evaluation_mode import inference
 from glassformer.model.transformer import Decoder, EncoderDecoder
 from glassformer.verification.check import LOGITS, Check, Finding, distance

@@ -7,7 +7,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from glassformer.generation.readers import next_logits
+from glassformer.generation.logit_readers import next_logits
 from glassformer.model.evaluation_mode import inference
 from glassformer.model.transformer import Decoder, EncoderDecoder
 from glassformer.tasks.losses import logits_of

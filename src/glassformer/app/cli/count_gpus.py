@@ -11,7 +11,7 @@ from glassformer.base.config import Config
 from glassformer.base.errors import GlassError, nearest
 
 if TYPE_CHECKING:
-    from glassformer.training.scaling import Estimate, Gpu
+    from glassformer.training.many_gpus import Estimate, Gpu
 
 OWN = {"peak": 1e12, "memory": 1e9, "link": 1e9, "network": 1e9}
 """Options that change a figure of the GPU, and their units."""
@@ -37,7 +37,7 @@ def estimates(
     arguments: argparse.Namespace, config: Config, sizes: tuple[int, int | None, int | None]
 ) -> tuple[str, list[Estimate]]:
     """The GPU in words, and an estimate for each number of them; none where none is asked for."""
-    from glassformer.training.scaling import estimate, size_of
+    from glassformer.training.many_gpus import estimate, size_of
 
     if arguments.gpus is None:
         for name in ("gpu", *OWN, "reach", "rows", "tokens"):
@@ -59,7 +59,7 @@ def estimates(
 
 
 def _gpu(arguments: argparse.Namespace) -> tuple[str, Gpu]:
-    from glassformer.training.scaling import GPUS
+    from glassformer.training.many_gpus import GPUS
 
     name = arguments.gpu or "h100"
     if name not in GPUS:

@@ -93,7 +93,7 @@ def _encoded(config: Config, arguments: argparse.Namespace, engine: str) -> Prep
     if engine == "local":
         return encode_here(kind, config.data, vocabulary, arguments.out, say)
     from glassformer.base.locks import only_one
-    from glassformer.text.cluster.local import encode_with_datatrove
+    from glassformer.text.encode_jobs.local import encode_with_datatrove
 
     return encode_with_datatrove(
         kind,

@@ -123,7 +123,7 @@ class WalkReport:
 
     def facts(self) -> dict[str, Any]:
         """Return all numbers of the walk, and where the page is."""
-        from glassformer.inspection.explain.whole import as_numbers
+        from glassformer.inspection.explain.walk_json import as_numbers
 
         page = {} if self.page is None else {"html": str(self.page)}
         return {**as_numbers(self.walk, self.level), **page}

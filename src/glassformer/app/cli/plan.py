@@ -28,12 +28,12 @@ from glassformer.base.wording import as_said, counted
 
 if TYPE_CHECKING:
     from glassformer.base.config import Config
-    from glassformer.evaluation.ladder import Rung
+    from glassformer.evaluation.simple_predictors import Rung
     from glassformer.text.prepare import Prepared
-    from glassformer.training.auto import Sized
+    from glassformer.training.auto_sizes import Sized
     from glassformer.training.forecast import Band
     from glassformer.training.plan import RunPlan
-    from glassformer.training.probe import Probe
+    from glassformer.training.step_measurement import Probe
 
 LONGEST_PROBE = 600
 """Seconds."""
@@ -59,9 +59,9 @@ def run(arguments: argparse.Namespace) -> int:
     config = request.config
     out = request.folder
     is_open = request.leaves_sizes_open()
-    from glassformer.evaluation.ladder import ladder
+    from glassformer.evaluation.simple_predictors import ladder
     from glassformer.model.precision import settled
-    from glassformer.training.auto import size_run
+    from glassformer.training.auto_sizes import size_run
     from glassformer.training.forecast import loss_band
     from glassformer.training.plan import plan_run
     from glassformer.training.setup import text_of_run
@@ -122,7 +122,7 @@ def _band_lines(task: str, band: Band | None) -> Iterator[str]:
 
 def _probed(config: Config, data: Prepared, seconds: float) -> tuple[Probe | None, list[str]]:
     """Return the measurements of the probe, or None, and a warning if the probe failed."""
-    from glassformer.training.probe import ProbeError, probe
+    from glassformer.training.step_measurement import ProbeError, probe
 
     if not seconds:
         return None, []

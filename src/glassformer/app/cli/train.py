@@ -106,8 +106,8 @@ def _report(run: Run, config: Config, outcome: TrainingOutcome | None, as_json: 
     if not speaks():
         return 0
     from glassformer.model.device import choose_device
-    from glassformer.training.foresight import compared
     from glassformer.training.memory import peak_memory
+    from glassformer.training.plan_file import compared
     from glassformer.training.validation import unknown_words
 
     peak = peak_memory(choose_device(config.train.device))

@@ -7,7 +7,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from glassformer.base.config.kinds import Count, Probability
+from glassformer.base.config.numbers import Count, Probability
 from glassformer.base.settings import BaseSettings, impossible
 from glassformer.base.wording import span
 

@@ -6,7 +6,7 @@ from typing import Literal, Self, get_args
 
 from pydantic import Field, model_validator
 
-from glassformer.base.config.kinds import Count, Seed
+from glassformer.base.config.numbers import Count, Seed
 from glassformer.base.settings import BaseSettings, impossible
 
 TokenizerKind = Literal["characters", "graphemes", "bytes", "words", "bpe", "wordpiece", "unigram"]

@@ -6,7 +6,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from glassformer.base.config.kinds import Count, Probability, Rate, Seed
+from glassformer.base.config.numbers import Count, Probability, Rate, Seed
 from glassformer.base.config.tasks import Task
 from glassformer.base.settings import BaseSettings, impossible
 

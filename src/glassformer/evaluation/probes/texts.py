@@ -17,17 +17,17 @@ import numpy.typing as npt
 from glassformer.base.config import DataConfig
 from glassformer.base.errors import GlassError
 from glassformer.base.wording import counted
-from glassformer.evaluation.ladder import counts_of
 from glassformer.evaluation.probes.row_probabilities import Readable, longest, read_pairs
 from glassformer.evaluation.probes.surprisal import LISTED, SurprisalResult, grouped, surprisal
+from glassformer.evaluation.simple_predictors import counts_of
 from glassformer.tasks import MaskFiller, Translator
 from glassformer.tasks.example_tasks import pair_rows
 from glassformer.text.batches import validation_rows
+from glassformer.text.measured_data import encode_whole
 from glassformer.text.prepare import Prepared
 from glassformer.text.records import RECORD_KINDS
 from glassformer.text.rows import Row
 from glassformer.text.store import TokenStore
-from glassformer.text.whole import encode_whole
 
 Counts = npt.NDArray[np.int64]
 MOST_HOLES = 20_000

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from glassformer.evaluation.ladder import counts_of
 from glassformer.evaluation.ngrams import KneserNey
+from glassformer.evaluation.simple_predictors import counts_of
 
 MOST = 20_000_000
 """Tokens whose neighbours are counted: the first ones of a longer text."""

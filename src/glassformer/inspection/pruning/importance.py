@@ -15,7 +15,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from glassformer.inspection.gates import gated
+from glassformer.inspection.head_gates import gated
 from glassformer.inspection.sites import attentions
 from glassformer.model.evaluation_mode import evaluation_mode
 from glassformer.model.pruned_attention import head_numbers

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from glassformer.base.errors import GlassError
-from glassformer.inspection.gates import gated
+from glassformer.inspection.head_gates import gated
 from glassformer.inspection.pruning.hard_concrete import open_probability, sample, settled
 from glassformer.inspection.sites import attentions
 from glassformer.training.checkpoint import step_seed

@@ -13,11 +13,11 @@ from glassformer.base.wording import counted, span
 from glassformer.generation.beam import beam_search
 from glassformer.generation.context_window import window
 from glassformer.generation.decoding import check_finite, generate
-from glassformer.generation.readers import next_logits
+from glassformer.generation.logit_readers import next_logits
 from glassformer.inspection.receipt.draw import Draw, SamplingStage, explain_draw, model_stage
 from glassformer.model.evaluation_mode import inference
 from glassformer.tasks import MaskFiller, TextClassifier, TextModel, Translator
-from glassformer.tasks.writing import Writer
+from glassformer.tasks.written_text import Writer
 
 Writes = TextModel | Translator
 

@@ -33,7 +33,7 @@ from glassformer.training.clock import Seconds, since
 from glassformer.training.loop import train
 from glassformer.training.reporting import Reporter, Silent, choose_reporter
 from glassformer.training.setup import set_threads
-from glassformer.training.threads import torch_state_restored
+from glassformer.training.thread_choice import torch_state_restored
 from glassformer.training.trainer import Trainer, TrainingOutcome
 
 

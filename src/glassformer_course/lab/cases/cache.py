@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-from glassformer.generation import readers
+from glassformer.generation import logit_readers
 from glassformer.model.cache import Cache
 from glassformer.model.transformer import Embedding
 from glassformer_course.lab.bench import STORIES, Bench, Trained, compared, one_thread
@@ -27,7 +27,7 @@ def fault() -> Iterator[None]:
     def forward(self: Embedding, tokens: Tensor, positions: Tensor) -> Tensor:
         return own(self, tokens, positions - positions[:, :1])  # (B, T, D)
 
-    with replaced((Embedding, "forward", forward), (readers, "fast_decoder", lambda *_: None)):
+    with replaced((Embedding, "forward", forward), (logit_readers, "fast_decoder", lambda *_: None)):
         yield
 
 

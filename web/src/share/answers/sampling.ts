@@ -43,7 +43,7 @@ export function sampling(shared: Shared, question: Question): object {
     python: script(
       shared,
       [
-        "from glassformer.base.config import SampleConfig", "from glassformer.evaluation.token_costs import next_logits",
+        "from glassformer.base.config import SampleConfig", "from glassformer.evaluation.token_losses import next_logits",
         "from glassformer.inspection.receipt.draw import explain_draw",
       ],
       [

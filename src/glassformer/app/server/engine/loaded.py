@@ -8,10 +8,10 @@ from glassformer.app.server.registry import ServedModel
 from glassformer.app.server.request_errors import RefusedRequestError
 from glassformer.generation.decoding import TokenLoop
 from glassformer.generation.fast import LAYOUT_STEPS
-from glassformer.generation.readers import CachedReader
+from glassformer.generation.logit_readers import CachedReader
 from glassformer.model.attention import Attention
 from glassformer.tasks import TextModel, Translator
-from glassformer.tasks.writing import Writer
+from glassformer.tasks.written_text import Writer
 from glassformer.text.tokenizers import Tokenizer
 from glassformer.text.tokenizers.tokenizer import StreamDecoder
 

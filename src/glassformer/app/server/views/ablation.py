@@ -27,7 +27,7 @@ from glassformer.app.server.view import Name, PageView, TextQuestion, script
 from glassformer.app.server.views.text_case import refuse_unencoded
 from glassformer.base.errors import GlassError
 from glassformer.evaluation.run_comparison import bars
-from glassformer.evaluation.token_costs import Surprisals, outlook, surprisals
+from glassformer.evaluation.token_losses import Surprisals, outlook, surprisals
 from glassformer.inspection.ablation import (
     ABLATION_KINDS,
     PART_KINDS,
@@ -218,7 +218,7 @@ def python(opened: ServedModel, question: AblationQuestion) -> str:
         *lines,
         imports=[
             f"from glassformer.inspection.ablation import {', '.join(sorted(names, key=_order))}",
-            "from glassformer.evaluation.token_costs import outlook, surprisals",
+            "from glassformer.evaluation.token_losses import outlook, surprisals",
             "from glassformer.evaluation.run_comparison import bars",
             "from glassformer.inspection.explain import subject_of",
             *(["from glassformer.text.batches import Batch"] if wants else []),

@@ -24,7 +24,7 @@ from glassformer.base.config import SampleConfig
 from glassformer.base.errors import GlassError
 from glassformer.generation.beam import BeamStep, Hypothesis, beam_search, penalty
 from glassformer.tasks import TextModel, Translator
-from glassformer.tasks.writing import written
+from glassformer.tasks.written_text import written
 
 Fate = Literal["ran on", "ended", "dropped"]
 

@@ -23,7 +23,7 @@ from glassformer.app.server.registry import ServedModel
 from glassformer.app.server.view import Name, PageView, TextQuestion, script
 from glassformer.base.errors import GlassError
 from glassformer.evaluation.run_comparison import Stretch, bars, stretches
-from glassformer.evaluation.token_costs import Surprisals, outlook, surprisals
+from glassformer.evaluation.token_losses import Surprisals, outlook, surprisals
 from glassformer.tasks import MaskFiller, TextClassifier, Translator
 
 MOST = 1_500
@@ -136,7 +136,7 @@ def python(opened: ServedModel, question: CompareQuestion, other: ServedModel) -
         opened,
         *lines,
         imports=[
-            "from glassformer.evaluation.token_costs import outlook, surprisals",
+            "from glassformer.evaluation.token_losses import outlook, surprisals",
             "from glassformer.evaluation.run_comparison import bars, stretches",
             "from glassformer.inspection.explain import subject_of",
         ],

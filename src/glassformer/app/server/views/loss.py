@@ -24,10 +24,10 @@ from glassformer.app.server.registry import ServedModel
 from glassformer.app.server.view import PageView, TextQuestion, script
 from glassformer.app.server.views.tokens import Counts, count_tokens
 from glassformer.base.errors import GlassError
-from glassformer.evaluation.ladder import counts_of
 from glassformer.evaluation.probes.row_probabilities import Readable, readable
 from glassformer.evaluation.probes.surprisal import Listed, SurprisalResult
 from glassformer.evaluation.probes.texts import surprisal_of_split, surprisal_of_target, surprisal_of_text
+from glassformer.evaluation.simple_predictors import counts_of
 from glassformer.runs.opening import OpenedRun
 from glassformer.tasks import AnyTextModel, MaskFiller, Translator
 
@@ -134,7 +134,7 @@ def python(opened: ServedModel, question: LossQuestion) -> str:
     imports = [f"from glassformer.evaluation.probes.texts import {name}"]
     counting = ["counts = None"]
     if counts is not None:
-        imports.append("from glassformer.evaluation.ladder import counts_of")
+        imports.append("from glassformer.evaluation.simple_predictors import counts_of")
         counting = ["counts = counts_of(run.data.train.target.tokens, model.tokenizer.vocab_size)"]
     return script(
         opened,

@@ -28,7 +28,7 @@ from glassformer.app.server.registry import ServedModel
 from glassformer.app.server.view import PageView, TextQuestion, script
 from glassformer.app.server.views.text_case import refuse_unencoded
 from glassformer.base.errors import GlassError
-from glassformer.evaluation.token_costs import Surprisals, guess, surprisals
+from glassformer.evaluation.token_losses import Surprisals, guess, surprisals
 from glassformer.inspection.explain import Subject
 from glassformer.inspection.visibility import sights
 from glassformer.tasks import MaskFiller, TextClassifier, TextModel, Translator
@@ -194,7 +194,7 @@ def python(opened: ServedModel, question: MachinesQuestion) -> str:
                 f"for id in found.best({question.top}):",
                 "    print(float(found.shares[id]), found.name(id))",
             ]
-    return script(opened, *lines, imports=[f"from glassformer.evaluation.token_costs import {names}"])
+    return script(opened, *lines, imports=[f"from glassformer.evaluation.token_losses import {names}"])
 
 
 VIEW = PageView(MachinesQuestion, answer, python)

@@ -29,7 +29,7 @@ from glassformer.app.server.registry import ServedModel
 from glassformer.app.server.view import PageView, TextQuestion, script
 from glassformer.base.config import SampleConfig
 from glassformer.base.errors import GlassError
-from glassformer.evaluation.token_costs import next_logits
+from glassformer.evaluation.token_losses import next_logits
 from glassformer.inspection.receipt.draw import Draw, SamplingStage, explain_draw
 from glassformer.tasks import TextModel, Translator
 
@@ -174,7 +174,7 @@ def python(opened: ServedModel, question: SamplingQuestion) -> str:
         "print(found.how, found.token, repr(model.tokenizer.token_text(found.token)))",
         imports=[
             "from glassformer.base.config import SampleConfig",
-            "from glassformer.evaluation.token_costs import next_logits",
+            "from glassformer.evaluation.token_losses import next_logits",
             "from glassformer.inspection.receipt.draw import explain_draw",
         ],
     )

@@ -27,7 +27,7 @@ import numpy.typing as npt
 from glassformer.app.server.registry import ServedModel
 from glassformer.app.server.view import PageView, TextQuestion, script
 from glassformer.base.errors import GlassError
-from glassformer.evaluation.ladder import counts_of
+from glassformer.evaluation.simple_predictors import counts_of
 from glassformer.runs.run_text import stored_text
 from glassformer.tasks import MaskFiller, TextModel, Translator, unknown_symbols
 from glassformer.text.tokenizers import Tokenizer

@@ -17,17 +17,17 @@ import numpy as np
 import numpy.typing as npt
 
 from glassformer.base.files import write_folder, write_text
-from glassformer.text.cluster.job import EncodingJob
-from glassformer.text.cluster.plans import PartPlan, read_plan, write_plan
+from glassformer.text.data_notes import document_split_notes, survey_notes, token_notes
 from glassformer.text.duplicates import DuplicateFinder
 from glassformer.text.encode import RecordWriter
-from glassformer.text.notes import document_split_notes, survey_notes, token_notes
+from glassformer.text.encode_jobs.job import EncodingJob
+from glassformer.text.encode_jobs.plans import PartPlan, read_plan, write_plan
+from glassformer.text.left_out import Tally
 from glassformer.text.prepare import TrainingTexts, save_tokenizers, write_text_facts
 from glassformer.text.records import RecordPiece
 from glassformer.text.split import SIDES, Side, SidedPiece, split_documents
 from glassformer.text.store import PartWriter, StoreWriter
 from glassformer.text.survey import Facts, Survey, facts_of, kept, why_left_out
-from glassformer.text.tally import Tally
 from glassformer.text.tokenizers import Tokenizer
 
 FACTS = ("characters", "words", "mark", "whole")

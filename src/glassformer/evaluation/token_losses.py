@@ -17,7 +17,7 @@ from glassformer.base.errors import GlassError
 from glassformer.base.wording import span
 from glassformer.evaluation.probes.row_probabilities import PSEUDO, token_ends
 from glassformer.generation.decoding import check_finite
-from glassformer.generation.readers import next_logits as read_next_logits
+from glassformer.generation.logit_readers import next_logits as read_next_logits
 from glassformer.inspection.explain.sections import shown
 from glassformer.inspection.explain.subject import Subject
 from glassformer.model.evaluation_mode import inference

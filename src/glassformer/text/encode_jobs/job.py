@@ -115,7 +115,7 @@ class EncodingJob:
 
     def stages(self) -> tuple[EncodingStage, ...]:
         """Return all stages in execution order."""
-        from glassformer.text.cluster import steps
+        from glassformer.text.encode_jobs import steps
 
         def stage(name: str, tasks: int, work: Callable[[EncodingJob, int], None]) -> EncodingStage:
             return EncodingStage(name, tasks, EncodingStep(name, self, work))

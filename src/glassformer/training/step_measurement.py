@@ -1,7 +1,8 @@
 """Measure the time and memory of a step on this machine: take a few real steps, and keep nothing of them.
 
 The probe is a process of its own: its memory is that of training and of nothing else, and where memory runs out, it is
-the probe that ends. `python -m glassformer.training.probe` reads what to do from standard input, as `probe` writes it.
+the probe that ends. `python -m glassformer.training.step_measurement` reads what to do from standard input, as `probe`
+writes it.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from glassformer.training.memory import free_memory, has_many_lengths, least_tra
 from glassformer.training.schedules import rate_factor
 from glassformer.training.setup import fresh_model, set_threads
 from glassformer.training.stepping import Stepper
-from glassformer.training.threads import choice_of
+from glassformer.training.thread_choice import choice_of
 from glassformer.training.validation import validation_loss
 
 WARM_UP = 3
@@ -99,7 +100,7 @@ def probe(config: Config, tokens: Path, seconds: float) -> Probe:
         ProbeError: it did not come to its end, most likely for lack of memory.
     """
     asked = {"config": config.model_dump(mode="json"), "tokens": str(tokens), "seconds": seconds}
-    command = [sys.executable, "-m", "glassformer.training.probe"]
+    command = [sys.executable, "-m", "glassformer.training.step_measurement"]
     done = subprocess.run(command, input=json.dumps(asked), capture_output=True, text=True, check=False)
     lines = done.stdout.splitlines()
     answer = json.loads(lines[-1]) if lines and done.returncode == 0 else {}

@@ -17,9 +17,9 @@ from glassformer.runs.run_text import prepare_for
 from glassformer.runs.text_location import token_cache
 from glassformer.text.prepare import Prepared
 from glassformer.training.plan import plan_run
-from glassformer.training.probe import Probe, probe
 from glassformer.training.setup import sizes
 from glassformer.training.sizing import FIRST_SPEED, SIZED, SizingCase, choose_sizes, choose_vocabulary
+from glassformer.training.step_measurement import Probe, probe
 
 ROUNDS = 4
 """Probes at most: the speed of a shape decides whether another shape is better, which has a speed of its own."""

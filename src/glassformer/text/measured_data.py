@@ -10,8 +10,8 @@ from pathlib import Path
 from glassformer.base.config import DataConfig
 from glassformer.base.errors import GlassError, nearest
 from glassformer.base.wording import counted
+from glassformer.text.data_notes import unseen_notes
 from glassformer.text.encode import RecordWriter
-from glassformer.text.notes import unseen_notes
 from glassformer.text.record_store import RecordStore
 from glassformer.text.records import RecordKind
 from glassformer.text.source import open_source

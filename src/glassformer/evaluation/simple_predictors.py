@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from glassformer.base.config import Config
 from glassformer.corpora import CORPORA, LabelledCorpus
-from glassformer.evaluation.baselines import CHUNK, baselines
+from glassformer.evaluation.baseline_table import CHUNK, baselines
 from glassformer.evaluation.classification import shown
 from glassformer.text.prepare import Prepared
 

@@ -17,7 +17,7 @@ from glassformer.base.config import DataConfig
 from glassformer.base.errors import GlassError
 from glassformer.base.files import is_whole, no_empty_folders
 from glassformer.base.wording import counted
-from glassformer.text.cluster.job import EncodingJob, EncodingStage, plan_job
+from glassformer.text.encode_jobs.job import EncodingJob, EncodingStage, plan_job
 from glassformer.text.encoded import refuse_taken
 from glassformer.text.prepare import Prepared, TokenizerOrigin, open_prepared
 from glassformer.text.records import RecordKind
@@ -109,7 +109,7 @@ def _context() -> SpawnContext | ForkServerContext:
     if os.name == "nt":
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["datatrove.executor", "glassformer.text.cluster.steps"])
+    context.set_forkserver_preload(["datatrove.executor", "glassformer.text.encode_jobs.steps"])
     return context
 
 
