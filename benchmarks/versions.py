@@ -163,7 +163,9 @@ def streaming(options: argparse.Namespace) -> Callable[[], None]:
     def new_loop() -> Any:
         if hasattr(running, "Batch"):
             return running.Batch(model, None)
-        reader = first_module("glassformer.generation.logit_readers").CachedReader(model, steps=16, limit=512)
+        reader = first_module("glassformer.generation.logit_readers", "glassformer.generation.readers").CachedReader(
+            model, steps=16, limit=512
+        )
         return running.TokenLoop(reader, None)
 
     prompts = rows_of(*[8 + 7 * (number % 13) for number in range(48)])

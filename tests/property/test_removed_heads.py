@@ -11,8 +11,9 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from glassformer.base.config import ModelConfig, TrainConfig
+from glassformer.base.config import ModelConfig, SampleConfig, TrainConfig
 from glassformer.base.errors import GlassError
+from glassformer.generation.beam import beam_search
 from glassformer.inspection.head_gates import gated
 from glassformer.inspection.sites import attentions, find_head, heads
 from glassformer.inspection.trace import trace
@@ -21,7 +22,7 @@ from glassformer.model.build import build_model
 from glassformer.model.cache import Cache
 from glassformer.model.count import count_model
 from glassformer.model.pruned_attention import PrunedAttention, head_numbers
-from glassformer.model.transformer import EncoderDecoder, Model
+from glassformer.model.transformer import Decoder, EncoderDecoder, Model
 from glassformer.training.optimizers import make_optimizers
 from tests.property.models import POSITIONS, VOCAB, as_if_trained, some_heads, tiny, tokens
 
@@ -124,6 +125,16 @@ def test_each_layer_caches_its_own_heads(family: str, kv_heads: int) -> None:
     assert layers[1].kv_heads == 0
     kept = sum(each.keys.numel() + each.values.numel() for each in cache.layers) // 14 * 4
     assert sum(part.cache_bytes for part in count_model(small.config, VOCAB)) == kept
+
+
+@pytest.mark.parametrize("family", ["decoder", "encoder-decoder"])
+def test_a_beam_search_moves_the_rows_of_layers_with_other_heads(family: str) -> None:
+    _, small = both(family=family)
+    assert isinstance(small, Decoder | EncoderDecoder)
+    settings = SampleConfig(tokens=9, beams=4)
+    found = beam_search(small, [[1, 2, 3], [4, 5, 6]], settings, 0)
+    wanted = beam_search(small, [[1, 2, 3], [4, 5, 6]], settings, 0, cached=False)
+    assert [[each.tokens for each in texts] for texts in found] == [[each.tokens for each in texts] for texts in wanted]
 
 
 @pytest.mark.parametrize("kv_heads", [2, 6])

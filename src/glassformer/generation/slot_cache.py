@@ -262,6 +262,7 @@ class _Selection:
         self.into_gaps = all(origin >= len(rows) for _, origin in self.moves)  # no row is overwritten that moves
         self.targets = torch.tensor([to for to, _ in self.moves], dtype=torch.long, device=device)  # (moves)
         self.origins = self.rows[self.targets]  # (moves)
+        self.moving: Tensor | None = None  # one buffer for all tensors stays in the processor's cache
 
     def apply(self, room: Tensor) -> Tensor:
         """Return the tensor (slots, G, columns, K) with its rows selected; in place, unless it has too few slots.
@@ -280,7 +281,10 @@ class _Selection:
             for to, origin in self.moves:
                 columns[to] = columns[origin]  # (G, filled, K)
         else:
-            columns.index_copy_(0, self.targets, columns.index_select(0, self.origins))
+            if self.moving is None or self.moving.shape[1:] != columns.shape[1:]:  # layers may have other heads removed
+                self.moving = columns.new_empty((len(self.moves), *columns.shape[1:]))  # (moves, G, filled, K)
+            torch.index_select(columns, 0, self.origins, out=self.moving)
+            columns.index_copy_(0, self.targets, self.moving)
         return room
 
 
