@@ -1,4 +1,4 @@
-"""The end of the walk: from the last vectors to logits, to probabilities, to candidates."""
+"""The last sections of the walk: logits, probabilities and candidates."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from glassformer.inspection.explain.subject import Subject
 from glassformer.inspection.trace import Trace
 from glassformer.model.transformer import Classifier, activate
 
-SEVERAL = 3  # places with a full ranking each; of more, only the last has one
+SEVERAL = 3  # positions with a full ranking each; if there are more, only the last has one
 
 
 def prediction(subject: Subject, found: Trace, top: int) -> list[Section]:
-    """Pooling of a classifier, logits, and the softmax with its likeliest outputs."""
+    """Return the sections on a classifier's pooling, the logits, and the softmax with its likeliest outputs."""
     sections = []
     model = subject.model
     if isinstance(model, Classifier):
@@ -33,7 +33,7 @@ def prediction(subject: Subject, found: Trace, top: int) -> list[Section]:
 
 
 def _places(subject: Subject) -> dict[int, str]:
-    """The rows of the logits that count, with their tokens."""
+    """Return the positions whose logits are shown, with their tokens."""
     labels = subject.labels if subject.target_labels is None else subject.target_labels
     return {place: labels[place] for place in subject.places} if subject.places else {0: "text"}
 
@@ -91,7 +91,7 @@ def _logits(subject: Subject, found: Trace) -> Section:
         matrices.append(Matrix("b_L", "", parameters(bias), ("bias",), names, "parameters"))
         formula += " + b_L"
     matrices.append(Matrix("logits", formula, numbers(logits), rows, names))
-    notes = ("The output matrix is the embedding matrix, turned on its side (tied).",) if tied else ()
+    notes = ("The output matrix is the transposed embedding matrix (tied weights).",) if tied else ()
     return Section("logits", "Logits", tuple(matrices), notes=notes)
 
 

@@ -1,7 +1,7 @@
-"""Which ids of a vocabulary have a part of their own, and what each id stands for; of our tokenizers, and of others'.
+"""Special ids of a vocabulary, and the bytes that each id stands for, of our own and of imported tokenizers.
 
-Ours have their special tokens last: unknown, end, mask. Those that come from elsewhere have them anywhere; then the
-file says under `roles` which is which, and what stands around a text.
+Our tokenizers have their special tokens last: unknown, end, mask. Imported ones have them anywhere; their file names
+them under `roles`, with the ids around an input text.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ METASPACE = "\u2581"  # stands for a space in vocabularies made by sentencepiece
 
 @dataclass(frozen=True)
 class Roles:
-    """See `Tokenizer` for the ids.
+    """Special ids and byte strings of a vocabulary; see `Tokenizer`.
 
     Attributes:
         size: number of ids.
@@ -25,9 +25,9 @@ class Roles:
         bytes: what each id stands for; nothing for special ones.
         drops_space: the first token's space is no part of the text.
         special: all ids that stand for no text: special tokens, the unknown one, rows without a token.
-        padding: fills rows, and no text has it; None: there is no such token.
-        frame: around a text that is read; None: as the task and the settings say.
-        target_start: what a text begins with that an encoder-decoder writes.
+        padding: the padding token, to which no text encodes; None: there is none.
+        frame: ids around an input text; None: the task and the settings decide.
+        target_start: ids that begin the decoder's input in an encoder-decoder.
     """
 
     size: int
@@ -44,7 +44,7 @@ class Roles:
 
 
 def roles_of(document: dict[str, Any]) -> Roles:
-    """The roles in a `tokenizer.json` of ours, or in one that `imported_document` made."""
+    """Return the roles in one of our `tokenizer.json` files, or in one that `imported_document` made."""
     facts = document["model"][layout.FACTS]
     model = document["model"]
     if "roles" in facts:
@@ -72,7 +72,7 @@ def roles_of(document: dict[str, Any]) -> Roles:
 def imported_document(
     document: dict[str, Any], kind: str, size: int, roles: dict[str, Any], drops_space: bool
 ) -> dict[str, Any]:
-    """Another program's `tokenizer.json` as a file of ours: the same ids, and which of them have a part of their own.
+    """Convert another program's `tokenizer.json` to our format: the ids stay, and the special ones are named.
 
     Args:
         document: the file's contents.
@@ -91,6 +91,7 @@ def imported_document(
 
 
 def _imported(document: dict[str, Any], kind: str, roles: dict[str, Any]) -> Roles:
+    """Return the roles of an imported vocabulary: added tokens stand for their content, special ids for no text."""
     vocab = document["model"]["vocab"]
     size = roles["size"]
     pairs = enumerate(token for token, _ in vocab) if isinstance(vocab, list) else ((vocab[t], t) for t in vocab)

@@ -1,4 +1,4 @@
-"""From the weights of a head to the cells of a map: a window of it, pooled, as numbers or as bytes."""
+"""Pool a window of a head's attention pattern into the cells of a map, and encode them as numbers or bytes."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ class Cells:
 
     Attributes:
         cells: (R, C) float32, NaN where all that was pooled is masked.
-        row_sums: (R,) float64: the sum of a row's weights over all keys, in the window or not; a mean over the rows
-            that were pooled. 1, or 0 where a row may look at nothing.
-        largest: weight in the window.
+        row_sums: (R,) float64: the sum of a row's weights over all keys, in the window or not, averaged over the rows
+            that were pooled: 1, and less where some of these rows are fully masked.
+        largest: the largest weight in the window.
     """
 
     cells: Floats
@@ -46,7 +46,7 @@ class Cells:
 
 
 def window(span: Span, length: int, what: str) -> slice:
-    """A window as a slice.
+    """Return a span of tokens as a slice.
 
     Raises:
         GlassError: it is empty, or goes beyond the tokens.
@@ -63,15 +63,15 @@ def window(span: Span, length: int, what: str) -> slice:
 def cells_of(
     layer: LayerPass, rows: slice, keys: slice, block: int, aggregate: Aggregate, weights: Callable[[slice], Tensor]
 ) -> Cells:
-    """A window of a map.
+    """Pool a window of a map.
 
     Args:
         layer: of the head.
         rows, keys: of the window.
-        block: places of a side of what becomes one cell.
-        aggregate: "max" is for looking at: the mean would hide a stripe that is one place wide. "sum" is for counting:
-            the sum over the keys of a block, and the mean over its rows, so that the cells of a row still sum to 1.
-        weights: gives some rows, (rows, S), 0 where masked.
+        block: side of the square that becomes one cell, in tokens.
+        aggregate: "max" is for display: the mean would hide a stripe that is one token wide. "sum" is for counting: the
+            sum over the keys of a block, averaged over its rows, so that the cells of a row still sum to 1.
+        weights: returns some rows of the pattern, (rows, S), 0 where masked.
     """
     cells = []
     sums = []
@@ -88,14 +88,14 @@ def cells_of(
 
 
 def hidden(layer: LayerPass, rows: slice, keys: slice, block: int) -> Bools:
-    """(R, C): blocks in which every place is masked."""
+    """(R, C): True for blocks in which everything is masked."""
     allowed = layer.allowed(rows)[:, keys].float().cpu()
     found: Bools = (pooled(allowed, block) == 0).numpy()
     return found
 
 
 def pooled(weights: Tensor, block: int) -> Tensor:
-    """The largest weight of each block, as `inspection.plots.pooled` has it, faster: (…, T, S) -> (…, R, C)."""
+    """Return the largest weight of each block: (…, T, S) -> (…, R, C); masked weights are 0."""
     if block == 1:
         return weights
     whole = weights.reshape(1, -1, *weights.shape[-2:])
@@ -103,7 +103,7 @@ def pooled(weights: Tensor, block: int) -> Tensor:
 
 
 def summed(weights: Tensor, block: int) -> Tensor:
-    """The sum over the keys of a block, as a mean over its rows: (T, S) -> (R, C), float32."""
+    """Return the sum over each block's keys, averaged over its rows: (T, S) -> (R, C), float32."""
     starts, keys = (np.arange(0, length, block) for length in weights.shape)
     sizes = np.diff([*starts, len(weights)])
     plain = np.add.reduceat(weights.double().numpy(), keys, axis=1)  # (T, C)
@@ -117,7 +117,7 @@ def _blocks(weights: Tensor, block: int) -> tuple[int, int]:
 
 
 def as_bytes(cells: Iterable[Floats], form: Form, scale: Scale) -> bytes:
-    """Maps, one after the other: float32 (NaN where masked), or a byte for each cell on the scale (`HIDDEN`)."""
+    """Return maps one after the other: float32, NaN where masked; or a byte for each cell, `HIDDEN` where masked."""
     if form == "float32":
         return b"".join(np.ascontiguousarray(each, dtype="<f4").tobytes() for each in cells)
     return b"".join(_bytes(each, scale) for each in cells)
