@@ -114,7 +114,7 @@ THE_TEXT = [
 THE_SETTINGS = [
     M("heads do not divide the width", change("model.heads", 5), "heads = 5 does not divide width = 12", "heads to 4"),
     M("unknown section", change("modle.heads", 2), "no section 'modle'", "Did you mean model?"),
-    M("unknown setting", change("model.haeds", 2), "model.haeds", "Did you mean heads?"),
+    M("unknown setting", change("model.haeds", 2), "model.haeds", "Did you mean model.heads?"),
     M("setting without section", change("heads", 2), "'heads' names no section", "model.heads"),
     M("unknown option", train("proverbs.txt", "--step", "3"), "--step", "Did you mean --steps?"),
     M("unknown command", ["trian", "proverbs.txt"], "'trian'", "Did you mean train?"),

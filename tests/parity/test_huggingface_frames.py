@@ -12,6 +12,7 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre
 
 from glassformer.base.config import SampleConfig
 from glassformer.base.errors import GlassError
+from glassformer.generation.beam import beam_search
 from glassformer.interop.export_report import ExportRequest
 from glassformer.interop.huggingface.export import export
 from glassformer.interop.huggingface.importing import import_model
@@ -270,7 +271,9 @@ def test_texts_are_written_with_the_ids_that_they_write(name: str, tmp_path: Pat
 
 def _ids(run: Translator, text: str, settings: SampleConfig) -> list[int]:
     if settings.beams > 1:
-        return list(run._search([run.prompt_ids(text)], settings, 1)[0][0].tokens)
+        start = run.tokenizer.target_start
+        found = beam_search(run.model, [run.prompt_ids(text)], settings, run.tokenizer.end_id, wanted=1, start=start)
+        return list(found[0][0].tokens)
     return [step.tokens[0] for step in run._steps([run.prompt_ids(text)], settings, lambda *_: False, None)]
 
 

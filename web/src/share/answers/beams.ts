@@ -18,7 +18,7 @@ export function beams(shared: Shared, question: Partial<Rule> & { text: string }
   const rule = { beams: question.beams ?? 3, tokens: question.tokens ?? 8, length_penalty: question.length_penalty ?? 0.6 };
   const looks: Look[] = [];
   const found = search(shared, question.text, rule, rule.beams, (look) => looks.push(look));
-  const [name, start] = shared.writesForSource ? ["beam_translate", ", start=model.tokenizer.target_start"] : ["beam_search", ""];
+  const start = shared.writesForSource ? ", start=model.tokenizer.target_start" : "";
   return {
     nodes: tree(shared, looks, found, rule.length_penalty),
     found: found.map((each) => ({
@@ -27,11 +27,11 @@ export function beams(shared: Shared, question: Partial<Rule> & { text: string }
     })),
     python: script(
       shared,
-      ["from glassformer.base.config import SampleConfig", `from glassformer.generation.beam import ${name}`],
+      ["from glassformer.base.config import SampleConfig", "from glassformer.generation.beam import beam_search"],
       [
         `settings = SampleConfig(beams=${rule.beams}, tokens=${rule.tokens}, length_penalty=${rule.length_penalty})`,
         `ids, end = model.prompt_ids(${quoted(question.text)}), model.tokenizer.end_id`,
-        `for each in ${name}(model.model, [ids], settings, end${start})[0]:`,
+        `for each in beam_search(model.model, [ids], settings, end${start})[0]:`,
         "    print(each.score, each.log_probability, repr(model.tokenizer.decode(each.tokens)))",
       ],
     ),
