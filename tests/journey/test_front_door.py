@@ -164,6 +164,7 @@ def test_texts_that_cannot_be_read_are_refused(models: dict[str, gf.Transformer]
             "dec.0.self has heads dec.0.self.0 to dec.0.self.1.",
         ),
         (lambda model: model.ablate(TEXT, "dec.9.self.0"), "'dec.9.self.0'", "dec has layers 0"),
+        (lambda model: model.patch(TEXT, "dec.9.resid", TEXT), "'dec.9.resid'", "dec has residual streams 0"),
         (lambda model: model.patch(TEXT, "dec.9.feedforward", TEXT), "'dec.9.feedforward'", "dec has layers 0"),
         (lambda model: model.ablate(TEXT, "dec.0.self.1", instead="men"), "'men'", "Did you mean mean?"),
         (lambda model: model.loss("a"), "no token of 'a' is predicted", "longer"),

@@ -100,8 +100,11 @@ def advice_on_part(model: Model, name: str, known: Sequence[str]) -> str:
     if stack is None or len(words) < 3 or not words[1].isdigit():
         return nearest(name, known)
     if int(words[1]) >= len(stack.blocks):
-        last = len(stack.blocks) - (words[2] != "resid")  # the last residual stream comes after all blocks
-        return f"{words[0]} has layers {span(0, last)}."
+        if words[2] == "resid":
+            return (
+                f"{words[0]} has residual streams {span(0, len(stack.blocks))}: before each block, and after the last."
+            )
+        return f"{words[0]} has layers {span(0, len(stack.blocks) - 1)}."
     for site, layer in attentions(model).items():
         if name.startswith(f"{site}.") and layer.heads:
             return f"{site} has heads {_those(site, head_numbers(layer))}."
