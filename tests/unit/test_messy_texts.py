@@ -160,7 +160,7 @@ def split_files(folder: Path, sizes: list[int], **changes: object) -> tuple[dict
         found = survey(source)
         plan = split_documents(found, data)
         open_size = 0
-        for side, (piece,), _, last in plan.sides(kept_pieces(source, found, marks=plan.bucket >= 0)):
+        for side, (piece,), _, last, _ in plan.sides(kept_pieces(source, found, marks=plan.bucket >= 0)):
             open_size += len(piece)
             if last:
                 sides[side].append(open_size)

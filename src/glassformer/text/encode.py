@@ -8,6 +8,7 @@ import time
 from array import array
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from itertools import pairwise
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ import numpy.typing as npt
 
 from glassformer.base.files import sha256, sync
 from glassformer.text.record_store import part, token_prefixes
-from glassformer.text.records import RecordKind
+from glassformer.text.records import RecordKind, Spans
 from glassformer.text.store import StoreWriter
 
 if TYPE_CHECKING:
@@ -37,7 +38,8 @@ def no_progress(characters: int) -> None:
 class RecordWriter:
     """Encodes and writes the records of one part from beginning to end. `close` completes it, `abandon` gives it up.
 
-    Memory grows by four bytes for each label, and by eight for each record that may have several.
+    Memory grows by four bytes for each label, by eight for each record that may have several, and by one for each token
+    of a text of which parts count for the loss.
 
     Args:
         kind: of the records.
@@ -74,6 +76,8 @@ class RecordWriter:
         self._lines: list[str] = []
         self._label_indices = array("i")
         self._label_ends = array("Q") if kind.labels == "several" else None
+        self._loss_mask = array("B") if kind.loss_spans else None
+        self._encoders[-1].loss_mask = self._loss_mask
 
     @property
     def records(self) -> int:
@@ -85,10 +89,18 @@ class RecordWriter:
         """Return the number of cuts in long texts that may have changed a token."""
         return sum(encoder.forced_cuts for encoder in self._encoders)
 
-    def add(self, texts: tuple[str, ...], labels: tuple[str, ...] = (), last: bool = True) -> None:
-        """Append a record whose labels are known; or a piece of a running text, which ends with its `last` piece."""
+    def add(
+        self, texts: tuple[str, ...], labels: tuple[str, ...] = (), last: bool = True, loss_spans: Spans = ()
+    ) -> None:
+        """Append a record whose labels are known; or a piece of a running text, which ends with its `last` piece.
+
+        `loss_spans` are those of the last text, for records that have them.
+        """
         for encoder, text in zip(self._encoders, texts, strict=False):
-            encoder.add(text, last)
+            if encoder.loss_mask is not None:
+                encoder.add_with_spans(text, loss_spans)
+            else:
+                encoder.add(text, last)
         if self._texts is not None:
             self._lines.append(json.dumps(texts + labels, ensure_ascii=False))
             if len(self._lines) >= LINES:
@@ -124,8 +136,10 @@ class RecordWriter:
             self._save("labels.npy", np.array(self._label_indices, dtype="<i4"))
         if self._label_ends is not None:
             self._save("label_ends.npy", np.array(self._label_ends, dtype="<u8"))
+        if self._loss_mask is not None:
+            self._save("loss_mask.npy", np.array(self._loss_mask, dtype=np.bool_))
 
-    def _save(self, name: str, values: npt.NDArray[np.integer[Any]]) -> None:
+    def _save(self, name: str, values: npt.NDArray[Any]) -> None:
         path = part(self.prefix, name)
         with path.open("wb") as file:
             np.save(file, values, allow_pickle=False)
@@ -136,7 +150,8 @@ class RecordWriter:
 class TextEncoder:
     """Encodes the texts of one role, one after the other, in batches, into a token store.
 
-    `forced_cuts` counts where no cut was certain to leave the tokens unchanged.
+    `forced_cuts` counts where no cut was certain to leave the tokens unchanged. `loss_mask`, unless it is None, gets a
+    number for every token written: 1 if it counts for the loss, else 0.
 
     Args:
         tokenizer: of the role.
@@ -152,9 +167,23 @@ class TextEncoder:
         self.batch = batch
         self.forced_cuts = 0
         self._begun = ""  # of a text whose end is not known yet
+        self.loss_mask: array[int] | None = None
         self._texts: list[str] = []
         self._lasts: list[bool] = []
+        self._counts: list[bool] = []
         self._collected = 0
+
+    def add_with_spans(self, text: str, spans: Spans) -> None:
+        """Append a whole text, of which the parts in `spans` count for the loss.
+
+        Every part is encoded apart, so that no token crosses the border of a span. The end token counts if the last
+        part does.
+        """
+        borders = [0, *(border for span in spans for border in span), len(text)]
+        pieces = [(text[start:stop], number % 2 == 1) for number, (start, stop) in enumerate(pairwise(borders))]
+        pieces = [(piece, counts) for piece, counts in pieces if piece]
+        for number, (piece, counts) in enumerate(pieces, start=1):
+            self._collect(self._without_pieces(piece, True, counts), number == len(pieces), counts)
 
     def add(self, text: str, last: bool) -> None:
         """Append a text, or a piece of one, which ends with its `last` piece."""
@@ -168,10 +197,10 @@ class TextEncoder:
         else:
             self._begun = text
 
-    def _without_pieces(self, text: str, complete: bool) -> str:
+    def _without_pieces(self, text: str, complete: bool, counts: bool = True) -> str:
         """Cut as many pieces as possible off the beginning of a long text, and return the rest."""
         while len(text) > PIECE + AHEAD and (cut := self._cut(text, complete)):
-            self._collect(text[:cut], False)
+            self._collect(text[:cut], False, counts)
             text = text[cut:]
         return text
 
@@ -187,9 +216,10 @@ class TextEncoder:
         self.forced_cuts += 1
         return UNCUT
 
-    def _collect(self, text: str, last: bool) -> None:
+    def _collect(self, text: str, last: bool, counts: bool = True) -> None:
         self._texts.append(text)
         self._lasts.append(last)
+        self._counts.append(counts)
         self._collected += len(text)
         if self._collected >= self.batch or len(self._texts) >= BATCH_TEXTS:
             self.flush()
@@ -198,10 +228,15 @@ class TextEncoder:
         """Encode and write what was collected."""
         if not self._texts:
             return
-        self.writer.add(self._texts, self.tokenizer.encode_many(self._texts), self._lasts)
+        ids = self.tokenizer.encode_many(self._texts)
+        self.writer.add(self._texts, ids, self._lasts)
+        if self.loss_mask is not None:
+            for piece, last, counts in zip(ids, self._lasts, self._counts, strict=True):
+                self.loss_mask.extend([counts] * (len(piece) + last))
         self.progress(self._collected)
         self._texts = []
         self._lasts = []
+        self._counts = []
         self._collected = 0
 
 

@@ -65,7 +65,7 @@ def encode_whole(
                     new = [label for label in record.labels if known is not None and label not in known]
                     unseen.update(new)
                     if not new:
-                        writer.add(record.texts, record.labels)
+                        writer.add(record.texts, record.labels, loss_spans=record.loss_spans)
             writer.close()
             if not writer.records:
                 raise _never_learnt(source.name, unseen, labels)

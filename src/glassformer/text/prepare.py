@@ -248,7 +248,7 @@ class TrainingTexts:
     roles: list[int]
 
     def __iter__(self) -> Iterator[str]:
-        for side, texts, _, _ in self.sides():
+        for side, texts, _, _, _ in self.sides():
             if side == "train":
                 for role in self.roles:
                     yield texts[role]
@@ -316,8 +316,8 @@ def _write(
         for side in SIDES:
             writers[side] = RecordWriter(plan.source.kind, folder / side, tokenizers, plan.labels, meter)
             stack.callback(writers[side].abandon)
-        for side, texts, labels, last in plan.sides():
-            writers[side].add(texts, labels, last)
+        for side, texts, labels, last, loss_spans in plan.sides():
+            writers[side].add(texts, labels, last, loss_spans)
         for writer in writers.values():
             writer.close()
         if plan.labels is not None and not writers["validation"].records:

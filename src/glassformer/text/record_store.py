@@ -3,7 +3,8 @@
 A part called NAME of running text is one token store, NAME. Of pairs and labelled texts it is: `NAME.sources` and, of
 pairs, `NAME.targets`, token stores with one document per record; of labelled texts `NAME.labels.npy`, the index of each
 label as little-endian int32, and where a record may have several, `NAME.label_ends.npy`, the position after each
-record's last label as little-endian uint64; and `NAME.texts.jsonl`, the texts and labels of a record in each line.
+record's last label as little-endian uint64; where parts of the last text count for the loss, `NAME.loss_mask.npy`, True
+or False for each of its tokens; and `NAME.texts.jsonl`, the texts and labels of a record in each line.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ class RecordStore:
         tokens: by role, one document per record, each ended by its tokenizer's end token.
         labels: index of each label, record after record: (records,) if each has one; None of records without labels.
         label_ends: (records,) position after each record's last label; None if each has one, or none.
+        loss_mask: (tokens of the last role,) True where a token counts for the loss, end tokens too; None: all count.
         texts_file: the same records as text; None where they were not kept.
         frame: around a source as the model reads it, where its tokenizer says so; None: as the task has it.
         target_start: what a target begins with; empty: the end token.
@@ -41,6 +43,7 @@ class RecordStore:
     tokens: Mapping[str, TokenStore]
     labels: npt.NDArray[np.integer[Any]] | None = None
     label_ends: npt.NDArray[np.integer[Any]] | None = None
+    loss_mask: npt.NDArray[np.bool_] | None = None
     texts_file: Path | None = None
     frame: Frame | None = None
     target_start: tuple[int, ...] = ()
@@ -65,9 +68,11 @@ class RecordStore:
             ends = _open_array(prefix, "label_ends.npy")
         if labels is not None:
             counts.add(len(labels) if ends is None else len(ends))
-        if len(counts) != 1 or not texts_file.is_file():
+        loss_mask = _open_array(prefix, "loss_mask.npy") if kind.loss_spans else None
+        whole = loss_mask is None or len(loss_mask) == len(tokens[kind.roles[-1]])
+        if len(counts) != 1 or not whole or not texts_file.is_file():
             raise damaged(prefix, "its parts do not belong together")
-        return cls(kind, tokens, labels, ends, texts_file)
+        return cls(kind, tokens, labels, ends, loss_mask, texts_file)
 
     def __len__(self) -> int:
         return self.source.documents
@@ -122,6 +127,14 @@ class RecordStore:
         start = int(self.label_ends[index - 1]) if index else 0
         return self.labels[start : int(self.label_ends[index])]
 
+    def loss_mask_of(self, index: int) -> npt.NDArray[np.bool_]:
+        """Return for each token of the last text of a record, and for its end token, whether it counts for the loss."""
+        ends = self.target.document_ends
+        start = int(ends[index - 1]) if index else 0
+        if self.loss_mask is None:
+            return np.ones(int(ends[index]) - start, dtype=np.bool_)
+        return self.loss_mask[start : int(ends[index])]
+
     def lengths(self) -> npt.NDArray[np.int64]:
         """(records, roles) the tokens of each text, without the end token."""
         return np.stack([store.lengths for store in self.tokens.values()], axis=1)
@@ -156,10 +169,10 @@ def damaged(place: Path, why: str) -> DamagedStoreError:
     )
 
 
-def _open_array(prefix: Path, name: str) -> npt.NDArray[np.integer[Any]]:
+def _open_array(prefix: Path, name: str) -> npt.NDArray[Any]:
     path = part(prefix, name)
     try:
-        found: npt.NDArray[np.integer[Any]] = np.load(path, mmap_mode="r", allow_pickle=False)
+        found: npt.NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
     except FileNotFoundError:
         raise damaged(prefix, f"{path.name} is missing") from None
     except (ValueError, EOFError):

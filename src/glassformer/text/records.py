@@ -1,4 +1,4 @@
-"""Records: the data that a task learns from. A record has texts, each with a role, and labels.
+"""Records: the data that a task learns from. A record has texts, each with a role, and labels; or parts that count.
 
 A language model reads records of one text; a classifier one text and its label; a translator a source and its target.
 The rest of `text` knows a task only by its `RecordKind`.
@@ -13,6 +13,8 @@ from typing import Literal, NamedTuple
 
 from glassformer.base.config import Task
 
+Spans = tuple[tuple[int, int], ...]
+
 
 @dataclass(frozen=True)
 class RecordKind:
@@ -24,6 +26,7 @@ class RecordKind:
         labels: how many labels each record has; several: any number, such as one for each token.
         stores: the name of each role's token store on disk; empty: that of the part of the split alone.
         mask_token: the tokenizer needs a mask token.
+        loss_spans: each record says which parts of its last text count for the loss; otherwise all of it does.
         noun: what messages call such records.
     """
 
@@ -32,12 +35,13 @@ class RecordKind:
     labels: Literal["none", "one", "several"] = "none"
     stores: tuple[str, ...] = ("",)
     mask_token: bool = False
+    loss_spans: bool = False
     noun: str = "documents"
 
     @cached_property
     def running_text(self) -> bool:
         """Return whether a record is one text alone: it may be of any length, and be cut where the split falls."""
-        return len(self.roles) == 1 and self.labels == "none"
+        return len(self.roles) == 1 and self.labels == "none" and not self.loss_spans
 
     @property
     def version(self) -> int:
@@ -52,6 +56,8 @@ class RecordKind:
         """
         if self.running_text:
             return f"empty {self.noun}"
+        if len(self.roles) == 1 and self.labels == "none":
+            return "rows with an empty text"
         if self.labels != "none":
             return "rows without a label" if any(blank[len(self.roles) :]) else "rows with an empty text"
         if all(blank):
@@ -82,6 +88,7 @@ class RecordPiece(NamedTuple):
         labels: their names.
         position: of the record in the data, for messages; empty where none is shown.
         first, last: whether the record begins and ends with this piece.
+        loss_spans: (start, stop) of the parts of the last text that count for the loss, in characters, in order.
     """
 
     number: int
@@ -90,3 +97,4 @@ class RecordPiece(NamedTuple):
     position: str = ""
     first: bool = True
     last: bool = True
+    loss_spans: Spans = ()

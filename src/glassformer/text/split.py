@@ -26,7 +26,7 @@ import regex
 
 from glassformer.base.config import DataConfig
 from glassformer.base.errors import GlassError
-from glassformer.text.records import RecordPiece
+from glassformer.text.records import RecordPiece, Spans
 from glassformer.text.survey import KeptPiece, Survey
 
 Side = Literal["train", "validation"]
@@ -43,12 +43,13 @@ GRAPHEME = regex.compile(r"\X")
 
 
 class SidedPiece(NamedTuple):
-    """A record of one side, or a piece of its text; `last`: the record ends with it."""
+    """A record of one side, or a piece of its text; `last`: the record ends with it. See `RecordPiece`."""
 
     side: Side
     texts: tuple[str, ...]
     labels: tuple[str, ...]
     last: bool
+    loss_spans: Spans = ()
 
 
 @dataclass(frozen=True)
@@ -123,17 +124,18 @@ class RecordSplit:
     def sides(self, records: Iterable[RecordPiece]) -> Iterator[SidedPiece]:
         """Yield each record with its side; validation records with a label that was never learnt are left out."""
         held = self.held
-        for number, (_, texts, labels, _, _, _) in enumerate(records):
+        for number, (_, texts, labels, _, _, _, loss_spans) in enumerate(records):
             if number >= len(held):
                 raise GlassError(f"{self.name} changed while it was read", "Run the same command again.")
             if not held[number]:
-                yield SidedPiece("train", texts, labels, True)
+                yield SidedPiece("train", texts, labels, True, loss_spans)
             elif self.knows(labels):
-                yield SidedPiece("validation", texts, labels, True)
+                yield SidedPiece("validation", texts, labels, True, loss_spans)
 
     def validation(self, records: Iterable[RecordPiece]) -> Iterator[SidedPiece]:
         """Yield the records of a source of their own that belong to the validation part."""
-        return (SidedPiece("validation", each.texts, each.labels, True) for each in records if self.knows(each.labels))
+        own = (each for each in records if self.knows(each.labels))
+        return (SidedPiece("validation", each.texts, each.labels, True, each.loss_spans) for each in own)
 
     def knows(self, labels: tuple[str, ...]) -> bool:
         """Return whether all these labels stand in the training part."""

@@ -230,13 +230,13 @@ def facts_of(pieces: Iterable[RecordPiece], data: DataConfig, bands: bool = Fals
     hasher = empty
     in_word = False
     sketch = None
-    for number, texts, labels, position, first, last in pieces:
+    for number, texts, labels, position, first, last, _ in pieces:
         text = texts[0]
         if first:
             facts = Facts()
             if labels or len(texts) > 1:
                 facts.rest = texts[1:] + labels
-                facts.position = position
+            facts.position = position
             hasher = empty.copy()
             in_word = False
             sketch = Sketch() if bands else None
@@ -252,6 +252,7 @@ def facts_of(pieces: Iterable[RecordPiece], data: DataConfig, bands: bool = Fals
             facts.words = int(bool(text) and not text.isspace())
         if last:
             facts.mark = int.from_bytes(hasher.digest(), "little")
+            facts.whole_mark = facts.mark
             if facts.rest:
                 hasher.update("\0".join(("", *facts.rest)).encode("utf-8"))
                 facts.whole_mark = int.from_bytes(hasher.digest(), "little")
@@ -300,7 +301,7 @@ def why_left_out(words: int, rest: tuple[str, ...], kind: RecordKind, data: Data
 def first_records(source: Source) -> Iterator[tuple[str, ...]]:
     """Yield the texts and labels of each record that is not left out for its size; of a long text the first piece."""
     counting = counts_words(source.data)
-    for _, texts, labels, _, first, _ in source.records(Tally()):
+    for _, texts, labels, _, first, _, _ in source.records(Tally()):
         if first:
             words = len(texts[0].split()) if counting else int(bool(texts[0].strip()))
             if not why_left_out(words, texts[1:] + labels, source.kind, source.data):
@@ -312,7 +313,7 @@ def kept_records(source: Source) -> Iterator[RecordPiece]:
     data = source.data
     counting = counts_words(data)
     for record in source.records(Tally()):
-        _, texts, labels, _, _, _ = record
+        _, texts, labels, _, _, _, _ = record
         if not all(map(str.strip, texts + labels if labels else texts)):
             continue
         if not counting or not why_left_out(len(texts[0].split()), (), source.kind, data):
@@ -334,7 +335,7 @@ def kept(
     empty = _hasher(data.seed)
     keeping = True
     mark = 0
-    for number, texts, _, _, first, last in pieces:
+    for number, texts, _, _, first, last, _ in pieces:
         if first:
             text = texts[0]
             start += length

@@ -157,7 +157,7 @@ def encode(job: EncodingJob, rank: int) -> None:
     tokenizers = {"text": tokenizer}
     writers = {side: RecordWriter(kind, job.tokens(rank, side), tokenizers, store=PartWriter) for side in SIDES}
     try:
-        for side, texts, labels, last in _part_sides(job, rank):
+        for side, texts, labels, last, _ in _part_sides(job, rank):
             writers[side].add(texts, labels, last)
         for writer in writers.values():
             writer.close()
