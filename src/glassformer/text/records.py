@@ -1,4 +1,4 @@
-"""Records: the data that a task learns from. A record has texts, each with a role, and labels; or parts that count.
+"""Records: the data that a task learns from. A record has texts, each with a role; labels; parts that count for the loss.
 
 A language model reads records of one text; a classifier one text and its label; a translator a source and its target.
 The rest of `text` knows a task only by its `RecordKind`.
@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple
 from glassformer.base.config import Task
 
 Spans = tuple[tuple[int, int], ...]
+"""(start, stop) of parts of a text, in characters, in order."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ class RecordPiece(NamedTuple):
         labels: their names.
         position: of the record in the data, for messages; empty where none is shown.
         first, last: whether the record begins and ends with this piece.
-        loss_spans: (start, stop) of the parts of the last text that count for the loss, in characters, in order.
+        loss_spans: the parts of the last text that count for the loss, if the kind of record has them.
     """
 
     number: int
