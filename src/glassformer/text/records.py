@@ -1,4 +1,4 @@
-"""Records: the data that a task learns from. A record has texts, each with a role; labels; parts that count for the loss.
+"""Records: the data that a task learns from: texts, each with a role, labels, and spans that count for the loss.
 
 A language model reads records of one text; a classifier one text and its label; a translator a source and its target.
 The rest of `text` knows a task only by its `RecordKind`.
