@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
+import numpy as np
 import regex
 import tokenizers
 from tokenizers import pre_tokenizers, trainers
@@ -20,6 +21,8 @@ from glassformer.text.tokenizers.unigram import train_unigram
 
 Json = layout.Json
 UNIGRAM_SHARE = 3  # its trainer needs about three times the memory of the others for the same text
+LONG_BLOCK = 256
+"""Characters from which on it pays to count them in NumPy."""
 RUN = regex.compile(r"[\p{L}\p{M}]{17,}")
 """Letters without a space, as Chinese, Japanese and Thai are written: such a "word" hardly ever comes twice."""
 RUN_BYTES = 4_000_000
@@ -99,9 +102,15 @@ def _bytes_model() -> Json:
 
 def _count_characters(config: TokenizerConfig, texts: Iterable[str]) -> Counter[str]:
     counts: Counter[str] = Counter()
+    of_ascii = np.zeros(128, dtype=np.int64)
     for block in _normalized(config, blocks(texts)):
-        utf8(block)
-        counts.update(block)
+        data = utf8(block)
+        if len(data) == len(block) >= LONG_BLOCK:  # ASCII alone: NumPy counts its bytes ten times faster
+            of_ascii += np.bincount(np.frombuffer(data, dtype=np.uint8), minlength=128)
+        else:
+            counts.update(block)
+    for code in np.flatnonzero(of_ascii).tolist():
+        counts[chr(code)] += int(of_ascii[code])
     return counts
 
 
