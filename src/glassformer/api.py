@@ -144,6 +144,8 @@ class Transformer:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
+            if "run" not in vars(self):  # copy and pickle ask before there is one
+                raise AttributeError(name)
             of_tasks = {facts.method for facts in TASK_FACTS.values()}
             own = TASK_FACTS[self.config.train.task].method
             public = [each for each in (*dir(type(self)), "run") if not each.startswith("_")]
@@ -372,7 +374,8 @@ class Transformer:
                 `loss`.
         """
         ablation = check_ablation(self.model, (part,) if isinstance(part, str) else tuple(part), instead)
-        forward = ablate(self.model, ablation, lambda: self.run.held_out(MEANS))
+        rows = self.run.held_out(MEANS) if ablation.needs_means else None
+        forward = ablate(self.model, ablation, rows)
         return self._loss(text, target, forward) - self._loss(text, target)
 
     def receipt(
@@ -501,6 +504,7 @@ def fit(
     changes = {name: _setting_text(name, value) for name, value in given.items()}
     changes |= named_source(fspath(data), None if target is None else fspath(target))
     request = RunRequest(changes, recipe, out=None if out is None else Path(out))
+    _refuse_run_at(request.folder)
     with torch_state_restored(), start_requested(request, began, quiet=not progress) as trainer:
         outcome = train(trainer)
     if outcome is None:
@@ -525,12 +529,17 @@ def import_model(path: Folder, out: Folder | None = None) -> Transformer:
             run already.
     """
     folder = Path("runs") / Path(path).resolve().name if out is None else Path(out)
-    if (folder / "config.toml").exists():
-        advice = f"Open it with gf.load({fspath(folder)!r}), or give another out."
-        raise GlassError(f"{folder} already holds a run", advice)
+    _refuse_run_at(folder)
     with torch_state_restored():
         importing.import_model(Path(path), folder, lambda text: None)
     return load(folder)
+
+
+def _refuse_run_at(folder: Path) -> None:
+    """Raise the error for a folder that holds a run, with advice for Python."""
+    if (folder / "config.toml").exists():
+        advice = f"Open it with gf.load({fspath(folder)!r}), or give another out."
+        raise GlassError(f"{folder} already holds a run", advice)
 
 
 def _setting_text(name: str, value: Any) -> str:

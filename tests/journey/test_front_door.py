@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 import subprocess
 import sys
@@ -207,7 +208,7 @@ def test_means_are_those_of_the_held_out_text(models: dict[str, gf.Transformer],
     model = models["lm"]
     run: Any = model.text_model
     ablation = check_ablation(model.model, ["dec.0.self.1"], "mean")
-    off = surprisals(run, TEXT, None, ablate(model.model, ablation, lambda: model.run.held_out(api.MEANS)))
+    off = surprisals(run, TEXT, None, ablate(model.model, ablation, model.run.held_out(api.MEANS)))
     whole = surprisals(run, TEXT)
     assert off.mean is not None
     assert whole.mean is not None
@@ -242,7 +243,7 @@ def test_a_training_from_python_is_the_command_s(
     assert other.run.checkpoint.name == model.run.checkpoint.name
     for name, weight in other.model.state_dict().items():
         assert torch.equal(weight, model.model.state_dict()[name]), name
-    with pytest.raises(gf.GlassError, match="already holds a run"):
+    with pytest.raises(gf.GlassError, match=r"already holds a run\nOpen it with gf\.load\("):
         gf.fit("proverbs.txt", steps=4, settings=TINY)
 
 
@@ -259,6 +260,11 @@ def test_a_training_in_a_thread_can_show_its_progress(tmp_path: Path, capfd: pyt
     thread.join()
     assert found[0].folder == tmp_path / "run"
     assert re.search(r"^step +4 .* validation ", capfd.readouterr().err, flags=re.MULTILINE)
+
+
+def test_an_opened_model_can_be_copied(models: dict[str, gf.Transformer]) -> None:
+    copied = copy.copy(models["lm"])
+    assert copied.loss(TEXT) == models["lm"].loss(TEXT)
 
 
 def test_an_interrupted_training_is_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -318,7 +324,7 @@ def test_an_import_opens_as_any_run(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     model = gf.import_model("theirs")
     assert model.folder == Path("runs/theirs")
     torch.testing.assert_close(model.logits(TEXT), gf.load("run").logits(TEXT), rtol=0, atol=1e-5)
-    with pytest.raises(gf.GlassError, match="already holds a run"):
+    with pytest.raises(gf.GlassError, match=r"already holds a run\nOpen it with gf\.load\("):
         gf.import_model("theirs")
 
 

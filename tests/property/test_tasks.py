@@ -69,7 +69,8 @@ def test_a_resumed_run_is_the_uninterrupted_one_bit_for_bit(tmp_path: Path, task
 @pytest.mark.parametrize("task", EXAMPLES)
 def test_a_step_counts_the_tokens_that_the_model_reads(tmp_path: Path, task: str) -> None:
     trainer = trainer_of(task, tmp_path, model__context=8, data__too_long="cut", train__batch_tokens=90)
-    store = trainer.task.data.train  # type: ignore[attr-defined]
+    assert isinstance(trainer.task, ClassTask | PairTask)
+    store = trainer.task.data.train
     rows = (pair_rows if "target" in store.tokens else labelled_rows)(store, trainer.config)
     read = [[len(row.inputs)] if row.source is None else [len(row.source), len(row.inputs)] for row in rows]
     lengths = row_lengths(store, trainer.config)

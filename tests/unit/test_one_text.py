@@ -30,7 +30,7 @@ from glassformer.inspection.patching import KnockOut, Pattern, Value, Zero, patc
 from glassformer.inspection.recording import record
 from glassformer.inspection.visibility import sights
 from glassformer.runs.opening import OpenedRun
-from glassformer.tasks import AnyTextModel
+from glassformer.tasks import AnyTextModel, TextModel, Translator
 from glassformer.tasks.task_rows import TaskRows
 from glassformer.tasks.written_text import written
 from glassformer.text.rows import Row
@@ -230,7 +230,7 @@ def test_a_loss_with_everything_on_is_that_of_the_model(models: dict[str, AnyTex
     data = rows_of(models["book"], 5)
     whole = ablation_loss(AblatedModel(model, Ablation(())), data)
     assert whole.change == 0
-    off = ablation_loss(ablate(model, check_ablation(model, ["dec.0.self.0"], "frozen"), lambda: data), data)
+    off = ablation_loss(ablate(model, check_ablation(model, ["dec.0.self.0"], "frozen"), data), data)
     assert off.whole == whole.whole
     assert off.change != 0
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
@@ -239,12 +239,13 @@ def test_a_loss_with_everything_on_is_that_of_the_model(models: dict[str, AnyTex
 @pytest.mark.parametrize("name", ["book", "turn"])
 def test_a_tree_holds_every_step_of_the_search(models: dict[str, AnyTextModel], name: str) -> None:
     model = models[name]
+    assert isinstance(model, TextModel | Translator)
     steps: list[BeamStep] = []
-    settings = SampleConfig(beams=3, tokens=5, length_penalty=0.9)  # type: ignore[union-attr]
+    settings = SampleConfig(beams=3, tokens=5, length_penalty=0.9)
     ids = model.prompt_ids(TEXT)
     end = model.tokenizer.end_id
-    found = beam_search(model.model, [ids], settings, end, watch=steps.append)[0]  # type: ignore[arg-type]
-    assert found == beam_search(model.model, [ids], settings, end)[0]  # type: ignore[arg-type]
+    found = beam_search(model.model, [ids], settings, end, watch=steps.append)[0]
+    assert found == beam_search(model.model, [ids], settings, end)[0]
     tree = tree_of(steps, found, 0.9)
     words = [()]
     for node in tree[1:]:
@@ -295,4 +296,4 @@ def test_each_kind_puts_its_own_in_the_place_of_a_part(models: dict[str, AnyText
         with torch.no_grad(), patch(model, {"dec.1.self.1": kind, "dec.positions": Zero()}):
             real = model(tokens)
         with torch.no_grad():
-            torch.testing.assert_close(ablate(model, ablation, lambda: data)(tokens), real)
+            torch.testing.assert_close(ablate(model, ablation, data)(tokens), real)

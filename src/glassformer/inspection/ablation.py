@@ -13,7 +13,7 @@ Effect"). `pruning.direct_effects` has the effect by the direct path alone.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -74,6 +74,11 @@ class Ablation:
     def parts(self) -> tuple[str, ...]:
         """Return the parts that are switched off and have a replacement."""
         return tuple(name for name in self.off if _last(name) not in WHOLE)
+
+    @property
+    def needs_means(self) -> bool:
+        """Return True if parts are replaced by their means."""
+        return self.kind == "mean" and bool(self.parts)
 
 
 @dataclass(frozen=True)
@@ -191,10 +196,17 @@ class AblatedModel:
         return {site: Pattern(kept) for site in sites}
 
 
-def ablate(model: Model, ablation: Ablation, data: Callable[[], TaskRows]) -> AblatedModel:
-    """Return the model with parts off; only where parts are replaced by means is `data` called, for rows to average."""
-    means = means_of(model, data(), ablation.parts) if ablation.kind == "mean" and ablation.parts else {}
-    return AblatedModel(model, ablation, means)
+def ablate(model: Model, ablation: Ablation, data: TaskRows | None) -> AblatedModel:
+    """Return the model with parts off; means are taken over the rows of `data`.
+
+    Raises:
+        GlassError: the ablation needs means, and there are no rows to take them over.
+    """
+    if not ablation.needs_means:
+        return AblatedModel(model, ablation)
+    if data is None:
+        raise GlassError("a mean ablation was asked for without rows", "Give the rows to take the means over.")
+    return AblatedModel(model, ablation, means_of(model, data, ablation.parts))
 
 
 def means_of(model: Model, data: TaskRows, names: Sequence[str]) -> dict[str, Tensor]:
@@ -413,5 +425,5 @@ class AblationReport:
 
 def ablation_report(model: Model, data: TaskRows, ablation: Ablation, measured_on: str) -> AblationReport:
     """Measure a model with parts off on rows of its task, named `measured_on` in the report."""
-    loss = ablation_loss(ablate(model, ablation, lambda: data), data)
+    loss = ablation_loss(ablate(model, ablation, data), data)
     return AblationReport(measured_on, data.task.unit, data.task.unknown_share, ablation, loss)

@@ -320,7 +320,7 @@ def refuse_existing(folder: Path) -> None:
     if (folder / "config.toml").exists():
         raise GlassError(
             f"{folder} already holds a run",
-            f"Continue it with --resume --out {quoted(folder)}, or choose another --out.",
+            f"Choose another --out. A run that glass train made goes on with --resume --out {quoted(folder)}.",
         )
     if folder.exists() and not folder.is_dir():
         raise GlassError(f"{folder} is a file, not a folder", "Choose another --out.")

@@ -117,7 +117,7 @@ class ClassTask:
 
     @property
     def choices(self) -> int:
-        """Number of labels."""
+        """Number C of labels that a prediction chooses from."""
         return len(self.data.labels)
 
     @cached_property

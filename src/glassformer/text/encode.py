@@ -65,10 +65,13 @@ class RecordWriter:
         self.sums: dict[str, tuple[int, str]] = {}
         self._open = ExitStack()
         self._encoders: list[TextEncoder] = []
+        self._loss_mask = array("B") if kind.loss_spans else None
         for role, name in zip(kind.roles, token_prefixes(kind, prefix), strict=True):
             self.stores[role] = store(name, tokenizers[role])
             self._open.callback(self.stores[role].abandon)
-            self._encoders.append(TextEncoder(tokenizers[role], self.stores[role], progress, BATCH // len(kind.roles)))
+            mask = self._loss_mask if role == kind.roles[-1] else None
+            batch = BATCH // len(kind.roles)
+            self._encoders.append(TextEncoder(tokenizers[role], self.stores[role], progress, batch, mask))
         self._texts: IO[bytes] | None = None
         if not kind.running_text:
             self._texts = self._open.enter_context(part(prefix, "texts.jsonl").open("wb"))
@@ -76,8 +79,6 @@ class RecordWriter:
         self._lines: list[str] = []
         self._label_indices = array("i")
         self._label_ends = array("Q") if kind.labels == "several" else None
-        self._loss_mask = array("B") if kind.loss_spans else None
-        self._encoders[-1].loss_mask = self._loss_mask
 
     @property
     def records(self) -> int:
@@ -150,24 +151,31 @@ class RecordWriter:
 class TextEncoder:
     """Encodes the texts of one role, one after the other, in batches, into a token store.
 
-    `forced_cuts` counts where no cut was certain to leave the tokens unchanged. `loss_mask`, unless it is None, gets a
-    number for every token written: 1 if it counts for the loss, else 0.
+    `forced_cuts` counts where no cut was certain to leave the tokens unchanged.
 
     Args:
         tokenizer: of the role.
         writer: of the store.
         progress: told how many characters more are encoded.
         batch: characters given to the tokenizer at once.
+        loss_mask: gets a number for every token written, 1 if it counts for the loss and else 0; None: all count.
     """
 
-    def __init__(self, tokenizer: Tokenizer, writer: StoreWriter, progress: Callable[[int], None], batch: int) -> None:
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        writer: StoreWriter,
+        progress: Callable[[int], None],
+        batch: int,
+        loss_mask: array[int] | None = None,
+    ) -> None:
         self.tokenizer = tokenizer
         self.writer = writer
         self.progress = progress
         self.batch = batch
         self.forced_cuts = 0
         self._begun = ""  # of a text whose end is not known yet
-        self.loss_mask: array[int] | None = None
+        self.loss_mask = loss_mask
         self._texts: list[str] = []
         self._lasts: list[bool] = []
         self._counts: list[bool] = []

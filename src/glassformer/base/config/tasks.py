@@ -15,7 +15,7 @@ Task = Literal["lm", "masked", "classify", "translate", "summarize"]
 
 @dataclass(frozen=True)
 class TaskFacts:
-    """What the settings, the messages and the commands need to know of a task.
+    """Facts of a task, for settings, messages and commands.
 
     Attributes:
         family: the family of models that learns it.

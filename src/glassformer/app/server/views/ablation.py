@@ -99,7 +99,8 @@ def answer(opened: ServedModel, question: AblationQuestion) -> dict[str, Any]:
 
 def _ablated(opened: ServedModel, ablation: Ablation, tokens: int | None) -> AblatedModel:
     """The model with parts off; means are over the rows that the loss is, or would be, measured on."""
-    return ablate(opened.model.model, ablation, lambda: _held_out(opened, tokens or ROWS))
+    rows = _held_out(opened, tokens or ROWS) if ablation.needs_means else None
+    return ablate(opened.model.model, ablation, rows)
 
 
 def _held_out(opened: ServedModel, tokens: int) -> TaskRows:
@@ -195,7 +196,7 @@ def python(opened: ServedModel, question: AblationQuestion) -> str:
     if wants:
         lines += [
             f"data = run.held_out({question.tokens or ROWS})",
-            "off = ablate(model.model, ablation, lambda: data)",
+            "off = ablate(model.model, ablation, data)",
         ]
     else:
         lines += ["off = AblatedModel(model.model, ablation)"]
