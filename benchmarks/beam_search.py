@@ -34,6 +34,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from isa import add_isa, restrict
 from torch import Tensor
 
 from glassformer.base.config import ModelConfig, SampleConfig
@@ -354,7 +355,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--run", type=Path, help="a trained run to translate with, in place of random weights")
     parser.add_argument("--input", type=Path, help="with --run: a text, a source on each line")
     parser.add_argument("--json", type=Path, help="also write everything measured to this file")
+    add_isa(parser)
     options = parser.parse_args()
+    restrict(options.isa)
     if (options.run is None) != (options.input is None):
         parser.error("--run and --input belong together")
     return options

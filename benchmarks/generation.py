@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from isa import add_isa, restrict
 from torch import Tensor
 
 from glassformer.base.config import ModelConfig, SampleConfig
@@ -244,7 +245,10 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--top-k", type=int, help="default: all tokens")
     parser.add_argument("--top-p", type=float, help="default: all tokens")
     parser.add_argument("--json", type=Path, help="also write everything measured to this file")
-    return parser.parse_args()
+    add_isa(parser)
+    options = parser.parse_args()
+    restrict(options.isa)
+    return options
 
 
 if __name__ == "__main__":

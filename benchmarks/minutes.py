@@ -21,6 +21,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from isa import add_isa, restrict
+
 LOADS = ("idle", "busy")
 
 
@@ -83,7 +85,9 @@ def main() -> int:
     parser.add_argument("--load", choices=LOADS, nargs="+", default=list(LOADS), help="default: idle busy")
     parser.add_argument("--own", nargs=argparse.REMAINDER, default=[], help="last: other arguments of glass train")
     parser.add_argument("--json", action="store_true", help="JSON on standard output in place of the table")
+    add_isa(parser)
     options = parser.parse_args()
+    restrict(options.isa)
     results = []
     if not options.json:
         print("minutes  load   ratio  wall s  train s     steps  threads    loss  share")

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from isa import add_isa, restrict
 from peers import memory, reaching, report, starting, stepping, tokens, writing
 from peers.machine import describe, peaks
 from peers.rows import CLOCKS, Options, Row
@@ -93,7 +94,9 @@ def arguments() -> argparse.Namespace:
         "--until-commands", action="store_true", help="for --until: whole commands only, without Hugging Face's loop"
     )
     parser.add_argument("--recipe", default="shakespeare-nano", help="ours, for --until; default shakespeare-nano")
+    add_isa(parser)
     options = parser.parse_args()
+    restrict(options.isa)
     if options.only == ["until"] and options.until_text is None:
         parser.error("--only until needs --until-text")
     if options.quick:

@@ -24,6 +24,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from isa import add_isa, restrict
+
 SHAKESPEARE = ["shakespeare/input.txt"]
 TAGORE = ["bangla/tagore.txt"]
 PAIRS = ["multi30k/train.en.gz", "multi30k/train.de.gz", "--task", "translate"]
@@ -149,7 +151,9 @@ def main() -> int:
     parser.add_argument("--only", default="", help="cases whose names hold this")
     parser.add_argument("--out", type=Path, help="NAME of NAME.json and NAME.md")
     parser.add_argument("--json", action="store_true", help="JSON on standard output in place of the table")
+    add_isa(parser)
     options = parser.parse_args()
+    restrict(options.isa)
     machine = described()
     results = []
     with tempfile.TemporaryDirectory() as temporary:

@@ -35,6 +35,7 @@ from urllib.parse import urlsplit
 import psutil
 import torch
 from drawn_run import make_run
+from isa import add_isa, restrict
 
 from glassformer.base.config import SampleConfig
 from glassformer.runs.opening import OpenedRun
@@ -268,7 +269,9 @@ def main() -> int:
     parser.add_argument("--heads", type=int, default=6)
     parser.add_argument("--context", type=int, default=256)
     parser.add_argument("--out", type=Path, help="a JSON file for the result")
+    add_isa(parser)
     options = parser.parse_args()
+    restrict(options.isa)
     with tempfile.TemporaryDirectory() as folder:
         sizes = {name: getattr(options, name) for name in ("layers", "width", "heads", "context")}
         make_run(Path(folder) / "random", sizes, ALPHABET, 0.02)

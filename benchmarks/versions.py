@@ -37,6 +37,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
+from isa import add_isa, restrict
+
 WORKS = ("training", "writing", "greedy", "sampled", "prompts", "past", "beams", "targets", "streams")
 VOCABULARY = 65
 END = 1
@@ -257,7 +259,9 @@ def main() -> None:
     parser.add_argument("--positions", default="rotary", help="(default: rotary)")
     parser.add_argument("--norm", default="rmsnorm", help="(default: rmsnorm)")
     parser.add_argument("--activation", default="swiglu", help="(default: swiglu)")
+    add_isa(parser)
     options = parser.parse_args()
+    restrict(options.isa)
     if options.worker:
         work(options)
         return

@@ -12,9 +12,10 @@ from torch import Tensor
 
 from glassformer.base.errors import GlassError
 from glassformer.runs.run_text import prepare_for
+from glassformer.tasks import losses
+from glassformer.tasks.losses import TrainingLoss
 from glassformer.tasks.make import make_task
 from glassformer.text.batches import Batch
-from glassformer.training import loop
 from glassformer.training.loop import compute_gradients, train
 from glassformer.training.out_of_memory import OomRetries
 from glassformer.training.parallel.processes import OneProcess
@@ -45,18 +46,18 @@ class Listener(Silent):
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> Any:
     """A function that makes every forward pass of more than so many rows fail, with the sizes that were tried."""
-    logits_of = loop.logits_of
+    own = TrainingLoss.forward
     tried = []
 
     def plant(most: int, error: Exception) -> list[int]:
-        def forward(model: Any, batch: Batch, *more: Any) -> Tensor:
+        def forward(loss: TrainingLoss, batch: Batch, targets: int) -> Tensor:
             tried.append(len(batch.inputs))
-            logits = logits_of(model, batch, *more)
+            found = own(loss, batch, targets)
             if len(batch.inputs) > most:
                 raise error
-            return logits
+            return found
 
-        monkeypatch.setattr(loop, "logits_of", forward)
+        monkeypatch.setattr(TrainingLoss, "forward", forward)
         return tried
 
     return plant
@@ -97,16 +98,16 @@ def test_a_failure_in_the_middle_of_a_step_counts_nothing_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, expected = gradients(stepper_of(tmp_path, train__micro_batch=4), 2)
-    summed = loop.summed_loss
+    own = TrainingLoss.forward
     passes = []
 
-    def fails_in_the_third(*arguments: Any) -> Tensor:
+    def fails_in_the_third(loss: TrainingLoss, batch: Batch, targets: int) -> Tensor:
         passes.append(0)
         if len(passes) == 3:
             raise MemoryError
-        return summed(*arguments)
+        return own(loss, batch, targets)
 
-    monkeypatch.setattr(loop, "summed_loss", fails_in_the_third)
+    monkeypatch.setattr(TrainingLoss, "forward", fails_in_the_third)
     _, found = gradients(stepper_of(tmp_path, train__micro_batch=4), 2)
     assert len(passes) == 3 + 7
     for got, wanted in zip(found, expected, strict=True):
@@ -115,22 +116,22 @@ def test_a_failure_in_the_middle_of_a_step_counts_nothing_twice(
 
 def test_a_failed_attempt_keeps_no_tensor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second attempt begins with the memory that the first one had."""
-    summed = loop.summed_loss
-    logits_of = loop.logits_of
+    forward = TrainingLoss.forward
+    cross_entropy = losses.linear_cross_entropy
     made: list[weakref.ref[Tensor]] = []
 
-    def forward(*arguments: Any) -> Tensor:
-        assert all(logits() is None for logits in made)
-        return logits_of(*arguments)
+    def looks_first(loss: TrainingLoss, batch: Batch, targets: int) -> Tensor:
+        assert all(features() is None for features in made)
+        return forward(loss, batch, targets)
 
-    def fails_at_first(logits: Tensor, *more: Any) -> Tensor:
+    def fails_at_first(features: Tensor, *more: Any) -> Tensor:
         if not made:
-            made.append(weakref.ref(logits))
+            made.append(weakref.ref(features))
             raise MemoryError
-        return summed(logits, *more)
+        return cross_entropy(features, *more)
 
-    monkeypatch.setattr(loop, "logits_of", forward)
-    monkeypatch.setattr(loop, "summed_loss", fails_at_first)
+    monkeypatch.setattr(TrainingLoss, "forward", looks_first)
+    monkeypatch.setattr(losses, "linear_cross_entropy", fails_at_first)
     stepper = stepper_of(tmp_path)
     compute_gradients(stepper, 0)
     assert stepper.oom_retries.count == 1

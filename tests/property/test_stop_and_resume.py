@@ -20,6 +20,7 @@ from glassformer.base.errors import GlassError
 from glassformer.base.files import write_folder
 from glassformer.model.weights import load_tensors
 from glassformer.runs.folder import Run
+from glassformer.tasks.losses import TrainingLoss
 from glassformer.training import checkpoint as checkpoints
 from glassformer.training import legs, loop
 from glassformer.training.trainer import Trainer
@@ -134,18 +135,18 @@ def test_a_finished_run_says_how_to_train_on(folder: Path) -> None:
 
 def test_a_micro_batch_lowered_for_memory_stays_low(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Memory runs out once, in step 3. Whether it is killed later or not, the run computes the same."""
-    logits_of = loop.logits_of
+    own = TrainingLoss.forward
 
     def train_with_little_memory(name: str, stop: int | None) -> Trainer:
         trainer = small_trainer(tmp_path, name)  # with dropout: the weights depend on how rows are grouped
 
-        def forward(model: Any, batch: Any, *more: Any) -> torch.Tensor:
+        def forward(loss: TrainingLoss, batch: Any, targets: int) -> torch.Tensor:
             if trainer.state.step == 2 and len(batch.inputs) > 2:
                 raise MemoryError
-            return logits_of(model, batch, *more)
+            return own(loss, batch, targets)
 
         with monkeypatch.context() as patch:
-            patch.setattr(loop, "logits_of", forward)
+            patch.setattr(TrainingLoss, "forward", forward)
             if stop is None:
                 loop.train(trainer)
             else:

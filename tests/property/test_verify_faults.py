@@ -24,6 +24,7 @@ from glassformer.model import attention, transformer
 from glassformer.model.attention import Mask
 from glassformer.model.transformer import EncoderDecoder
 from glassformer.runs.folder import Run, open_run
+from glassformer.tasks.losses import TrainingLoss
 from glassformer.text.batches import Batch, padded
 from glassformer.text.tokenizers import Tokenizer, train_tokenizer
 from glassformer.training import loop, trainer
@@ -268,10 +269,13 @@ def labels_are_shifted_twice(patch: Patch) -> None:
 
 
 def padding_counts_in_the_loss(patch: Patch) -> None:
-    def loss(logits: Tensor, batch: Batch, smoothing: float = 0.0) -> Tensor:
-        return F.cross_entropy(logits.flatten(0, 1), batch.targets.flatten(), reduction="sum")
+    own = TrainingLoss.forward
 
-    patch.setattr(loop, "summed_loss", loss)
+    def loss(self: TrainingLoss, batch: Batch, targets: int = 1) -> Tensor:
+        every = torch.ones_like(batch.loss_mask)
+        return own(self, replace(batch, n_targets=batch.targets.numel(), loss_mask=every), targets)
+
+    patch.setattr(TrainingLoss, "forward", loss)
 
 
 def micro_batches_weigh_alike(patch: Patch) -> None:

@@ -266,10 +266,17 @@ class Head(nn.Module):
 
     def forward(self, x: Tensor, embedding: Embedding) -> Tensor:
         """(B, T, D) -> (B, T, V)."""
+        return F.linear(self.features(x), self.matrix(embedding), self.bias)  # (B, T, V)
+
+    def features(self, x: Tensor) -> Tensor:
+        """(..., D) -> (..., D), what the output matrix multiplies."""
         if self.transform is not None:  # its norm computes in the precision of x under autocast too
-            x = activate(self.transform(x), self.activation).to(x.dtype)  # (B, T, D)
-        matrix = embedding.tokens.weight if self.weight is None else self.weight  # (V, D)
-        return F.linear(self.norm(x), matrix, self.bias)  # (B, T, V)
+            x = activate(self.transform(x), self.activation).to(x.dtype)  # (..., D)
+        return self.norm(x)  # (..., D)
+
+    def matrix(self, embedding: Embedding) -> Tensor:
+        """Return the output matrix (V, D)."""
+        return embedding.tokens.weight if self.weight is None else self.weight  # (V, D)
 
 
 class Decoder(nn.Module):
@@ -298,8 +305,12 @@ class Decoder(nn.Module):
         Raises:
             GlassError: there are more tokens than the context, or than the cache has room for.
         """
-        x = self.stack(tokens, self.embedding, attention_mask, cache=cache)  # (B, T, D)
+        x = self.hidden_states(tokens, attention_mask, cache)  # (B, T, D)
         return self.head(x, self.embedding)  # (B, T, V)
+
+    def hidden_states(self, tokens: Tensor, attention_mask: Tensor | None = None, cache: Cache | None = None) -> Tensor:
+        """Ids (B, T) -> (B, T, D), what the head reads; arguments as of `forward`."""
+        return self.stack(tokens, self.embedding, attention_mask, cache=cache)  # (B, T, D)
 
 
 class Encoder(nn.Module):
@@ -324,8 +335,12 @@ class Encoder(nn.Module):
         Raises:
             GlassError: there are more tokens than the context.
         """
-        x = self.stack(tokens, self.embedding, attention_mask)  # (B, T, D)
+        x = self.hidden_states(tokens, attention_mask)  # (B, T, D)
         return self.head(x, self.embedding)  # (B, T, V)
+
+    def hidden_states(self, tokens: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        """Ids (B, T) -> (B, T, D), what the head reads; arguments as of `forward`."""
+        return self.stack(tokens, self.embedding, attention_mask)  # (B, T, D)
 
 
 class Classifier(nn.Module):
@@ -393,8 +408,13 @@ class EncoderDecoder(nn.Module):
         Raises:
             GlassError: there are more tokens on either side than the context.
         """
+        x = self.hidden_states(source, target, attention_mask)  # (B, T, D)
+        return self.head(x, self.embedding)  # (B, T, V)
+
+    def hidden_states(self, source: Tensor, target: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        """Source ids (B, S) and target ids (B, T) -> (B, T, D), what the head reads; arguments as of `forward`."""
         memory = self.encode(source, attention_mask)  # (B, S, D)
-        return self.decode(target, memory, attention_mask)  # (B, T, V)
+        return self.decoder(target, self.embedding, None, memory, attention_mask)  # (B, T, D)
 
     def encode(self, source: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         """Source ids (B, S) -> the memory (B, S, D) that the decoder attends to."""

@@ -1,18 +1,147 @@
-"""Losses: logits and a batch in, nats out. The model knows none of this."""
+"""Losses: a model and a batch in, nats out. The model knows none of this.
+
+Training uses `TrainingLoss`, which makes logits at the targets alone and a few rows of them at a time; `summed_loss` is
+the same number from the logits of every position, and its oracle. Whatever looks at single positions uses
+`token_losses`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
-from torch import Tensor
-from torch.nn.functional import cross_entropy
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, linear
 
-from glassformer.model.transformer import Classifier, Encoder, EncoderDecoder, Model
+from glassformer.model.transformer import Classifier, Decoder, Encoder, EncoderDecoder, Model
 from glassformer.text.batches import Batch
 
 LOGITS_AT_ONCE = 1 << 22
-"""Most logits that one forward pass on a CPU makes: 16 MB of them, and as much again a few times over for the loss."""
+"""Most logits that a CPU makes at once: 16 MB of them, and as much again a few times over for the loss."""
+LOGITS_AT_ONCE_ELSEWHERE = 1 << 26
+"""As `LOGITS_AT_ONCE`, on other devices, which need larger products to be busy."""
+
+
+class TrainingLoss(nn.Module):
+    """A model and its loss as one module, so that one wrapper (DDP, `torch.compile`) holds both.
+
+    Args:
+        model: of any family.
+        smoothing: this share of the target's probability is spread evenly over all choices (Szegedy et al. 2016,
+            section 7).
+    """
+
+    def __init__(self, model: Model, smoothing: float = 0.0) -> None:
+        super().__init__()
+        self.model = model
+        self.smoothing = smoothing
+
+    def forward(self, batch: Batch, targets_of_step: int = 1) -> Tensor:
+        """Return (), the sum of -ln p(target) over the targets that count, in nats.
+
+        Args:
+            batch: of a task that suits the model.
+            targets_of_step: divides the sum: with those of the whole step, each target counts alike.
+        """
+        if isinstance(self.model, Classifier):
+            return summed_loss(logits_of(self.model, batch), batch, self.smoothing) / targets_of_step
+        x = hidden_states_of(self.model, batch).flatten(0, 1)  # (B * T, D)
+        targets = batch.targets.flatten()  # (B * T)
+        if batch.n_targets < len(targets):  # the others need no logits
+            counted = batch.loss_mask.flatten().nonzero()[:, 0]  # (N)
+            x = x.index_select(0, counted)  # (N, D)
+            targets = targets[counted]  # (N)
+        head = self.model.head
+        features = head.features(x)  # (N, D)
+        matrix = head.matrix(self.model.embedding)  # (V, D)
+        return linear_cross_entropy(features, matrix, head.bias, targets, targets_of_step, self.smoothing)
+
+
+def hidden_states_of(model: Decoder | Encoder | EncoderDecoder, batch: Batch) -> Tensor:
+    """Return (B, T, D), of which the head makes the logits of a batch; padding is masked as in `logits_of`."""
+    if isinstance(model, EncoderDecoder):
+        assert batch.source is not None
+        return model.hidden_states(batch.source, batch.inputs, batch.source_attention_mask)  # (B, T, D)
+    if isinstance(model, Encoder):
+        return model.hidden_states(batch.inputs, batch.attention_mask)  # (B, T, D)
+    return model.hidden_states(batch.inputs)  # (B, T, D)
+
+
+@torch.compiler.disable  # type: ignore[untyped-decorator]  # torch declares no types for it
+def linear_cross_entropy(
+    x: Tensor, matrix: Tensor, bias: Tensor | None, targets: Tensor, divisor: int = 1, smoothing: float = 0.0
+) -> Tensor:
+    """Return (), the sum of the cross-entropies of the logits `x @ matrix.T + bias` over a divisor, in nats.
+
+    Args:
+        x: (N, D).
+        matrix: (V, D).
+        bias: (V), or None.
+        targets: (N) int64.
+        divisor: gradients are divided by it before they are rounded to the precision of the products.
+        smoothing: as in `TrainingLoss`.
+    """
+    learns = torch.is_grad_enabled()
+    found: Tensor = _LinearCrossEntropy.apply(x, matrix, bias, targets, divisor, smoothing, learns)
+    return found
+
+
+class _LinearCrossEntropy(torch.autograd.Function):
+    """Compute the gradients on the way, a few rows at a time, so that no more logits than theirs are ever kept.
+
+    The logits of a whole step would be its largest tensor, several times over. Nothing but the loss reads them, so the
+    gradients of their rows can be computed as soon as their loss is, and the rows forgotten.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        matrix: Tensor,
+        bias: Tensor | None,
+        targets: Tensor,
+        divisor: int,
+        smoothing: float,
+        learns: bool,
+    ) -> Tensor:
+        device = x.device.type
+        dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype
+        precise = torch.promote_types(dtype, torch.float32)
+        weight = matrix.to(dtype)  # (V, D)
+        own_bias = None if bias is None else bias.to(dtype)  # (V)
+        total = x.new_zeros((), dtype=precise)  # ()
+        x_gradient = torch.empty_like(x)  # (N, D)
+        matrix_gradient = torch.zeros_like(matrix, dtype=precise)  # (V, D)
+        bias_gradient = None if bias is None else torch.zeros_like(bias, dtype=precise)  # (V)
+
+        rows = max(1, (LOGITS_AT_ONCE if device == "cpu" else LOGITS_AT_ONCE_ELSEWHERE) // len(matrix))
+        for first in range(0, len(x), rows):
+            part = x[first : first + rows].to(dtype)  # (R, D)
+            wanted = targets[first : first + rows]  # (R)
+            logits = linear(part, weight, own_bias).requires_grad_(learns)  # (R, V)
+            with torch.set_grad_enabled(learns):
+                loss = cross_entropy(logits.to(precise), wanted, reduction="sum", label_smoothing=smoothing) / divisor
+            total += loss.detach()
+            if not learns:
+                continue
+            (gradient,) = torch.autograd.grad(loss, logits)  # (R, V)
+            x_gradient[first : first + rows] = gradient @ weight  # (R, D)
+            matrix_gradient += gradient.T @ part  # (V, D)
+            if bias_gradient is not None:
+                bias_gradient += gradient.sum(dim=0)  # (V)
+
+        ctx.dtypes = (matrix.dtype, None if bias is None else bias.dtype)
+        ctx.save_for_backward(x_gradient, matrix_gradient, bias_gradient)
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        (above,) = gradients  # ()
+        x_gradient, matrix_gradient, bias_gradient = ctx.saved_tensors  # (N, D), (V, D), (V)
+        matrix_dtype, bias_dtype = ctx.dtypes
+        of_bias = None if bias_gradient is None else (bias_gradient * above).to(bias_dtype)  # (V)
+        return x_gradient * above, (matrix_gradient * above).to(matrix_dtype), of_bias, None, None, None, None
 
 
 def logits_of(model: Model, batch: Batch, forward: Callable[..., Tensor] | None = None) -> Tensor:

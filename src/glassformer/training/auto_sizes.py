@@ -153,6 +153,7 @@ def _case(config: Config, data: Prepared, spent: float = 0.0) -> SizingCase:
         task=config.train.task,
         longest=_longest(data),
         like_length=config.train.batch_tokens is not None,
+        predicted=config.train.mask_share if config.train.task == "masked" else 1.0,
     )
 
 

@@ -9,18 +9,18 @@ from importlib.util import find_spec
 import torch
 
 from glassformer.base.errors import GlassError
-from glassformer.training.parallel.processes import Forward
+from glassformer.training.parallel.processes import LossOfBatch
 
 COMPILERS = ("c++", "g++", "clang++", "cl")
 
 
-def compiled(forward: Forward) -> Forward:
+def compiled(loss: LossOfBatch) -> LossOfBatch:
     """Return the same function, compiled at its first call, which takes half a minute or more.
 
     Dropout draws other random numbers than without, from the same seeds. A resumed run computes what it would have
     computed where all batches have one shape; where they have many, kernels depend on which came first.
     """
-    return torch.compile(forward)
+    return torch.compile(loss)
 
 
 def refuse_without_compiler(device: torch.device) -> None:

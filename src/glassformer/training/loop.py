@@ -11,7 +11,6 @@ from collections.abc import Sequence
 import torch
 
 from glassformer.model.device import autocast
-from glassformer.tasks.losses import logits_of, summed_loss
 from glassformer.text.batches import Batch
 from glassformer.training.checkpoint import seed_step
 from glassformer.training.optimizers import set_rate
@@ -73,8 +72,7 @@ def accumulate_gradients(stepper: Stepper, batches: Sequence[Batch]) -> tuple[fl
         batch = micro_batch.to(stepper.device)
         with processes.no_sync(last=number == len(batches)):
             with autocast(stepper.device, stepper.dtype):
-                logits = logits_of(stepper.model, batch, stepper.forward)  # (B, T, V)
-            loss = summed_loss(logits, batch, stepper.config.train.label_smoothing) / targets  # ()
+                loss = stepper.loss(batch, targets)  # ()
             loss.backward()
         total += loss.detach()
     return processes.all_reduce_sum(float(total)), targets

@@ -23,6 +23,7 @@ from glassformer.model.build import build_model
 from glassformer.model.count import count_model
 from glassformer.model.shapes_only import shapes_only
 from glassformer.model.transformer import Block
+from glassformer.tasks.losses import LOGITS_AT_ONCE_ELSEWHERE
 
 FLOAT = 4
 """Bytes of a number in float32."""
@@ -204,10 +205,13 @@ def activation_bytes(size: ModelSize, tokens: int, recomputed: bool) -> int:
     """Return the bytes of activations of one forward and backward pass over so many tokens.
 
     All blocks' `kept`; or, recomputed, the input of each block and all of one (Korthikanti et al., section 4.2). And
-    at the end the logits: in bfloat16, and in float32 their logarithms of probabilities and gradients, 10 V a token.
+    at the end the head: its input and the gradient of it, the logits that are made at once, in bfloat16, and their
+    probabilities in float32, and the gradient of its matrix (see `tasks.losses`).
     """
     blocks = size.layers * HALF * size.width + size.kept if recomputed else size.layers * size.kept
-    return tokens * (blocks + (HALF + 2 * FLOAT) * size.vocab_size)
+    logits = min(tokens * size.vocab_size, LOGITS_AT_ONCE_ELSEWHERE)
+    head = (HALF + FLOAT) * logits + FLOAT * size.vocab_size * size.width
+    return tokens * (blocks + 2 * HALF * size.width) + head
 
 
 def flops_per_token(size: ModelSize, recomputed: bool) -> int:

@@ -139,6 +139,7 @@ class SizingCase:
         task: what is learnt.
         longest: tokens that hold nearly every row of its own; None where the context is that of the shape.
         like_length: batches are of rows of like length, and counted in tokens.
+        predicted: share of the tokens for which logits are made.
     """
 
     family: str
@@ -150,6 +151,7 @@ class SizingCase:
     task: str = "lm"
     longest: int | None = None
     like_length: bool = False
+    predicted: float = 1.0
 
     @property
     def rules(self) -> SizingRules:
@@ -172,10 +174,12 @@ class ModelShape:
     def arithmetic(self, case: SizingCase) -> float:
         """Floating-point operations that one token costs in training: 6 for each weight of a product that it meets.
 
-        Kaplan et al. 2020, section 2.1, with the output head; attention, 2 products with half the context, beside it.
+        Kaplan et al. 2020, section 2.1, with the output head where tokens are predicted; and attention, 2 products with
+        half the context.
         """
         attention = self.layers * self.width * self.context
-        return 6.0 * (self.weights(case.family) + self.width * case.vocabulary + attention)
+        head = self.width * case.vocabulary * case.predicted
+        return 6.0 * (self.weights(case.family) + head + attention)
 
 
 @dataclass(frozen=True)

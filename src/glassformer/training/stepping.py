@@ -14,7 +14,7 @@ from glassformer.base.config import Config
 from glassformer.model.device import choose_device, synchronize
 from glassformer.model.precision import choose_precision
 from glassformer.model.transformer import Model
-from glassformer.tasks.losses import tokens_at_once
+from glassformer.tasks.losses import TrainingLoss, tokens_at_once
 from glassformer.tasks.task import Task
 from glassformer.text.batches import Batch
 from glassformer.training.compiling import compiled, refuse_without_compiler
@@ -49,7 +49,7 @@ class Stepper:
     """Compute gradients and update weights. It keeps no state but weights, optimizer state and `oom_retries`.
 
     Attributes:
-        forward: called for a forward pass with gradients: the model, wrapped for several processes or compiled.
+        loss: the `TrainingLoss` of the model, wrapped for several processes or compiled.
         oom_retries: how often the micro-batch was halved.
 
     Args:
@@ -66,10 +66,10 @@ class Stepper:
         self.device = choose_device(config.train.device)
         self.dtype = choose_precision(config.train.precision, self.device)
         self.model = self.processes.place(model, self.device, self.dtype)
-        self.forward = self.processes.forward_of(self.model)
+        self.loss = self.processes.wrap(TrainingLoss(self.model, config.train.label_smoothing))
         if config.train.compile:
             refuse_without_compiler(self.device)
-            self.forward = compiled(self.forward)
+            self.loss = compiled(self.loss)
         self.optimizers = make_optimizers(self.model, config.train)
         self.oom_retries = OomRetries(self.processes)
 

@@ -20,7 +20,7 @@ from glassformer.model.precision import bfloat16_is_faster
 from glassformer.model.transformer import Classifier, Encoder, EncoderDecoder, Model
 from glassformer.model.weights import load_tensors
 from glassformer.runs.folder import Run, create_run
-from glassformer.tasks.losses import logits_of, summed_loss
+from glassformer.tasks.losses import TrainingLoss
 from glassformer.text.rows import Ids, Row
 from glassformer.training import loop
 from glassformer.training.reporting import Silent, Status
@@ -79,8 +79,8 @@ def loss_by_hand(subject: VerifiedRun) -> Finding:
         by_hand = sum(nats for nats, _ in sums) / targets
         validation = validation_loss(model, rows, torch.device("cpu"))
         other = replace(batch, targets=torch.where(batch.loss_mask, batch.targets, (batch.targets + 1) % 2))
-        logits = logits_of(model, batch)  # (B, T, V) or (B, C)
-        ignored = float(summed_loss(logits, other) - summed_loss(logits, batch))
+        loss = TrainingLoss(model)
+        ignored = float(loss(other) - loss(batch))
     training, counted = loop.accumulate_gradients(_stepper(subject, subject.model), [batch])
     if (counted, validation.tokens) != (targets, targets):
         note = f"{counted} targets count in training and {validation.tokens} in validation, where {targets} should"

@@ -17,12 +17,13 @@ from glassformer.base.errors import GlassError
 from glassformer.model.transformer import Model
 from glassformer.model.weights import load_weights
 from glassformer.runs.folder import Run
+from glassformer.tasks.losses import TrainingLoss
 from glassformer.text.batches import Batch
 from glassformer.training.checkpoint import TrainState, save_checkpoint
 
 Value = TypeVar("Value")
-Forward = Callable[..., Tensor]
-"""The function for a forward pass that will have a backward pass."""
+LossOfBatch = Callable[[Batch, int], Tensor]
+"""A batch and the targets of the step -> (), its part of the mean loss, which will have a backward pass."""
 
 
 class Processes(Protocol):
@@ -43,8 +44,8 @@ class Processes(Protocol):
     def place(self, model: Model, device: torch.device, dtype: torch.dtype) -> Model:
         """The model on the device, all of it or this process's part; before its optimizers are made."""
 
-    def forward_of(self, model: Model) -> Forward:
-        """Return the function to call so that the backward pass adds up the gradients of all processes."""
+    def wrap(self, loss: TrainingLoss) -> LossOfBatch:
+        """Return the loss in a form whose backward pass adds up the gradients of all processes."""
 
     def no_sync(self, last: bool) -> AbstractContextManager[object]:
         """Return a context for a micro-batch whose gradients stay in this process, unless it is the `last` one."""
@@ -97,9 +98,9 @@ class OneProcess:
         """On the device."""
         return model.to(device)
 
-    def forward_of(self, model: Model) -> Forward:
-        """The model."""
-        return model
+    def wrap(self, loss: TrainingLoss) -> LossOfBatch:
+        """Return the loss as it is."""
+        return loss
 
     def no_sync(self, last: bool) -> AbstractContextManager[object]:
         """Return an empty context: there is nothing to sum over."""

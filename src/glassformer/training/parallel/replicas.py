@@ -19,8 +19,9 @@ from glassformer.base.errors import GlassError, SaidElsewhereError
 from glassformer.model.transformer import Model
 from glassformer.model.weights import load_weights
 from glassformer.runs.folder import Run
+from glassformer.tasks.losses import TrainingLoss
 from glassformer.training.checkpoint import TrainState, save_checkpoint
-from glassformer.training.parallel.processes import Forward
+from glassformer.training.parallel.processes import LossOfBatch
 
 Value = TypeVar("Value")
 WAIT = timedelta(hours=6)
@@ -41,10 +42,10 @@ class Replicas:
         """Put the whole model on this process's device."""
         return model.to(device)
 
-    def forward_of(self, model: Model) -> Forward:
-        """DDP's, which gives all processes the weights of the first."""
-        unused = any(p.numel() == 0 for p in model.parameters())  # of an attention whose heads were all removed
-        self._replica = DistributedDataParallel(model, find_unused_parameters=unused)
+    def wrap(self, loss: TrainingLoss) -> LossOfBatch:
+        """Return the loss in DDP, which gives all processes the weights of the first."""
+        unused = any(p.numel() == 0 for p in loss.parameters())  # of an attention whose heads were all removed
+        self._replica = DistributedDataParallel(loss, find_unused_parameters=unused)
         self._replica.register_comm_hook(None, lambda state, bucket: _sum(bucket))  # it compares annotations, so none
         return self._replica
 

@@ -10,15 +10,16 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard, register_fsdp_forward_method
 from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
 
 from glassformer.base.config import Config
-from glassformer.model.transformer import Block, Model
+from glassformer.model.transformer import Block, Classifier, Model
 from glassformer.runs.folder import Run
+from glassformer.tasks.losses import TrainingLoss
 from glassformer.training.checkpoint import TrainState
-from glassformer.training.parallel.processes import Forward
+from glassformer.training.parallel.processes import LossOfBatch
 from glassformer.training.parallel.replicas import Replicas
 from glassformer.training.parallel.sharded_files import read_weights, save_sharded
 
@@ -46,11 +47,13 @@ class Shards(Replicas):
             assert isinstance(unit, FSDPModule)
             unit.set_gradient_divide_factor(1.0)  # added up, as replicas do it
             unit.set_force_sum_reduction_for_comms(True)  # gloo knows no other way
+        if not isinstance(model, Classifier):
+            register_fsdp_forward_method(model, "hidden_states")  # what training calls, in the place of `forward`
         return model.to(device)
 
-    def forward_of(self, model: Model) -> Forward:
-        """The model itself, which `place` has changed."""
-        return model
+    def wrap(self, loss: TrainingLoss) -> LossOfBatch:
+        """Return the loss as it is: `place` has changed its model."""
+        return loss
 
     def no_sync(self, last: bool) -> AbstractContextManager[object]:
         """Return an empty context: gradients are summed for every micro-batch, as whole ones would not fit."""

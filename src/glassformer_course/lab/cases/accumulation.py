@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 
-from glassformer.tasks.losses import logits_of, summed_loss
 from glassformer.text.batches import Batch
 from glassformer.training import loop
 from glassformer.training.stepping import Stepper
@@ -33,8 +32,7 @@ def fault() -> Iterator[None]:
         for optimizer in stepper.optimizers:
             optimizer.zero_grad(set_to_none=True)
         for batch in batches:
-            logits = logits_of(stepper.model, batch, stepper.forward)  # (B, T, V)
-            loss = summed_loss(logits, batch, stepper.config.train.label_smoothing) / batch.n_targets / len(batches)
+            loss = stepper.loss(batch, batch.n_targets * len(batches))  # ()
             loss.backward()
             total += float(loss.detach())
         return total, sum(batch.n_targets for batch in batches)
