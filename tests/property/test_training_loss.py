@@ -28,7 +28,7 @@ def test_loss_and_gradients_are_those_of_all_logits(
 ) -> None:
     trainer = trainer_of(task, tmp_path)
     model = trainer.model.double().eval()
-    monkeypatch.setattr(losses, "LOGITS_AT_ONCE", 7 * trainer.task.choices)  # seven rows, and fewer in the last turn
+    monkeypatch.setitem(losses.LOSS_LOGITS, "cpu", 7 * trainer.task.choices)  # seven rows, and fewer in the last turn
     batch = Batch.from_rows(trainer.task.rows(0))
     found = TrainingLoss(model, smoothing)(batch)
     wanted = exact_loss(logits_of(model, batch), batch, smoothing)
@@ -70,7 +70,7 @@ def test_rows_at_a_time_change_nothing(rows: int, bias: bool, monkeypatch: pytes
     given = [x, matrix] if vector is None else [x, matrix, vector]
     wanted = F.cross_entropy(F.linear(x, matrix, vector), targets, reduction="sum", label_smoothing=0.2)
     wanted_gradients = torch.autograd.grad(3 * wanted / 7, given)
-    monkeypatch.setattr(losses, "LOGITS_AT_ONCE", rows * 13)
+    monkeypatch.setitem(losses.LOSS_LOGITS, "cpu", rows * 13)
     found = linear_cross_entropy(x, matrix, vector, targets, 7, 0.2)
     torch.testing.assert_close(found, wanted / 7, rtol=1e-12, atol=0)
     for one, other in zip(torch.autograd.grad(3 * found, given), wanted_gradients, strict=True):

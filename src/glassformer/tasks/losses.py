@@ -18,9 +18,11 @@ from glassformer.model.transformer import Classifier, Decoder, Encoder, EncoderD
 from glassformer.text.batches import Batch
 
 LOGITS_AT_ONCE = 1 << 22
-"""Most logits that a CPU makes at once: 16 MB of them, and as much again a few times over for the loss."""
-LOGITS_AT_ONCE_ELSEWHERE = 1 << 26
-"""As `LOGITS_AT_ONCE`, on other devices, which need larger products to be busy."""
+"""Most logits that one forward pass on a CPU makes, where they are looked at one by one: 16 MB of them."""
+LOSS_LOGITS = {"cpu": 1 << 21}
+"""Most logits that the loss of training makes at once, by device. On a CPU more are no faster until a vocabulary of
+32,000, where twice as many save a tenth of a step, and each million takes some 20 MB in all."""
+MOST_LOSS_LOGITS = 1 << 26  # of other devices, whose products must be larger to keep them busy
 
 
 class TrainingLoss(nn.Module):
@@ -115,7 +117,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
         matrix_gradient = torch.zeros_like(matrix, dtype=precise)  # (V, D)
         bias_gradient = None if bias is None else torch.zeros_like(bias, dtype=precise)  # (V)
 
-        rows = max(1, (LOGITS_AT_ONCE if device == "cpu" else LOGITS_AT_ONCE_ELSEWHERE) // len(matrix))
+        rows = max(1, LOSS_LOGITS.get(device, MOST_LOSS_LOGITS) // len(matrix))
         for first in range(0, len(x), rows):
             part = x[first : first + rows].to(dtype)  # (R, D)
             wanted = targets[first : first + rows]  # (R)

@@ -23,7 +23,7 @@ from glassformer.model.build import build_model
 from glassformer.model.count import count_model
 from glassformer.model.shapes_only import shapes_only
 from glassformer.model.transformer import Block
-from glassformer.tasks.losses import LOGITS_AT_ONCE_ELSEWHERE
+from glassformer.tasks.losses import MOST_LOSS_LOGITS
 
 FLOAT = 4
 """Bytes of a number in float32."""
@@ -110,7 +110,7 @@ class Estimate:
     Attributes:
         kept: weights, gradients and optimizer state of this GPU's rows.
         gathered: whole weights of the units at work.
-        whole_gradients: of the largest unit, before they are added up and divided.
+        whole_gradients: of the largest unit, before they are added up and divided, and of the head's matrix.
         activations: of all rows at once.
         recomputed: blocks run again in the backward pass, because without that not even one row fits.
         rows: at once on each GPU, a power of two.
@@ -205,13 +205,12 @@ def activation_bytes(size: ModelSize, tokens: int, recomputed: bool) -> int:
     """Return the bytes of activations of one forward and backward pass over so many tokens.
 
     All blocks' `kept`; or, recomputed, the input of each block and all of one (Korthikanti et al., section 4.2). And
-    at the end the head: its input and the gradient of it, the logits that are made at once, in bfloat16, and their
-    probabilities in float32, and the gradient of its matrix (see `tasks.losses`).
+    at the end the head's input and its gradient, and the logits that the loss makes at once: these and their gradient
+    in bfloat16 and in float32, and their logarithms of probabilities, 16 bytes each (see `tasks.losses`).
     """
     blocks = size.layers * HALF * size.width + size.kept if recomputed else size.layers * size.kept
-    logits = min(tokens * size.vocab_size, LOGITS_AT_ONCE_ELSEWHERE)
-    head = (HALF + FLOAT) * logits + FLOAT * size.vocab_size * size.width
-    return tokens * (blocks + 2 * HALF * size.width) + head
+    logits = min(tokens * size.vocab_size, MOST_LOSS_LOGITS)
+    return tokens * (blocks + 2 * HALF * size.width) + (2 * HALF + 3 * FLOAT) * logits
 
 
 def flops_per_token(size: ModelSize, recomputed: bool) -> int:
@@ -257,11 +256,13 @@ def estimate(size: ModelSize, gpu: Gpu, gpus: int, reach: float, rows: int | Non
     kept = sharded(size.shapes, gpus)
     gathered = HALF * (size.rest + 2 * max(size.blocks, default=0))  # the next block comes while one runs
     gradients = (HALF + FLOAT) * whole  # as they come, and the float32 copy that is sent
+    gradients += FLOAT * size.vocab_size * size.width  # of the head's matrix, which the loss adds up
     fixed = kept.weights + kept.gradients + kept.state + gathered + gradients
     room = ROOM * gpu.memory - fixed
     recomputed = activation_bytes(size, (rows or 1) * size.context, recomputed=False) > room
-    one = activation_bytes(size, size.context, recomputed)
-    at_once = rows or min(MOST_ROWS, 1 << max(0, math.floor(math.log2(room / one))) if room >= one else 1)
+    at_once = rows or MOST_ROWS
+    while rows is None and at_once > 1 and activation_bytes(size, at_once * size.context, recomputed) > room:
+        at_once //= 2
     tokens = at_once * size.context
     flops = flops_per_token(size, recomputed)
     sent = traffic(size, gpus)

@@ -14,13 +14,17 @@ from glassformer.base.config import Config
 from glassformer.model.device import choose_device, synchronize
 from glassformer.model.precision import choose_precision
 from glassformer.model.transformer import Model
-from glassformer.tasks.losses import TrainingLoss, tokens_at_once
+from glassformer.tasks.losses import TrainingLoss
 from glassformer.tasks.task import Task
 from glassformer.text.batches import Batch
 from glassformer.training.compiling import compiled, refuse_without_compiler
 from glassformer.training.optimizers import make_optimizers, set_rate
 from glassformer.training.out_of_memory import OomRetries
 from glassformer.training.parallel.processes import OneProcess, Processes, without_targets
+
+TOKENS_AT_ONCE = 2048
+"""Most tokens of one forward pass on a CPU, in training. Measured with widths of 128 and 384: 1,500 to 4,000 are the
+fastest. With 16,000, a step in float32 takes an eighth longer."""
 
 
 @dataclass(frozen=True)
@@ -80,10 +84,10 @@ class Stepper:
         return [Batch.from_rows(part) if own else without_targets(Batch.from_rows(part)) for part, own in parts]
 
     def _rows_at_once(self, rows: Sequence[Any]) -> int:
-        """Return all rows; on a CPU as many as keep memory in bounds, which costs no speed there."""
+        """Return all rows; on a CPU as many as have `TOKENS_AT_ONCE`, padding included."""
         if self.device.type != "cpu":
             return len(rows)
-        return max(1, tokens_at_once(self.model) // max(map(len, rows)))
+        return max(1, TOKENS_AT_ONCE // max(map(len, rows)))
 
     def gradient_norm(self) -> Tensor:
         """Return (), the norm of all gradients together, the same in all processes."""
