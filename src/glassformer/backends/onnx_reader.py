@@ -1,0 +1,153 @@
+"""A reader of rows whose logits onnxruntime computes, on the processor.
+
+Rows, slots, windows and the cache are those of `generation.slot_reader`: the graph reads and fills the memory of the
+same tensors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from glassformer.backends.onnx_graph import Precision, step_graph
+from glassformer.base.errors import GlassError
+from glassformer.base.packages import require_packages
+from glassformer.generation.fast import hooks_of, unknown_part
+from glassformer.generation.logit_readers import pad_right
+from glassformer.generation.slot_cache import SlotCache
+from glassformer.generation.slot_reader import SlotReader
+from glassformer.model.cache import Cache
+from glassformer.model.transformer import Decoder, EncoderDecoder
+
+NUMPY_TYPES = {torch.float32: np.float32, torch.int32: np.int32, torch.int64: np.int64}
+
+
+class OnnxReader(SlotReader):
+    """A `SlotReader` that computes with onnxruntime.
+
+    Args:
+        model: a decoder on the processor, which may not be changed between two reads: copies of its weights, laid out
+            for speed, are kept.
+        threads: that compute, the caller's among them.
+        limit: see `SlotReader`.
+        precision: of the matrix multiplications, see `step_graph`; "int8" is faster and not exact.
+
+    Raises:
+        GlassError: onnx or onnxruntime is not installed, or the model is not one that the graph can be built for.
+    """
+
+    def __init__(
+        self, model: Decoder, threads: int, limit: int | None = None, precision: Precision = "float32"
+    ) -> None:
+        super().__init__(model, OnnxEngine(model, threads, precision), limit)
+
+
+class OnnxEngine:
+    """Runs the graph of a decoder; see `Engine` and `OnnxReader`."""
+
+    def __init__(self, model: Decoder, threads: int, precision: Precision = "float32") -> None:
+        check_supported(model)
+        self.hooks = hooks_of(model)
+        self.vocab_size = model.vocab_size
+        self.cache_type = torch.float32
+        with torch.inference_mode():
+            graph = step_graph(model, precision)
+        self.cache_config = graph.cache_config
+        self.layers = graph.layers
+        self.has_positions = graph.has_positions
+        self.weights = graph.weights  # onnxruntime does not keep the memory that it is shown
+        self.session = _open_session(graph.model, graph.weights, threads)
+        self.binding = self.session.io_binding()
+        self.bound: list[object] = []  # the memory of the cache that the graph reads now
+
+    def read_last(self, tokens: Tensor, cache: SlotCache) -> Tensor:
+        """Ids (slots) of one more token of each slot -> logits (slots, V)."""
+        positions, _, _ = cache.extend(1)  # (slots or 1, 1)
+        B = len(tokens)
+        ends = torch.tensor(cache.lengths, dtype=torch.int32) - 1  # (slots)
+        return self._run(tokens[:, None], positions.expand(B, 1), ends, torch.arange(B), cache)  # (slots, V)
+
+    def read_prompts(self, tokens: Sequence[Sequence[int]], own: Cache) -> Tensor:
+        """Read pieces of prompts: logits (B, V). Shorter ones are padded on the right, where nobody attends."""
+        done = own.length
+        ids, _ = pad_right(tokens, torch.device("cpu"))  # (B, T)
+        B, T = ids.shape
+        positions, _, _ = own.extend(T)  # (1, T)
+        lengths = torch.tensor([len(row) for row in tokens])  # (B)
+        ends = (done + lengths - 1).to(torch.int32)  # (B)
+        last = torch.arange(B) * T + lengths - 1  # (B)
+        return self._run(ids, positions.expand(B, T), ends, last, own)  # (B, V)
+
+    def read_targets(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], own: Cache) -> Tensor:
+        """A decoder has no targets."""
+        raise NotImplementedError
+
+    def _run(self, tokens: Tensor, positions: Tensor, ends: Tensor, last: Tensor, cache: Cache) -> Tensor:
+        """Ids (B, T) and their positions (B, T), `ends` (B) and `last` (B) of the graph -> logits (B, V)."""
+        if any(self.hooks):
+            raise GlassError(
+                "a hook is registered on the model, which onnxruntime would not call",
+                "Remove it, or write with PyTorch.",
+            )
+        inputs = {"tokens": tokens.contiguous(), "last": last}
+        if self.layers:
+            inputs["ends"] = ends
+            inputs["longest"] = torch.tensor(cache.length, dtype=torch.int32)  # ()
+        if self.has_positions:
+            inputs["positions"] = positions.contiguous()
+        for name, tensor in inputs.items():
+            self._bind(self.binding.bind_input, name, tensor)
+        self._bind_cache(cache)
+        logits = torch.empty(len(tokens), self.vocab_size)  # (B, V)
+        self._bind(self.binding.bind_output, "logits", logits)
+        self.session.run_with_iobinding(self.binding)
+        return logits
+
+    def _bind_cache(self, cache: Cache) -> None:
+        """Let the graph read and fill the tensors of this cache."""
+        wanted = [tensor for layer in self.layers for tensor in (cache.layers[layer].keys, cache.layers[layer].values)]
+        memory: list[object] = [(tensor.data_ptr(), tensor.shape) for tensor in wanted]
+        if memory == self.bound:
+            return
+        self.bound = memory
+        names = [f"{kind}.{layer}" for layer in self.layers for kind in ("keys", "values")]
+        for name, tensor in zip(names, wanted, strict=True):
+            assert tensor.is_contiguous()
+            self._bind(self.binding.bind_input, name, tensor)
+            self._bind(self.binding.bind_output, f"new_{name}", tensor)
+
+    def _bind(self, bind: Any, name: str, tensor: Tensor) -> None:
+        """Show onnxruntime the memory of a tensor."""
+        bind(name, "cpu", 0, NUMPY_TYPES[tensor.dtype], list(tensor.shape), tensor.data_ptr())
+
+
+def check_supported(model: Decoder | EncoderDecoder) -> None:
+    """Raise a `GlassError` if packages are missing, or if no graph can be built for a model."""
+    require_packages("writing with onnxruntime", "onnx", "onnxruntime")
+    if not isinstance(model, Decoder):
+        raise GlassError("onnxruntime writes with decoders only, and this is an encoder-decoder", "Use PyTorch.")
+    device = model.embedding.tokens.weight.device.type
+    if device != "cpu":
+        raise GlassError(
+            f"onnxruntime computes on the processor, and the model is on {device}", "Move the model, or use PyTorch."
+        )
+    part = unknown_part(model)
+    if part is not None:
+        raise GlassError(f"the model has a {part}, which onnxruntime does not know", "Use PyTorch for this model.")
+
+
+def _open_session(model: bytes, weights: dict[str, Tensor], threads: int) -> Any:
+    """Return a session of onnxruntime for a graph whose weights are these tensors."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 3  # errors alone
+    values = [onnxruntime.OrtValue.ortvalue_from_numpy(tensor.numpy()) for tensor in weights.values()]
+    options.add_external_initializers(list(weights), values)
+    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
