@@ -1,4 +1,4 @@
-"""The ONNX graph of one step of a decoder with its cache, built node by node from an open model.
+"""The ONNX graph of one step of writing with a cache, built node by node from an open model.
 
 No tracing and no file: the nodes are written here, in the order of the model's forward pass, and the weights stay in
 the memory of the model's own tensors wherever their layout allows it. One graph reads prompts (T tokens of each row)
@@ -13,8 +13,13 @@ Its inputs, with C' columns in the cache:
 * `positions` (B, T): of the tokens, if the model adds vectors or biases for positions.
 * `keys.0`, `values.0`, … (B, G, C', K): the cache; the outputs `new_keys.0`, … are meant to be the same memory.
 
-Its output `logits` (B, V) are of the last token of each row. Attention is one operator, `GroupQueryAttention` of
+Its output `logits` (B, V) are of the last token of each row. Self-attention is one operator, `GroupQueryAttention` of
 onnxruntime, which rotates queries and keys, and appends to the cache.
+
+The graph of an encoder-decoder is a step of its decoder, with T = 1, and has two kinds of inputs more:
+
+* `memory_keys.0`, `memory_values.0`, … (sources, G, S, K): of the memories; B/sources rows attend to each.
+* `memory_bias` (sources, 1, 1, S): 0, and -inf at padding of the memories.
 
 **Shapes that the operator does not have.** It needs head widths that are multiples of 8 (16 if it rotates), and key
 heads that serve equally many query heads. Others are filled up with zeros: channels, whose products are zero, and query
@@ -39,7 +44,7 @@ from torch import Tensor, nn
 from glassformer.base.config import Activation, ModelConfig
 from glassformer.model.attention import Attention
 from glassformer.model.pruned_attention import head_numbers, kv_index
-from glassformer.model.transformer import Block, Decoder, FeedForward
+from glassformer.model.transformer import Block, Decoder, EncoderDecoder, FeedForward, Stack
 
 Precision = Literal["float32", "int8"]
 Attribute = int | float | str | list[int]
@@ -61,6 +66,7 @@ class StepGraph:
         model: the graph in ONNX's format.
         weights: by name.
         layers: numbers of the layers with a cache: all whose heads were not removed.
+        cross_layers: numbers of the layers that attend to a memory.
         cache_config: the shape of the cache: the model's, with the head width of the operator.
         has_positions: the graph has the input `positions`.
     """
@@ -68,12 +74,13 @@ class StepGraph:
     model: bytes
     weights: dict[str, Tensor]
     layers: list[int]
+    cross_layers: list[int]
     cache_config: ModelConfig
     has_positions: bool
 
 
-def step_graph(model: Decoder, precision: Precision = "float32") -> StepGraph:
-    """Return the graph of a decoder; dropout is off.
+def step_graph(model: Decoder | EncoderDecoder, precision: Precision = "float32") -> StepGraph:
+    """Return the graph of a decoder, or of the decoder of an encoder-decoder; dropout is off.
 
     Args:
         model: on the processor.
@@ -84,8 +91,10 @@ def step_graph(model: Decoder, precision: Precision = "float32") -> StepGraph:
 
     config = model.config
     padded = padded_head_width(config)
-    attentions = _attentions(model)
+    stack = decoder_stack(model)
+    attentions = _attentions(stack)
     layers = [layer for layer, attention in enumerate(attentions) if attention.heads]
+    cross = {layer: block.cross for layer, block in enumerate(_blocks(stack)) if block.cross and block.cross.heads}
     nodes = _Nodes()
     builder = _Builder(model, nodes, precision, padded)
     nodes.add("Identity", [builder.logits()], output="logits")
@@ -97,7 +106,7 @@ def step_graph(model: Decoder, precision: Precision = "float32") -> StepGraph:
     if layers:
         inputs.append(onnx.helper.make_tensor_value_info("ends", onnx.TensorProto.INT32, ["B"]))
         inputs.append(onnx.helper.make_tensor_value_info("longest", onnx.TensorProto.INT32, []))
-    has_positions = model.embedding.positions is not None or (model.stack.score_positions is not None and bool(layers))
+    has_positions = model.embedding.positions is not None or (stack.score_positions is not None and bool(layers))
     if has_positions:
         inputs.append(onnx.helper.make_tensor_value_info("positions", onnx.TensorProto.INT64, ["B", "T"]))
     outputs = [onnx.helper.make_tensor_value_info("logits", onnx.TensorProto.FLOAT, ["B", model.vocab_size])]
@@ -106,12 +115,19 @@ def step_graph(model: Decoder, precision: Precision = "float32") -> StepGraph:
         for name in (f"keys.{layer}", f"values.{layer}"):
             inputs.append(onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape))
             outputs.append(onnx.helper.make_tensor_value_info(f"new_{name}", onnx.TensorProto.FLOAT, shape))
+    for layer, attention in cross.items():
+        shape = ["sources", attention.kv_heads, "S", config.K]
+        for name in (f"memory_keys.{layer}", f"memory_values.{layer}"):
+            inputs.append(onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape))
+    if cross:
+        shape = ["sources", 1, 1, "S"]
+        inputs.append(onnx.helper.make_tensor_value_info("memory_bias", onnx.TensorProto.FLOAT, shape))
     held = [_outside(name, tensor) for name, tensor in nodes.weights.items()]
     graph = onnx.helper.make_graph(nodes.nodes, "step", inputs, outputs, [*held, *nodes.constants])
     versions = [onnx.helper.make_opsetid("", OPSET), onnx.helper.make_opsetid(MICROSOFT, 1)]
     written = onnx.helper.make_model(graph, opset_imports=versions, ir_version=IR_VERSION)
     cache_config = config.model_copy(update={"head_width": padded})
-    return StepGraph(written.SerializeToString(), nodes.weights, layers, cache_config, has_positions)
+    return StepGraph(written.SerializeToString(), nodes.weights, layers, list(cross), cache_config, has_positions)
 
 
 def padded_head_width(config: ModelConfig) -> int:
@@ -120,8 +136,17 @@ def padded_head_width(config: ModelConfig) -> int:
     return -(-config.K // unit) * unit
 
 
-def _attentions(model: Decoder) -> list[Attention]:
-    return [block.attention for block in model.stack.blocks if isinstance(block, Block)]
+def decoder_stack(model: Decoder | EncoderDecoder) -> Stack:
+    """Return the stack that writes."""
+    return model.stack if isinstance(model, Decoder) else model.decoder
+
+
+def _blocks(stack: Stack) -> list[Block]:
+    return [block for block in stack.blocks if isinstance(block, Block)]
+
+
+def _attentions(stack: Stack) -> list[Attention]:
+    return [block.attention for block in _blocks(stack)]
 
 
 def _outside(name: str, tensor: Tensor) -> Any:
@@ -205,17 +230,18 @@ class _Nodes:
 
 
 class _Builder:
-    """Writes the nodes of one decoder. A name stands for a tensor (N, any width), N = B T, unless a shape is given.
+    """Writes the nodes of one model. A name stands for a tensor (N, any width), N = B T, unless a shape is given.
 
     Args:
-        model: the decoder.
+        model: the decoder, or an encoder-decoder.
         nodes: they are added to these.
         precision: of the matrix multiplications.
         padded: the head width of the operator.
     """
 
-    def __init__(self, model: Decoder, nodes: _Nodes, precision: Precision, padded: int) -> None:
+    def __init__(self, model: Decoder | EncoderDecoder, nodes: _Nodes, precision: Precision, padded: int) -> None:
         self.model = model
+        self.stack = decoder_stack(model)
         self.config = model.config
         self.nodes = nodes
         self.precision = precision
@@ -228,16 +254,17 @@ class _Builder:
 
     def logits(self) -> str:
         """Add all nodes, and return the name of the logits (B, V)."""
-        stack = self.model.stack
+        stack = self.stack
         head = self.model.head
         sizes = self.nodes.add("Shape", ["tokens"])  # (2): B and T
         self.three_axes = self.nodes.add("Concat", [sizes, self.flat], {"axis": 0})  # (3): B, T and the rest
         self.rotation = self._rotation()
         self.bias = self._score_bias()
         x = self._embedded()  # (N, D)
-        for layer, block in enumerate(stack.blocks):
-            assert isinstance(block, Block)
+        for layer, block in enumerate(_blocks(stack)):
             x = self._part(x, block.norm_order, block.attention_norm, self._attention(layer, block.attention))  # (N, D)
+            if block.cross is not None and block.cross_norm is not None:
+                x = self._part(x, block.norm_order, block.cross_norm, self._cross_attention(layer, block.cross))
             if layer == len(stack.blocks) - 1:  # from here on, tokens no longer meet
                 x = self.nodes.add("Gather", [x, "last"])  # (B, D)
             x = self._part(x, block.norm_order, block.feedforward_norm, self._feedforward(block.feedforward))
@@ -343,7 +370,7 @@ class _Builder:
             "num_heads": H,
             "kv_num_heads": G,
             "scale": 1 / math.sqrt(layer.head_width),
-            "local_window_size": self.model.stack.window or -1,
+            "local_window_size": self.stack.window or -1,
             "do_rotary": int(bool(self.rotation)),
         }
 
@@ -368,6 +395,43 @@ class _Builder:
 
         return part
 
+    def _cross_attention(self, number: int, layer: Attention) -> Part:
+        """`Attention` to the memories: the rows and query heads that share a key head attend as tokens of one row."""
+        if not layer.heads:
+            return self._constant_attention(layer)
+        places = query_places(layer)  # (H')
+        H = len(places)
+        G = layer.kv_heads
+        K = layer.head_width
+        query = self._filled(layer.query.weight, places, K)  # (H' K, D)
+        query_bias = None
+        if layer.query.bias is not None:
+            query_bias = self._filled(layer.query.bias, places, K)  # (H' K)
+        output = self._filled(layer.output.weight.T, places, K).T  # (D, H' K)
+        keys = f"memory_keys.{number}"  # (sources, G, S, K)
+        values = f"memory_values.{number}"  # (sources, G, S, K)
+        scaled: dict[str, Attribute] = {"transB": 1, "alpha": 1 / math.sqrt(K)}
+
+        def part(x: str, stream: str | None) -> str:
+            q = self._linear(x, query, query_bias)  # (B, H' K)
+            if layer.query_norm is not None:
+                q = self._head_norm(q, layer.query_norm, places, K)  # (B, H' K)
+            sources = self.nodes.add("Shape", [keys], {"start": 0, "end": 1})  # (1)
+            rest = self.nodes.constant(np.array([-1, G, H // G, K], dtype=np.int64))
+            q = self.nodes.add("Reshape", [q, self.nodes.add("Concat", [sources, rest], {"axis": 0})])
+            q = self.nodes.add("Transpose", [q], {"perm": [0, 2, 3, 1, 4]})  # (sources, G, H'/G, B/sources, K)
+            q = self.nodes.add("Reshape", [q, self.nodes.constant(np.array([0, 0, -1, K], dtype=np.int64))])
+            scores = self.nodes.add("FusedMatMul", [q, keys], scaled, MICROSOFT)  # (sources, G, H'/G B/sources, S)
+            scores = self.nodes.add("Add", [scores, "memory_bias"])
+            pattern = self.nodes.add("Softmax", [scores], {"axis": -1})  # (sources, G, H'/G B/sources, S)
+            z = self.nodes.add("MatMul", [pattern, values])  # (sources, G, H'/G B/sources, K)
+            z = self.nodes.add("Reshape", [z, self.nodes.constant(np.array([0, 0, H // G, -1, K], dtype=np.int64))])
+            z = self.nodes.add("Transpose", [z], {"perm": [0, 3, 1, 2, 4]})  # (sources, B/sources, G, H'/G, K)
+            z = self.nodes.add("Reshape", [z, self.nodes.constant(np.array([-1, H * K], dtype=np.int64))])  # (B, H' K)
+            return self._linear(z, output, layer.output.bias, stream)  # (B, D)
+
+        return part
+
     def _constant_attention(self, layer: Attention) -> Part:
         """Attention without heads: the bias of its output projection."""
         bias = torch.zeros(self.config.width) if layer.output.bias is None else layer.output.bias  # (D)
@@ -384,29 +448,29 @@ class _Builder:
         """(N, any width) -> (B, T, any width)."""
         return self.nodes.add("Reshape", [x, self.three_axes])
 
-    def _filled(self, heads: Tensor, places: Sequence[int | None]) -> Tensor:
-        """Return the rows of heads, (heads K, ...), at these places with the operator's head width: (H' K', ...).
+    def _filled(self, heads: Tensor, places: Sequence[int | None], width: int | None = None) -> Tensor:
+        """Return the rows of heads, (heads K, ...), at these places, filled up with zeros: (H' K', ...).
 
-        Each half of a head is filled up by itself, as a rotation pairs channel i with channel i + K'/2.
+        K' is `width`, and the operator's head width if none is given. Each half of a head is filled up by itself, as a
+        rotation pairs channel i with channel i + K'/2.
         """
-        K = self.config.K
-        half = (K + 1) // 2
-        channels = [i if i < half else self.padded // 2 + i - half for i in range(K)]
-        old = heads.unflatten(0, (-1, K))  # (heads, K, ...)
-        new = old.new_zeros(len(places), self.padded, *heads.shape[1:])  # (H', K', ...)
+        width = width or self.padded
+        channels = head_channels(self.config.K, width)
+        old = heads.unflatten(0, (-1, self.config.K))  # (heads, K, ...)
+        new = old.new_zeros(len(places), width, *heads.shape[1:])  # (H', K', ...)
         for place, head in enumerate(places):
             if head is not None:
                 new[place, channels] = old[head]  # (K, ...)
         return new.flatten(0, 1)  # (H' K', ...)
 
-    def _head_norm(self, x: str, norm: nn.RMSNorm, places: Sequence[int | None]) -> str:
+    def _head_norm(self, x: str, norm: nn.RMSNorm, places: Sequence[int | None], width: int | None = None) -> str:
         """QK-norm of (N, H' K'): of each head, or of all heads as one vector.
 
         The zeros that fill heads up lower the mean square, which the weights and eps make up for.
         """
         old = len(norm.weight)
         per_head = old == self.config.K
-        weight = self._filled(norm.weight, [0] if per_head else places)  # (K' or H' K')
+        weight = self._filled(norm.weight, [0] if per_head else places, width)  # (K' or H' K')
         new = len(weight)
         parts = x
         if per_head:
@@ -421,7 +485,7 @@ class _Builder:
 
     def _rotation(self) -> list[str]:
         """Names of the cosines and sines of all positions (C, K'/2); empty without rotary positions."""
-        rotary = self.model.stack.rotary
+        rotary = self.stack.rotary
         if rotary is None:
             return []
         rotation = rotary(torch.arange(self.config.context)[None])  # (1, 1, C, K) each
@@ -435,8 +499,8 @@ class _Builder:
 
     def _score_bias(self) -> str:
         """The bias (B, H, T, S) of scores by the distance of query and key; empty without score positions."""
-        score_positions = self.model.stack.score_positions
-        if score_positions is None or not any(layer.heads for layer in _attentions(self.model)):
+        score_positions = self.stack.score_positions
+        if score_positions is None or not any(layer.heads for layer in _attentions(self.stack)):
             return ""
         back = torch.arange(self.config.context)[None, None]  # (1, 1, C)
         table = self.nodes.weight(score_positions.by_distance(back)[0, :, 0])  # (H, C)
@@ -489,12 +553,22 @@ class _Builder:
         """Names of x (N, inputs) in bytes, and of the largest size in each row (N, 1), which is 127 levels."""
         sizes = self.nodes.add("Abs", [x])  # (N, inputs)
         largest = self.nodes.add("ReduceMax", [sizes, self.flat], {"keepdims": 1})  # (N, 1)
-        tiny = self.nodes.constant(np.array(np.finfo(np.float32).tiny, dtype=np.float32))
-        largest = self.nodes.add("Max", [largest, tiny])  # (N, 1); a row of zeros is divided by this
-        shares = self.nodes.add("Div", [x, largest])  # (N, inputs)
+        shares = self.nodes.add(
+            "Div", [x, largest]
+        )  # (N, inputs); 0 / 0 is any byte, and its product is multiplied by 0
         unit = self.nodes.constant(np.array(1 / LEVELS, dtype=np.float32))
         zero = self.nodes.constant(np.array(ZERO, dtype=np.uint8))
         return self.nodes.add("QuantizeLinear", [shares, unit, zero]), largest
+
+
+def head_channels(K: int, width: int) -> list[int]:
+    """Return the channel of the operator's head, `width` wide, for each channel of a head of K.
+
+    >>> head_channels(6, 16)
+    [0, 1, 2, 8, 9, 10]
+    """
+    half = (K + 1) // 2
+    return [i if i < half else width // 2 + i - half for i in range(K)]
 
 
 def query_places(layer: Attention) -> list[int | None]:

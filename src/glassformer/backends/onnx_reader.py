@@ -6,6 +6,7 @@ same tensors.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,11 +14,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from glassformer.backends.onnx_graph import Precision, step_graph
+from glassformer.backends.onnx_graph import Precision, head_channels, step_graph
 from glassformer.base.errors import GlassError
 from glassformer.base.packages import require_packages
 from glassformer.generation.fast import hooks_of, unknown_part
-from glassformer.generation.logit_readers import pad_right
+from glassformer.generation.logit_readers import pad_right, target_logits
 from glassformer.generation.slot_cache import SlotCache
 from glassformer.generation.slot_reader import SlotReader
 from glassformer.model.cache import Cache
@@ -30,7 +31,7 @@ class OnnxReader(SlotReader):
     """A `SlotReader` that computes with onnxruntime.
 
     Args:
-        model: a decoder on the processor, which may not be changed between two reads: copies of its weights, laid out
+        model: on the processor, which may not be changed between two reads: copies of its weights, laid out
             for speed, are kept.
         threads: that compute, the caller's among them.
         limit: see `SlotReader`.
@@ -41,16 +42,17 @@ class OnnxReader(SlotReader):
     """
 
     def __init__(
-        self, model: Decoder, threads: int, limit: int | None = None, precision: Precision = "float32"
+        self, model: Decoder | EncoderDecoder, threads: int, limit: int | None = None, precision: Precision = "float32"
     ) -> None:
         super().__init__(model, OnnxEngine(model, threads, precision), limit)
 
 
 class OnnxEngine:
-    """Runs the graph of a decoder; see `Engine` and `OnnxReader`."""
+    """Runs the graph of a model; see `Engine` and `OnnxReader`. PyTorch encodes sources and reads begun targets."""
 
-    def __init__(self, model: Decoder, threads: int, precision: Precision = "float32") -> None:
+    def __init__(self, model: Decoder | EncoderDecoder, threads: int, precision: Precision = "float32") -> None:
         check_supported(model)
+        self.model = model
         self.hooks = hooks_of(model)
         self.vocab_size = model.vocab_size
         self.cache_type = torch.float32
@@ -58,6 +60,7 @@ class OnnxEngine:
             graph = step_graph(model, precision)
         self.cache_config = graph.cache_config
         self.layers = graph.layers
+        self.cross_layers = graph.cross_layers
         self.has_positions = graph.has_positions
         self.weights = graph.weights  # onnxruntime does not keep the memory that it is shown
         self.session = _open_session(graph.model, graph.weights, threads)
@@ -83,8 +86,25 @@ class OnnxEngine:
         return self._run(ids, positions.expand(B, T), ends, last, own)  # (B, V)
 
     def read_targets(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], own: Cache) -> Tensor:
-        """A decoder has no targets."""
-        raise NotImplementedError
+        """Encode sources, read their targets so far, and return next-token logits (B, V)."""
+        assert isinstance(self.model, EncoderDecoder)
+        config = self.model.config
+        width = self.cache_config.K
+        read = (
+            own
+            if width == config.K
+            else Cache(config, len(targets), own.capacity, torch.device("cpu"), self.cache_type)
+        )
+        logits = target_logits(self.model, sources, targets, read)  # (B, V)
+        channels = head_channels(config.K, width)
+        for layer, found in zip(own.layers, read.layers, strict=True):
+            if read is not own:
+                layer.keys[..., channels] = found.keys  # (B, G, columns, K)
+                layer.values[..., channels] = found.values  # (B, G, columns, K)
+            assert found.memory is not None
+            k, v = found.memory  # (B, G, S, K) each
+            layer.memory = (k.to(self.cache_type).contiguous(), v.to(self.cache_type).contiguous())
+        return logits.to(torch.float32)
 
     def _run(self, tokens: Tensor, positions: Tensor, ends: Tensor, last: Tensor, cache: Cache) -> Tensor:
         """Ids (B, T) and their positions (B, T), `ends` (B) and `last` (B) of the graph -> logits (B, V)."""
@@ -99,6 +119,9 @@ class OnnxEngine:
             inputs["longest"] = torch.tensor(cache.length, dtype=torch.int32)  # ()
         if self.has_positions:
             inputs["positions"] = positions.contiguous()
+        if self.cross_layers:
+            assert isinstance(cache, SlotCache)
+            inputs["memory_bias"] = self._memory_bias(cache)
         for name, tensor in inputs.items():
             self._bind(self.binding.bind_input, name, tensor)
         self._bind_cache(cache)
@@ -107,29 +130,45 @@ class OnnxEngine:
         self.session.run_with_iobinding(self.binding)
         return logits
 
+    def _memory_bias(self, cache: SlotCache) -> Tensor:
+        """Return the bias (sources, 1, 1, columns) of scores that hides all but the tokens of each memory."""
+        columns = cache.slots[self.cross_layers[0]].memory_room[0].shape[2]
+        lengths = torch.tensor(cache.source_lengths)[:, None, None, None]  # (sources, 1, 1, 1)
+        hidden = torch.arange(columns) >= lengths  # (sources, 1, 1, columns)
+        return torch.zeros(hidden.shape).masked_fill(hidden, -math.inf)
+
     def _bind_cache(self, cache: Cache) -> None:
         """Let the graph read and fill the tensors of this cache."""
-        wanted = [tensor for layer in self.layers for tensor in (cache.layers[layer].keys, cache.layers[layer].values)]
-        memory: list[object] = [(tensor.data_ptr(), tensor.shape) for tensor in wanted]
+        held = {}
+        for number in self.layers:
+            layer = cache.layers[number]
+            held[f"keys.{number}"] = layer.keys  # (B, G, columns, K)
+            held[f"values.{number}"] = layer.values  # (B, G, columns, K)
+        memories = {}
+        for number in self.cross_layers:
+            assert isinstance(cache, SlotCache)
+            keys, values = cache.slots[number].memory_room  # (any number, G, columns, K) each
+            memories[f"memory_keys.{number}"] = keys[: len(cache.source_lengths)]  # (sources, G, columns, K)
+            memories[f"memory_values.{number}"] = values[: len(cache.source_lengths)]  # (sources, G, columns, K)
+        memory: list[object] = [(tensor.data_ptr(), tensor.shape) for tensor in (*held.values(), *memories.values())]
         if memory == self.bound:
             return
         self.bound = memory
-        names = [f"{kind}.{layer}" for layer in self.layers for kind in ("keys", "values")]
-        for name, tensor in zip(names, wanted, strict=True):
-            assert tensor.is_contiguous()
+        for name, tensor in held.items():
             self._bind(self.binding.bind_input, name, tensor)
             self._bind(self.binding.bind_output, f"new_{name}", tensor)
+        for name, tensor in memories.items():
+            self._bind(self.binding.bind_input, name, tensor)
 
     def _bind(self, bind: Any, name: str, tensor: Tensor) -> None:
         """Show onnxruntime the memory of a tensor."""
+        assert tensor.is_contiguous()
         bind(name, "cpu", 0, NUMPY_TYPES[tensor.dtype], list(tensor.shape), tensor.data_ptr())
 
 
 def check_supported(model: Decoder | EncoderDecoder) -> None:
     """Raise a `GlassError` if packages are missing, or if no graph can be built for a model."""
     require_packages("writing with onnxruntime", "onnx", "onnxruntime")
-    if not isinstance(model, Decoder):
-        raise GlassError("onnxruntime writes with decoders only, and this is an encoder-decoder", "Use PyTorch.")
     device = model.embedding.tokens.weight.device.type
     if device != "cpu":
         raise GlassError(

@@ -70,10 +70,7 @@ def next_logits(
     """
     device = model.embedding.tokens.weight.device
     if isinstance(model, EncoderDecoder):
-        source, source_mask = pad_right(sources, device)  # (B, S) each
-        target, _ = pad_right(rows, device)  # (B, T)
-        memory = model.encode(source, source_mask)  # (B, S, D)
-        return _at_last(model.decode(target, memory, source_mask), rows)  # (B, V)
+        return target_logits(model, sources, rows, None)  # (B, V)
     windows = [window(row, model.config.context) for row in rows]
     width = max(map(len, windows))
     padding = [width - len(each) for each in windows]
@@ -129,10 +126,18 @@ class TorchEngine:
     def read_targets(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], own: Cache) -> Tensor:
         """Encode sources, read their targets so far, and return next-token logits (B, V)."""
         assert isinstance(self.model, EncoderDecoder)
-        source, source_mask = pad_right(sources, self.weight.device)  # (B, S)
-        target, _ = pad_right(targets, self.weight.device)  # (B, T)
-        memory = self.model.encode(source, source_mask)  # (B, S, D)
-        return _at_last(self.model.decode(target, memory, source_mask, own), targets)  # (B, V)
+        return target_logits(self.model, sources, targets, own)  # (B, V)
+
+
+def target_logits(
+    model: EncoderDecoder, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], cache: Cache | None
+) -> Tensor:
+    """Return the logits (B, V) after targets of sources, padded on the right; a cache is filled with both."""
+    device = model.embedding.tokens.weight.device
+    source, source_mask = pad_right(sources, device)  # (B, S) each
+    target, _ = pad_right(targets, device)  # (B, T)
+    memory = model.encode(source, source_mask)  # (B, S, D)
+    return _at_last(model.decode(target, memory, source_mask, cache), targets)  # (B, V)
 
 
 def pad_right(rows: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor | None]:
