@@ -34,6 +34,7 @@ SETTINGS: list[dict[str, Any]] = [
     *({"head_width": width, "positions": "rotary", "qk_norm": "head"} for width in (2, 16, 18)),
     *({"head_width": width, "kv_heads": 1, "qk_norm": "whole"} for width in (1, 8, 9)),
     {"norm": "none"},
+    {"norm_eps": 0.1},
     {"norm_eps": 0.1, "qk_norm": "head", "norm": "rmsnorm"},
     {"rotary_base": 100.0, "positions": "rotary"},
     {"embedding_norm": True, "embedding_scale": True, "head_transform": True, "head_bias": True},
