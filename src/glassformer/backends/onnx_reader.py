@@ -31,8 +31,8 @@ class OnnxReader(SlotReader):
     """A `SlotReader` that computes with onnxruntime.
 
     Args:
-        model: on the processor, which may not be changed between two reads: copies of its weights, laid out
-            for speed, are kept.
+        model: on the processor; may not be changed between two reads: copies of its weights, laid out for speed, are
+            kept.
         threads: that compute, the caller's among them.
         limit: see `SlotReader`.
         precision: of the matrix multiplications, see `step_graph`; "int8" is faster and not exact.
@@ -89,18 +89,13 @@ class OnnxEngine:
         """Encode sources, read their targets so far, and return next-token logits (B, V)."""
         assert isinstance(self.model, EncoderDecoder)
         config = self.model.config
-        width = self.cache_config.K
-        read = (
-            own
-            if width == config.K
-            else Cache(config, len(targets), own.capacity, torch.device("cpu"), self.cache_type)
-        )
+        T = max(map(len, targets))
+        read = Cache(config, len(targets), T, torch.device("cpu"), self.cache_type)
         logits = target_logits(self.model, sources, targets, read)  # (B, V)
-        channels = head_channels(config.K, width)
+        channels = head_channels(config.K, self.cache_config.K)
         for layer, found in zip(own.layers, read.layers, strict=True):
-            if read is not own:
-                layer.keys[..., channels] = found.keys  # (B, G, columns, K)
-                layer.values[..., channels] = found.values  # (B, G, columns, K)
+            layer.keys[:, :, :T, channels] = found.keys  # (B, G, T, K)
+            layer.values[:, :, :T, channels] = found.values  # (B, G, T, K)
             assert found.memory is not None
             k, v = found.memory  # (B, G, S, K) each
             layer.memory = (k.to(self.cache_type).contiguous(), v.to(self.cache_type).contiguous())
