@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from glassformer.backends.onnx_graph import padded_head_width, quantized_matrix, query_places, step_graph
-from glassformer.backends.onnx_reader import OnnxReader
+from glassformer.backends.onnx_reader import OnnxEngine, OnnxReader
 from glassformer.base.config import Activation, SampleConfig
 from glassformer.base.errors import GlassError
 from glassformer.generation.decoding import TokenLoop
@@ -213,6 +213,7 @@ def test_a_bfloat16_encoder_decoder_writes() -> None:
     visitors = some_guests(29)
     play(TokenLoop(OnnxReader(model, 1, 16), 4), visitors)
     assert all(guest.ended in ("end", "length") for guest in visitors)
+    assert {logits.dtype for guest in visitors for logits in guest.logits} == {torch.float32}
 
 
 def outputs_of(model: Decoder, precision: Any, rows: list[list[int]]) -> Tensor:
@@ -266,6 +267,12 @@ def test_bytes_and_their_scales_are_the_weights_to_half_a_level(signed: bool, mo
     other = outputs_of(model, "int8", prompts())
     monkeypatch.undo()
     assert (outputs_of(model, "int8", prompts()) - other).abs().max() <= 1e-5
+
+
+def test_the_threads_are_those_asked_for() -> None:
+    reader = OnnxReader(decoder(tiny()), threads=2)
+    assert isinstance(reader.engine, OnnxEngine)
+    assert reader.engine.session.get_session_options().intra_op_num_threads == 2
 
 
 def test_weights_are_shared_not_copied() -> None:
