@@ -92,8 +92,8 @@ def alone(model: Decoder | EncoderDecoder, guest: Guest) -> list[TokenStep]:
     return list(generate(model, [guest.prompt], guest.how, END))
 
 
-def agree(model: Decoder | EncoderDecoder, guest: Guest) -> None:
-    """Tokens, logits, and why it ended; of who was sent away, as far as it came."""
+def agree(model: Decoder | EncoderDecoder, guest: Guest, close: float = 1e-5) -> None:
+    """Tokens, logits (to `close`), and why it ended; of who was sent away, as far as it came."""
     steps = alone(model, guest)
     if guest.ended == "gone":
         steps = steps[: len(guest.written)]
@@ -101,7 +101,7 @@ def agree(model: Decoder | EncoderDecoder, guest: Guest) -> None:
         assert guest.ended == steps[-1].ended[0]
     assert guest.written == [step.tokens[0] for step in steps]
     for logits, step in zip(guest.logits, steps, strict=True):
-        assert (logits - step.logits[0]).abs().max() <= 1e-5
+        assert (logits - step.logits[0]).abs().max() <= close
 
 
 MODELS: dict[str, list[dict[str, Any]]] = {

@@ -21,6 +21,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("model", "corpora"),
     ("text",),
     ("generation",),
+    ("backends",),
     ("tasks",),
     ("runs",),
     ("training",),

@@ -81,15 +81,34 @@ KERNEL_ACTIVATIONS = {"relu": ("relu", ""), "gelu": ("gelu", "none"), "gelu_tanh
 
 def fast_decoder(model: Decoder | EncoderDecoder, steps: int) -> FastDecoder | None:
     """Return a decoder that replaces the model for about `steps` steps; None where the model has to run itself."""
-    stack = model.stack if isinstance(model, Decoder) else model.decoder
-    parts = [part for whole in (model.embedding, stack, model.head) for part in whole.modules()]
-    if not all(type(part) in KNOWN or isinstance(part, AddedPositions | ScorePositions) for part in parts):
+    if unknown_part(model) is not None:
         return None
+    stack = model.stack if isinstance(model, Decoder) else model.decoder
     layout = layout_pays(model.embedding.tokens.weight, steps)
     fast = FastDecoder(model.embedding, stack, model.head, layout)
-    fast.hooks = [hooks for part in (model, *parts) for hooks in (part._forward_hooks, part._forward_pre_hooks)]
-    fast.hooks += [any_module._global_forward_hooks, any_module._global_forward_pre_hooks]
+    fast.hooks = hooks_of(model)
     return fast if fast.applies() else None
+
+
+def unknown_part(model: Decoder | EncoderDecoder) -> str | None:
+    """Return the type of a part of a decoder that is not known here; None: all are."""
+    for part in _decoding_parts(model):
+        if not (type(part) in KNOWN or isinstance(part, AddedPositions | ScorePositions)):
+            return type(part).__name__
+    return None
+
+
+def hooks_of(model: Decoder | EncoderDecoder) -> list[dict[int, Callable[..., object]]]:
+    """Return the dictionaries of all forward hooks that a step calls; those registered later appear in them."""
+    parts = [model, *_decoding_parts(model)]
+    hooks = [hooks for part in parts for hooks in (part._forward_hooks, part._forward_pre_hooks)]
+    return [*hooks, any_module._global_forward_hooks, any_module._global_forward_pre_hooks]
+
+
+def _decoding_parts(model: Decoder | EncoderDecoder) -> list[nn.Module]:
+    """Return all modules that read a token in a decoder, or in the decoder of an encoder-decoder."""
+    stack = model.stack if isinstance(model, Decoder) else model.decoder
+    return [part for whole in (model.embedding, stack, model.head) for part in whole.modules()]
 
 
 def layout_pays(weight: Tensor, steps: int) -> bool:

@@ -14,10 +14,10 @@ import numpy as np
 import torch
 
 from glassformer.base.errors import GlassError
+from glassformer.base.packages import version_of
 from glassformer.interop.export_report import Measured
 from glassformer.interop.gguf.targets import Target
 from glassformer.interop.output_comparison import LEVEL, TOKENS, Logits, largest_difference, logits_limit, random_rows
-from glassformer.interop.packages import version_of
 from glassformer.model.evaluation_mode import inference
 from glassformer.model.transformer import Decoder
 from glassformer.runs.opening import OpenedRun

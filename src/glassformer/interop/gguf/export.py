@@ -12,6 +12,7 @@ import torch
 
 from glassformer.base.config import ModelConfig
 from glassformer.base.errors import GlassError, nearest
+from glassformer.base.packages import require_packages
 from glassformer.base.wording import quoted
 from glassformer.interop.atomic_output import appear_whole, refuse_taken
 from glassformer.interop.export_report import ExportReport, ExportRequest, Measured
@@ -25,7 +26,6 @@ from glassformer.interop.huggingface.choosing import ARCHITECTURES, fitted
 from glassformer.interop.huggingface.weights import Tensors
 from glassformer.interop.huggingface.writing import written
 from glassformer.interop.output_comparison import check_greedy, largest_difference, logits_limit, random_rows
-from glassformer.interop.packages import require_packages
 from glassformer.model.build import build_model
 from glassformer.model.transformer import Decoder
 from glassformer.runs.opening import OpenedRun

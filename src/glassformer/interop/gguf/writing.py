@@ -13,9 +13,9 @@ from typing import Any
 from torch import Tensor
 
 from glassformer.base.config import ModelConfig
+from glassformer.base.packages import require_packages
 from glassformer.interop.gguf.targets import Target, neighbouring, refuse_rows
 from glassformer.interop.gguf.tokens import PRE, Tokens
-from glassformer.interop.packages import require_packages
 
 TYPES = ("f32", "f16", "q8_0")
 

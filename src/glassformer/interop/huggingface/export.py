@@ -10,6 +10,7 @@ from typing import Any
 
 from glassformer.base.config import LABELLED, PAIRS, Task
 from glassformer.base.errors import MALFORMED, GlassError
+from glassformer.base.packages import version_of
 from glassformer.interop.atomic_output import appear_whole, refuse_taken
 from glassformer.interop.export_report import ExportReport, ExportRequest, Measured
 from glassformer.interop.huggingface.architecture import Architecture
@@ -24,7 +25,6 @@ from glassformer.interop.huggingface.tokenizer_files import (
     writing_ids,
 )
 from glassformer.interop.huggingface.writing import written
-from glassformer.interop.packages import version_of
 from glassformer.model.weights import save_tensors
 from glassformer.runs.opening import OpenedRun
 

@@ -14,13 +14,13 @@ from glassformer import __version__
 from glassformer.base.config import PAIRS
 from glassformer.base.errors import GlassError
 from glassformer.base.files import write_text
+from glassformer.base.packages import require_packages, version_of
 from glassformer.interop.atomic_output import appear_whole, refuse_taken
 from glassformer.interop.export_report import ExportReport, ExportRequest, Measured
 from glassformer.interop.huggingface.tokenizer_files import write_framed
 from glassformer.interop.onnx.graph import OPSET, inputs_of, output_of, write_graph
 from glassformer.interop.onnx.session import Session, check_logits
 from glassformer.interop.output_comparison import check_greedy
-from glassformer.interop.packages import require_packages, version_of
 from glassformer.model.transformer import Decoder, EncoderDecoder
 from glassformer.runs.opening import OpenedRun
 from glassformer.text.tokenizers import frame_of

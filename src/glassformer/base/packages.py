@@ -1,4 +1,4 @@
-"""The packages that an export needs are asked for before anything else is done."""
+"""Optional packages: asked for before anything else is done."""
 
 from __future__ import annotations
 

@@ -1,0 +1,606 @@
+"""The ONNX graph of one step of writing with a cache, built node by node from an open model.
+
+No tracing and no file: the nodes are written here, in the order of the model's forward pass, and the weights stay in
+the memory of the model's own tensors wherever their layout allows it. One graph reads prompts (T tokens of each row)
+and one more token of each row (T = 1).
+
+Its inputs, with C' columns in the cache:
+
+* `tokens` (B, T): ids, padded on the right if they are prompts.
+* `ends` (B): tokens of each row after this step, minus 1.
+* `longest` (): the most tokens of a row after this step.
+* `last` (B): index of the last token of each row among the B T tokens.
+* `positions` (B, T): of the tokens, if the model adds vectors or biases for positions.
+* `keys.0`, `values.0`, … (B, G, C', K): the cache; the outputs `new_keys.0`, … are meant to be the same memory.
+
+Its output `logits` (B, V) are of the last token of each row. Self-attention is one operator, `GroupQueryAttention` of
+onnxruntime, which rotates queries and keys, and appends to the cache.
+
+The graph of an encoder-decoder is a step of its decoder, with T = 1, and has two kinds of inputs more:
+
+* `memory_keys.0`, `memory_values.0`, … (sources, G, S, K): of the memories; B/sources rows attend to each.
+* `memory_bias` (sources, 1, 1, S): 0, and -inf at padding of the memories.
+
+**Shapes that the operator does not have.** It needs head widths that are multiples of 8 (16 if it rotates), and key
+heads that serve equally many query heads. Others are filled up with zeros: channels, whose products are zero, and query
+heads, whose outputs meet zeros in the output projection.
+
+**8 bits.** Weights have one scale for each output, and the input of a matrix multiplication one scale for each token,
+which is found at that step. So a row's logits do not depend on the other rows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from glassformer.base.config import Activation, ModelConfig
+from glassformer.model.attention import Attention
+from glassformer.model.pruned_attention import head_numbers, kv_index
+from glassformer.model.transformer import Block, Decoder, EncoderDecoder, FeedForward, Stack
+
+Precision = Literal["float32", "int8"]
+Attribute = int | float | str | list[int]
+Part = Callable[[str, str | None], str]
+"""Names of the normalised stream and of a stream to add to -> the name of the output of a part."""
+
+MICROSOFT = "com.microsoft"  # the domain of onnxruntime's own operators
+OPSET = 20
+IR_VERSION = 10  # of the format; what onnx writes by default may be newer than onnxruntime reads
+LEVELS = 127  # of a positive 8-bit number
+ZERO = 128  # the byte that stands for 0
+
+
+@dataclass(frozen=True)
+class StepGraph:
+    """A graph, and the weights that it names but does not hold.
+
+    Attributes:
+        model: the graph in ONNX's format.
+        weights: by name.
+        layers: numbers of the layers with a cache: all whose heads were not removed.
+        cross_layers: numbers of the layers that attend to a memory.
+        cache_config: the shape of the cache: the model's, with the head width of the operator.
+        has_positions: the graph has the input `positions`.
+    """
+
+    model: bytes
+    weights: dict[str, Tensor]
+    layers: list[int]
+    cross_layers: list[int]
+    cache_config: ModelConfig
+    has_positions: bool
+
+
+def step_graph(model: Decoder | EncoderDecoder, precision: Precision = "float32") -> StepGraph:
+    """Return the graph of a decoder, or of the decoder of an encoder-decoder; dropout is off.
+
+    Args:
+        model: on the processor.
+        precision: of the matrix multiplications: "float32", or "int8" for 8-bit weights and inputs. The rest, the
+            embedding among it, is in float32 whatever the model's type.
+    """
+    import onnx
+
+    config = model.config
+    padded = padded_head_width(config)
+    stack = decoder_stack(model)
+    attentions = _attentions(stack)
+    layers = [layer for layer, attention in enumerate(attentions) if attention.heads]
+    cross = {layer: block.cross for layer, block in enumerate(_blocks(stack)) if block.cross and block.cross.heads}
+    nodes = _Nodes()
+    builder = _Builder(model, nodes, precision, padded)
+    nodes.add("Identity", [builder.logits()], output="logits")
+
+    inputs = [
+        onnx.helper.make_tensor_value_info("tokens", onnx.TensorProto.INT64, ["B", "T"]),
+        onnx.helper.make_tensor_value_info("last", onnx.TensorProto.INT64, ["B"]),
+    ]
+    if layers:
+        inputs.append(onnx.helper.make_tensor_value_info("ends", onnx.TensorProto.INT32, ["B"]))
+        inputs.append(onnx.helper.make_tensor_value_info("longest", onnx.TensorProto.INT32, []))
+    has_positions = model.embedding.positions is not None or (stack.score_positions is not None and bool(layers))
+    if has_positions:
+        inputs.append(onnx.helper.make_tensor_value_info("positions", onnx.TensorProto.INT64, ["B", "T"]))
+    outputs = [onnx.helper.make_tensor_value_info("logits", onnx.TensorProto.FLOAT, ["B", model.vocab_size])]
+    for layer in layers:
+        shape: list[str | int | None] = ["B", attentions[layer].kv_heads, "columns", padded]
+        for name in (f"keys.{layer}", f"values.{layer}"):
+            inputs.append(onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape))
+            outputs.append(onnx.helper.make_tensor_value_info(f"new_{name}", onnx.TensorProto.FLOAT, shape))
+    for layer, attention in cross.items():
+        shape = ["sources", attention.kv_heads, "S", config.K]
+        for name in (f"memory_keys.{layer}", f"memory_values.{layer}"):
+            inputs.append(onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape))
+    if cross:
+        shape = ["sources", 1, 1, "S"]
+        inputs.append(onnx.helper.make_tensor_value_info("memory_bias", onnx.TensorProto.FLOAT, shape))
+    held = [_outside(name, tensor) for name, tensor in nodes.weights.items()]
+    graph = onnx.helper.make_graph(nodes.nodes, "step", inputs, outputs, [*held, *nodes.constants])
+    versions = [onnx.helper.make_opsetid("", OPSET), onnx.helper.make_opsetid(MICROSOFT, 1)]
+    written = onnx.helper.make_model(graph, opset_imports=versions, ir_version=IR_VERSION)
+    cache_config = config.model_copy(update={"head_width": padded})
+    return StepGraph(written.SerializeToString(), nodes.weights, layers, list(cross), cache_config, has_positions)
+
+
+def padded_head_width(config: ModelConfig) -> int:
+    """Return the head width of the operator: K, or the next width that it has."""
+    unit = 16 if config.positions == "rotary" else 8
+    return -(-config.K // unit) * unit
+
+
+def decoder_stack(model: Decoder | EncoderDecoder) -> Stack:
+    """Return the stack that writes."""
+    return model.stack if isinstance(model, Decoder) else model.decoder
+
+
+def _blocks(stack: Stack) -> list[Block]:
+    return [block for block in stack.blocks if isinstance(block, Block)]
+
+
+def _attentions(stack: Stack) -> list[Attention]:
+    return [block.attention for block in _blocks(stack)]
+
+
+def _outside(name: str, tensor: Tensor) -> Any:
+    """Return an initializer without values: the session is given the tensor itself."""
+    import onnx
+
+    types = {
+        torch.float32: onnx.TensorProto.FLOAT,
+        torch.int8: onnx.TensorProto.INT8,
+        torch.uint8: onnx.TensorProto.UINT8,
+    }
+    held = onnx.TensorProto(name=name, dims=list(tensor.shape), data_type=types[tensor.dtype])
+    held.data_location = onnx.TensorProto.EXTERNAL
+    held.external_data.add(key="location", value="memory")
+    return held
+
+
+@dataclass
+class _Nodes:
+    """The nodes of a graph so far, its weights, and its small constants."""
+
+    nodes: list[Any] = field(default_factory=list)
+    weights: dict[str, Tensor] = field(default_factory=dict)
+    constants: list[Any] = field(default_factory=list)
+    named: dict[bytes, str] = field(default_factory=dict)  # constants by their content
+    count: int = 0
+
+    def add(
+        self,
+        operator: str,
+        inputs: Sequence[str],
+        attributes: Mapping[str, Attribute] | None = None,
+        domain: str = "",
+        output: str | None = None,
+    ) -> str:
+        """Add a node with one output, and return the name of that."""
+        return self.add_several(operator, inputs, [output or self._new_name()], attributes, domain)[0]
+
+    def split(self, x: str, widths: Sequence[int]) -> list[str]:
+        """Split the last axis of x into parts of these widths."""
+        sizes = self.constant(np.array(widths, dtype=np.int64))
+        return self.add_several("Split", [x, sizes], [self._new_name() for _ in widths], {"axis": -1})
+
+    def add_several(
+        self,
+        operator: str,
+        inputs: Sequence[str],
+        outputs: list[str],
+        attributes: Mapping[str, Attribute] | None = None,
+        domain: str = "",
+    ) -> list[str]:
+        """Add a node, and return the names of its outputs."""
+        import onnx
+
+        node = onnx.helper.make_node(operator, inputs, outputs, domain=domain)
+        for name, value in (attributes or {}).items():
+            node.attribute.append(onnx.helper.make_attribute(name, value))
+        self.nodes.append(node)
+        return outputs
+
+    def weight(self, tensor: Tensor) -> str:
+        """Add a tensor that stays outside of the graph, any shape."""
+        name = f"weight.{len(self.weights)}"
+        wide = tensor if tensor.dtype in (torch.int8, torch.uint8) else tensor.to(torch.float32)
+        self.weights[name] = wide.detach().contiguous()
+        return name
+
+    def constant(self, value: NDArray[Any]) -> str:
+        """Add a small constant to the graph; equal ones are one."""
+        import onnx
+
+        key = repr((value.dtype, value.shape)).encode() + value.tobytes()
+        if key not in self.named:
+            self.named[key] = f"constant.{len(self.named)}"
+            self.constants.append(onnx.numpy_helper.from_array(value, self.named[key]))
+        return self.named[key]
+
+    def _new_name(self) -> str:
+        self.count += 1
+        return f"x.{self.count}"
+
+
+class _Builder:
+    """Writes the nodes of one model. A name stands for a tensor (N, any width), N = B T, unless a shape is given.
+
+    Args:
+        model: the decoder, or an encoder-decoder.
+        nodes: they are added to these.
+        precision: of the matrix multiplications.
+        padded: the head width of the operator.
+    """
+
+    def __init__(self, model: Decoder | EncoderDecoder, nodes: _Nodes, precision: Precision, padded: int) -> None:
+        self.model = model
+        self.stack = decoder_stack(model)
+        self.config = model.config
+        self.nodes = nodes
+        self.precision = precision
+        self.padded = padded
+        self.quantized: dict[str, tuple[str, str]] = {}  # inputs of matrix multiplications: their bytes and scales
+        self.flat = nodes.constant(np.array([-1], dtype=np.int64))
+        self.three_axes = ""
+        self.rotation: list[str] = []
+        self.bias = ""
+
+    def logits(self) -> str:
+        """Add all nodes, and return the name of the logits (B, V)."""
+        stack = self.stack
+        head = self.model.head
+        sizes = self.nodes.add("Shape", ["tokens"])  # (2): B and T
+        self.three_axes = self.nodes.add("Concat", [sizes, self.flat], {"axis": 0})  # (3): B, T and the rest
+        self.rotation = self._rotation()
+        self.bias = self._score_bias()
+        x = self._embedded()  # (N, D)
+        for layer, block in enumerate(_blocks(stack)):
+            x = self._part(x, block.norm_order, block.attention_norm, self._attention(layer, block.attention))  # (N, D)
+            if block.cross is not None and block.cross_norm is not None:
+                x = self._part(x, block.norm_order, block.cross_norm, self._cross_attention(layer, block.cross))
+            if layer == len(stack.blocks) - 1:  # from here on, tokens no longer meet
+                x = self.nodes.add("Gather", [x, "last"])  # (B, D)
+            x = self._part(x, block.norm_order, block.feedforward_norm, self._feedforward(block.feedforward))
+        x = self._norm(x, stack.norm)  # (B, D)
+        if head.transform is not None:
+            x = self._linear(x, head.transform.weight, head.transform.bias)  # (B, D)
+            x = self._norm(self._activated(x, head.activation), head.norm)  # (B, D)
+        matrix = self.model.embedding.tokens.weight if head.weight is None else head.weight  # (V, D)
+        return self._linear(x, matrix, head.bias)  # (B, V)
+
+    def _embedded(self) -> str:
+        """`Embedding`: (N, D)."""
+        embedding = self.model.embedding
+        table = self.nodes.weight(embedding.tokens.weight)  # (V, D)
+        ids = self.nodes.add("Reshape", ["tokens", self.flat])  # (N)
+        x = self.nodes.add("Gather", [table, ids])  # (N, D)
+        if embedding.scale != 1:
+            x = self.nodes.add("Mul", [x, self.nodes.constant(np.array(embedding.scale, dtype=np.float32))])
+        if embedding.positions is not None:
+            vectors = embedding.positions(torch.arange(self.config.context)[None])[0]  # (C, D)
+            places = self.nodes.add("Reshape", ["positions", self.flat])  # (N)
+            added = self.nodes.add("Gather", [self.nodes.weight(vectors), places])  # (N, D)
+            x = self.nodes.add("Add", [x, added])  # (N, D)
+        return self._norm(x, embedding.norm)  # (N, D)
+
+    def _part(self, x: str, order: str, norm: nn.Module, part: Part) -> str:
+        """A part of a block, with its norm and the stream: (N, D) -> (N, D). See the three blocks."""
+        match order:
+            case "pre":
+                return part(self._norm(x, norm), x)
+            case "post":
+                return self._norm(part(x, x), norm)
+            case _:
+                return self.nodes.add("Add", [x, self._norm(part(x, None), norm)])
+
+    def _norm(self, x: str, norm: nn.Module) -> str:
+        """A norm over the width, or the identity."""
+        match norm:
+            case nn.LayerNorm():
+                inputs = [x, self.nodes.weight(norm.weight)]
+                if norm.bias is not None:
+                    inputs.append(self.nodes.weight(norm.bias))
+                return self.nodes.add("LayerNormalization", inputs, {"axis": -1, "epsilon": norm.eps})
+            case nn.RMSNorm():
+                return self._root_mean_square_norm(x, norm.weight, norm.eps or 0.0)
+            case _:
+                return x
+
+    def _root_mean_square_norm(self, x: str, weight: Tensor, eps: float) -> str:
+        return self.nodes.add(
+            "SimplifiedLayerNormalization", [x, self.nodes.weight(weight)], {"axis": -1, "epsilon": eps}
+        )
+
+    def _feedforward(self, layer: FeedForward) -> Part:
+        """`FeedForward`."""
+
+        def part(x: str, stream: str | None) -> str:
+            hidden = self._linear(x, layer.up.weight, layer.up.bias)  # (N, F)
+            if layer.gate is None:
+                hidden = self._activated(hidden, layer.activation)  # (N, F)
+            else:
+                gate = self._activated(self._linear(x, layer.gate.weight, layer.gate.bias), layer.activation)  # (N, F)
+                hidden = self.nodes.add("Mul", [gate, hidden])  # (N, F)
+            return self._linear(hidden, layer.down.weight, layer.down.bias, stream)  # (N, D)
+
+        return part
+
+    def _activated(self, x: str, name: Activation) -> str:
+        """`activate`."""
+        match name:
+            case "relu":
+                return self.nodes.add("Relu", [x])
+            case "relu2":
+                x = self.nodes.add("Relu", [x])
+                return self.nodes.add("Mul", [x, x])
+            case "gelu" | "geglu":
+                return self.nodes.add("Gelu", [x])
+            case "gelu_tanh":
+                return self.nodes.add("Gelu", [x], {"approximate": "tanh"})
+            case "swiglu":  # x sigmoid(x)
+                return self.nodes.add("QuickGelu", [x], {"alpha": 1.0}, MICROSOFT)
+
+    def _attention(self, number: int, layer: Attention) -> Part:
+        """`Attention` or `PrunedAttention` number so many, which reads and fills the cache."""
+        if not layer.heads:
+            return self._constant_attention(layer)
+        places = query_places(layer)  # (H')
+        H = len(places)
+        G = layer.kv_heads
+        keys = range(G)
+        query = self._filled(layer.query.weight, places)  # (H' K', D)
+        key = self._filled(layer.key.weight, keys)  # (G K', D)
+        value = self._filled(layer.value.weight, keys)  # (G K', D)
+        inputs = torch.cat([query, key, value])  # ((H' + 2 G) K', D)
+        input_bias = None
+        if layer.query.bias is not None:
+            query_bias = self._filled(layer.query.bias, places)  # (H' K')
+            key_bias = self._filled(layer.key.bias, keys)  # (G K')
+            value_bias = self._filled(layer.value.bias, keys)  # (G K')
+            input_bias = torch.cat([query_bias, key_bias, value_bias])  # ((H' + 2 G) K')
+        output = self._filled(layer.output.weight.T, places).T  # (D, H' K')
+        attributes: dict[str, Attribute] = {
+            "num_heads": H,
+            "kv_num_heads": G,
+            "scale": 1 / math.sqrt(layer.head_width),
+            "local_window_size": self.stack.window or -1,
+            "do_rotary": int(bool(self.rotation)),
+        }
+
+        def part(x: str, stream: str | None) -> str:
+            qkv = self._linear(x, inputs, input_bias)  # (N, (H' + 2 G) K')
+            if layer.query_norm is None or layer.key_norm is None:
+                read = [self._as_rows(qkv), "", ""]  # (B, T, (H' + 2 G) K')
+            else:
+                q, k, v = self.nodes.split(qkv, [width * self.padded for width in (H, G, G)])  # (N, H' K' or G K')
+                q = self._head_norm(q, layer.query_norm, places)  # (N, H' K')
+                k = self._head_norm(k, layer.key_norm, keys)  # (N, G K')
+                read = [self._as_rows(each) for each in (q, k, v)]  # (B, T, H' K' or G K')
+            read += [f"keys.{number}", f"values.{number}", "ends", "longest", *(self.rotation or ["", ""])]
+            if self.bias:
+                read += ["", self._bias_of_heads(layer, places)]  # (B, H', T, S)
+            filled = [f"new_keys.{number}", f"new_values.{number}"]
+            names = [f"z.{number}", *filled]
+            z = self.nodes.add_several("GroupQueryAttention", read, names, attributes, MICROSOFT)[0]  # (B, T, H' K')
+            width = self.nodes.constant(np.array([-1, H * self.padded], dtype=np.int64))
+            z = self.nodes.add("Reshape", [z, width])  # (N, H' K')
+            return self._linear(z, output, layer.output.bias, stream)  # (N, D)
+
+        return part
+
+    def _cross_attention(self, number: int, layer: Attention) -> Part:
+        """`Attention` to the memories: the rows and query heads that share a key head attend as tokens of one row."""
+        if not layer.heads:
+            return self._constant_attention(layer)
+        places = query_places(layer)  # (H')
+        H = len(places)
+        G = layer.kv_heads
+        K = layer.head_width
+        query = self._filled(layer.query.weight, places, K)  # (H' K, D)
+        query_bias = None
+        if layer.query.bias is not None:
+            query_bias = self._filled(layer.query.bias, places, K)  # (H' K)
+        output = self._filled(layer.output.weight.T, places, K).T  # (D, H' K)
+        keys = f"memory_keys.{number}"  # (sources, G, S, K)
+        values = f"memory_values.{number}"  # (sources, G, S, K)
+        scaled: dict[str, Attribute] = {"transB": 1, "alpha": 1 / math.sqrt(K)}
+
+        def part(x: str, stream: str | None) -> str:
+            q = self._linear(x, query, query_bias)  # (B, H' K)
+            if layer.query_norm is not None:
+                q = self._head_norm(q, layer.query_norm, places, K)  # (B, H' K)
+            sources = self.nodes.add("Shape", [keys], {"start": 0, "end": 1})  # (1)
+            rest = self.nodes.constant(np.array([-1, G, H // G, K], dtype=np.int64))
+            q = self.nodes.add("Reshape", [q, self.nodes.add("Concat", [sources, rest], {"axis": 0})])
+            q = self.nodes.add("Transpose", [q], {"perm": [0, 2, 3, 1, 4]})  # (sources, G, H'/G, B/sources, K)
+            q = self.nodes.add("Reshape", [q, self.nodes.constant(np.array([0, 0, -1, K], dtype=np.int64))])
+            scores = self.nodes.add("FusedMatMul", [q, keys], scaled, MICROSOFT)  # (sources, G, H'/G B/sources, S)
+            scores = self.nodes.add("Add", [scores, "memory_bias"])
+            pattern = self.nodes.add("Softmax", [scores], {"axis": -1})  # (sources, G, H'/G B/sources, S)
+            z = self.nodes.add("MatMul", [pattern, values])  # (sources, G, H'/G B/sources, K)
+            z = self.nodes.add("Reshape", [z, self.nodes.constant(np.array([0, 0, H // G, -1, K], dtype=np.int64))])
+            z = self.nodes.add("Transpose", [z], {"perm": [0, 3, 1, 2, 4]})  # (sources, B/sources, G, H'/G, K)
+            z = self.nodes.add("Reshape", [z, self.nodes.constant(np.array([-1, H * K], dtype=np.int64))])  # (B, H' K)
+            return self._linear(z, output, layer.output.bias, stream)  # (B, D)
+
+        return part
+
+    def _constant_attention(self, layer: Attention) -> Part:
+        """Attention without heads: the bias of its output projection."""
+        bias = torch.zeros(self.config.width) if layer.output.bias is None else layer.output.bias  # (D)
+
+        def part(x: str, stream: str | None) -> str:
+            name = self.nodes.weight(bias)  # (D)
+            if stream is not None:
+                return self.nodes.add("Add", [stream, name])  # (N, D)
+            return self.nodes.add("Expand", [name, self.nodes.add("Shape", [x])])  # (N, D)
+
+        return part
+
+    def _as_rows(self, x: str) -> str:
+        """(N, any width) -> (B, T, any width)."""
+        return self.nodes.add("Reshape", [x, self.three_axes])
+
+    def _filled(self, heads: Tensor, places: Sequence[int | None], width: int | None = None) -> Tensor:
+        """Return the rows of heads, (heads K, ...), at these places, filled up with zeros: (H' K', ...).
+
+        K' is `width`, and the operator's head width if none is given. Each half of a head is filled up by itself, as a
+        rotation pairs channel i with channel i + K'/2.
+        """
+        width = width or self.padded
+        if width == self.config.K and list(places) == list(range(len(heads) // width)):
+            return heads
+        channels = head_channels(self.config.K, width)
+        old = heads.unflatten(0, (-1, self.config.K))  # (heads, K, ...)
+        new = old.new_zeros(len(places), width, *heads.shape[1:])  # (H', K', ...)
+        for place, head in enumerate(places):
+            if head is not None:
+                new[place, channels] = old[head]  # (K, ...)
+        return new.flatten(0, 1)  # (H' K', ...)
+
+    def _head_norm(self, x: str, norm: nn.RMSNorm, places: Sequence[int | None], width: int | None = None) -> str:
+        """QK-norm of (N, H' K'): of each head, or of all heads as one vector.
+
+        The zeros that fill heads up lower the mean square, which the weights and eps make up for.
+        """
+        old = len(norm.weight)
+        per_head = old == self.config.K
+        weight = self._filled(norm.weight, [0] if per_head else places, width)  # (K' or H' K')
+        new = len(weight)
+        parts = x
+        if per_head:
+            shape = self.nodes.constant(np.array([0, len(places), new], dtype=np.int64))
+            parts = self.nodes.add("Reshape", [x, shape])  # (N, H', K')
+        share = old / new
+        parts = self._root_mean_square_norm(parts, weight * math.sqrt(share), (norm.eps or 0.0) * share)
+        if not per_head:
+            return parts  # (N, H' K')
+        together = self.nodes.constant(np.array([0, -1], dtype=np.int64))
+        return self.nodes.add("Reshape", [parts, together])  # (N, H' K')
+
+    def _rotation(self) -> list[str]:
+        """Names of the cosines and sines of all positions (C, K'/2); empty without rotary positions."""
+        rotary = self.stack.rotary
+        if rotary is None:
+            return []
+        rotation = rotary(torch.arange(self.config.context)[None])  # (1, 1, C, K) each
+        K = self.config.K
+        filled = []
+        for angles in (rotation.cos, rotation.sin):
+            table = angles.new_zeros(self.config.context, self.padded // 2)  # (C, K'/2)
+            table[:, : K // 2] = angles[0, 0, :, : K // 2]  # (C, K/2)
+            filled.append(self.nodes.weight(table))
+        return filled
+
+    def _score_bias(self) -> str:
+        """The bias (B, H, T, S) of scores by the distance of query and key; empty without score positions."""
+        score_positions = self.stack.score_positions
+        if score_positions is None or not any(layer.heads for layer in _attentions(self.stack)):
+            return ""
+        back = torch.arange(self.config.context)[None, None]  # (1, 1, C)
+        table = self.nodes.weight(score_positions.by_distance(back)[0, :, 0])  # (H, C)
+        zero = self.nodes.constant(np.array(0, dtype=np.int64))
+        one = self.nodes.constant(np.array(1, dtype=np.int64))
+        end = self.nodes.add("Cast", ["longest"], {"to": 7})  # (): int64
+        keys = self.nodes.add("Range", [zero, end, one])  # (S)
+        queries = self.nodes.add("Unsqueeze", ["positions", self.flat])  # (B, T, 1)
+        distances = self.nodes.add("Sub", [queries, keys])  # (B, T, S)
+        distances = self.nodes.add("Max", [distances, zero])  # (B, T, S); later keys are hidden anyway
+        bias = self.nodes.add("Gather", [table, distances], {"axis": 1})  # (H, B, T, S)
+        return self.nodes.add("Transpose", [bias], {"perm": [1, 0, 2, 3]})  # (B, H, T, S)
+
+    def _bias_of_heads(self, layer: Attention, places: Sequence[int | None]) -> str:
+        """The bias (B, H', T, S) of the heads that an attention has; heads of zeros may have any."""
+        numbers = head_numbers(layer)
+        wanted = [0 if head is None else numbers[head] for head in places]
+        if wanted == list(range(self.config.heads)):
+            return self.bias
+        return self.nodes.add("Gather", [self.bias, self.nodes.constant(np.array(wanted))], {"axis": 1})
+
+    def _linear(self, x: str, weight: Tensor, bias: Tensor | None, stream: str | None = None) -> str:
+        """x weightᵀ + bias + stream: (N, inputs) -> (N, outputs)."""
+        added = [] if bias is None else [self.nodes.weight(bias)]  # (outputs)
+        added += [] if stream is None else [stream]  # (N, outputs)
+        if self.precision == "float32":
+            y = self.nodes.add("Gemm", [x, self.nodes.weight(weight), *added[:1]], {"transB": 1})
+            added = added[1:]
+        else:
+            y = self._linear_of_bytes(x, weight)
+        for each in added:
+            y = self.nodes.add("Add", [y, each])  # (N, outputs)
+        return y
+
+    def _linear_of_bytes(self, x: str, weight: Tensor) -> str:
+        """x weightᵀ, multiplied in 8 bits and summed in 32."""
+        if x not in self.quantized:
+            self.quantized[x] = self._bytes_of(x)
+        levels, largest = self.quantized[x]  # (N, inputs), (N, 1)
+        matrix, scales = quantized_matrix(weight)  # (inputs, outputs), (outputs)
+        unit = self.nodes.constant(np.array(1 / LEVELS, dtype=np.float32))
+        zero = self.nodes.constant(np.array(ZERO, dtype=np.uint8))
+        inputs = [levels, self.nodes.weight(matrix), unit, self.nodes.weight(scales), zero]
+        if matrix.dtype == torch.uint8:
+            inputs.append(zero)
+        y = self.nodes.add("MatMulIntegerToFloat", inputs, domain=MICROSOFT)  # (N, outputs)
+        return self.nodes.add("Mul", [y, largest])  # (N, outputs)
+
+    def _bytes_of(self, x: str) -> tuple[str, str]:
+        """Names of x (N, inputs) in bytes, and of the largest size in each row (N, 1), which is 127 levels."""
+        sizes = self.nodes.add("Abs", [x])  # (N, inputs)
+        largest = self.nodes.add("ReduceMax", [sizes, self.flat], {"keepdims": 1})  # (N, 1)
+        shares = self.nodes.add(
+            "Div", [x, largest]
+        )  # (N, inputs); 0 / 0 is any byte, and its product is multiplied by 0
+        unit = self.nodes.constant(np.array(1 / LEVELS, dtype=np.float32))
+        zero = self.nodes.constant(np.array(ZERO, dtype=np.uint8))
+        return self.nodes.add("QuantizeLinear", [shares, unit, zero]), largest
+
+
+def head_channels(K: int, width: int) -> list[int]:
+    """Return the channel of the operator's head, `width` wide, for each channel of a head of K.
+
+    >>> head_channels(6, 16)
+    [0, 1, 2, 8, 9, 10]
+    """
+    half = (K + 1) // 2
+    return [i if i < half else width // 2 + i - half for i in range(K)]
+
+
+def query_places(layer: Attention) -> list[int | None]:
+    """Return the query head at each place of the operator, (H'); None: a head of zeros.
+
+    All key heads serve as many query heads there as the one that serves the most.
+
+    Returns:
+        the heads in their order, so that place i is served by key head i G / H'.
+    """
+    served: list[list[int | None]] = [[] for _ in range(layer.kv_heads)]
+    for head, kv in enumerate(kv_index(layer)):
+        served[kv].append(head)
+    most = max(map(len, served))
+    return [head for heads in served for head in [*heads, *[None] * (most - len(heads))]]
+
+
+def quantized_matrix(weight: Tensor) -> tuple[Tensor, Tensor]:
+    """Return a weight (outputs, inputs) in 8 bits, transposed (inputs, outputs), and the scale of each output.
+
+    Bytes have a sign only where the processor multiplies them exactly: older ones cut large sums off, at 16 bits.
+    """
+    weight = weight.detach().to(torch.float32)  # (outputs, inputs)
+    scales = weight.abs().amax(dim=1).clamp(min=torch.finfo(torch.float32).tiny) / LEVELS  # (outputs)
+    levels = (weight / scales[:, None]).round().clamp(-LEVELS, LEVELS)  # (outputs, inputs)
+    if _exact_with_signs():
+        return levels.to(torch.int8).T.contiguous(), scales
+    return (levels + ZERO).to(torch.uint8).T.contiguous(), scales
+
+
+def _exact_with_signs() -> bool:
+    """Return whether this processor has instructions that sum products of bytes in 32 bits."""
+    return bool(getattr(torch.cpu, "_is_vnni_supported", lambda: False)())

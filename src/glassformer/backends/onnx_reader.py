@@ -1,0 +1,187 @@
+"""A reader of rows whose logits onnxruntime computes, on the processor.
+
+Rows, slots, windows and the cache are those of `generation.slot_reader`: the graph reads and fills the memory of the
+same tensors.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from glassformer.backends.onnx_graph import Precision, head_channels, step_graph
+from glassformer.base.errors import GlassError
+from glassformer.base.packages import require_packages
+from glassformer.generation.fast import hooks_of, unknown_part
+from glassformer.generation.logit_readers import pad_right, target_logits
+from glassformer.generation.slot_cache import SlotCache
+from glassformer.generation.slot_reader import SlotReader
+from glassformer.model.cache import Cache
+from glassformer.model.transformer import Decoder, EncoderDecoder
+
+NUMPY_TYPES = {torch.float32: np.float32, torch.int32: np.int32, torch.int64: np.int64}
+
+
+class OnnxReader(SlotReader):
+    """A `SlotReader` that computes with onnxruntime.
+
+    Args:
+        model: on the processor; may not be changed between two reads: copies of its weights, laid out for speed, are
+            kept.
+        threads: that compute, the caller's among them.
+        limit: see `SlotReader`.
+        precision: of the matrix multiplications, see `step_graph`; "int8" is faster and not exact.
+
+    Raises:
+        GlassError: onnx or onnxruntime is not installed, or the model is not one that the graph can be built for.
+    """
+
+    def __init__(
+        self, model: Decoder | EncoderDecoder, threads: int, limit: int | None = None, precision: Precision = "float32"
+    ) -> None:
+        super().__init__(model, OnnxEngine(model, threads, precision), limit)
+
+
+class OnnxEngine:
+    """Runs the graph of a model; see `Engine` and `OnnxReader`. PyTorch encodes sources and reads begun targets."""
+
+    def __init__(self, model: Decoder | EncoderDecoder, threads: int, precision: Precision = "float32") -> None:
+        check_supported(model)
+        self.model = model
+        self.hooks = hooks_of(model)
+        self.vocab_size = model.vocab_size
+        self.cache_type = torch.float32
+        with torch.inference_mode():
+            graph = step_graph(model, precision)
+        self.cache_config = graph.cache_config
+        self.layers = graph.layers
+        self.cross_layers = graph.cross_layers
+        self.has_positions = graph.has_positions
+        self.weights = graph.weights  # onnxruntime does not keep the memory that it is shown
+        self.session = _open_session(graph.model, graph.weights, threads)
+        self.binding = self.session.io_binding()
+        self.bound: list[object] = []  # the memory of the cache that the graph reads now
+
+    def read_last(self, tokens: Tensor, cache: SlotCache) -> Tensor:
+        """Ids (slots) of one more token of each slot -> logits (slots, V)."""
+        positions, _, _ = cache.extend(1)  # (slots or 1, 1)
+        B = len(tokens)
+        ends = torch.tensor(cache.lengths, dtype=torch.int32) - 1  # (slots)
+        return self._run(tokens[:, None], positions.expand(B, 1), ends, torch.arange(B), cache)  # (slots, V)
+
+    def read_prompts(self, tokens: Sequence[Sequence[int]], own: Cache) -> Tensor:
+        """Read pieces of prompts: logits (B, V). Shorter ones are padded on the right, where nobody attends."""
+        done = own.length
+        ids, _ = pad_right(tokens, torch.device("cpu"))  # (B, T)
+        B, T = ids.shape
+        positions, _, _ = own.extend(T)  # (1, T)
+        lengths = torch.tensor([len(row) for row in tokens])  # (B)
+        ends = (done + lengths - 1).to(torch.int32)  # (B)
+        last = torch.arange(B) * T + lengths - 1  # (B)
+        return self._run(ids, positions.expand(B, T), ends, last, own)  # (B, V)
+
+    def read_targets(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], own: Cache) -> Tensor:
+        """Encode sources, read their targets so far, and return next-token logits (B, V)."""
+        assert isinstance(self.model, EncoderDecoder)
+        config = self.model.config
+        T = max(map(len, targets))
+        read = Cache(config, len(targets), T, torch.device("cpu"), self.cache_type)
+        logits = target_logits(self.model, sources, targets, read)  # (B, V)
+        channels = head_channels(config.K, self.cache_config.K)
+        for layer, found in zip(own.layers, read.layers, strict=True):
+            layer.keys[:, :, :T, channels] = found.keys  # (B, G, T, K)
+            layer.values[:, :, :T, channels] = found.values  # (B, G, T, K)
+            assert found.memory is not None
+            k, v = found.memory  # (B, G, S, K) each
+            layer.memory = (k.to(self.cache_type).contiguous(), v.to(self.cache_type).contiguous())
+        return logits.to(torch.float32)
+
+    def _run(self, tokens: Tensor, positions: Tensor, ends: Tensor, last: Tensor, cache: Cache) -> Tensor:
+        """Ids (B, T) and their positions (B, T), `ends` (B) and `last` (B) of the graph -> logits (B, V)."""
+        if any(self.hooks):
+            raise GlassError(
+                "a hook is registered on the model, which onnxruntime would not call",
+                "Remove it, or write with PyTorch.",
+            )
+        inputs = {"tokens": tokens.contiguous(), "last": last}
+        if self.layers:
+            inputs["ends"] = ends
+            inputs["longest"] = torch.tensor(cache.length, dtype=torch.int32)  # ()
+        if self.has_positions:
+            inputs["positions"] = positions.contiguous()
+        if self.cross_layers:
+            assert isinstance(cache, SlotCache)
+            inputs["memory_bias"] = self._memory_bias(cache)
+        for name, tensor in inputs.items():
+            self._bind(self.binding.bind_input, name, tensor)
+        self._bind_cache(cache)
+        logits = torch.empty(len(tokens), self.vocab_size)  # (B, V)
+        self._bind(self.binding.bind_output, "logits", logits)
+        self.session.run_with_iobinding(self.binding)
+        return logits
+
+    def _memory_bias(self, cache: SlotCache) -> Tensor:
+        """Return the bias (sources, 1, 1, columns) of scores that hides all but the tokens of each memory."""
+        columns = cache.slots[self.cross_layers[0]].memory_room[0].shape[2]
+        lengths = torch.tensor(cache.source_lengths)[:, None, None, None]  # (sources, 1, 1, 1)
+        hidden = torch.arange(columns) >= lengths  # (sources, 1, 1, columns)
+        return torch.zeros(hidden.shape).masked_fill(hidden, -math.inf)
+
+    def _bind_cache(self, cache: Cache) -> None:
+        """Let the graph read and fill the tensors of this cache."""
+        held = {}
+        for number in self.layers:
+            layer = cache.layers[number]
+            held[f"keys.{number}"] = layer.keys  # (B, G, columns, K)
+            held[f"values.{number}"] = layer.values  # (B, G, columns, K)
+        memories = {}
+        for number in self.cross_layers:
+            assert isinstance(cache, SlotCache)
+            keys, values = cache.slots[number].memory_room  # (any number, G, columns, K) each
+            memories[f"memory_keys.{number}"] = keys[: len(cache.source_lengths)]  # (sources, G, columns, K)
+            memories[f"memory_values.{number}"] = values[: len(cache.source_lengths)]  # (sources, G, columns, K)
+        memory: list[object] = [(tensor.data_ptr(), tensor.shape) for tensor in (*held.values(), *memories.values())]
+        if memory == self.bound:
+            return
+        self.bound = memory
+        for name, tensor in held.items():
+            self._bind(self.binding.bind_input, name, tensor)
+            self._bind(self.binding.bind_output, f"new_{name}", tensor)
+        for name, tensor in memories.items():
+            self._bind(self.binding.bind_input, name, tensor)
+
+    def _bind(self, bind: Any, name: str, tensor: Tensor) -> None:
+        """Show onnxruntime the memory of a tensor."""
+        assert tensor.is_contiguous()
+        bind(name, "cpu", 0, NUMPY_TYPES[tensor.dtype], list(tensor.shape), tensor.data_ptr())
+
+
+def check_supported(model: Decoder | EncoderDecoder) -> None:
+    """Raise a `GlassError` if packages are missing, or if no graph can be built for a model."""
+    require_packages("writing with onnxruntime", "onnx", "onnxruntime")
+    device = model.embedding.tokens.weight.device.type
+    if device != "cpu":
+        raise GlassError(
+            f"onnxruntime computes on the processor, and the model is on {device}", "Move the model, or use PyTorch."
+        )
+    part = unknown_part(model)
+    if part is not None:
+        raise GlassError(f"the model has a {part}, which onnxruntime does not know", "Use PyTorch for this model.")
+
+
+def _open_session(model: bytes, weights: dict[str, Tensor], threads: int) -> Any:
+    """Return a session of onnxruntime for a graph whose weights are these tensors."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 3  # errors alone
+    values = [onnxruntime.OrtValue.ortvalue_from_numpy(tensor.numpy()) for tensor in weights.values()]
+    options.add_external_initializers(list(weights), values)
+    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])

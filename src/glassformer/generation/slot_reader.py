@@ -1,0 +1,242 @@
+"""Rows that join, grow, hop and leave, each with a slot in a cache: the account that every cached reader keeps.
+
+`SlotReader` decides what is read and where its keys and values go. An `Engine` computes the logits. There are two: one
+by PyTorch, in `generation.logit_readers`, and one by onnxruntime, in `backends.onnx_reader`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from glassformer.base.config import ModelConfig
+from glassformer.generation.context_window import window, window_start
+from glassformer.generation.length_batches import batches_by_length
+from glassformer.generation.slot_cache import COLUMNS, SlotCache, kept_slots
+from glassformer.model.cache import Cache
+from glassformer.model.transformer import Decoder, EncoderDecoder
+
+GROUP_TOKENS = {"cpu": 384}
+"""Tokens of new rows in one forward pass, padding included, by device: with more, a processor is no faster."""
+MOST_GROUP_TOKENS = 16_384  # of other devices
+
+
+class NextLogits(NamedTuple):
+    """Logits of the next tokens.
+
+    Attributes:
+        rows: numbers of the rows that were read to their end, in ascending order.
+        logits: (rows, V).
+    """
+
+    rows: list[int]
+    logits: Tensor
+
+
+class Engine(Protocol):
+    """Computes the logits of next tokens, and fills the caches that a `SlotReader` gives it.
+
+    Attributes:
+        cache_config: the shape of the keys and values that it keeps.
+        cache_type: their type.
+    """
+
+    cache_config: ModelConfig
+    cache_type: torch.dtype
+
+    def read_last(self, tokens: Tensor, cache: SlotCache) -> Tensor:
+        """Ids (slots) of one more token of each slot -> logits (slots, V)."""
+
+    def read_prompts(self, tokens: Sequence[Sequence[int]], own: Cache) -> Tensor:
+        """Read rows of a decoder, or one row's next piece, into a cache of their own -> logits (B, V)."""
+
+    def read_targets(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], own: Cache) -> Tensor:
+        """Read sources and targets of an encoder-decoder into a cache of their own -> logits (B, V)."""
+
+
+@dataclass
+class _RowState:
+    """The state of one row in a `SlotReader`.
+
+    Attributes:
+        source: of a target.
+        longest: tokens expected in it at its end.
+        start: first token of the window that its slot holds.
+        cache: of a prompt that is being read in pieces.
+    """
+
+    source: Sequence[int]
+    longest: int
+    start: int = 0
+    cache: Cache | None = None
+
+
+class SlotReader:
+    """Reads each token once, until the window of a row hops: then that window is read again.
+
+    New rows, and rows that hop, wait for a slot in the cache. One read gives slots to all of them, or with a `limit` to
+    as many as it allows, in the order in which they came and those that hop first.
+
+    Args:
+        model: may not be changed between two reads: an engine may keep copies of its weights.
+        engine: computes the logits.
+        limit: tokens of waiting rows that one read reads at most; a longer prompt is read in pieces, over several
+            reads. So rows that already grow wait for no more than that. None: no limit.
+    """
+
+    def __init__(self, model: Decoder | EncoderDecoder, engine: Engine, limit: int | None = None) -> None:
+        self.model = model
+        self.engine = engine
+        self.limit = limit
+        self.context = model.config.context
+        self.weight = model.embedding.tokens.weight
+        self.cache = self._new_slots()
+        self.states: list[_RowState] = []
+        self.slots: list[int] = []  # the row in each slot
+        self.waiting: list[int] = []  # rows without a slot
+
+    def add(self, source: Sequence[int] = (), longest: int = 0) -> None:
+        """Append a row; see `Reader`."""
+        self.waiting.append(len(self.states))
+        self.states.append(_RowState(source, longest))
+
+    def select(self, rows: Sequence[int]) -> None:
+        """Row i becomes what row `rows[i]` was; only rows with a slot may be named twice."""
+        slot_of = {row: slot for slot, row in enumerate(self.slots)}
+        new_of = {row: new for new, row in enumerate(rows)}
+        self.states = [self.states[row] for row in rows]
+        self.waiting = [new_of[row] for row in self.waiting if row in new_of]
+        if not rows:
+            self.slots = []
+            self.cache = self._new_slots()  # gives its memory back
+        elif len(new_of) < len(rows) or self.cache.slots_per_source > 1:
+            self.states = [_RowState(state.source, state.longest, state.start) for state in self.states]
+            self.slots = list(range(len(rows)))
+            self.cache.select([slot_of[row] for row in rows])
+        else:  # rows that stay keep their slots: a change of order costs nothing
+            kept = kept_slots([row not in new_of for row in self.slots])
+            self.slots = [new_of[self.slots[slot]] for slot in kept]
+            self.cache.select(kept)
+
+    def read(self, rows: Sequence[Sequence[int]]) -> NextLogits:
+        """Read the last token of each row with a slot, and rows that wait."""
+        hopping = [row for row in self.slots if len(rows[row]) - self.states[row].start > self.context]
+        if hopping:
+            kept = kept_slots([row in hopping for row in self.slots])
+            self.slots = [self.slots[slot] for slot in kept]
+            self.cache.select(kept)
+            self.waiting = hopping + self.waiting
+        found: list[Tensor] = []
+        ready = list(self.slots)
+        if ready:
+            last = torch.tensor([rows[row][-1] for row in ready], device=self.weight.device)  # (slots)
+            found.append(self.engine.read_last(last, self.cache))
+        if self.waiting:
+            for group, logits in self._read_waiting(rows):
+                ready += group
+                found.append(logits)
+        if not found:
+            return NextLogits([], self.weight.new_empty(0, self.model.vocab_size))
+        logits = torch.cat(found) if len(found) > 1 else found[0]  # (rows, V)
+        if any(row > following for row, following in pairwise(ready)):
+            order = sorted(range(len(ready)), key=ready.__getitem__)
+            ready = [ready[place] for place in order]
+            logits = logits[order]  # (rows, V)
+        return NextLogits(ready, logits)
+
+    def _read_waiting(self, rows: Sequence[Sequence[int]]) -> list[tuple[list[int], Tensor]]:
+        """Read waiting rows and give slots to those read to their end: groups of them, with logits (rows, V)."""
+        chosen = self._next_waiting(rows)
+        unread = [self._unread(row, rows[row]) for row in chosen]
+        if self.limit is not None and isinstance(self.model, Decoder) and len(unread[0]) > self.limit:
+            return self._read_piece(chosen, unread[0], rows)
+        slots = self._give_slots(chosen, rows)
+        found = []
+        most = GROUP_TOKENS.get(self.weight.device.type, MOST_GROUP_TOKENS)
+        if self.limit is not None:  # rows that join at any time differ in length: small groups have less padding
+            most = self.limit // 2
+        for group in batches_by_length([len(each) for each in unread], len(chosen), most):
+            group.sort()
+            numbers = [chosen[place] for place in group]
+            alone = len(group) == len(self.slots)
+            if isinstance(self.model, Decoder):
+                tokens = [unread[place] for place in group]
+                own = self._new_cache(tokens, alone)
+                logits = self.engine.read_prompts(tokens, own)  # (group, V)
+            else:
+                targets = [rows[row] for row in numbers]
+                sources = [self.states[row].source for row in numbers]
+                own = self._new_cache(targets, alone)
+                logits = self.engine.read_targets(sources, targets, own)  # (group, V)
+            self.cache.fill([slots[place] for place in group], own)
+            found.append((numbers, logits))
+        return found
+
+    def _read_piece(
+        self, chosen: list[int], unread: Sequence[int], rows: Sequence[Sequence[int]]
+    ) -> list[tuple[list[int], Tensor]]:
+        """Read the next `limit` tokens of one long prompt; its row gets a slot when it is read to its end."""
+        state = self.states[chosen[0]]
+        if state.cache is None:
+            state.cache = self._new_cache([unread], alone=False)
+        done = state.cache.length
+        logits = self.engine.read_prompts([unread[done : done + (self.limit or 0)]], state.cache)  # (1, V)
+        if state.cache.length < len(unread):
+            return []
+        self.cache.fill(self._give_slots(chosen, rows), state.cache)
+        state.cache = None
+        return [(chosen, logits)]
+
+    def _next_waiting(self, rows: Sequence[Sequence[int]]) -> list[int]:
+        """Return the rows that wait longest: one at least, and as many as the limit allows."""
+        if self.limit is None:
+            return list(self.waiting)
+        chosen: list[int] = []
+        left = self.limit
+        for row in self.waiting:
+            length = len(self._unread(row, rows[row]))
+            if chosen and length > left:
+                break
+            left -= length
+            chosen.append(row)
+        return chosen
+
+    def _unread(self, row: int, tokens: Sequence[int]) -> Sequence[int]:
+        """Return the tokens to read of a row without a slot: its source, or its window."""
+        return self.states[row].source if isinstance(self.model, EncoderDecoder) else window(tokens, self.context)
+
+    def _give_slots(self, chosen: list[int], rows: Sequence[Sequence[int]]) -> list[int]:
+        """Move rows from the waiting ones to new slots; return these."""
+        lengths = []
+        columns = 0
+        for row in chosen:
+            state = self.states[row]
+            state.start = window_start(len(rows[row]), self.context)
+            lengths.append(len(rows[row]) - state.start)
+            columns = max(columns, min(self.context, state.longest - state.start))
+        if self.limit is not None:  # rows to come may be longer
+            columns = min(self.context, -(-columns // COLUMNS) * COLUMNS)
+        source_lengths = [len(self.states[row].source) for row in chosen if isinstance(self.model, EncoderDecoder)]
+        first = len(self.slots)
+        self.cache.add(lengths, columns, source_lengths)
+        self.slots += chosen
+        gone = set(chosen)
+        self.waiting = [row for row in self.waiting if row not in gone]
+        return list(range(first, len(self.slots)))
+
+    def _new_slots(self) -> SlotCache:
+        """Return a cache without slots."""
+        return SlotCache(self.engine.cache_config, self.weight.device, self.engine.cache_type)
+
+    def _new_cache(self, tokens: Sequence[Sequence[int]], alone: bool) -> Cache:
+        """Return a cache for new rows; if no others have slots, with room to grow, so that `SlotCache` can keep it."""
+        capacity = max(map(len, tokens))
+        if alone:
+            capacity = max(capacity, self.cache.expected)
+        config = self.engine.cache_config
+        return Cache(config, len(tokens), capacity, self.weight.device, self.engine.cache_type)

@@ -1,0 +1,343 @@
+"""Writing by onnxruntime: the logits of the model itself, whatever its settings, whoever comes and goes."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from glassformer.backends.onnx_graph import padded_head_width, quantized_matrix, query_places, step_graph
+from glassformer.backends.onnx_reader import OnnxEngine, OnnxReader
+from glassformer.base.config import Activation, SampleConfig
+from glassformer.base.errors import GlassError
+from glassformer.generation.decoding import TokenLoop
+from glassformer.generation.logit_readers import PlainReader, Reader, next_logits
+from glassformer.model.evaluation_mode import inference
+from glassformer.model.transformer import Decoder, PreNormBlock
+from tests.property.models import POSITIONS, VOCAB, decoder, encoder_decoder, kinds, named, some_heads, tiny, tokens
+from tests.property.test_token_loop import Guest, agree, guests, play, some_guests
+
+pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+
+BIASES = {"attention_bias": True, "feedforward_bias": True, "norm_bias": True, "head_bias": True, "tied": False}
+SOME = {"removed_heads": some_heads("decoder")}
+SETTINGS: list[dict[str, Any]] = [
+    *kinds("decoder"),
+    *({"activation": name, **BIASES} for name in get_args(Activation)),
+    *({"norm": "rmsnorm", "norm_order": order, "activation": "swiglu"} for order in ("pre", "post", "output")),
+    *({"window": 5, "kv_heads": 2, "positions": name} for name in POSITIONS),
+    *({"head_width": width, "positions": "rotary", "qk_norm": "head"} for width in (2, 16, 18)),
+    *({"head_width": width, "kv_heads": 1, "qk_norm": "whole"} for width in (1, 8, 9)),
+    {"norm": "none"},
+    {"norm_eps": 0.1},
+    {"norm_eps": 0.1, "qk_norm": "head", "norm": "rmsnorm"},
+    {"rotary_base": 100.0, "positions": "rotary"},
+    {"embedding_norm": True, "embedding_scale": True, "head_transform": True, "head_bias": True},
+    {**SOME, **BIASES, "norm_order": "output"},
+    {**SOME, **BIASES, "norm_order": "post"},
+    {"layers": 1, "removed_heads": tuple(f"dec.0.self.{head}" for head in range(6)), "positions": "alibi"},
+    {"dropout_embedding": 0.5, "dropout_attention": 0.5, "dropout_residual": 0.5},
+]
+WRITERS = [*kinds("decoder"), {"window": 5, "kv_heads": 2, "positions": "alibi"}, {"window": 7, "kv_heads": 1}]
+CLOSE = 5e-5
+"""Largest difference of a logit; logits spread by about 1."""
+RAGGED = (3, 40, 17, 29, 1)  # with a context of 29
+PLAIN = {"tied": False, "head_bias": True, "embedding_scale": True}  # greedy text does not repeat one token
+
+
+def prompts(lengths: tuple[int, ...] = RAGGED) -> list[list[int]]:
+    return [tokens(1, length, seed=length)[0].tolist() for length in lengths]
+
+
+def ready(reader: Reader, rows: list[list[int]], room: int = 0) -> None:
+    for row in rows:
+        reader.add(longest=len(row) + room)
+
+
+def grow(rows: list[list[int]], seed: int) -> None:
+    """Give each row another token."""
+    for row, token in zip(rows, tokens(1, len(rows), seed)[0].tolist(), strict=True):
+        row.append(token)
+
+
+def difference(model: Decoder, reader: Reader, rows: list[list[int]], steps: int) -> float:
+    """The largest difference of a logit from the model's own, in a number of reads."""
+    worst = 0.0
+    with inference(model):
+        for step in range(steps):
+            found = reader.read(rows)
+            assert found.rows == list(range(len(rows)))
+            worst = max(worst, (found.logits - next_logits(model, rows)).abs().max().item())
+            grow(rows, step)
+    return worst
+
+
+@pytest.mark.parametrize("changes", SETTINGS, ids=[named(each) for each in SETTINGS])
+def test_the_logits_are_the_models_own(changes: dict[str, Any]) -> None:
+    """Rows of all lengths, in groups, beyond the context, with too little memory at first."""
+    model = decoder(tiny(**changes))
+    reader = OnnxReader(model, threads=1)
+    rows = prompts()
+    ready(reader, rows)
+    assert difference(model, reader, rows, steps=32) <= CLOSE
+
+
+@pytest.mark.parametrize("positions", POSITIONS)
+def test_greedy_text_is_the_models_own(positions: str) -> None:
+    model = decoder(tiny(positions=positions, **PLAIN))
+    settings = SampleConfig(temperature=0, tokens=70)
+    loops = [TokenLoop(reader, None) for reader in (OnnxReader(model, threads=2), PlainReader(model))]
+    for loop in loops:
+        for row in prompts():
+            loop.join(row, settings)
+    rows = [[row.tokens for row in loop.rows] for loop in loops]
+    for found, expected in zip(loops[0].steps(), loops[1].steps(), strict=True):
+        best = expected.logits.topk(2, dim=-1).values  # (rows, 2)
+        assert (best[:, 0] - best[:, 1]).min() > 2 * CLOSE  # none is level
+        assert found.tokens == expected.tokens
+    assert rows[0] == rows[1]
+    assert all(len(set(row[-70:])) > 1 for row in rows[0])  # not one token for ever
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("kind", WRITERS, ids=[named(each) for each in WRITERS])
+@settings(max_examples=3, deadline=None)
+@given(data=st.data())
+def test_a_row_becomes_what_it_is_alone(kind: dict[str, Any], data: st.DataObject) -> None:
+    """Whoever comes and goes: beyond the context, in pieces."""
+    model = decoder(tiny(**{**PLAIN, **kind}))
+    visitors = data.draw(guests(45))
+    limit = data.draw(st.sampled_from([1, 16, 64, 1000, None]))
+    play(TokenLoop(OnnxReader(model, 1, limit), 4), visitors)
+    for guest in visitors:
+        agree(model, guest, CLOSE)
+
+
+@pytest.mark.parametrize("limit", [1, 16, None])
+@pytest.mark.parametrize("positions", ["learned", "rotary", "alibi"])
+def test_rows_come_and_go_and_long_prompts_are_read_in_pieces(positions: str, limit: int | None) -> None:
+    model = decoder(tiny(positions=positions, **PLAIN))
+    visitors = [*some_guests(40), Guest(tokens(1, 21)[0].tolist(), SampleConfig(temperature=0, tokens=40), 3, 9)]
+    play(TokenLoop(OnnxReader(model, 1, limit), 4), visitors)
+    for guest in visitors:
+        agree(model, guest, CLOSE)
+
+
+@pytest.mark.parametrize("positions", ["sinusoidal", "rotary", "relative"])
+def test_rows_are_dropped_permuted_and_duplicated(positions: str) -> None:
+    """As a beam search does: 2 rows become 6, then others, past the context."""
+    model = decoder(tiny(positions=positions))
+    reader = OnnxReader(model, threads=1)
+    rows = prompts((11, 11))
+    ready(reader, rows)
+    assert difference(model, reader, rows, steps=1) <= CLOSE
+    for chosen in ([0, 0, 1, 0, 1, 1], [5, 4, 0, 0, 2, 3], [1, 0], [1], [0, 0, 0]):
+        with inference(model):
+            reader.select(chosen)
+        rows = [list(rows[row]) for row in chosen]
+        assert difference(model, reader, rows, steps=5) <= CLOSE
+    reader.select([])
+    rows = prompts((7,))
+    ready(reader, rows)
+    assert difference(model, reader, rows, steps=2) <= CLOSE
+
+
+def test_the_memory_of_a_prompt_is_kept_and_copied_as_before() -> None:
+    """One row with room to grow, whose tensors are taken over; then a second one, in a larger cache."""
+    model = decoder(tiny(positions="rotary"))
+    reader = OnnxReader(model, threads=1)
+    rows = prompts((5,))
+    ready(reader, rows, room=20)
+    assert difference(model, reader, rows, steps=3) <= CLOSE
+    assert reader.cache.layers[0].keys.shape == (1, 6, 25, 16)
+    rows.append(prompts((19,))[0])
+    ready(reader, rows[1:])
+    assert difference(model, reader, rows, steps=3) <= CLOSE
+
+
+TARGETS: list[dict[str, Any]] = [
+    *kinds("encoder-decoder"),
+    {"window": 5, "kv_heads": 2, "positions": "alibi"},
+    {"head_width": 16, "positions": "rotary", "qk_norm": "head", "kv_heads": 1},
+    {**BIASES, "norm_order": "output"},
+    {"shared_embedding": False, "activation": "swiglu", "norm": "rmsnorm"},
+]
+SOURCES = (3, 28, 17, 29, 1)
+
+
+@pytest.mark.parametrize("precision", ["float32", "int8"])
+@pytest.mark.parametrize("changes", TARGETS, ids=[named(each) for each in TARGETS])
+def test_targets_are_the_models_own(changes: dict[str, Any], precision: Any) -> None:
+    """Sources of all lengths, whose targets become several that share a memory, and fewer, in another order."""
+    model = encoder_decoder(**changes)
+    reader = OnnxReader(model, 1, precision=precision)
+    sources = prompts(SOURCES)
+    rows = [[4] for _ in sources]
+    for source in sources:
+        reader.add(source, longest=9)
+    everything = []
+    with inference(model):
+        for step, chosen in enumerate(
+            ([0, 1, 2, 3, 4], [0, 0, 1, 1, 2, 2, 3, 3], [1, 0, 2, 2, 7, 6], [3, 2, 5, 5], [1, 1, 0, 3, 3, 2], [0, 5])
+        ):
+            if step:
+                reader.select(chosen)
+                rows = [list(rows[row]) for row in chosen]
+                sources = [sources[row] for row in chosen]
+            for _ in range(4):
+                found = reader.read(rows)
+                assert found.rows == list(range(len(rows)))
+                everything.append((found.logits - next_logits(model, rows, sources)).abs().max().item())
+                grow(rows, len(everything))
+    assert max(everything) <= CLOSE if precision == "float32" else 1e-4 < max(everything) < 0.35
+
+
+@pytest.mark.parametrize("limit", [1, 16, None])
+@pytest.mark.parametrize("positions", ["learned", "rotary", "alibi"])
+def test_targets_come_and_go(positions: str, limit: int | None) -> None:
+    model = encoder_decoder(positions=positions, **PLAIN)
+    visitors = some_guests(29)
+    play(TokenLoop(OnnxReader(model, 1, limit), 4), visitors)
+    for guest in visitors:
+        agree(model, guest, CLOSE)
+
+
+def test_a_bfloat16_encoder_decoder_writes() -> None:
+    """PyTorch encodes in bfloat16, and the steps are in float32."""
+    model = encoder_decoder(positions="rotary").to(torch.bfloat16)
+    visitors = some_guests(29)
+    play(TokenLoop(OnnxReader(model, 1, 16), 4), visitors)
+    assert all(guest.ended in ("end", "length") for guest in visitors)
+    assert {logits.dtype for guest in visitors for logits in guest.logits} == {torch.float32}
+
+
+def outputs_of(model: Decoder, precision: Any, rows: list[list[int]]) -> Tensor:
+    reader = OnnxReader(model, 1, precision=precision)
+    ready(reader, rows)
+    with inference(model):
+        return reader.read(rows).logits
+
+
+@pytest.mark.parametrize("changes", SETTINGS, ids=[named(each) for each in SETTINGS])
+def test_eight_bits_are_near(changes: dict[str, Any]) -> None:
+    model = decoder(tiny(**changes))
+    reader = OnnxReader(model, threads=1, precision="int8")
+    rows = prompts()
+    ready(reader, rows)
+    found = difference(model, reader, rows, steps=20)
+    with inference(model):
+        spread = next_logits(model, rows).std().item()
+    assert 1e-4 < found < 0.35 * spread
+
+
+def test_eight_bits_read_a_row_as_if_alone() -> None:
+    """Its mates change neither its scales nor its sums: a mate's vectors are a thousand times as long."""
+    model = decoder(tiny(norm="none", layers=1, **PLAIN))
+    model.embedding.tokens.weight[30] *= 1000
+    alone = outputs_of(model, "int8", [[3, 1, 4]])
+    together = outputs_of(model, "int8", [[30, 30, 30], [3, 1, 4], [5]])
+    assert (together[1] - alone[0]).abs().max() <= 1e-5
+
+
+def test_a_row_of_zeros_is_no_division_by_zero() -> None:
+    model = decoder(tiny(norm="none", layers=1, positions="none"))
+    model.embedding.tokens.weight[3] = 0
+    assert torch.equal(outputs_of(model, "int8", [[3]]), torch.zeros(1, VOCAB))
+
+
+@pytest.mark.parametrize("signed", [True, False])
+def test_bytes_and_their_scales_are_the_weights_to_half_a_level(signed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With and without a sign, which is the processor's choice, and gives the same logits."""
+    monkeypatch.setattr("glassformer.backends.onnx_graph._exact_with_signs", lambda: signed)
+    weight = torch.randn(5, 7, generator=torch.Generator().manual_seed(0))
+    weight[2] = 0
+    matrix, scales = quantized_matrix(weight)
+    assert matrix.dtype == (torch.int8 if signed else torch.uint8)
+    assert scales.min() > 0  # also of an output without weights
+    back = (matrix.T.float() - (0 if signed else 128)) * scales[:, None]  # (5, 7)
+    assert ((back - weight).abs() <= scales[:, None] * 0.5001).all()
+    model = decoder(tiny(positions="rotary"))
+    assert (outputs_of(model, "int8", prompts()) - outputs_of(model, "float32", prompts())).abs().max() < 0.35
+    monkeypatch.setattr("glassformer.backends.onnx_graph._exact_with_signs", lambda: not signed)
+    other = outputs_of(model, "int8", prompts())
+    monkeypatch.undo()
+    assert (outputs_of(model, "int8", prompts()) - other).abs().max() <= 1e-5
+
+
+def test_the_threads_are_those_asked_for() -> None:
+    reader = OnnxReader(decoder(tiny()), threads=2)
+    assert isinstance(reader.engine, OnnxEngine)
+    assert reader.engine.session.get_session_options().intra_op_num_threads == 2
+
+
+def test_weights_are_shared_not_copied() -> None:
+    """All but queries, keys and values, which one multiplication computes; nothing large is in the graph itself."""
+    model = decoder(tiny(positions="rotary", head_width=16, width=64, hidden=256))
+    graph = step_graph(model)
+    shared = {tensor.data_ptr() for tensor in graph.weights.values()}
+    for name, parameter in model.named_parameters():
+        packed = any(part in name for part in (".query.", ".key.", ".value."))
+        assert (parameter.data_ptr() in shared) == (not packed)
+    assert len(graph.model) < 20_000
+
+
+@pytest.mark.parametrize(
+    ("positions", "width", "padded"), [("rotary", 10, 16), ("rotary", 32, 32), ("alibi", 9, 16), ("none", 8, 8)]
+)
+def test_head_widths_of_the_operator(positions: str, width: int, padded: int) -> None:
+    assert padded_head_width(tiny(positions=positions, head_width=width)) == padded
+
+
+def test_key_heads_serve_equally_many_places() -> None:
+    """Of heads 0 to 5 with 2 key heads, 0, 4 and 5 are removed: 1 and 2 are served by the first, 3 by the second."""
+    model = decoder(tiny(kv_heads=2, **SOME))
+    block = model.stack.blocks[0]
+    assert isinstance(block, PreNormBlock)
+    assert query_places(block.attention) == [0, 1, 2, None]
+
+
+def test_a_bfloat16_model_is_computed_in_float32() -> None:
+    model = decoder(tiny(positions="rotary")).to(torch.bfloat16)
+    rows = prompts()
+    wide = decoder(tiny(positions="rotary"))
+    wide.load_state_dict(model.state_dict())
+    reader = OnnxReader(model, threads=1)
+    ready(reader, rows)
+    assert difference(wide, reader, rows, steps=4) <= CLOSE
+
+
+class Louder(nn.Linear):
+    """A part that no graph knows."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return 2 * super().forward(x)
+
+
+def test_what_cannot_be_computed_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = decoder(tiny())
+    with pytest.raises(GlassError, match="on meta"):
+        OnnxReader(decoder(tiny()).to("meta"), threads=1)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(GlassError, match="onnx, onnxruntime"):
+        OnnxReader(model, threads=1)
+    monkeypatch.undo()
+    model.stack.blocks[2].feedforward.down.__class__ = Louder  # type: ignore[union-attr, assignment]
+    with pytest.raises(GlassError, match="Louder"):
+        OnnxReader(model, threads=1)
+
+
+def test_a_hook_is_refused_before_and_between_reads() -> None:
+    model = decoder(tiny())
+    reader = OnnxReader(model, threads=1)
+    rows = prompts()
+    ready(reader, rows)
+    assert difference(model, reader, rows, steps=2) <= CLOSE
+    handle = model.stack.blocks[1].register_forward_hook(lambda *_: None)
+    with pytest.raises(GlassError, match="hook"):
+        difference(model, reader, rows, steps=1)
+    handle.remove()
