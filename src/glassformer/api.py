@@ -23,6 +23,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor
 
+from glassformer.backends.choosing import choose_engine
+from glassformer.base.backends import BackendName
 from glassformer.base.config import TASK_FACTS, Config
 from glassformer.base.errors import GlassError, nearest
 from glassformer.base.settings import UNSET
@@ -206,6 +208,7 @@ class Transformer:
         top_p: float | None = None,
         beams: int | None = None,
         seed: int | None = None,
+        backend: BackendName = "torch",
     ) -> str:
         """Return the text that the model writes: the continuation without its prompt, or what it writes for a source.
 
@@ -220,9 +223,11 @@ class Transformer:
             top_p: sample from the likeliest tokens that hold this share of the probability.
             beams: above 1: beam search for the likeliest text.
             seed: of the sampling.
+            backend: computes the logits: "torch", "onnxruntime" or "onnxruntime-int8". "auto": see
+                `glassformer.backends.choosing`.
 
         Raises:
-            GlassError: the model writes no text, or a setting is not allowed.
+            GlassError: the model writes no text, a setting is not allowed, or the backend cannot run the model.
         """
         model = self.text_model
         if not isinstance(model, TextModel | Translator):
@@ -235,7 +240,12 @@ class Transformer:
             raise GlassError(f"{next(iter(given))} was given with beams = {beams}", "Beam search samples nothing.")
         searching = {"beams": 1} if given else {} if beams is None else {"beams": beams}
         lasting = {} if tokens is None else {"tokens": tokens}
-        return model.generate([prompt], self.config.sample.replace(**given, **searching, **lasting))[0].text
+        settings = self.config.sample.replace(**given, **searching, **lasting)
+        model.engine = choose_engine(backend, model.model, settings, texts=1)
+        try:
+            return model.generate([prompt], settings)[0].text
+        finally:
+            model.engine = None  # the model may be changed before the next text
 
     def fill(self, text: str, n: int = 5) -> list[list[Candidate]]:
         """Return the n likeliest tokens for each `[MASK]` of a text, with their probabilities.

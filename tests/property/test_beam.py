@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from glassformer.base.config import ModelConfig, SampleConfig
 from glassformer.base.errors import GlassError
-from glassformer.generation import beam
+from glassformer.generation import logit_readers
 from glassformer.generation.beam import Hypothesis, beam_search, likeliest
 from glassformer.generation.context_window import window_start
 from glassformer.generation.decoding import generate
@@ -291,8 +291,8 @@ def test_fewer_wanted_end_sooner(alpha: float, monkeypatch: pytest.MonkeyPatch) 
     sources = ids((5, 8, 2, 13, 21))
     config = SampleConfig(tokens=17, beams=4, length_penalty=alpha)
     reads = []
-    read = beam.CachedReader.read
-    monkeypatch.setattr(beam.CachedReader, "read", lambda *given: reads.append(len(given[1])) or read(*given))
+    read = logit_readers.CachedReader.read
+    monkeypatch.setattr(logit_readers.CachedReader, "read", lambda *given: reads.append(len(given[1])) or read(*given))
     found = {}
     costs = []
     for wanted in (1, 2, 4):

@@ -52,6 +52,8 @@ class OnnxEngine:
 
     def __init__(self, model: Decoder | EncoderDecoder, threads: int, precision: Precision = "float32") -> None:
         check_supported(model)
+        self.name = "onnxruntime"
+        self.precision: str = precision
         self.model = model
         self.hooks = hooks_of(model)
         self.vocab_size = model.vocab_size
@@ -163,7 +165,7 @@ class OnnxEngine:
 
 def check_supported(model: Decoder | EncoderDecoder) -> None:
     """Raise a `GlassError` if packages are missing, or if no graph can be built for a model."""
-    require_packages("writing with onnxruntime", "onnx", "onnxruntime")
+    require_packages("writing with onnxruntime", "onnx", "onnxruntime", extra="backends")
     device = model.embedding.tokens.weight.device.type
     if device != "cpu":
         raise GlassError(

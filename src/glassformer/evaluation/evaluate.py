@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from glassformer.backends.choosing import choose_engine
+from glassformer.base.backends import BackendName
 from glassformer.base.config import EXAMPLES, PAIRS, Config, DataConfig, parse_changes
 from glassformer.base.errors import GlassError
 from glassformer.base.wording import counted
@@ -58,6 +60,7 @@ class EvaluationRequest:
         tokens: with `ablate`, measure on about so many targets, evenly drawn; None: on all.
         note: is told what a person should know.
         moved: `source` and `target` of `data` where the run's own text is now, if the user named it.
+        backend: computes the texts that are written.
     """
 
     folder: Path
@@ -75,6 +78,7 @@ class EvaluationRequest:
     tokens: int | None = None
     note: Callable[[str], None] = lambda text: None
     moved: Mapping[str, str] | None = None
+    backend: BackendName = "auto"
 
 
 def evaluate_run(request: EvaluationRequest) -> Report:
@@ -131,6 +135,8 @@ def _check(request: EvaluationRequest, config: Config) -> None:
             f"{key} = {value} is for writing text, and {request.folder} learnt train.task = {config.train.task}",
             "Leave it out: nothing is drawn.",
         )
+    if request.backend != "auto" and (request.ablate or config.train.task in ("classify", "masked")):
+        raise GlassError(f"--backend {request.backend} is for writing text, and none is written", "Leave it out.")
     if request.target is not None and config.train.task not in PAIRS:
         raise GlassError(
             f"{request.folder} learnt train.task = {config.train.task}, which takes one text, "
@@ -220,6 +226,7 @@ def _of_text(request: EvaluationRequest, model: TextModel | MaskFiller, folder: 
     if isinstance(model, TextModel):
         corpus = _corpus(request, config)
         store = measured.validation.tokens["text"]
+        model.engine = choose_engine(request.backend, model.model, config.sample, 1)
         return language_report(model, text, store, train, corpus, precision, config.sample, reading)
     device = next(model.model.parameters()).device
     task = MaskedTask(config, measured)
@@ -267,7 +274,10 @@ def _of_examples(request: EvaluationRequest, model: AnyTextModel, folder: Path) 
     chosen = list(drawn_texts(store, request.examples, used))
     if not can_score():
         note('without BLEU and chrF++, which need sacrebleu: pip install -c constraints.txt -e ".[metrics]"')
-    tell(f"writing {counted(len(chosen), 'texts')}")
+    for writer in (model, other):
+        if writer is not None:
+            writer.engine = choose_engine(request.backend, writer.model, writer.config.sample, len(chosen))
+    tell(f"writing {counted(len(chosen), 'texts')} ({model.backend}, {model.precision})")
     return pair_report(model, text, chosen, estimate, store, train, other, said)
 
 

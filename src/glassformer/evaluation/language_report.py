@@ -31,6 +31,7 @@ class LanguageReport:
         overlap: the longest stretch of a fresh sample that stands in the training text; None without that text.
         sample: the fresh sample.
         reading: the documents that were left out, and how much of the text was in the training part.
+        backend, precision: of the sample.
     """
 
     measured_on: str
@@ -42,6 +43,8 @@ class LanguageReport:
     overlap: Overlap | None
     sample: str
     reading: Reading
+    backend: str
+    precision: str
 
     @property
     def loss(self) -> float:
@@ -56,6 +59,8 @@ class LanguageReport:
             "baselines": [asdict(rung) for rung in self.baselines],
             "sample": self.sample,
             "longest_copy": asdict(self.overlap) if self.overlap else None,
+            "backend": self.backend,
+            "precision": self.precision,
             **self.reading.facts(),
         }
 
@@ -134,4 +139,6 @@ def language_report(
         overlap=overlap,
         sample=sample.text,
         reading=reading,
+        backend=model.backend,
+        precision=model.precision,
     )

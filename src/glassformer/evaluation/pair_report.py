@@ -38,6 +38,7 @@ class PairReport:
         samples: (source, reference, what was written) of a few.
         against: paired tests with another run, by figure; None without one.
         notes: what a person was told: pairs left out or cut, and what else is odd.
+        backend, precision: of the texts.
     """
 
     measured_on: str
@@ -51,6 +52,8 @@ class PairReport:
     samples: list[tuple[str, str, str]]
     against: dict[str, PairedTest] | None
     notes: list[str]
+    backend: str
+    precision: str
 
     def facts(self) -> dict[str, Any]:
         """Return the report as JSON."""
@@ -63,6 +66,8 @@ class PairReport:
             "samples": [dict(zip(("source", "reference", "text"), row, strict=True)) for row in self.samples],
             "against": None if self.against is None else {key: asdict(test) for key, test in self.against.items()},
             "notes": self.notes,
+            "backend": self.backend,
+            "precision": self.precision,
         }
 
     def text(self) -> str:
@@ -170,6 +175,8 @@ def pair_report(
         samples=samples,
         against=against,
         notes=notes,
+        backend=model.backend,
+        precision=model.precision,
     )
 
 

@@ -31,8 +31,9 @@ from torch import Tensor
 from glassformer.base.config import SampleConfig
 from glassformer.generation.context_window import most_tokens
 from glassformer.generation.decoding import Ended, check_finite, check_prompts, start_of_targets
-from glassformer.generation.logit_readers import CachedReader, PlainReader, Reader
+from glassformer.generation.logit_readers import Reader, make_reader
 from glassformer.generation.slot_cache import kept_slots
+from glassformer.generation.slot_reader import Engine
 from glassformer.model.evaluation_mode import inference
 from glassformer.model.transformer import Decoder, EncoderDecoder
 
@@ -100,6 +101,7 @@ def beam_search(
     wanted: int | None = None,
     start: Sequence[int] = (),
     watch: Watch | None = None,
+    engine: Engine | None = None,
 ) -> list[list[Hypothesis]]:
     """Return the likeliest texts for each prompt, up to `wanted` of them, best first.
 
@@ -120,6 +122,7 @@ def beam_search(
         wanted: number of hypotheses, at most `settings.beams`; None: as many. The fewer, the sooner the search ends.
         start: starts the targets of an encoder-decoder; empty: the end token does.
         watch: receives each step.
+        engine: of this model, computes the logits; None: PyTorch does.
 
     Raises:
         GlassError: a prompt is empty or holds an id outside the vocabulary; a source is longer than the context; no
@@ -129,9 +132,11 @@ def beam_search(
     if isinstance(model, EncoderDecoder):
         begun = start_of_targets(model, end_id, start)
         rule = _Rule.of(settings, most_tokens(model, settings, len(begun)), end_id, wanted)
-        return _search(model, [begun] * len(prompts), prompts, rule, cached, watch)
+        reader = make_reader(model, rule.most, engine, cached=cached)
+        return _search(reader, [begun] * len(prompts), prompts, rule, watch)
     rule = _Rule.of(settings, settings.tokens, end_id, wanted)
-    return _search(model, prompts, [()] * len(prompts), rule, cached, watch)
+    reader = make_reader(model, rule.most, engine, cached=cached)
+    return _search(reader, prompts, [()] * len(prompts), rule, watch)
 
 
 def penalty(tokens: int, alpha: float) -> float:
@@ -183,19 +188,17 @@ class _Beam:
 
 
 def _search(
-    model: Decoder | EncoderDecoder,
+    reader: Reader,
     starts: Sequence[Sequence[int]],
     sources: Sequence[Sequence[int]],
     rule: _Rule,
-    cached: bool,
     watch: Watch | None,
 ) -> list[list[Hypothesis]]:
-    reader: Reader = CachedReader(model, rule.most) if cached else PlainReader(model)
     for start, source in zip(starts, sources, strict=True):
         reader.add(source, len(start) + rule.most)
     beams = [_Beam(index, len(start), [list(start)], [0.0]) for index, start in enumerate(starts)]
     pools = [beam.pool for beam in beams]
-    with inference(model):
+    with inference(reader.model):
         for count in range(1, rule.most + 1):
             if not beams:
                 break

@@ -17,8 +17,9 @@ from torch import Tensor
 from glassformer.base.config import SampleConfig
 from glassformer.base.errors import GlassError
 from glassformer.generation.context_window import most_tokens
-from glassformer.generation.logit_readers import CachedReader, PlainReader, Reader, next_logits
+from glassformer.generation.logit_readers import Reader, make_reader, next_logits
 from glassformer.generation.sampling import exponential_noise, ranked, row_probabilities, sample_tokens
+from glassformer.generation.slot_reader import Engine
 from glassformer.model.evaluation_mode import inference
 from glassformer.model.transformer import Decoder, EncoderDecoder
 
@@ -181,6 +182,7 @@ def generate(
     seeds: Sequence[int] | None = None,
     cached: bool = True,
     start: Sequence[int] = (),
+    engine: Engine | None = None,
 ) -> Iterator[TokenStep]:
     """Write up to `settings.tokens` tokens for every prompt.
 
@@ -203,6 +205,7 @@ def generate(
         seeds: one for each prompt; None: `settings.seed` for all, so equal prompts give equal rows.
         cached: False reads everything anew for each token: slow, for checking.
         start: starts the targets of an encoder-decoder; empty: the end token does.
+        engine: of this model, computes the logits; None: PyTorch does.
 
     Raises:
         GlassError: a prompt is empty or holds an id outside the vocabulary; a source is longer than the context; no
@@ -211,7 +214,7 @@ def generate(
     check_prompts(model, prompts)
     if seeds is not None and len(seeds) != len(prompts):
         raise GlassError(f"{len(seeds)} seeds were given for {len(prompts)} prompts", "Give one seed for each prompt.")
-    reader = CachedReader(model, settings.tokens) if cached else PlainReader(model)
+    reader = make_reader(model, settings.tokens, engine, cached=cached)
     loop = TokenLoop(reader, end_id, start, stop)
     for index, prompt in enumerate(prompts):
         loop.join(prompt, settings, None if seeds is None else seeds[index])

@@ -16,7 +16,7 @@ from torch import Tensor
 from glassformer.generation.context_window import window
 from glassformer.generation.fast import fast_decoder
 from glassformer.generation.slot_cache import SlotCache
-from glassformer.generation.slot_reader import NextLogits, SlotReader
+from glassformer.generation.slot_reader import Engine, NextLogits, SlotReader
 from glassformer.model.cache import Cache
 from glassformer.model.transformer import Decoder, EncoderDecoder
 
@@ -81,6 +81,29 @@ def next_logits(
     return _last_logits(model, tokens, attention_mask)  # (B, V)
 
 
+def make_reader(
+    model: Decoder | EncoderDecoder,
+    steps: int,
+    engine: Engine | None = None,
+    limit: int | None = None,
+    cached: bool = True,
+) -> Reader:
+    """Return a reader of a model.
+
+    Args:
+        model: may not be changed between two reads.
+        steps: reads to come, about.
+        engine: of this model, computes the logits; None: PyTorch does.
+        limit: see `SlotReader`.
+        cached: False reads everything anew for each token.
+    """
+    if not cached:
+        return PlainReader(model)
+    if engine is None:
+        return CachedReader(model, steps, limit)
+    return SlotReader(model, engine, limit)
+
+
 class CachedReader(SlotReader):
     """A `SlotReader` that computes with PyTorch.
 
@@ -100,8 +123,10 @@ class TorchEngine:
     """Runs the model itself, and its `FastDecoder` for the last tokens of rows; see `Engine`."""
 
     def __init__(self, model: Decoder | EncoderDecoder, steps: int) -> None:
+        self.name = "torch"
         self.model = model
         self.weight = model.embedding.tokens.weight
+        self.precision = str(self.weight.dtype).removeprefix("torch.")
         self.fast = fast_decoder(model, steps)
         self.cache_config = model.config
         self.cache_type = self.weight.dtype if self.fast is None else self.fast.cache_type

@@ -42,10 +42,14 @@ class Engine(Protocol):
     """Computes the logits of next tokens, and fills the caches that a `SlotReader` gives it.
 
     Attributes:
+        name: of the library that computes.
+        precision: of the matrix multiplications, such as float32.
         cache_config: the shape of the keys and values that it keeps.
         cache_type: their type.
     """
 
+    name: str
+    precision: str
     cache_config: ModelConfig
     cache_type: torch.dtype
 

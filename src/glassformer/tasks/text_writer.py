@@ -10,6 +10,7 @@ from glassformer.base.errors import GlassError
 from glassformer.generation.beam import Hypothesis, Watch, beam_search
 from glassformer.generation.decoding import Ended, Stop, TokenStep, candidates, generate
 from glassformer.generation.length_batches import batches_by_length
+from glassformer.generation.slot_reader import Engine
 from glassformer.model.transformer import Decoder, EncoderDecoder
 from glassformer.tasks.written_text import Sample, Writer, written
 from glassformer.text.tokenizers import Tokenizer
@@ -25,12 +26,27 @@ class TextWriter(ABC):
         model: a decoder or an encoder-decoder.
         tokenizer: of the generated text.
         config: of the run.
+
+    Attributes:
+        engine: of this model, computes the logits; None: PyTorch does. See `glassformer.backends`.
     """
 
     def __init__(self, model: Decoder | EncoderDecoder, tokenizer: Tokenizer, config: Config) -> None:
         self.model = model
         self.tokenizer = tokenizer
         self.config = config
+        self.engine: Engine | None = None
+
+    @property
+    def backend(self) -> str:
+        """Return the name of what computes the logits."""
+        return "torch" if self.engine is None else self.engine.name
+
+    @property
+    def precision(self) -> str:
+        """Return the precision of the matrix multiplications, such as float32."""
+        own = str(self.model.embedding.tokens.weight.dtype).removeprefix("torch.")
+        return own if self.engine is None else self.engine.precision
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(train.task = {self.config.train.task}, {self.tokenizer!r})"
@@ -48,7 +64,8 @@ class TextWriter(ABC):
     ) -> Iterator[TokenStep]:
         """Yield steps of the token loop until every row has ended."""
         start = self.tokenizer.target_start
-        return generate(self.model, rows, settings, self.tokenizer.end_id, stop, seeds, start=start)
+        end = self.tokenizer.end_id
+        return generate(self.model, rows, settings, end, stop, seeds, start=start, engine=self.engine)
 
     def stream(self, prompt: str, settings: SampleConfig) -> Generator[str, None, Sample]:
         """Yield the text as it is generated, in pieces of whole characters; their sum is the text of `generate`.
@@ -141,7 +158,9 @@ class TextWriter(ABC):
             rows = [ids[index] for index in group]
             end = self.tokenizer.end_id
             start = self.tokenizer.target_start
-            found = beam_search(self.model, rows, settings, end, wanted=wanted, start=start, watch=watch)
+            found = beam_search(
+                self.model, rows, settings, end, wanted=wanted, start=start, watch=watch, engine=self.engine
+            )
             for index, hypotheses in zip(group, found, strict=True):
                 before = self._before(ids[index])
                 samples[index] = [self._sample(shown[index], before, each, settings) for each in hypotheses]

@@ -25,6 +25,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from glassformer.app.cli.backend_option import add_backend
 from glassformer.app.cli.settings import add_setting_flags, changes_from
 from glassformer.base.errors import GlassError
 from glassformer.base.report import emit
@@ -53,6 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=("auto", "fp32", "bf16"),
         help="of the matrix products of the loss; texts are written in fp32 (default: as in training)",
     )
+    add_backend(parser)
     parser.add_argument("--seed", type=int, metavar="N", help="of what is drawn, for both runs (default: each run's)")
     add_setting_flags(parser, ("data", "sample"))
 
@@ -77,6 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
         ablate=tuple(filter(None, (arguments.ablate or "").split(","))),
         instead=arguments.instead,
         tokens=arguments.tokens,
+        backend=arguments.backend,
         note=lambda text: print(text, file=sys.stderr),
     )
     emit(evaluate_run(request), arguments.json)

@@ -19,6 +19,7 @@ from cachetools import LRUCache
 
 from glassformer.app.server.background import BackgroundTask, Tell, in_background
 from glassformer.app.server.request_errors import RefusedRequestError
+from glassformer.base.backends import BackendName
 from glassformer.base.errors import GlassError, nearest
 from glassformer.base.locks import is_held
 from glassformer.runs.folder import Folder, Run, open_run
@@ -132,21 +133,23 @@ class ModelRegistry:
     Args:
         folders: of runs; a run's name is its folder's, with -2 and so on where two are alike.
         device: as in `train.device`.
+        backend: computes the texts that are written.
 
     Attributes:
-        device: the same.
+        device, backend: the same.
 
     Raises:
         GlassError: a folder is no run, or is given twice.
     """
 
-    def __init__(self, folders: Sequence[Folder], device: str = "auto") -> None:
+    def __init__(self, folders: Sequence[Folder], device: str = "auto", backend: BackendName = "torch") -> None:
         self._folders: dict[str, Path] = {}
         self._locks: dict[str, threading.Lock] = {}
         self._adding = threading.Lock()
         for folder in folders:
             self.add(folder)
         self.device = device
+        self.backend = backend
         self._opened: dict[str, ServedModel] = {}
         self._unreadable: dict[str, str | None] = {}  # a checkpoint that need not be tried again
         self._turns = threading.Lock()

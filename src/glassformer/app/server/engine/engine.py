@@ -114,7 +114,7 @@ class Engine:
         opened = self._registry.open(self.name)
         with self._loading:
             if self._newest is None or self._newest.version != opened.version:
-                self._newest = Loaded(opened)
+                self._newest = Loaded(opened, self._registry.backend)
             return self._newest
 
     def submit(self, jobs: Sequence[TextJob]) -> None:

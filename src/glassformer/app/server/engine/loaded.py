@@ -6,9 +6,11 @@ from collections.abc import Sequence
 
 from glassformer.app.server.registry import ServedModel
 from glassformer.app.server.request_errors import RefusedRequestError
+from glassformer.backends.choosing import open_engine
+from glassformer.base.backends import BackendName
 from glassformer.generation.decoding import TokenLoop
 from glassformer.generation.fast import LAYOUT_STEPS
-from glassformer.generation.logit_readers import CachedReader
+from glassformer.generation.logit_readers import make_reader
 from glassformer.model.attention import Attention
 from glassformer.tasks import TextModel, Translator
 from glassformer.tasks.written_text import Writer
@@ -26,6 +28,7 @@ class Loaded:
 
     Args:
         opened: from the registry; views may use its model meanwhile.
+        backend: computes the logits.
 
     Attributes:
         text: a copy of the model, without hooks and patches.
@@ -37,7 +40,7 @@ class Loaded:
         GlassError: the task of the run writes no text.
     """
 
-    def __init__(self, opened: ServedModel) -> None:
+    def __init__(self, opened: ServedModel, backend: BackendName = "torch") -> None:
         self.name = opened.name
         self.version = opened.version
         self.folder = opened.folder
@@ -48,15 +51,18 @@ class Loaded:
                 f"{self.name} learnt the task {task}: it writes no text",
                 f"Ask the page, or glass {'classify' if task == 'classify' else 'fill'}; /v1/models lists what writes.",
             )
-        text = opened.copy().writer
+        self._backend = backend
+        text = self.searcher()
         self.text = text
         self.context = text.config.model.context
         layers = [part for part in text.model.modules() if isinstance(part, Attention)]
         self.row_bytes = 2 * FLOAT * self.context * sum(layer.kv_heads * layer.head_width for layer in layers)
 
     def searcher(self) -> TextModel | Translator:
-        """Return a copy of the model for a beam search, which runs beside the token loop."""
-        return self._opened.copy().writer
+        """Return a copy of the model with an engine of its own: for a beam search, which runs beside the token loop."""
+        writer = self._opened.copy().writer
+        writer.engine = open_engine(self._backend, writer.model)
+        return writer
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -80,7 +86,7 @@ class Loaded:
 
     def token_loop(self) -> TokenLoop:
         """Return a new token loop of this model, which lasts for as long as texts are asked for."""
-        reader = CachedReader(self.text.model, steps=LAYOUT_STEPS, limit=PREFILL_TOKENS)
+        reader = make_reader(self.text.model, LAYOUT_STEPS, self.text.engine, PREFILL_TOKENS)
         start = self.tokenizer.target_start if isinstance(self.text, Translator) else ()
         return TokenLoop(reader, self.tokenizer.end_id, start)
 

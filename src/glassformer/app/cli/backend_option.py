@@ -1,0 +1,15 @@
+"""The option `--backend` of the commands that generate text."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from glassformer.base.backends import BACKENDS
+
+
+def add_backend(parser: argparse.ArgumentParser, choices: Sequence[str] = BACKENDS, default: str = "auto") -> None:
+    """Add the option."""
+    parser.add_argument(
+        "--backend", choices=choices, default=default, help=f"what computes generated text (default: {default})"
+    )

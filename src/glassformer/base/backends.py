@@ -1,0 +1,9 @@
+"""The names of what can compute the logits of generated text; see `glassformer.backends`."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+BackendName = Literal["auto", "torch", "onnxruntime", "onnxruntime-int8"]
+BACKENDS: tuple[str, ...] = get_args(BackendName)
+"""The values of `--backend`."""
