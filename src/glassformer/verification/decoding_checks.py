@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
+import torch
+from torch.nn.functional import cross_entropy
+
+from glassformer.backends.choosing import open_engine
 from glassformer.base.config import SampleConfig
+from glassformer.base.errors import GlassError
+from glassformer.base.packages import installed, version_of
 from glassformer.generation.beam import Hypothesis, beam_search
 from glassformer.generation.decoding import generate
-from glassformer.generation.logit_readers import CachedReader, next_logits
+from glassformer.generation.logit_readers import Reader, make_reader, next_logits
+from glassformer.generation.slot_reader import Engine
 from glassformer.model.evaluation_mode import inference
 from glassformer.model.transformer import Decoder, EncoderDecoder
 from glassformer.verification.check import LOGITS, Check, Finding, distance
@@ -26,16 +34,14 @@ PROBABILITIES = 1e-9  # of float64
 def cached_logits(subject: VerifiedRun) -> Finding:
     """Both readers read the same growing rows; every step is compared."""
     model = subject.model
+    assert isinstance(model, Decoder | EncoderDecoder)
     note = f"{len(subject.rows)} rows, {STEPS} steps"
     with inference(model):
+        apart = _apart(model, *_growing(subject))
         if isinstance(model, EncoderDecoder):
-            targets = [_tiled(row.inputs.tolist(), STEPS) for row in subject.rows]
-            grown = [[row[: count + 1] for row in targets] for count in range(min(STEPS, model.config.context))]
-            return Finding(_apart(model, grown, subject.prompts), note)
-        assert isinstance(model, Decoder)
+            return Finding(apart, note)
         prompts = subject.prompts
         context = model.config.context
-        apart = _apart(model, _grown(subject, prompts, STEPS))
         if context > LONGEST_PAST:
             return Finding(apart, f"{note}; the end of a context of {context} is not reached")
         ends = [_tiled(prompt, max(1, context - 2 - index)) for index, prompt in enumerate(prompts[:ROWS_PAST])]
@@ -43,14 +49,77 @@ def cached_logits(subject: VerifiedRun) -> Finding:
         return Finding(max(apart, past), f"{note}; and {ROWS_PAST} past the context of {context}")
 
 
+def backend_logits(subject: VerifiedRun) -> Finding:
+    """The same with the logits of onnxruntime; and how much 8 bits change the loss on the text of the rows."""
+    model = subject.model
+    assert isinstance(model, Decoder | EncoderDecoder)
+    with inference(model):
+        grown, sources = _growing(subject)
+        apart = _apart(model, grown, sources, open_engine("onnxruntime", model))
+        exact = _loss_of_last(model, grown, sources, None)
+        rough = _loss_of_last(model, grown, sources, open_engine("onnxruntime-int8", model))
+    note = f"{version_of('onnxruntime')}, {len(subject.rows)} rows, {STEPS} steps"
+    return Finding(apart, f"{note}; 8 bits change the loss by {rough - exact:+.4f} nats")
+
+
+def _growing(subject: VerifiedRun) -> tuple[list[list[list[int]]], Sequence[Sequence[int]]]:
+    """Return rows after each of `STEPS` steps, and the sources of an encoder-decoder."""
+    if isinstance(subject.model, EncoderDecoder):
+        targets = [_tiled(row.inputs.tolist(), STEPS) for row in subject.rows]
+        steps = min(STEPS, subject.model.config.context)
+        return [[row[: count + 1] for row in targets] for count in range(steps)], subject.prompts
+    return _grown(subject, subject.prompts, STEPS), ()
+
+
 def _apart(
-    model: Decoder | EncoderDecoder, grown: Sequence[Sequence[Sequence[int]]], sources: Sequence[Sequence[int]] = ()
+    model: Decoder | EncoderDecoder,
+    grown: Sequence[Sequence[Sequence[int]]],
+    sources: Sequence[Sequence[int]] = (),
+    engine: Engine | None = None,
 ) -> float:
-    """Return the largest difference of the logits of both readers over all steps of growing rows."""
-    reader = CachedReader(model, steps=len(grown))
+    """Return the largest difference of the logits with a cache and without, over all steps of growing rows."""
+    reader = _reader(model, grown, sources, engine)
+    return max(distance(reader.read(rows).logits, next_logits(model, rows, sources)) for rows in grown)
+
+
+def _loss_of_last(
+    model: Decoder | EncoderDecoder,
+    grown: Sequence[Sequence[Sequence[int]]],
+    sources: Sequence[Sequence[int]],
+    engine: Engine | None,
+) -> float:
+    """Return the mean of -ln p of the tokens by which the rows grow."""
+    reader = _reader(model, grown, sources, engine)
+    losses = []
+    for rows, longer in pairwise(grown):
+        added = torch.tensor([row[-1] for row in longer])  # (B)
+        losses.append(cross_entropy(reader.read(rows).logits.float().cpu(), added))
+    return float(torch.stack(losses).mean())
+
+
+def _reader(
+    model: Decoder | EncoderDecoder,
+    grown: Sequence[Sequence[Sequence[int]]],
+    sources: Sequence[Sequence[int]],
+    engine: Engine | None,
+) -> Reader:
+    reader = make_reader(model, len(grown), engine)
     for index in range(len(grown[0])):
         reader.add(sources[index] if sources else (), longest=len(grown[-1][index]))
-    return max(distance(reader.read(rows).logits, next_logits(model, rows, sources)) for rows in grown)
+    return reader
+
+
+def no_backend(subject: VerifiedRun) -> str | None:
+    """Exempts runs that write nothing, machines without onnxruntime, and models that it cannot run."""
+    if not (installed("onnx") and installed("onnxruntime")):
+        return "the packages onnx and onnxruntime are not installed"
+    if not isinstance(subject.model, Decoder | EncoderDecoder):
+        return writes(subject)
+    try:
+        open_engine("onnxruntime", subject.model)
+    except GlassError as error:
+        return error.problem
+    return None
 
 
 def _grown(subject: VerifiedRun, prompts: Sequence[list[int]], steps: int) -> list[list[list[int]]]:
@@ -152,6 +221,8 @@ def _unequal(a: list[int], b: list[int]) -> int:
 CHECKS = (
     Check("cached-logits", "cached logits equal uncached logits", LOGITS, "of the largest logit",
           cached_logits, writes),
+    Check("backend-logits", "logits by onnxruntime equal those of PyTorch", 10 * LOGITS, "of the largest logit",
+          backend_logits, no_backend),
     Check("cached-text", "cached text equals uncached text", 0, "tokens that differ",
           cached_text, writes),
     Check("batched-text", "batched text equals single-row text", 0, "tokens that differ",
