@@ -18,8 +18,8 @@ from glassformer.generation.decoding import TokenLoop
 from glassformer.generation.logit_readers import PlainReader, Reader, next_logits
 from glassformer.model.evaluation_mode import inference
 from glassformer.model.transformer import Decoder, PreNormBlock
+from tests.property.guests import Guest, agree, guests, play, some_guests
 from tests.property.models import POSITIONS, VOCAB, decoder, encoder_decoder, kinds, named, some_heads, tiny, tokens
-from tests.property.test_token_loop import Guest, agree, guests, play, some_guests
 
 pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")

@@ -348,7 +348,7 @@ class _Builder:
                 return self.nodes.add("QuickGelu", [x], {"alpha": 1.0}, MICROSOFT)
 
     def _attention(self, number: int, layer: Attention) -> Part:
-        """`Attention` or `PrunedAttention` number so many, which reads and fills the cache."""
+        """Self-attention of layer `number`, which reads and fills its cache."""
         if not layer.heads:
             return self._constant_attention(layer)
         places = query_places(layer)  # (H')
