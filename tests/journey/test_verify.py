@@ -16,7 +16,7 @@ from glassformer.verification.sheet import CHECKS
 from tests.journey.commands import here
 from tests.journey.task_runs import PAIRS, TASKS, refused
 
-WRITING = {"cached-logits", "cached-text", "batched-text", "beam-one", "beam-cached"}
+WRITING = {"cached-logits", "backend-logits", "cached-text", "batched-text", "beam-one", "beam-cached"}
 QUICK = ("--only", "padding-blind", "--only", "checkpoints")
 
 

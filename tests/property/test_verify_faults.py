@@ -17,12 +17,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from glassformer.backends.onnx_reader import OnnxEngine
 from glassformer.base.config import Config
 from glassformer.generation import beam, decoding, logit_readers
 from glassformer.generation.slot_cache import SlotCache, SlotLayer
 from glassformer.model import attention, transformer
 from glassformer.model.attention import Mask
-from glassformer.model.transformer import EncoderDecoder
+from glassformer.model.transformer import EncoderDecoder, Stack
 from glassformer.runs.folder import Run, open_run
 from glassformer.tasks.losses import TrainingLoss
 from glassformer.text.batches import Batch, padded
@@ -39,7 +40,7 @@ from tests.property.trainers import LINES, small_config
 
 Patch = pytest.MonkeyPatch
 SLOW = {"resume", "moved", "export-hf"}
-TEXTS = {"cached-text", "batched-text", "beam-cached", "beam-one"}
+TEXTS = {"cached-text", "batched-text", "beam-cached", "beam-one", "backend-logits"}
 """Whether a text changes with its logits depends on the text: these may notice a fault of others, or may not."""
 MODEL = {"layers": 2, "heads": 4, "head_width": 6, "width": 14, "hidden": 22, "context": 29}
 TRAIN = {"steps": 30, "batch": 8, "warmup": 0, "learning_rate": 0.01, "threads": 1, "evaluate_every": 30}
@@ -112,12 +113,20 @@ def padding_is_seen(patch: Patch) -> None:
 
 
 def padding_of_the_memory_is_seen(patch: Patch) -> None:
-    own = EncoderDecoder.decode
-    patch.setattr(
-        EncoderDecoder,
-        "decode",
-        lambda self, target, memory, real=None, cache=None: own(self, target, memory, None, cache),
-    )
+    own = Stack.forward
+
+    def forward(
+        self: Stack,
+        tokens: Tensor,
+        embedding: Any,
+        mask: Any = None,
+        memory: Any = None,
+        hidden: Any = None,
+        cache: Any = None,
+    ) -> Tensor:
+        return own(self, tokens, embedding, mask, memory, None, cache)
+
+    patch.setattr(Stack, "forward", forward)
 
 
 def left_padding_is_seen(patch: Patch) -> None:
@@ -128,10 +137,10 @@ def left_padding_is_seen(patch: Patch) -> None:
 
 
 def source_and_target_are_swapped(patch: Patch) -> None:
-    own = EncoderDecoder.forward
+    own = EncoderDecoder.hidden_states
     patch.setattr(
         EncoderDecoder,
-        "forward",
+        "hidden_states",
         lambda self, source, target, real=None: own(self, target, source)[:, : target.shape[1]],
     )
 
@@ -255,6 +264,11 @@ def beam_takes_the_second_best(patch: Patch) -> None:
     patch.setattr(beam, "likeliest", lambda logits, n: own(logits, n + 1)[:, 1:])
 
 
+def onnxruntime_reads_an_older_token(patch: Patch) -> None:
+    own = OnnxEngine.read_last
+    patch.setattr(OnnxEngine, "read_last", lambda self, tokens, cache: own(self, tokens.roll(1), cache))
+
+
 # --- faults of training ------------------------------------------------------------------------------------------
 
 
@@ -352,6 +366,7 @@ FAULTS: dict[str, tuple[Callable[[Patch], None], str, str]] = {
         "decoder",
         "cached-logits cached-text beam-cached",
     ),
+    "onnxruntime reads an older token": (onnxruntime_reads_an_older_token, "decoder", "backend-logits"),
     "beams leave the cache behind": (beams_leave_the_cache_behind, "decoder", "beam-cached"),
     "the beam takes the second best": (beam_takes_the_second_best, "decoder", "beam-one"),
     "a row draws with the numbers of another": (a_row_draws_with_the_numbers_of_another, "decoder", "batched-text"),

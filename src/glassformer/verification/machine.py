@@ -25,6 +25,7 @@ EXTRAS = {
     "plots": (("matplotlib",), "plots"),
     "metrics": (("sacrebleu",), "BLEU and chrF++ of translations"),
     "sklearn": (("scikit-learn",), "estimators for scikit-learn"),
+    "backends": (("onnx", "onnxruntime"), "writing text faster"),
     "export": (("transformers", "onnx", "onnxscript", "onnxruntime", "gguf"), "taking a model to other programs"),
     "cluster": (("datatrove", "orjson"), "corpora beyond one machine"),
     "notebooks": (("jupytext", "nbformat", "ipykernel"), "exercises as notebooks"),
