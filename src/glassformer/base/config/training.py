@@ -51,7 +51,7 @@ class TrainConfig(BaseSettings):
         "length; unset: `batch` rows of any length",
     )
     micro_batch: Count | None = Field(
-        None, description="rows per forward pass, gradients accumulated; unset: all, on a CPU up to 2,048 tokens"
+        None, description="rows per forward pass, gradients accumulated; unset: all, on a CPU up to 3,072 tokens"
     )
     optimizer: Literal["adamw", "muon"] = Field("adamw", description="muon: for hidden matrices, AdamW for the rest")
     learning_rate: Rate = Field(1e-3, description="peak, of AdamW")
