@@ -79,9 +79,10 @@ def steady_heap(config: Config) -> None:
     are freed, and the next step waits for the system to clear them again: with a vocabulary of 8,000, that was a third
     of a step in bfloat16. So they are kept; the peak is the same.
 
-    Where rows have many lengths, the peak would grow with the steps. glibc gives a large block pages of its own, which go back to the system with it. But each time one is let go, it
-    takes that size, up to 32 MiB, as the new limit of what is large (mallopt(3), M_MMAP_THRESHOLD). From then on
-    activations lie in its heap, and those of other lengths do not fit the gaps that they leave. Here the limit stays.
+    Where rows have many lengths, the peak would grow with the steps. glibc gives a large block pages of its own, which
+    go back to the system with it. But each time one is freed, it takes that size, up to 32 MiB, as the new limit of
+    what is large (mallopt(3), M_MMAP_THRESHOLD). From then on activations lie in its heap, and those of other lengths
+    do not fit the gaps that they leave. Here the limit stays.
 
     Systems without glibc are left as they are.
     """

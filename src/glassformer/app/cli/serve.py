@@ -6,7 +6,8 @@
 
 It prints an address with a token in it, which lets in whoever has it; it is another one at each start unless --token
 says it. Programs send it as Authorization: Bearer TOKEN. Nobody else on the network can reach the server, unless
---host 0.0.0.0 opens it. Ctrl-C ends it. --json prints one line, {"url": …, "token": …, "runs": […]}, when it is ready.
+--host 0.0.0.0 opens it. Ctrl-C ends it. --json prints one line, {"url": …, "token": …, "runs": […],
+"backend": …}, when it is ready.
 
 --backend onnxruntime computes the texts of the API and of the page faster, on the processor; onnxruntime-int8 with
 weights of 8 bits, which is faster still and not exact. Looking inside stays with PyTorch.

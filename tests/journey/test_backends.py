@@ -1,0 +1,153 @@
+"""`--backend` of the commands that generate text: onnxruntime beside PyTorch."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import glassformer
+from glassformer.app.server.engine.loaded import Loaded
+from glassformer.app.server.registry import ModelRegistry
+from glassformer.backends import choosing
+from glassformer.backends.choosing import choose_engine
+from glassformer.backends.onnx_reader import OnnxEngine
+from glassformer.base import packages
+from glassformer.base.config import SampleConfig
+from glassformer.base.errors import GlassError
+from tests.journey.commands import here
+
+ONNX = ("onnxruntime", "onnxruntime-int8")
+
+
+@pytest.fixture(autouse=True)
+def _packages() -> None:
+    pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a language model, a translator and a classifier, each after a few steps."""
+    folder = tmp_path_factory.mktemp("backends")
+    for task, corpus in (("lm", "stories"), ("translate", "translation-en-bn"), ("classify", "topics")):
+        words = ["train", corpus, "--task", task, "--steps", "3", "--out", task, "--data.size", "60", "--device", "cpu"]
+        model = ["--model.layers", "2", "--model.width", "32", "--model.heads", "2", "--model.context", "64"]
+        done = here(*words, *model, folder=folder)
+        assert done.returncode == 0, done.stderr
+    return folder
+
+
+def generated(home: Path, *words: str) -> dict[str, Any]:
+    done = here("generate", *words, "--json", folder=home)
+    assert done.returncode == 0, done.stderr
+    return dict(json.loads(done.stdout))
+
+
+@pytest.mark.parametrize("how", [("--temperature", "0"), ("--beams", "3"), ("--temperature", "1", "--seed", "4")])
+@pytest.mark.parametrize("run", ["lm", "translate"])
+def test_both_backends_generate_the_same_text(home: Path, run: str, how: tuple[str, ...]) -> None:
+    words = (run, "The small farmer", "--tokens", "30", *how)
+    one = generated(home, *words, "--backend", "torch")
+    other = generated(home, *words, "--backend", "onnxruntime")
+    assert one["samples"][0]["text"] == other["samples"][0]["text"]
+    assert (one["backend"], one["precision"]) == ("torch", "float32")
+    assert (other["backend"], other["precision"]) == ("onnxruntime", "float32")
+
+
+def test_8_bits_are_named(home: Path) -> None:
+    found = generated(home, "lm", "Once", "--tokens", "9", "--backend", "onnxruntime-int8")
+    assert (found["backend"], found["precision"], found["tokens"]) == ("onnxruntime", "int8", 9)
+    shown = here("generate", "lm", "Once", "--samples", "2", "--tokens", "9", "--backend", ONNX[1], folder=home)
+    assert "onnxruntime, int8: " in shown.stdout
+
+
+def test_a_stream_is_the_text(home: Path) -> None:
+    words = ("generate", "lm", "Once", "--tokens", "20", "--temperature", "0", "--backend")
+    assert here(*words, "onnxruntime", folder=home).stdout == here(*words, "torch", folder=home).stdout
+
+
+@pytest.mark.parametrize(
+    ("settings", "texts", "precision", "chosen"),
+    [
+        (SampleConfig(tokens=500, temperature=0), 1, "fp32", True),
+        (SampleConfig(tokens=50, beams=4), 3, "fp32", True),
+        (SampleConfig(tokens=499, temperature=0), 1, "fp32", False),  # too few
+        (SampleConfig(tokens=500, temperature=1), 99, "fp32", False),  # drawn
+        (SampleConfig(tokens=500, temperature=0), 1, "bf16", False),  # another precision was asked for
+    ],
+)
+def test_auto_is_for_much_text_that_is_not_drawn(
+    home: Path, settings: SampleConfig, texts: int, precision: Any, chosen: bool
+) -> None:
+    model = glassformer.load(home / "lm", device="cpu", precision=precision).run.writer
+    assert isinstance(choose_engine("auto", model.model, settings, texts), OnnxEngine) == chosen
+
+
+def test_auto_does_without(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = glassformer.load(home / "lm", device="cpu").run.writer.model
+    settings = SampleConfig(tokens=500, temperature=0)
+
+    def refuses(*given: object) -> None:
+        raise GlassError("it cannot run this", "Use PyTorch.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(choosing, "OnnxEngine", refuses)
+        assert choose_engine("auto", model, settings, 1) is None
+    monkeypatch.setattr(choosing, "installed", lambda name: False)
+    assert choose_engine("auto", model, settings, 1) is None
+
+
+def test_a_backend_that_is_not_installed(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = glassformer.load(home / "lm", device="cpu")
+    monkeypatch.setattr(packages, "installed", lambda name: False)
+    with pytest.raises(GlassError, match="the packages onnx, onnxruntime") as caught:
+        model.generate("Once", tokens=3, backend="onnxruntime")
+    assert '".[backends]"' in caught.value.remedy
+
+
+def test_python_names_it_for_one_text(home: Path) -> None:
+    model = glassformer.load(home / "lm", device="cpu")
+    plain = model.generate("Once", tokens=12, temperature=0)
+    assert model.generate("Once", tokens=12, temperature=0, backend="onnxruntime") == plain
+    assert model.run.writer.engine is None
+    with pytest.raises(GlassError, match="no backend"):
+        model.generate("Once", tokens=3, backend="llama")  # type: ignore[arg-type]
+
+
+def test_evaluate_names_what_generated_its_texts(home: Path) -> None:
+    def evaluated(*words: str) -> Any:
+        return here("evaluate", *words, "--json", folder=home)
+
+    one = json.loads(evaluated("translate", "--examples", "20", "--backend", "torch").stdout)
+    other = json.loads(evaluated("translate", "--examples", "20", "--backend", "onnxruntime").stdout)
+    assert (one.pop("backend"), other.pop("backend")) == ("torch", "onnxruntime")
+    assert one == other
+    assert json.loads(evaluated("lm", "--backend", "onnxruntime").stdout)["backend"] == "onnxruntime"
+    idle = evaluated("classify", "--backend", "onnxruntime")
+    assert idle.returncode != 0
+    assert "--backend onnxruntime is for writing text" in idle.stderr
+    idle = evaluated("lm", "--ablate", "dec.0.self.1", "--backend", "torch")
+    assert "--backend torch is for writing text" in idle.stderr
+
+
+@pytest.mark.parametrize("run", ["lm", "translate"])
+def test_a_served_run_uses_it(home: Path, run: str) -> None:
+    texts = []
+    for backend in ("torch", "onnxruntime"):
+        loaded = Loaded(ModelRegistry([home / run], "cpu", backend).open(run), backend)
+        assert (loaded.text.backend, loaded.searcher().backend) == (backend, backend)
+        loop = loaded.token_loop()
+        settings = SampleConfig(tokens=12, temperature=0)
+        for ids in ([5, 6, 7], [8], [9, 5, 4, 6]):
+            loop.join(ids, settings)
+        texts.append([(step.rows, step.tokens) for step in loop.steps()])
+    assert texts[0] == texts[1]
+
+
+def test_a_backend_that_there_is_not(home: Path) -> None:
+    done = here("generate", "lm", "Once", "--backend", "vllm", folder=home)
+    assert done.returncode == 2
+    assert "onnxruntime-int8" in done.stderr
