@@ -37,6 +37,8 @@ import torch
 from isa import add_isa, restrict
 from torch import Tensor
 
+from glassformer.backends.choosing import open_engine
+from glassformer.base.backends import BACKENDS
 from glassformer.base.config import ModelConfig, SampleConfig
 from glassformer.generation.beam import beam_search
 from glassformer.generation.length_batches import batches_by_length
@@ -177,9 +179,10 @@ def _their_name(name: str, stack: str) -> str:
 def search_with_ours(model: EncoderDecoder, end: int, options: argparse.Namespace) -> Search:
     """Only the best text is asked for, as of theirs."""
     settings = SampleConfig(tokens=options.tokens, beams=options.beams, length_penalty=0)
+    engine = open_engine(options.backend, model)
 
     def search(sources: list[list[int]]) -> list[list[int]]:
-        found = beam_search(model, sources, settings, end, wanted=1)
+        found = beam_search(model, sources, settings, end, wanted=1, engine=engine)
         return [_without_end(each[0].tokens, end) for each in found]
 
     return search
@@ -355,6 +358,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--run", type=Path, help="a trained run to translate with, in place of random weights")
     parser.add_argument("--input", type=Path, help="with --run: a text, a source on each line")
     parser.add_argument("--json", type=Path, help="also write everything measured to this file")
+    parser.add_argument("--backend", choices=BACKENDS[1:], default="torch", help="of ours; default torch")
     add_isa(parser)
     options = parser.parse_args()
     restrict(options.isa)

@@ -30,6 +30,8 @@ import torch
 from isa import add_isa, restrict
 from torch import Tensor
 
+from glassformer.backends.choosing import open_engine
+from glassformer.base.backends import BACKENDS, BackendName
 from glassformer.base.config import ModelConfig, SampleConfig
 from glassformer.generation.decoding import generate
 from glassformer.model.build import build_model
@@ -97,15 +99,16 @@ def their_model(ours: Decoder) -> Any:
     return theirs.eval()
 
 
-def write_with_ours(model: Decoder, options: argparse.Namespace) -> Write:
-    """Drawn with equal settings; greedy at temperature 0."""
+def write_with_ours(model: Decoder, options: argparse.Namespace, backend: BackendName = "torch") -> Write:
+    """Drawn with equal settings; greedy at temperature 0. The backend is opened here: its seconds do not count."""
+    engine = open_engine(backend, model)
     settings = SampleConfig(
         tokens=options.tokens, temperature=options.temperature, top_k=options.top_k, top_p=options.top_p
     )
 
     def write(prompts: list[list[int]]) -> list[list[int]]:
         texts: list[list[int]] = [[] for _ in prompts]
-        for step in generate(model, prompts, settings):
+        for step in generate(model, prompts, settings, engine=engine):
             for row, token in zip(step.rows, step.tokens, strict=True):
                 texts[row].append(token)
         return texts
@@ -165,7 +168,10 @@ def measure(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
         model = model.to(PRECISIONS[options.precision])
         read = sum(each.numel() * each.element_size() for each in model.stack.parameters())
         read += model.embedding.tokens.weight.numel() * model.embedding.tokens.weight.element_size()
-        writers = {"ours": write_with_ours(model, options), "hugging_face": write_with_theirs(theirs, options)}
+        writers = {
+            "ours": write_with_ours(model, options, options.backend),
+            "hugging_face": write_with_theirs(theirs, options),
+        }
         for batch in options.batches:
             random = torch.Generator().manual_seed(options.seed)
             prompts = torch.randint(0, options.vocabulary, (batch, length), generator=random).tolist()
@@ -245,6 +251,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--top-k", type=int, help="default: all tokens")
     parser.add_argument("--top-p", type=float, help="default: all tokens")
     parser.add_argument("--json", type=Path, help="also write everything measured to this file")
+    parser.add_argument("--backend", choices=BACKENDS[1:], default="torch", help="of ours; default torch")
     add_isa(parser)
     options = parser.parse_args()
     restrict(options.isa)

@@ -19,7 +19,8 @@ from torch import Tensor, nn
 from glassformer.base.config import Config
 from glassformer.model.build import build_model
 from glassformer.model.device import autocast
-from glassformer.text.rows import Row
+from glassformer.text.batches import Batch
+from glassformer.text.rows import Row, mask
 from glassformer.training.loop import compute_gradients
 from glassformer.training.stepping import Stepper
 
@@ -65,8 +66,8 @@ class Shape:
 class _SameRows:
     """The task of our step: the same rows each time."""
 
-    def __init__(self, ids: Tensor) -> None:
-        self._rows = [Row.of_text(row) for row in ids.numpy().astype(np.int64)]
+    def __init__(self, rows: list[Row]) -> None:
+        self._rows = rows
 
     def rows(self, step: int) -> Sequence[Any]:
         return self._rows
@@ -77,15 +78,62 @@ def our_step(shape: Shape, precision: str, changes: dict[str, Any]) -> Step:
     model = {"layers": shape.layers, "heads": shape.heads, "width": shape.width, "context": shape.context}
     train = {"batch": shape.batch, "precision": precision, "device": "cpu", **changes}
     config = Config.model_validate({"model": {**model, "vocab_size": shape.vocabulary}, "train": train})
-    stepper = Stepper(build_model(config.model), _SameRows(shape.ids()), config)
+    rows = [Row.of_text(row) for row in shape.ids().numpy().astype(np.int64)]
+    stepper = Stepper(build_model(config.model), _SameRows(rows), config)
     return lambda: stepper.update(compute_gradients(stepper, 0), 1.0)
+
+
+def masked_rows(shape: Shape) -> list[Row]:
+    """Rows of ids of which 15 % are hidden, the same for everyone; id 0 stands for a hole."""
+    text = np.arange(1, shape.vocabulary)
+    ids = shape.ids()[:, :-1].numpy().astype(np.int64)  # (B, T)
+    return [mask(np.maximum(row, 1), 0.15, 0, text, (0, number)) for number, row in enumerate(ids)]
+
+
+def our_masked_step(shape: Shape, precision: str) -> Step:
+    """The step that `glass train --task masked` takes."""
+    model = {"layers": shape.layers, "heads": shape.heads, "width": shape.width, "context": shape.context}
+    train = {"task": "masked", "batch": shape.batch, "precision": precision, "device": "cpu"}
+    config = Config.model_validate(
+        {"model": {**model, "family": "encoder", "vocab_size": shape.vocabulary}, "train": train}
+    )
+    stepper = Stepper(build_model(config.model), _SameRows(masked_rows(shape)), config)
+    return lambda: stepper.update(compute_gradients(stepper, 0), 1.0)
+
+
+def their_masked_step(shape: Shape, precision: str) -> Step:
+    """BERT of transformers, with the loss that it computes itself from labels."""
+    from transformers import BertConfig, BertForMaskedLM
+
+    model = BertForMaskedLM(
+        BertConfig(
+            vocab_size=shape.vocabulary,
+            hidden_size=shape.width,
+            num_hidden_layers=shape.layers,
+            num_attention_heads=shape.heads,
+            intermediate_size=4 * shape.width,
+            max_position_embeddings=shape.context,
+            hidden_dropout_prob=0.0,
+            attention_probs_dropout_prob=0.0,
+        )
+    )
+    batch = Batch.from_rows(masked_rows(shape))
+    labels = batch.targets.masked_fill(~batch.loss_mask, -100)  # (B, T)
+
+    def loss(inputs: Tensor, targets: Tensor) -> Tensor:
+        found: Tensor = model(input_ids=inputs, labels=targets).loss
+        return found
+
+    return _plain_step(model, loss, batch.inputs, labels, precision)
 
 
 def their_step(model: nn.Module, loss: Loss, shape: Shape, precision: str) -> Step:
     """A plain loop's: what a script on top of the library would do."""
     ids = shape.ids()
-    inputs = ids[:, :-1].contiguous()  # (B, T)
-    targets = ids[:, 1:].contiguous()  # (B, T)
+    return _plain_step(model, loss, ids[:, :-1].contiguous(), ids[:, 1:].contiguous(), precision)
+
+
+def _plain_step(model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor, precision: str) -> Step:
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.99), weight_decay=0.1)
     model.train()
 

@@ -14,21 +14,39 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from glassformer.base.config import Config
+from glassformer.training.memory import steady_heap
 from peers.machine import matrix_speed
-from peers.models import DTYPES, Shape, Step, TorchLayers, hugging_face, nanogpt, our_step, their_step
+from peers.models import (
+    DTYPES,
+    Shape,
+    Step,
+    TorchLayers,
+    hugging_face,
+    nanogpt,
+    our_masked_step,
+    our_step,
+    their_masked_step,
+    their_step,
+)
 from peers.rows import CLOCKS, Clock, Options, Row, take_turns
 
 SHAPES = {
     "0.8 M": Shape(layers=4, heads=4, width=128, context=64, batch=12),
     "10.65 M": Shape(layers=6, heads=6, width=384, context=256, batch=64),
     "10.65 M, context 1024": Shape(layers=6, heads=6, width=384, context=1024, batch=8),
+    "1.4 M, vocabulary 8,000": Shape(layers=2, heads=4, width=128, context=96, batch=64, vocabulary=8000),
 }
+MASKED = Shape(layers=2, heads=4, width=128, context=96, batch=64, vocabulary=8000)
+QUICK_MASKED = Shape(layers=2, heads=2, width=32, context=32, batch=4)
 QUICK = {"0.03 M": Shape(layers=2, heads=2, width=32, context=32, batch=4)}
 PEAK = 1024  # rows of the matrices whose product is the peak
 
 
 def measure(options: Options) -> Iterator[Row]:
-    """A row for each shape."""
+    """A row for each shape; and one of masked training, whose logits are needed at 15 % of the positions."""
+    steady_heap(Config())  # as `glass train` does; it serves everyone here
+    yield _masked_row(QUICK_MASKED if options.quick else MASKED, options)
     for name, shape in (QUICK if options.quick else SHAPES).items():
         torch.manual_seed(0)
         few = 2 if options.quick else max(1, 2_000_000_000 // shape.flops)  # small steps are taken several at a time
@@ -47,6 +65,18 @@ def measure(options: Options) -> Iterator[Row]:
             values,
             facts=_facts(shape, values, {who: each[1:] for who, each in found.items()}),
         )
+
+
+def _masked_row(shape: Shape, options: Options) -> Row:
+    torch.manual_seed(0)
+    steps: dict[str, Step] = {}
+    for precision in DTYPES:
+        steps[f"ours {precision}"] = our_masked_step(shape, precision)
+        steps[f"Hugging Face {precision}"] = their_masked_step(shape, precision)
+    seconds = take_turns(steps, options.repeats, CLOCKS[options.clock])
+    values = {who: [shape.tokens / each for each in times] for who, times in seconds.items()}
+    size = f"{shape.layers} layers x {shape.width}, vocabulary {shape.vocabulary:,}"
+    return Row("masked training step", f"{size}: {shape.batch} x {shape.context}", "tokens/s", values)
 
 
 def _several(step: Step, count: int) -> None:

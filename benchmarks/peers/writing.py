@@ -1,4 +1,4 @@
-"""Generation and beam search, with the functions of the benchmarks that measure them alone."""
+"""Generation by each backend, and beam search, with the functions of the benchmarks that measure them alone."""
 
 from __future__ import annotations
 
@@ -51,6 +51,8 @@ def _row(settings: argparse.Namespace, batch: int, length: int, options: Options
     prompts = torch.randint(0, settings.vocabulary, (batch, length), generator=numbers).tolist()
     writers = {
         OURS: generation.write_with_ours(model, settings),
+        f"{OURS} onnxruntime": generation.write_with_ours(model, settings, "onnxruntime"),
+        f"{OURS} int8": generation.write_with_ours(model, settings, "onnxruntime-int8"),
         PEER: generation.write_with_theirs(generation.their_model(model), settings),
     }
     texts: dict[str, Any] = {}
@@ -66,7 +68,7 @@ def _row(settings: argparse.Namespace, batch: int, length: int, options: Options
     weights = [*model.stack.parameters(), model.embedding.tokens.weight]
     read = sum(each.numel() * each.element_size() for each in weights)
     drawn = f", drawn at {settings.temperature}" if settings.temperature else ", greedy"
-    equal = sum(one == other for one, other in zip(texts[OURS], texts[PEER], strict=True))
+    equal = sum(a == b == c for a, b, c in zip(texts[OURS], texts[f"{OURS} onnxruntime"], texts[PEER], strict=True))
     return Row(
         "generation",
         f"batch {batch}, prompt {length}, {settings.tokens} tokens{drawn}",

@@ -31,7 +31,8 @@ def test_the_quick_look_of_the_page_measures_everyone_in_turn(tmp_path: Path) ->
     )
     assert done.returncode == 0, done.stderr
     found = json.loads((tmp_path / "look" / "results.json").read_text(encoding="utf-8"))
-    (row,) = found["results"]
+    masked, row = found["results"]
+    assert set(masked["ratio"]) == {"Hugging Face bf16", "Hugging Face fp32"}
     peers = {f"{name} {precision}" for name in ("Hugging Face", "nn.Transformer") for precision in ("bf16", "fp32")}
     assert set(row["ratio"]) == peers
     assert set(row["median"]) == peers | {"ours bf16", "ours fp32"}
