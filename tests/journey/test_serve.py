@@ -315,7 +315,7 @@ def test_it_says_where_it_is_and_ends_cleanly(home: Path) -> None:
     process = start("serve", "book", "en-bn", "--port", "0", "--no-open", "--json", folder=home)
     assert process.stdout is not None
     said = json.loads(process.stdout.readline())
-    assert (said["runs"], set(said)) == (["book", "en-bn"], {"url", "token", "runs"})
+    assert (said["runs"], set(said)) == (["book", "en-bn"], {"url", "token", "runs", "backend"})
     with httpx.Client(base_url=said["url"].partition("?")[0], timeout=60) as browser:
         welcome = browser.get(said["url"])
         assert (welcome.status_code, welcome.headers["location"]) == (303, "/")

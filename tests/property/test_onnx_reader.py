@@ -41,6 +41,7 @@ SETTINGS: list[dict[str, Any]] = [
     {**SOME, **BIASES, "norm_order": "output"},
     {**SOME, **BIASES, "norm_order": "post"},
     {"layers": 1, "removed_heads": tuple(f"dec.0.self.{head}" for head in range(6)), "positions": "alibi"},
+    {"layers": 1, "removed_heads": tuple(f"dec.0.self.{head}" for head in range(6)), "positions": "rotary"},
     {"dropout_embedding": 0.5, "dropout_attention": 0.5, "dropout_residual": 0.5},
 ]
 WRITERS = [*kinds("decoder"), {"window": 5, "kv_heads": 2, "positions": "alibi"}, {"window": 7, "kv_heads": 1}]

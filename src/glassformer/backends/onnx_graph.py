@@ -122,12 +122,14 @@ def step_graph(model: Decoder | EncoderDecoder, precision: Precision = "float32"
     if cross:
         shape = ["sources", 1, 1, "S"]
         inputs.append(onnx.helper.make_tensor_value_info("memory_bias", onnx.TensorProto.FLOAT, shape))
-    held = [_outside(name, tensor) for name, tensor in nodes.weights.items()]
+    used = {name for node in nodes.nodes for name in node.input}  # without any head, nothing rotates
+    weights = {name: tensor for name, tensor in nodes.weights.items() if name in used}
+    held = [_outside(name, tensor) for name, tensor in weights.items()]
     graph = onnx.helper.make_graph(nodes.nodes, "step", inputs, outputs, [*held, *nodes.constants])
     versions = [onnx.helper.make_opsetid("", OPSET), onnx.helper.make_opsetid(MICROSOFT, 1)]
     written = onnx.helper.make_model(graph, opset_imports=versions, ir_version=IR_VERSION)
     cache_config = config.model_copy(update={"head_width": padded})
-    return StepGraph(written.SerializeToString(), nodes.weights, layers, list(cross), cache_config, has_positions)
+    return StepGraph(written.SerializeToString(), weights, layers, list(cross), cache_config, has_positions)
 
 
 def padded_head_width(config: ModelConfig) -> int:
