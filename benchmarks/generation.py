@@ -101,7 +101,7 @@ def their_model(ours: Decoder) -> Any:
 
 def write_with_ours(model: Decoder, options: argparse.Namespace, backend: BackendName = "torch") -> Write:
     """Drawn with equal settings; greedy at temperature 0. The backend is opened here: its seconds do not count."""
-    engine = open_engine(backend, model)
+    engine = open_engine(backend, model, greedy=options.temperature == 0)
     settings = SampleConfig(
         tokens=options.tokens, temperature=options.temperature, top_k=options.top_k, top_p=options.top_p
     )

@@ -48,9 +48,22 @@ class OnnxReader(SlotReader):
 
 
 class OnnxEngine:
-    """Runs the graph of a model; see `Engine` and `OnnxReader`. PyTorch encodes sources and reads begun targets."""
+    """Runs the graph of a model; see `Engine` and `OnnxReader`. PyTorch encodes sources and reads begun targets.
 
-    def __init__(self, model: Decoder | EncoderDecoder, threads: int, precision: Precision = "float32") -> None:
+    Args:
+        model, threads, precision: see `OnnxReader`.
+        spins: threads wait for the next step in a busy loop. It starts sooner, but PyTorch has fewer cores meanwhile:
+            measured on two cores, greedy text of one row is 1.6 times as fast with it, and beam search and sampling of
+            32 rows 1.6 times as fast without.
+    """
+
+    def __init__(
+        self,
+        model: Decoder | EncoderDecoder,
+        threads: int,
+        precision: Precision = "float32",
+        spins: bool = False,
+    ) -> None:
         check_supported(model)
         self.name = "onnxruntime"
         self.precision: str = precision
@@ -65,7 +78,7 @@ class OnnxEngine:
         self.cross_layers = graph.cross_layers
         self.has_positions = graph.has_positions
         self.weights = graph.weights  # onnxruntime does not keep the memory that it is shown
-        self.session = _open_session(graph.model, graph.weights, threads)
+        self.session = _open_session(graph.model, graph.weights, threads, spins)
         self.binding = self.session.io_binding()
         self.bound: list[object] = []  # the memory of the cache that the graph reads now
 
@@ -176,13 +189,14 @@ def check_supported(model: Decoder | EncoderDecoder) -> None:
         raise GlassError(f"the model has a {part}, which onnxruntime does not know", "Use PyTorch for this model.")
 
 
-def _open_session(model: bytes, weights: dict[str, Tensor], threads: int) -> Any:
+def _open_session(model: bytes, weights: dict[str, Tensor], threads: int, spins: bool) -> Any:
     """Return a session of onnxruntime for a graph whose weights are these tensors."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
+    options.add_session_config_entry("session.intra_op.allow_spinning", str(int(spins)))
     options.log_severity_level = 3  # errors alone
     values = [onnxruntime.OrtValue.ortvalue_from_numpy(tensor.numpy()) for tensor in weights.values()]
     options.add_external_initializers(list(weights), values)

@@ -9,8 +9,8 @@
 With --beams, beam search looks for the likeliest text, and --samples shows the best few. Runs that translate or
 summarize do so with 4 beams where nothing else is said; --beams 1 writes one token after the other.
 
---backend onnxruntime computes on the processor, 2 to 4 times as fast as PyTorch; onnxruntime-int8 is faster still, with
-weights of 8 bits, and not exact. auto takes onnxruntime for much text without drawing, where it is installed.
+--backend onnxruntime computes on the processor, up to twice as fast as PyTorch; onnxruntime-int8 is faster still, with
+weights of 8 bits, and not exact. auto takes onnxruntime for much greedy text, where it is installed.
 
 The context is the model's memory. When a text grows past it, the model goes on from the text's newest part: at each
 such point it forgets the oldest half of the context, and counts places anew.
