@@ -13,7 +13,7 @@ from glassformer.app.server.engine.loaded import Loaded
 from glassformer.app.server.registry import ModelRegistry
 from glassformer.backends import choosing
 from glassformer.backends.choosing import choose_engine
-from glassformer.backends.onnx_reader import OnnxEngine
+from glassformer.backends.onnx_engine import OnnxEngine
 from glassformer.base import packages
 from glassformer.base.config import SampleConfig
 from glassformer.base.errors import GlassError
@@ -152,3 +152,10 @@ def test_a_backend_that_there_is_not(home: Path) -> None:
     done = here("generate", "lm", "Once", "--backend", "vllm", folder=home)
     assert done.returncode == 2
     assert "onnxruntime-int8" in done.stderr
+
+
+@pytest.mark.parametrize("words", [("--top", "3"), ("--precision", "bf16")])
+def test_options_that_it_would_not_heed_are_refused(home: Path, words: tuple[str, ...]) -> None:
+    done = here("generate", "lm", "Once", "--backend", "onnxruntime", *words, folder=home)
+    assert done.returncode == 2
+    assert words[0] in done.stderr

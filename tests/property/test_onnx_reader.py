@@ -10,14 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from glassformer.backends.onnx_graph import padded_head_width, quantized_matrix, query_places, step_graph
-from glassformer.backends.onnx_reader import OnnxEngine, OnnxReader
+from glassformer.backends.onnx_engine import OnnxEngine
+from glassformer.backends.onnx_graph import Precision, padded_head_width, quantized_matrix, query_places, step_graph
 from glassformer.base.config import Activation, SampleConfig
 from glassformer.base.errors import GlassError
 from glassformer.generation.decoding import TokenLoop
 from glassformer.generation.logit_readers import PlainReader, Reader, next_logits
+from glassformer.generation.slot_reader import SlotReader
 from glassformer.model.evaluation_mode import inference
-from glassformer.model.transformer import Decoder, PreNormBlock
+from glassformer.model.transformer import Decoder, EncoderDecoder, PreNormBlock
 from tests.property.guests import Guest, agree, guests, play, some_guests
 from tests.property.models import POSITIONS, VOCAB, decoder, encoder_decoder, kinds, named, some_heads, tiny, tokens
 
@@ -51,6 +52,12 @@ RAGGED = (3, 40, 17, 29, 1)  # with a context of 29
 PLAIN = {"tied": False, "head_bias": True, "embedding_scale": True}  # greedy text does not repeat one token
 
 
+def onnx_reader(
+    model: Decoder | EncoderDecoder, threads: int, limit: int | None = None, precision: Precision = "float32"
+) -> SlotReader:
+    return SlotReader(model, OnnxEngine(model, threads, precision), limit)
+
+
 def prompts(lengths: tuple[int, ...] = RAGGED) -> list[list[int]]:
     return [tokens(1, length, seed=length)[0].tolist() for length in lengths]
 
@@ -82,7 +89,7 @@ def difference(model: Decoder, reader: Reader, rows: list[list[int]], steps: int
 def test_the_logits_are_the_models_own(changes: dict[str, Any]) -> None:
     """Rows of all lengths, in groups, beyond the context, with too little memory at first."""
     model = decoder(tiny(**changes))
-    reader = OnnxReader(model, threads=1)
+    reader = onnx_reader(model, threads=1)
     rows = prompts()
     ready(reader, rows)
     assert difference(model, reader, rows, steps=32) <= CLOSE
@@ -92,7 +99,7 @@ def test_the_logits_are_the_models_own(changes: dict[str, Any]) -> None:
 def test_greedy_text_is_the_models_own(positions: str) -> None:
     model = decoder(tiny(positions=positions, **PLAIN))
     settings = SampleConfig(temperature=0, tokens=70)
-    loops = [TokenLoop(reader, None) for reader in (OnnxReader(model, threads=2), PlainReader(model))]
+    loops = [TokenLoop(reader, None) for reader in (onnx_reader(model, threads=2), PlainReader(model))]
     for loop in loops:
         for row in prompts():
             loop.join(row, settings)
@@ -114,7 +121,7 @@ def test_a_row_becomes_what_it_is_alone(kind: dict[str, Any], data: st.DataObjec
     model = decoder(tiny(**{**PLAIN, **kind}))
     visitors = data.draw(guests(45))
     limit = data.draw(st.sampled_from([1, 16, 64, 1000, None]))
-    play(TokenLoop(OnnxReader(model, 1, limit), 4), visitors)
+    play(TokenLoop(onnx_reader(model, 1, limit), 4), visitors)
     for guest in visitors:
         agree(model, guest, CLOSE)
 
@@ -124,7 +131,7 @@ def test_a_row_becomes_what_it_is_alone(kind: dict[str, Any], data: st.DataObjec
 def test_rows_come_and_go_and_long_prompts_are_read_in_pieces(positions: str, limit: int | None) -> None:
     model = decoder(tiny(positions=positions, **PLAIN))
     visitors = [*some_guests(40), Guest(tokens(1, 21)[0].tolist(), SampleConfig(temperature=0, tokens=40), 3, 9)]
-    play(TokenLoop(OnnxReader(model, 1, limit), 4), visitors)
+    play(TokenLoop(onnx_reader(model, 1, limit), 4), visitors)
     for guest in visitors:
         agree(model, guest, CLOSE)
 
@@ -133,7 +140,7 @@ def test_rows_come_and_go_and_long_prompts_are_read_in_pieces(positions: str, li
 def test_rows_are_dropped_permuted_and_duplicated(positions: str) -> None:
     """As a beam search does: 2 rows become 6, then others, past the context."""
     model = decoder(tiny(positions=positions))
-    reader = OnnxReader(model, threads=1)
+    reader = onnx_reader(model, threads=1)
     rows = prompts((11, 11))
     ready(reader, rows)
     assert difference(model, reader, rows, steps=1) <= CLOSE
@@ -151,7 +158,7 @@ def test_rows_are_dropped_permuted_and_duplicated(positions: str) -> None:
 def test_the_memory_of_a_prompt_is_kept_and_copied_as_before() -> None:
     """One row with room to grow, whose tensors are taken over; then a second one, in a larger cache."""
     model = decoder(tiny(positions="rotary"))
-    reader = OnnxReader(model, threads=1)
+    reader = onnx_reader(model, threads=1)
     rows = prompts((5,))
     ready(reader, rows, room=20)
     assert difference(model, reader, rows, steps=3) <= CLOSE
@@ -176,7 +183,7 @@ SOURCES = (3, 28, 17, 29, 1)
 def test_targets_are_the_models_own(changes: dict[str, Any], precision: Any) -> None:
     """Sources of all lengths, whose targets become several that share a memory, and fewer, in another order."""
     model = encoder_decoder(**changes)
-    reader = OnnxReader(model, 1, precision=precision)
+    reader = onnx_reader(model, 1, precision=precision)
     sources = prompts(SOURCES)
     rows = [[4] for _ in sources]
     for source in sources:
@@ -203,7 +210,7 @@ def test_targets_are_the_models_own(changes: dict[str, Any], precision: Any) -> 
 def test_targets_come_and_go(positions: str, limit: int | None) -> None:
     model = encoder_decoder(positions=positions, **PLAIN)
     visitors = some_guests(29)
-    play(TokenLoop(OnnxReader(model, 1, limit), 4), visitors)
+    play(TokenLoop(onnx_reader(model, 1, limit), 4), visitors)
     for guest in visitors:
         agree(model, guest, CLOSE)
 
@@ -212,13 +219,13 @@ def test_a_bfloat16_encoder_decoder_writes() -> None:
     """PyTorch encodes in bfloat16, and the steps are in float32."""
     model = encoder_decoder(positions="rotary").to(torch.bfloat16)
     visitors = some_guests(29)
-    play(TokenLoop(OnnxReader(model, 1, 16), 4), visitors)
+    play(TokenLoop(onnx_reader(model, 1, 16), 4), visitors)
     assert all(guest.ended in ("end", "length") for guest in visitors)
     assert {logits.dtype for guest in visitors for logits in guest.logits} == {torch.float32}
 
 
 def outputs_of(model: Decoder, precision: Any, rows: list[list[int]]) -> Tensor:
-    reader = OnnxReader(model, 1, precision=precision)
+    reader = onnx_reader(model, 1, precision=precision)
     ready(reader, rows)
     with inference(model):
         return reader.read(rows).logits
@@ -227,7 +234,7 @@ def outputs_of(model: Decoder, precision: Any, rows: list[list[int]]) -> Tensor:
 @pytest.mark.parametrize("changes", SETTINGS, ids=[named(each) for each in SETTINGS])
 def test_eight_bits_are_near(changes: dict[str, Any]) -> None:
     model = decoder(tiny(**changes))
-    reader = OnnxReader(model, threads=1, precision="int8")
+    reader = onnx_reader(model, threads=1, precision="int8")
     rows = prompts()
     ready(reader, rows)
     found = difference(model, reader, rows, steps=20)
@@ -271,7 +278,7 @@ def test_bytes_and_their_scales_are_the_weights_to_half_a_level(signed: bool, mo
 
 
 def test_the_threads_are_those_asked_for() -> None:
-    reader = OnnxReader(decoder(tiny()), threads=2)
+    reader = onnx_reader(decoder(tiny()), threads=2)
     assert isinstance(reader.engine, OnnxEngine)
     assert reader.engine.session.get_session_options().intra_op_num_threads == 2
 
@@ -307,7 +314,7 @@ def test_a_bfloat16_model_is_computed_in_float32() -> None:
     rows = prompts()
     wide = decoder(tiny(positions="rotary"))
     wide.load_state_dict(model.state_dict())
-    reader = OnnxReader(model, threads=1)
+    reader = onnx_reader(model, threads=1)
     ready(reader, rows)
     assert difference(wide, reader, rows, steps=4) <= CLOSE
 
@@ -322,19 +329,19 @@ class Louder(nn.Linear):
 def test_what_cannot_be_computed_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     model = decoder(tiny())
     with pytest.raises(GlassError, match="on meta"):
-        OnnxReader(decoder(tiny()).to("meta"), threads=1)
+        onnx_reader(decoder(tiny()).to("meta"), threads=1)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(GlassError, match="onnx, onnxruntime"):
-        OnnxReader(model, threads=1)
+        onnx_reader(model, threads=1)
     monkeypatch.undo()
     model.stack.blocks[2].feedforward.down.__class__ = Louder  # type: ignore[union-attr, assignment]
     with pytest.raises(GlassError, match="Louder"):
-        OnnxReader(model, threads=1)
+        onnx_reader(model, threads=1)
 
 
 def test_a_hook_is_refused_before_and_between_reads() -> None:
     model = decoder(tiny())
-    reader = OnnxReader(model, threads=1)
+    reader = onnx_reader(model, threads=1)
     rows = prompts()
     ready(reader, rows)
     assert difference(model, reader, rows, steps=2) <= CLOSE

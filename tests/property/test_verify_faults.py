@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from glassformer.backends.onnx_reader import OnnxEngine
+from glassformer.backends.onnx_engine import OnnxEngine
 from glassformer.base.config import Config
 from glassformer.generation import beam, decoding, logit_readers
 from glassformer.generation.slot_cache import SlotCache, SlotLayer

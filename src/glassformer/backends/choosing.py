@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import torch
 
-from glassformer.backends.onnx_reader import OnnxEngine
+from glassformer.backends.onnx_engine import OnnxEngine
 from glassformer.base.backends import BACKENDS, BackendName
 from glassformer.base.config import SampleConfig
 from glassformer.base.errors import GlassError, nearest

@@ -278,7 +278,7 @@ class _Builder:
         return self._linear(x, matrix, head.bias)  # (B, V)
 
     def _embedded(self) -> str:
-        """`Embedding`: (N, D)."""
+        """Add the nodes of `Embedding`; return the name of its vectors (N, D)."""
         embedding = self.model.embedding
         table = self.nodes.weight(embedding.tokens.weight)  # (V, D)
         ids = self.nodes.add("Reshape", ["tokens", self.flat])  # (N)
@@ -321,7 +321,7 @@ class _Builder:
         )
 
     def _feedforward(self, layer: FeedForward) -> Part:
-        """`FeedForward`."""
+        """Return a function that adds the nodes of `FeedForward`."""
 
         def part(x: str, stream: str | None) -> str:
             hidden = self._linear(x, layer.up.weight, layer.up.bias)  # (N, F)
@@ -335,7 +335,7 @@ class _Builder:
         return part
 
     def _activated(self, x: str, name: Activation) -> str:
-        """`activate`."""
+        """Add the nodes of `activate`, any shape; return the name of the result."""
         match name:
             case "relu":
                 return self.nodes.add("Relu", [x])

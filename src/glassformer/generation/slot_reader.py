@@ -1,7 +1,7 @@
 """Rows that join, grow, hop and leave, each with a slot in a cache: the account that every cached reader keeps.
 
 `SlotReader` decides what is read and where its keys and values go. An `Engine` computes the logits. There are two: one
-by PyTorch, in `generation.logit_readers`, and one by onnxruntime, in `backends.onnx_reader`.
+by PyTorch, in `generation.logit_readers`, and one by onnxruntime, in `backends.onnx_engine`.
 """
 
 from __future__ import annotations

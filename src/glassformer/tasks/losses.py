@@ -21,7 +21,7 @@ LOGITS_AT_ONCE = 1 << 22
 """Most logits that one forward pass on a CPU makes, where they are looked at one by one: 16 MB of them."""
 LOSS_LOGITS = {"cpu": 1 << 21}
 """Most logits that the loss of training makes at once, by device. On a CPU more are no faster until a vocabulary of
-32,000, where twice as many save a tenth of a step, and each million takes some 20 MB in all."""
+32,000, where twice as many save a tenth of a step, and each million takes 30 to 50 MB in all."""
 MOST_LOSS_LOGITS = 1 << 26  # of other devices, whose products must be larger to keep them busy
 
 

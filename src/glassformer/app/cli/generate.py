@@ -93,6 +93,7 @@ def run(arguments: argparse.Namespace) -> int:
             f"{arguments.run} writes a text for a text, and none was given", "Give SOURCE, or --input FILE."
         )
     _warn(model, prompts)
+    refuse_idle_backend(arguments)
     if arguments.top is not None:
         emit(_ranked(model, prompts[0], arguments.top), arguments.json)
         return 0
@@ -125,6 +126,19 @@ def refuse_idle_penalty(given: dict[str, str], settings: SampleConfig) -> None:
         raise GlassError(
             f"--length-penalty {given['sample.length_penalty']} was given, and there is no beam search",
             "Give --beams 2 or more with it, or leave it out.",
+        )
+
+
+def refuse_idle_backend(arguments: argparse.Namespace) -> None:
+    """Raise a `GlassError` for a backend that would compute nothing, or in another precision than is asked for."""
+    if arguments.backend != "auto" and arguments.top is not None:
+        raise GlassError(
+            f"--backend {arguments.backend} was given with --top, which PyTorch computes", "Leave out one of them."
+        )
+    if arguments.backend.startswith("onnxruntime") and arguments.precision == "bf16":
+        raise GlassError(
+            f"--backend {arguments.backend} was given with --precision bf16, which it does not have",
+            "Leave out --precision, or give --backend torch.",
         )
 
 
