@@ -103,6 +103,23 @@ def test_a_translations_steps_are_the_models(changes: dict[str, Any], ragged: bo
             assert (ours - expected).abs().max() <= 1e-5
 
 
+SHARED_KEYS: dict[str, Any] = {"positions": "alibi", "heads": 4, "kv_heads": 2, "window": 5}
+
+
+@pytest.mark.parametrize("ragged", [False, True], ids=["even", "ragged"])
+@pytest.mark.parametrize("family", ["decoder", "encoder-decoder"])
+@pytest.mark.parametrize("changes", [{}, SHARED_KEYS], ids=named)
+def test_batched_matrix_products_attend_as_the_model_does(
+    changes: dict[str, Any], family: str, ragged: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fast, "PRODUCTS", 1)  # whatever the number of rows
+    model = decoder(tiny(**changes)) if family == "decoder" else encoder_decoder(**changes)
+    with inference(model):
+        for ours, expected in steps_of_both(model, layout=False, ragged=ragged):
+            assert expected.std() > 0.1
+            assert (ours - expected).abs().max() <= 1e-5
+
+
 @pytest.mark.parametrize("layout", [False, True], ids=["plain", "laid-out"])
 @pytest.mark.parametrize("changes", [{}, {"positions": "rotary", "kv_heads": 2, "activation": "swiglu"}], ids=named)
 def test_in_bfloat16_the_steps_are_no_further_from_float32_than_the_models(

@@ -74,6 +74,9 @@ KNOWN = {
 
 Position methods that add vectors or biases are called as they are, so any of them is supported.
 """
+PRODUCTS = 64
+"""Products of queries and keys from which on a processor computes them sooner as one batch of matrix multiplications:
+its attention kernel, which is made for many queries, took 1.4 to 4 times as long."""
 LAYOUT_STEPS = 16  # steps after which a new layout of the weights has saved its cost
 KERNELS = ("_reorder_linear_weight", "_linear_pointwise", "_is_mkldnn_bf16_supported")  # private: torch may lose them
 KERNEL_ACTIVATIONS = {"relu": ("relu", ""), "gelu": ("gelu", "none"), "gelu_tanh": ("gelu", "tanh")}  # oneDNN's names
@@ -316,10 +319,20 @@ def _attend(layer: Attention, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | No
     q = q.reshape(sources, G, group * n, K).to(k.dtype)  # (sources, G, H/G n, K)
     if mask is not None and mask.shape[1] > 1:
         mask = mask.reshape(len(mask), G, group, -1)  # (B or 1, G, H/G, S)
-    z = F.scaled_dot_product_attention(q, k, v, mask).to(dtype)  # (sources, G, H/G n, K)
+    z = _weighted_values(q, k, v, mask).to(dtype)  # (sources, G, H/G n, K)
     if n > 1:
         z = z.view(sources, G, group, n, K).permute(0, 3, 1, 2, 4)  # (sources, n, G, H/G, K)
     return z.reshape(B, H * K)  # (B, H K)
+
+
+def _weighted_values(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+    """Return z (B, G, n, K) of queries (B, G, n, K), keys and values (B, G, S, K) and a mask to add to the scores."""
+    if q.device.type != "cpu" or q.shape[0] * q.shape[1] < PRODUCTS:
+        return F.scaled_dot_product_attention(q, k, v, mask)  # (B, G, n, K)
+    scores = torch.matmul(q / math.sqrt(q.shape[-1]), k.transpose(-1, -2))  # (B, G, n, S)
+    if mask is not None:
+        scores = scores + mask  # (B, G, n, S)
+    return torch.matmul(scores.softmax(dim=-1), v)  # (B, G, n, K)
 
 
 class _FastFeedForward:
