@@ -37,6 +37,8 @@ import torch
 from drawn_run import make_run
 from isa import add_isa, restrict
 
+from glassformer.backends.choosing import open_engine
+from glassformer.base.backends import BACKENDS
 from glassformer.base.config import SampleConfig
 from glassformer.runs.opening import OpenedRun
 from glassformer.tasks import TextModel
@@ -207,9 +209,10 @@ def share(ordered: list[float], part: float) -> float:
     return ordered[min(len(ordered) - 1, int(part * len(ordered)))]
 
 
-def serve(run: Path, threads: int) -> tuple[subprocess.Popen[bytes], dict[str, Any]]:
+def serve(run: Path, threads: int, backend: str) -> tuple[subprocess.Popen[bytes], dict[str, Any]]:
     """`glass serve`, and what it says when it is ready."""
     words = [sys.executable, "-m", "glassformer", "serve", str(run), "--no-open", "--json", "--port", "0"]
+    words += ["--backend", backend]
     environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
     process = subprocess.Popen(words, stdout=subprocess.PIPE, env=environment)
     assert process.stdout is not None
@@ -218,7 +221,7 @@ def serve(run: Path, threads: int) -> tuple[subprocess.Popen[bytes], dict[str, A
 
 def measure(run: Path, options: argparse.Namespace) -> dict[str, Any]:
     """One at a time, then all streams; what they wrote is compared at the end."""
-    process, said = serve(run, options.threads)
+    process, said = serve(run, options.threads, options.backend)
     try:
         address = said["url"].partition("/?")[0], said["token"]
         memory = psutil.Process(process.pid).memory_info
@@ -239,6 +242,7 @@ def measure(run: Path, options: argparse.Namespace) -> dict[str, Any]:
         good := [asked for asked in many if asked.error is None], min(options.check, len(good))
     )
     text_model = OpenedRun.load(run, device="cpu").writer
+    text_model.engine = open_engine(options.backend, text_model.model)
     expected = [alone(text_model, asked) for asked in checked]
     wrong = [
         asked.number for asked, found in zip(checked, expected, strict=True) if (asked.text, asked.tokens) != found
@@ -263,6 +267,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=120.0)
     parser.add_argument("--streams", type=int, default=64)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--backend", choices=BACKENDS[1:], default="torch", help="of the server; default torch")
     parser.add_argument("--check", type=int, default=200, help="answers that are written again alone")
     parser.add_argument("--layers", type=int, default=6)
     parser.add_argument("--width", type=int, default=384)

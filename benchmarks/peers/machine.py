@@ -72,6 +72,16 @@ def matrix_speed(dtype: torch.dtype, clock: Clock, size: int = 2048, repeats: in
     return 2 * size**3 / min(times[1:])
 
 
+def precisions(clock: Clock) -> list[str]:
+    """Return the precisions worth a measurement: bfloat16 only where its products are not slower than float32's.
+
+    Without instructions for it a product takes 80 times as long, and `train.precision=auto` never chooses it.
+    """
+    if matrix_speed(torch.bfloat16, clock, 512) < matrix_speed(torch.float32, clock, 512):
+        return ["fp32"]
+    return ["bf16", "fp32"]
+
+
 def bandwidth(clock: Clock, numbers: int, repeats: int = 5) -> float:
     """Bytes per second that memory gives to as many threads as are set: the best of some sums of float32 numbers."""
     many = torch.ones(numbers)

@@ -16,7 +16,7 @@ from torch.nn.functional import cross_entropy
 
 from glassformer.base.config import Config
 from glassformer.training.memory import steady_heap
-from peers.machine import matrix_speed
+from peers.machine import matrix_speed, precisions
 from peers.models import (
     DTYPES,
     Shape,
@@ -70,7 +70,7 @@ def measure(options: Options) -> Iterator[Row]:
 def _masked_row(shape: Shape, options: Options) -> Row:
     torch.manual_seed(0)
     steps: dict[str, Step] = {}
-    for precision in DTYPES:
+    for precision in precisions(CLOCKS[options.clock]):
         steps[f"ours {precision}"] = our_masked_step(shape, precision)
         steps[f"Hugging Face {precision}"] = their_masked_step(shape, precision)
     seconds = take_turns(steps, options.repeats, CLOCKS[options.clock])
@@ -89,11 +89,11 @@ def _note_peak(found: list[float], dtype: torch.dtype, clock: Clock) -> None:
 
 
 def _contenders(shape: Shape, options: Options) -> dict[str, Step]:
-    """Everyone's step; all but nanoGPT, whose script uses float32 on a processor, in both precisions."""
+    """Everyone's step in every precision that is worth it; nanoGPT's script uses float32 on a processor."""
     steps: dict[str, Step] = {}
     if options.compile:
         steps["ours bf16 compiled"] = our_step(shape, "bf16", {"compile": True})
-    for precision in ("bf16", "fp32"):
+    for precision in precisions(CLOCKS[options.clock]):
         steps[f"ours {precision}"] = our_step(shape, precision, {})
         gpt2 = hugging_face(shape)
         layers = TorchLayers(shape)

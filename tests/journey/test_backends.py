@@ -66,7 +66,15 @@ def test_8_bits_are_named(home: Path) -> None:
 
 def test_a_stream_is_the_text(home: Path) -> None:
     words = ("generate", "lm", "Once", "--tokens", "20", "--temperature", "0", "--backend")
-    assert here(*words, "onnxruntime", folder=home).stdout == here(*words, "torch", folder=home).stdout
+    found = here(*words, "onnxruntime", folder=home)
+    assert found.stdout == here(*words, "torch", folder=home).stdout
+    assert found.stderr.endswith("--- onnxruntime, float32\n")
+
+
+def test_what_auto_chose_is_named(home: Path) -> None:
+    words = ("generate", "lm", "Once", "--temperature", "0", "--tokens")
+    assert "--- onnxruntime, float32" in here(*words, "500", folder=home).stderr
+    assert "---" not in here(*words, "20", folder=home).stderr
 
 
 @pytest.mark.parametrize(

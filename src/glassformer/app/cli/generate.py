@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -108,7 +109,14 @@ def run(arguments: argparse.Namespace) -> int:
     for piece in pieces:
         print(piece, end="", flush=True)
     print()
+    if names_backend(arguments.backend, model):
+        print(f"--- {model.backend}, {model.precision}", file=sys.stderr)
     return 0
+
+
+def names_backend(asked: str, model: TextModel | Translator) -> bool:
+    """Return whether the output for people names what computed: a backend that was named, or that `auto` chose."""
+    return asked != "auto" or model.backend != "torch"
 
 
 def drawing_changes(given: dict[str, str]) -> dict[str, str]:
@@ -199,7 +207,7 @@ def _written_whole(
         if not arguments.input:
             how = f"seed {result['seed']}" if result["score"] is None else f"score {result['score']:.4f}"
             lines.append(f"--- {how}, {counted(result['tokens'], 'tokens')}, ended by {result['ended']}")
-    if arguments.backend != "auto":
+    if names_backend(arguments.backend, model):
         lines.append(f"--- {model.backend}, {model.precision}: {tokens / seconds:,.0f} tokens/s")
     return SimpleReport(facts, lines)
 

@@ -63,7 +63,10 @@ def run(arguments: argparse.Namespace) -> int:
     def ready() -> None:
         names = registry.names()
         facts = {"url": url, "token": access.token, "runs": names, "backend": arguments.backend}
-        emit(SimpleReport(facts, [f"{', '.join(names)}: {url}", "Ctrl-C ends it."]), arguments.json)
+        lines = [f"{', '.join(names)}: {url}"]
+        if arguments.backend != "torch":
+            lines.append(f"--- {arguments.backend} computes the texts")
+        emit(SimpleReport(facts, [*lines, "Ctrl-C ends it."]), arguments.json)
         if not local:
             print(_open_to_others(arguments.host), file=sys.stderr)
         if not arguments.no_open:
