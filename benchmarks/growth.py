@@ -244,7 +244,7 @@ def markdown(machine: dict[str, Any], peak: dict[str, float], points: list[Point
         sizes = [point.x for point in next(iter(series.values()))]
         lines += ["", f"## {name[0].upper()}{name[1:]}", ""]
         lines += [f"In {panel.y}. The last column: p of cost ~ size^p between the last two sizes.", ""]
-        lines += [f"| {panel.x} | {' | '.join(f'{size:,.4g}' for size in sizes)} | p |"]
+        lines += [f"| {panel.x} | {' | '.join(f'{size:,.5g}' for size in sizes)} | p |"]
         lines += ["|---" * (len(sizes) + 2) + "|"]
         for who, found in series.items():
             values = " | ".join(f"{point.y:.3g}" for point in found)

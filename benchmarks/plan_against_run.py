@@ -32,8 +32,8 @@ PAIRS = ["multi30k/train.en.gz", "multi30k/train.de.gz", "--task", "translate"]
 NEWS = ["agnews/ag_news_test.csv", "--task", "classify", "--data.label_column", "1", "--data.column", "3"]
 MODERN = "model.positions=rotary model.norm=rmsnorm model.qk_norm=head model.activation=relu2 train.optimizer=muon"
 CHARACTERS = "tokenizer.kind=characters"
-SMALL = "model.layers=2 model.width=64"
-MIDDLE = "model.layers=4 model.width=128"
+SMALL = "model.layers=2 model.width=64 model.heads=4"
+MIDDLE = "model.layers=4 model.width=128 model.heads=4"
 CASES: dict[str, tuple[list[str], str]] = {
     "lm characters, context 64": (SHAKESPEARE, f"{CHARACTERS} {MIDDLE} model.context=64 train.batch=12"),
     "lm characters, context 256": (SHAKESPEARE, f"{CHARACTERS} {MIDDLE} model.context=256 train.batch=8"),

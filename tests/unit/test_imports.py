@@ -164,3 +164,11 @@ def test_settings_and_recipes_need_no_torch() -> None:
     code = "import sys; import glassformer.app.cli.train, glassformer.app.cli.count; print('torch' in sys.modules)"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert shown.strip() == "False"
+
+
+def test_evaluation_does_not_load_the_compiler() -> None:
+    code = (
+        "import sys; import glassformer.tasks.losses, glassformer.launch.start; print('torch._dynamo' in sys.modules)"
+    )
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert shown.strip() == "False"

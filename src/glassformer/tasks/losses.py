@@ -32,12 +32,15 @@ class TrainingLoss(nn.Module):
         model: of any family.
         smoothing: this share of the target's probability is spread evenly over all choices (Szegedy et al. 2016,
             section 7).
+        compiled: `torch.compile` will wrap this module. It leaves out the cross-entropy, which computes its own
+            gradients. Asked for only then, as it takes a second to load the compiler.
     """
 
-    def __init__(self, model: Model, smoothing: float = 0.0) -> None:
+    def __init__(self, model: Model, smoothing: float = 0.0, compiled: bool = False) -> None:
         super().__init__()
         self.model = model
         self.smoothing = smoothing
+        self.cross_entropy = torch.compiler.disable(linear_cross_entropy) if compiled else linear_cross_entropy
 
     def forward(self, batch: Batch, targets_of_step: int = 1) -> Tensor:
         """Return (), the sum of -ln p(target) over the targets that count, in nats.
@@ -57,7 +60,7 @@ class TrainingLoss(nn.Module):
         head = self.model.head
         features = head.features(x)  # (N, D)
         matrix = head.matrix(self.model.embedding)  # (V, D)
-        return linear_cross_entropy(features, matrix, head.bias, targets, targets_of_step, self.smoothing)
+        return self.cross_entropy(features, matrix, head.bias, targets, targets_of_step, self.smoothing)
 
 
 def hidden_states_of(model: Decoder | Encoder | EncoderDecoder, batch: Batch) -> Tensor:
@@ -70,7 +73,6 @@ def hidden_states_of(model: Decoder | Encoder | EncoderDecoder, batch: Batch) ->
     return model.hidden_states(batch.inputs)  # (B, T, D)
 
 
-@torch.compiler.disable  # type: ignore[untyped-decorator]  # torch declares no types for it
 def linear_cross_entropy(
     x: Tensor, matrix: Tensor, bias: Tensor | None, targets: Tensor, divisor: int = 1, smoothing: float = 0.0
 ) -> Tensor:

@@ -70,7 +70,8 @@ class Stepper:
         self.device = choose_device(config.train.device)
         self.dtype = choose_precision(config.train.precision, self.device)
         self.model = self.processes.place(model, self.device, self.dtype)
-        self.loss = self.processes.wrap(TrainingLoss(self.model, config.train.label_smoothing))
+        loss = TrainingLoss(self.model, config.train.label_smoothing, config.train.compile)
+        self.loss = self.processes.wrap(loss)
         if config.train.compile:
             refuse_without_compiler(self.device)
             self.loss = compiled(self.loss)
