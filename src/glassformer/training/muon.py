@@ -8,7 +8,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.optim import Optimizer
+
+from glassformer.training.eager_optimizers import EagerOptimizer
 
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 """Coefficients of a x + b x³ + c x⁵, which drives singular values towards 1: Jordan et al. 2024, "Muon"."""
@@ -35,7 +36,7 @@ def orthogonalized(matrices: Tensor, dtype: torch.dtype) -> Tensor:
     return x.mT if tall else x  # (N, rows, columns)
 
 
-class Muon(Optimizer):
+class Muon(EagerOptimizer):
     """Steps matrices along their orthogonalized Nesterov momentum; the same as `torch.optim.Muon`, shape by shape.
 
     Args:

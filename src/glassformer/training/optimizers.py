@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import torch
 from torch import nn
 from torch.optim import Optimizer
 
 from glassformer.base.config import TrainConfig
 from glassformer.model.precision import choose_precision
+from glassformer.training.eager_optimizers import AdamW
 from glassformer.training.muon import Muon
 
 
@@ -41,7 +41,7 @@ def _adamw(parameters: list[nn.Parameter], config: TrainConfig) -> Optimizer:
         {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": config.weight_decay},
         {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
     ]
-    return torch.optim.AdamW(
+    return AdamW(
         [group for group in groups if group["params"]],
         lr=config.learning_rate,
         betas=(config.beta1, config.beta2),
