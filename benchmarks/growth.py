@@ -1,8 +1,8 @@
 """How cost grows: a training step, a token, the encoding of a text and the opening of a run, each at several sizes.
 
-One quantity changes at a time, and each point is the median of a few turns. Training steps read 3,072 tokens, whatever
-the context, so that only the quantity of the axis differs. `results.md` gives each point, `results.svg` the curves and
-`results.json` both, with the machine and its measured peaks.
+Each panel varies one quantity. Each point is the median of `--repeats` runs after a warm-up run (encoding: at most 2
+runs, without warm-up). Training steps always process 3,072 tokens. `results.md` holds the tables, `results.svg` the
+charts and `results.json` all runs, the machine and its measured peaks.
 
     python benchmarks/growth.py --threads 2 --text shakespeare.txt --out benchmarks/results/growth/avx512
     python benchmarks/growth.py --threads 2 --text shakespeare.txt --isa avx2 --only "training step, by model size"
@@ -50,11 +50,11 @@ class Point:
     """One measurement.
 
     Attributes:
-        panel: what is measured, and what changes.
-        series: who does it, or how.
-        x: the size that changes, in the unit of the panel.
-        y: the cost or the speed, in the unit of the panel: the median of the turns.
-        turns: of every turn.
+        panel: name of the panel.
+        series: precision, backend, tokenizer or command.
+        x: size, in the unit of the panel.
+        y: median cost, in the unit of the panel.
+        turns: cost of each run, in the unit of the panel.
     """
 
     panel: str
@@ -66,7 +66,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Panel:
-    """One picture: its axes, and the function that measures its points."""
+    """A chart: its axes and the function that measures its points."""
 
     x: str
     y: str
@@ -146,14 +146,14 @@ def tokens_by_size(options: argparse.Namespace) -> Measured:
         yield from written(options, shape, 1, 16, shape.weights / 1e6)
 
 
-def tokens_by_context(options: argparse.Namespace) -> Measured:
-    """One text of 10 million parameters after prompts of several lengths, whose reading is a part of the time."""
+def tokens_by_prompt(options: argparse.Namespace) -> Measured:
+    """Measure one text by the 10 M model after prompts of several lengths; reading the prompt is included."""
     for prompt in (16, 256, 1024):
         yield from written(options, SIZES["10 M"], 1, prompt, prompt)
 
 
-def tokens_by_streams(options: argparse.Namespace) -> Measured:
-    """Several texts at once by 10 million parameters."""
+def tokens_by_texts(options: argparse.Namespace) -> Measured:
+    """Measure several texts at once by the 10 M model."""
     for streams in (1, 8, 32, 128):
         yield from written(options, SIZES["10 M"], streams, 16, streams)
 
@@ -178,7 +178,7 @@ def encoding_by_corpus(options: argparse.Namespace) -> Measured:
 
 
 def run_glass(words: list[str], folder: Path) -> None:
-    """Run the command line in a folder; an error of it ends this program with its words."""
+    """Run a `glass` command in a folder; raise RuntimeError with its error output if it fails."""
     done = subprocess.run(
         [sys.executable, "-m", "glassformer", *words], cwd=folder, capture_output=True, text=True, check=False
     )
@@ -206,8 +206,8 @@ PANELS = {
     "training step, by context": Panel("tokens of a row", "seconds for 3,072 tokens", steps_by_context),
     "training step, by vocabulary": Panel("tokens of the vocabulary", "seconds for 3,072 tokens", steps_by_vocabulary),
     "a token, by model size": Panel("million parameters", "milliseconds a token", tokens_by_size),
-    "a token, by prompt": Panel("tokens of the prompt", "milliseconds a token, prompt included", tokens_by_context),
-    "a token of each text, by texts at once": Panel("texts at once", "milliseconds a step", tokens_by_streams),
+    "a token, by prompt": Panel("tokens of the prompt", "milliseconds a token, prompt included", tokens_by_prompt),
+    "a token of each text, by texts at once": Panel("texts at once", "milliseconds a step", tokens_by_texts),
     "encoding, by corpus": Panel("megabytes", "seconds", encoding_by_corpus),
     "opening a run, by model size": Panel("million parameters", "seconds", opening_by_size),
 }
@@ -253,7 +253,7 @@ def markdown(machine: dict[str, Any], peak: dict[str, float], points: list[Point
 
 
 def draw(path: Path, points: list[Point]) -> None:
-    """Draw each panel on logarithmic axes, with a dashed line of growth in proportion."""
+    """Draw each panel on logarithmic axes, with a dotted line of growth in proportion."""
     from matplotlib.figure import Figure
 
     names = [name for name in PANELS if series_of(points, name)]
@@ -302,12 +302,12 @@ def main() -> None:
 
 
 def arguments() -> argparse.Namespace:
-    """What to measure."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--text", type=Path, required=True, help="repeated to make the corpora that are encoded")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="of PyTorch and onnxruntime")
     parser.add_argument("--repeats", type=int, default=3, help="turns of each point; default 3")
-    parser.add_argument("--only", action="append", choices=PANELS, help="this picture alone; may be given again")
+    parser.add_argument("--only", action="append", choices=PANELS, help="measure only this panel; may be repeated")
     parser.add_argument("--out", type=Path, help="folder of the results")
     add_isa(parser)
     options = parser.parse_args()

@@ -25,7 +25,7 @@ DOCS = ROOT / "docs"
 PAGES = sorted(path.name for path in DOCS.glob("*.md"))
 LISTS = ("README.md", "index.md", "commands.md", "exercises.md", "glossary.md", "library.md", "settings.md")
 """Pages that lead to others, most of which are made when the book is built."""
-TASKS = [page for page in PAGES if page not in (*LISTS, "benchmarks.md", "peers.md", "scikit-learn.md")]
+TASKS = [page for page in PAGES if page not in (*LISTS, "benchmarks.md", "growth.md", "peers.md", "scikit-learn.md")]
 SMALL = tuple(
     word
     for setting in (

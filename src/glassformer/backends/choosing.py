@@ -1,8 +1,8 @@
-"""Choose what computes the logits of generated text: PyTorch, or onnxruntime on the processor.
+"""Choose the backend that computes the logits of generated text: PyTorch or onnxruntime on the CPU.
 
-`auto` never changes a text that is drawn: it stays with PyTorch unless every token is the likeliest. The logits agree
-to about 1e-5, so only ties of less than that may end otherwise. Beam search is faster with PyTorch, which does much of
-its work between two steps.
+`auto` uses onnxruntime only for greedy decoding of at least `AUTO_TOKENS` tokens by a float32 model on the CPU, if the
+packages are installed and the model is supported. Sampling and beam search use PyTorch. Logits agree to about 1e-5, so
+a greedy token can differ only in a near-tie.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from glassformer.generation.slot_reader import Engine
 from glassformer.model.transformer import Decoder, EncoderDecoder
 
 AUTO_TOKENS = 500
-"""Tokens to generate, all texts together, from which on `auto` uses onnxruntime: to load it and to build the graph
-takes a tenth of a second, as PyTorch does for some 50 tokens of a model of 10 M weights."""
+"""Minimum number of tokens, over all texts, for which `auto` uses onnxruntime. Loading it and building the graph take
+about 0.1 s; in that time PyTorch generates some 50 tokens with a model of 10 M parameters."""
 
 
 def open_engine(name: BackendName, model: Decoder | EncoderDecoder, greedy: bool = False) -> Engine | None:
-    """Return the engine of that name for a model, which may not be changed as long as it is used; None: PyTorch.
+    """Return the engine of a backend, or None for PyTorch. Do not change the model while the engine is in use.
 
     Args:
-        name: of the backend.
-        model: that writes.
-        greedy: PyTorch has next to nothing to do between two steps.
+        name: backend; not "auto".
+        model: model that generates.
+        greedy: whether decoding is greedy; onnxruntime's threads then busy-wait between steps.
 
     Raises:
         GlassError: there is no such backend, it is not installed, or it cannot run this model.
@@ -40,13 +40,13 @@ def open_engine(name: BackendName, model: Decoder | EncoderDecoder, greedy: bool
             return OnnxEngine(model, torch.get_num_threads(), spins=greedy)
         case "onnxruntime-int8":
             return OnnxEngine(model, torch.get_num_threads(), "int8", spins=greedy)
-    raise GlassError(f"there is no backend {name} for this", nearest(name, BACKENDS))
+    raise GlassError(f"unknown backend {name!r}", nearest(name, BACKENDS[1:]))
 
 
 def choose_engine(
     name: BackendName, model: Decoder | EncoderDecoder, settings: SampleConfig, texts: int
 ) -> Engine | None:
-    """Return the engine of that name; for `auto`, the one that suits so many texts with these settings.
+    """Return the engine of a backend; for `auto`, choose it from the number of texts and the settings.
 
     Raises:
         GlassError: as `open_engine`; never for `auto`.

@@ -27,16 +27,14 @@ NUMPY_TYPES = {torch.float32: np.float32, torch.int32: np.int32, torch.int64: np
 
 
 class OnnxEngine:
-    """Runs the graph of a model; see `Engine`. PyTorch encodes sources and reads begun targets.
+    """Run the ONNX graph of a model; implements `Engine`. PyTorch encodes sources and reads target prefixes.
 
     Args:
-        model: on the processor; may not be changed between two reads: copies of its weights, laid out for speed, are
-            kept.
-        threads: that compute, the caller's among them.
-        precision: of the matrix multiplications, see `step_graph`; "int8" is faster and not exact.
-        spins: threads wait for the next step in a busy loop. It starts sooner, but PyTorch has fewer cores meanwhile:
-            measured on two cores, greedy text of one row is 1.6 times as fast with it; without it beam search is 1.6
-            times as fast, and sampling of 32 rows 1.4 times.
+        model: on the CPU. Do not change its weights while the engine is in use; it keeps optimized copies.
+        threads: number of threads, including the caller's.
+        precision: of the matrix multiplications, see `step_graph`; "int8" is faster but approximate.
+        spins: let idle threads busy-wait for the next step. On two cores this makes greedy decoding of one row 1.6
+            times as fast, but beam search 1.6 times and sampling of 32 rows 1.4 times slower.
 
     Raises:
         GlassError: onnx or onnxruntime is not installed, or the model is not one that the graph can be built for.
@@ -68,14 +66,14 @@ class OnnxEngine:
         self.bound: list[object] = []  # the memory of the cache that the graph reads now
 
     def read_last(self, tokens: Tensor, cache: SlotCache) -> Tensor:
-        """Ids (slots) of one more token of each slot -> logits (slots, V)."""
+        """Read one token per slot, ids (slots), and return logits (slots, V)."""
         positions, _, _ = cache.extend(1)  # (slots or 1, 1)
         B = len(tokens)
         ends = torch.tensor(cache.lengths, dtype=torch.int32) - 1  # (slots)
         return self._run(tokens[:, None], positions.expand(B, 1), ends, torch.arange(B), cache)  # (slots, V)
 
     def read_prompts(self, tokens: Sequence[Sequence[int]], own: Cache) -> Tensor:
-        """Read pieces of prompts: logits (B, V). Shorter ones are padded on the right, where nobody attends."""
+        """Read chunks of prompts and return logits (B, V). Padding is on the right, where nothing attends."""
         done = own.length
         ids, _ = pad_right(tokens, torch.device("cpu"))  # (B, T)
         B, T = ids.shape

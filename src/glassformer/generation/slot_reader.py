@@ -1,4 +1,4 @@
-"""Rows that join, grow, hop and leave, each with a slot in a cache: the account that every cached reader keeps.
+"""Read rows of different lengths with a slot-based key-value cache.
 
 `SlotReader` decides what is read and where its keys and values go. An `Engine` computes the logits. There are two: one
 by PyTorch, in `generation.logit_readers`, and one by onnxruntime, in `backends.onnx_engine`.
@@ -54,7 +54,7 @@ class Engine(Protocol):
     cache_type: torch.dtype
 
     def read_last(self, tokens: Tensor, cache: SlotCache) -> Tensor:
-        """Ids (slots) of one more token of each slot -> logits (slots, V)."""
+        """Read one token per slot, ids (slots), and return logits (slots, V)."""
 
     def read_prompts(self, tokens: Sequence[Sequence[int]], own: Cache) -> Tensor:
         """Read rows of a decoder, or one row's next piece, into a cache of their own -> logits (B, V)."""
@@ -81,16 +81,17 @@ class _RowState:
 
 
 class SlotReader:
-    """Reads each token once, until the window of a row hops: then that window is read again.
+    """Read each token once. When the context window of a row shifts, read its window again.
 
-    New rows, and rows that hop, wait for a slot in the cache. One read gives slots to all of them, or with a `limit` to
-    as many as it allows, in the order in which they came and those that hop first.
+    New rows and rows whose window shifts wait for a slot. Each read gives slots to all waiting rows or, with a `limit`,
+    to as many as it allows: shifted rows first, then new rows in order of arrival.
 
     Args:
         model: may not be changed between two reads: an engine may keep copies of its weights.
         engine: computes the logits.
-        limit: tokens of waiting rows that one read reads at most; a longer prompt is read in pieces, over several
-            reads. So rows that already grow wait for no more than that. None: no limit.
+        limit: maximum number of tokens of waiting rows per read, so that running rows are not delayed for long. A
+            longer decoder prompt is read in chunks over several reads. For an encoder-decoder, only source tokens
+            count, and a longer source is read whole. None: no limit.
     """
 
     def __init__(self, model: Decoder | EncoderDecoder, engine: Engine, limit: int | None = None) -> None:
@@ -110,7 +111,10 @@ class SlotReader:
         self.states.append(_RowState(source, longest))
 
     def select(self, rows: Sequence[int]) -> None:
-        """Row i becomes what row `rows[i]` was; only rows with a slot may be named twice."""
+        """Reorder, repeat or drop rows: new row i is old row `rows[i]`.
+
+        If a row is repeated or several slots share a source, every row in `rows` must have a slot.
+        """
         slot_of = {row: slot for slot, row in enumerate(self.slots)}
         new_of = {row: new for new, row in enumerate(rows)}
         self.states = [self.states[row] for row in rows]

@@ -1,8 +1,8 @@
-"""Losses: a model and a batch in, nats out. The model knows none of this.
+"""Compute the losses of training and evaluation, in nats.
 
-Training uses `TrainingLoss`, which makes logits at the targets alone and a few rows of them at a time; `summed_loss` is
-the same number from the logits of every position, and its oracle. Whatever looks at single positions uses
-`token_losses`.
+Training uses `TrainingLoss`. For all models but a `Classifier`, it computes logits only at unmasked targets, a chunk of
+rows at a time. `summed_loss` computes the sum from the logits of all positions and serves as the reference in tests.
+Use `token_losses` for the loss of each position.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from glassformer.text.batches import Batch
 LOGITS_AT_ONCE = 1 << 22
 """Most logits that one forward pass on a CPU makes, where they are looked at one by one: 16 MB of them."""
 LOSS_LOGITS = {"cpu": 1 << 21}
-"""Most logits that the loss of training makes at once, by device. On a CPU more are no faster until a vocabulary of
-32,000, where twice as many save a tenth of a step, and each million takes 30 to 50 MB in all."""
+"""Maximum number of logits per chunk of the training loss, by device. On a CPU larger chunks are no faster, except with
+a vocabulary of 32,000, where a chunk twice as large saves a tenth of a step. Each million logits takes 30 to 50 MB."""
 MOST_LOSS_LOGITS = 1 << 26  # of other devices, whose products must be larger to keep them busy
 
 
@@ -32,8 +32,8 @@ class TrainingLoss(nn.Module):
         model: of any family.
         smoothing: this share of the target's probability is spread evenly over all choices (Szegedy et al. 2016,
             section 7).
-        compiled: `torch.compile` will wrap this module. It leaves out the cross-entropy, which computes its own
-            gradients. Asked for only then, as it takes a second to load the compiler.
+        compiled: whether `torch.compile` will wrap this module. If so, exclude the cross-entropy from compilation,
+            because it computes its own gradients. False avoids loading the compiler, which takes a second.
     """
 
     def __init__(self, model: Model, smoothing: float = 0.0, compiled: bool = False) -> None:
@@ -43,11 +43,11 @@ class TrainingLoss(nn.Module):
         self.cross_entropy = torch.compiler.disable(linear_cross_entropy) if compiled else linear_cross_entropy
 
     def forward(self, batch: Batch, targets_of_step: int = 1) -> Tensor:
-        """Return (), the sum of -ln p(target) over the targets that count, in nats.
+        """Return the summed cross-entropy of the unmasked targets divided by `targets_of_step`, in nats; shape ().
 
         Args:
             batch: of a task that suits the model.
-            targets_of_step: divides the sum: with those of the whole step, each target counts alike.
+            targets_of_step: divisor of the sum; pass the number of targets in the whole step to weight each equally.
         """
         if isinstance(self.model, Classifier):
             return summed_loss(logits_of(self.model, batch), batch, self.smoothing) / targets_of_step
@@ -92,7 +92,7 @@ def linear_cross_entropy(
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
-    """Compute the gradients on the way, a few rows at a time, so that no more logits than theirs are ever kept.
+    """Compute loss and gradients one chunk of rows at a time, so that only one chunk of logits is in memory.
 
     The logits of a whole step would be its largest tensor, several times over. Nothing but the loss reads them, so the
     gradients of their rows can be computed as soon as their loss is, and the rows forgotten.
@@ -151,8 +151,8 @@ class _LinearCrossEntropy(torch.autograd.Function):
 def logits_of(model: Model, batch: Batch, forward: Callable[..., Tensor] | None = None) -> Tensor:
     """Return the logits of a batch: (B, T, V), or (B, C) of a classifier.
 
-    Padding stands last in a row, where no real token of a causal model looks: only encoders need to know of it.
-    `forward` is called in the model's place where something is wrapped around it.
+    Padding is on the right, where the causal mask hides it, so only encoders need a padding mask. `forward` replaces
+    the model's call, for example with a DDP wrapper.
     """
     forward = model if forward is None else forward
     if isinstance(model, EncoderDecoder):
@@ -171,7 +171,7 @@ def token_losses(logits: Tensor, batch: Batch) -> Tensor:
 
 
 def summed_loss(logits: Tensor, batch: Batch, smoothing: float = 0.0) -> Tensor:
-    """The sum of `token_losses`: divided by the targets of the whole step, it weights each real token alike.
+    """Return the summed cross-entropy of the unmasked targets, in nats; without smoothing, the sum of `token_losses`.
 
     `smoothing` spreads that share of the target's probability evenly over all choices (Szegedy et al. 2016, section 7).
     """
@@ -181,6 +181,6 @@ def summed_loss(logits: Tensor, batch: Batch, smoothing: float = 0.0) -> Tensor:
 
 
 def tokens_at_once(model: Model) -> int:
-    """Return how many tokens one forward pass on a CPU may have, so that memory stays in bounds."""
+    """Return the maximum number of tokens per forward pass on a CPU."""
     per_token = 4 * model.config.F if isinstance(model, Classifier) else model.vocab_size
     return max(1, LOGITS_AT_ONCE // per_token)

@@ -73,18 +73,17 @@ def has_many_lengths(config: Config) -> bool:
 
 
 def steady_heap(config: Config) -> None:
-    """Let this process keep its memory where all rows are as long; elsewhere let it give back what it frees.
+    """Configure glibc's allocator for rows of one length or of many lengths, and call `keep_few_shapes`.
 
-    Where all rows are as long, every step needs the same blocks. glibc gives large ones back to the system when they
-    are freed, and the next step waits for the system to clear them again: with a vocabulary of 8,000, that was a third
-    of a step in bfloat16. So they are kept; the peak is the same.
+    With rows of one length, every step allocates the same blocks. By default glibc returns freed large blocks to the
+    system, which must zero them again at the next step: with a vocabulary of 8,000, a third of a bfloat16 step.
+    Therefore keep freed blocks of up to 32 MiB; the peak is unchanged.
 
-    Where rows have many lengths, the peak would grow with the steps. glibc gives a large block pages of its own, which
-    go back to the system with it. But each time one is freed, it takes that size, up to 32 MiB, as the new limit of
-    what is large (mallopt(3), M_MMAP_THRESHOLD). From then on activations lie in its heap, and those of other lengths
-    do not fit the gaps that they leave. Here the limit stays.
+    With rows of many lengths, keeping blocks fragments the heap, and the peak grows with the steps. glibc maps large
+    blocks separately and unmaps them when freed, but each time it raises its threshold of large, up to 32 MiB
+    (mallopt(3), M_MMAP_THRESHOLD). Therefore fix the threshold at `LARGE`.
 
-    Systems without glibc are left as they are.
+    Without glibc, the allocator is unchanged.
     """
     keep_few_shapes(config)
     if sys.platform != "linux":
@@ -101,12 +100,12 @@ def steady_heap(config: Config) -> None:
 
 
 def keep_few_shapes(config: Config) -> None:
-    """Limit the shapes for which oneDNN keeps a prepared multiplication, where rows have many lengths.
+    """Limit oneDNN's primitive cache when rows have many lengths.
 
-    oneDNN keeps 1,024 of them, some 100 kB each, unless ONEDNN_PRIMITIVE_CACHE_CAPACITY says otherwise. Where shapes
-    rarely repeat, that only takes memory; `SHAPES_KEPT` is enough for the layers of one step. oneDNN reads the
-    variable at its first multiplication, so call this before any, also before `auto` is decided by timing some. A
-    variable that is set already stays.
+    By default it holds 1,024 primitives of about 100 kB each, which only costs memory when shapes rarely repeat.
+    `SHAPES_KEPT` gives the limit for each precision. oneDNN reads ONEDNN_PRIMITIVE_CACHE_CAPACITY at its first matrix
+    multiplication, so call this before any, including the timing that resolves `auto`. An existing value of the
+    variable is kept.
     """
     if has_many_lengths(config):
         os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", str(SHAPES_KEPT[config.train.precision]))
