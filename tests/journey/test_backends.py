@@ -122,7 +122,7 @@ def test_python_names_it_for_one_text(home: Path) -> None:
     plain = model.generate("Once", tokens=12, temperature=0)
     assert model.generate("Once", tokens=12, temperature=0, backend="onnxruntime") == plain
     assert model.run.writer.engine is None
-    with pytest.raises(GlassError, match="no backend"):
+    with pytest.raises(GlassError, match="unknown backend 'llama'"):
         model.generate("Once", tokens=3, backend="llama")  # type: ignore[arg-type]
 
 
