@@ -40,7 +40,7 @@ def open_engine(name: BackendName, model: Decoder | EncoderDecoder, greedy: bool
             return OnnxEngine(model, torch.get_num_threads(), spins=greedy)
         case "onnxruntime-int8":
             return OnnxEngine(model, torch.get_num_threads(), "int8", spins=greedy)
-    raise GlassError(f"unknown backend {name!r}", nearest(name, BACKENDS[1:]))
+    raise GlassError(f"unknown backend {name!r}", nearest(name, BACKENDS))
 
 
 def choose_engine(
