@@ -20,6 +20,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -136,7 +137,7 @@ def written(options: argparse.Namespace, shape: Shape, batch: int, prompt: int, 
         if options.isa is not None and backend != "torch":
             continue  # onnxruntime cannot be restricted
         write = generation.write_with_ours(model, settings, backend)
-        seconds = turns_of(lambda write=write: write(prompts), options.repeats)  # type: ignore[misc]
+        seconds = turns_of(partial(write, prompts), options.repeats)
         yield name, x, [1000 * each / settings.tokens for each in seconds]
 
 
@@ -194,10 +195,10 @@ def opening_by_size(options: argparse.Namespace) -> Measured:
             run = Path(name) / label
             make_run(run, sizes, ALPHABET, 0.02)
             words = ["generate", str(run), "A", "--tokens", "1"]
-            seconds = turns_of(lambda words=words: run_glass(words, Path(name)), options.repeats)  # type: ignore[misc]
+            seconds = turns_of(partial(run_glass, words, Path(name)), options.repeats)
             yield "glass generate, 1 token", shape.weights / 1e6, seconds
             alone = [sys.executable, "-c", "import torch"]
-            seconds = turns_of(lambda alone=alone: subprocess.run(alone, check=True), options.repeats)  # type: ignore[misc]
+            seconds = turns_of(partial(subprocess.run, alone, check=True), options.repeats)
             yield "import torch", shape.weights / 1e6, seconds
 
 

@@ -75,8 +75,8 @@ KNOWN = {
 Position methods that add vectors or biases are called as they are, so any of them is supported.
 """
 PRODUCTS = 64
-"""Products of queries and keys from which on a processor computes them sooner as one batch of matrix multiplications:
-its attention kernel, which is made for many queries, took 1.4 to 4 times as long."""
+"""Number of rows times key heads from which on a CPU attends by batched matrix multiplications. PyTorch's attention
+kernel is made for many queries and took up to 4 times as long; below this number it is faster."""
 LAYOUT_STEPS = 16  # steps after which a new layout of the weights has saved its cost
 KERNELS = ("_reorder_linear_weight", "_linear_pointwise", "_is_mkldnn_bf16_supported")  # private: torch may lose them
 KERNEL_ACTIVATIONS = {"relu": ("relu", ""), "gelu": ("gelu", "none"), "gelu_tanh": ("gelu", "tanh")}  # oneDNN's names

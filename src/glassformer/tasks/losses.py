@@ -32,15 +32,12 @@ class TrainingLoss(nn.Module):
         model: of any family.
         smoothing: this share of the target's probability is spread evenly over all choices (Szegedy et al. 2016,
             section 7).
-        compiled: whether `torch.compile` will wrap this module. If so, exclude the cross-entropy from compilation,
-            because it computes its own gradients. False avoids loading the compiler, which takes a second.
     """
 
-    def __init__(self, model: Model, smoothing: float = 0.0, compiled: bool = False) -> None:
+    def __init__(self, model: Model, smoothing: float = 0.0) -> None:
         super().__init__()
         self.model = model
         self.smoothing = smoothing
-        self.cross_entropy = torch.compiler.disable(linear_cross_entropy) if compiled else linear_cross_entropy
 
     def forward(self, batch: Batch, targets_of_step: int = 1) -> Tensor:
         """Return the summed cross-entropy of the unmasked targets divided by `targets_of_step`, in nats; shape ().
@@ -60,7 +57,7 @@ class TrainingLoss(nn.Module):
         head = self.model.head
         features = head.features(x)  # (N, D)
         matrix = head.matrix(self.model.embedding)  # (V, D)
-        return self.cross_entropy(features, matrix, head.bias, targets, targets_of_step, self.smoothing)
+        return linear_cross_entropy(features, matrix, head.bias, targets, targets_of_step, self.smoothing)
 
 
 def hidden_states_of(model: Decoder | Encoder | EncoderDecoder, batch: Batch) -> Tensor:
@@ -95,7 +92,8 @@ class _LinearCrossEntropy(torch.autograd.Function):
     """Compute loss and gradients one chunk of rows at a time, so that only one chunk of logits is in memory.
 
     The logits of a whole step would be its largest tensor, several times over. Nothing but the loss reads them, so the
-    gradients of their rows can be computed as soon as their loss is, and the rows forgotten.
+    gradients of their rows can be computed as soon as their loss is, and the rows forgotten. `torch.compile` leaves
+    this function as it is, because it calls `torch.autograd.grad`.
     """
 
     @staticmethod

@@ -70,8 +70,7 @@ class Stepper:
         self.device = choose_device(config.train.device)
         self.dtype = choose_precision(config.train.precision, self.device)
         self.model = self.processes.place(model, self.device, self.dtype)
-        loss = TrainingLoss(self.model, config.train.label_smoothing, config.train.compile)
-        self.loss = self.processes.wrap(loss)
+        self.loss = self.processes.wrap(TrainingLoss(self.model, config.train.label_smoothing))
         if config.train.compile:
             refuse_without_compiler(self.device)
             self.loss = compiled(self.loss)
