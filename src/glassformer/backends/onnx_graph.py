@@ -25,8 +25,9 @@ The graph of an encoder-decoder is a step of its decoder, with T = 1, and has tw
 heads that serve equally many query heads. Others are filled up with zeros: channels, whose products are zero, and query
 heads, whose outputs meet zeros in the output projection.
 
-**8 bits.** Weights have one scale for each output, and the input of a matrix multiplication one scale for each token,
-which is found at that step. So a row's logits do not depend on the other rows.
+**8 bits.** `MatMulNBits` of onnxruntime multiplies in 8 bits and sums in 32. Weights have one scale for every `BLOCK`
+inputs of an output. The input of a multiplication has one for every `BLOCK` channels of a token, which is found at that
+step, so a row's logits do not depend on the other rows.
 """
 
 from __future__ import annotations
@@ -54,6 +55,7 @@ Part = Callable[[str, str | None], str]
 MICROSOFT = "com.microsoft"  # the domain of onnxruntime's own operators
 OPSET = 20
 IR_VERSION = 10  # of the format; what onnx writes by default may be newer than onnxruntime reads
+BLOCK = 64  # inputs that share a scale in 8 bits; a power of 2
 LEVELS = 127  # of a positive 8-bit number
 ZERO = 128  # the byte that stands for 0
 
@@ -157,7 +159,6 @@ def _outside(name: str, tensor: Tensor) -> Any:
 
     types = {
         torch.float32: onnx.TensorProto.FLOAT,
-        torch.int8: onnx.TensorProto.INT8,
         torch.uint8: onnx.TensorProto.UINT8,
     }
     held = onnx.TensorProto(name=name, dims=list(tensor.shape), data_type=types[tensor.dtype])
@@ -212,7 +213,7 @@ class _Nodes:
     def weight(self, tensor: Tensor) -> str:
         """Add a tensor that stays outside of the graph, any shape."""
         name = f"weight.{len(self.weights)}"
-        wide = tensor if tensor.dtype in (torch.int8, torch.uint8) else tensor.to(torch.float32)
+        wide = tensor if tensor.dtype == torch.uint8 else tensor.to(torch.float32)
         self.weights[name] = wide.detach().contiguous()
         return name
 
@@ -248,7 +249,6 @@ class _Builder:
         self.nodes = nodes
         self.precision = precision
         self.padded = padded
-        self.quantized: dict[str, tuple[str, str]] = {}  # inputs of matrix multiplications: their bytes and scales
         self.flat = nodes.constant(np.array([-1], dtype=np.int64))
         self.three_axes = ""
         self.rotation: list[str] = []
@@ -528,41 +528,26 @@ class _Builder:
 
     def _linear(self, x: str, weight: Tensor, bias: Tensor | None, stream: str | None = None) -> str:
         """x weightᵀ + bias + stream: (N, inputs) -> (N, outputs)."""
+        if self.precision == "int8":
+            y = self._linear_of_bytes(x, weight, bias)  # (N, outputs)
+            return y if stream is None else self.nodes.add("Add", [y, stream])
         added = [] if bias is None else [self.nodes.weight(bias)]  # (outputs)
         added += [] if stream is None else [stream]  # (N, outputs)
-        if self.precision == "float32":
-            y = self.nodes.add("Gemm", [x, self.nodes.weight(weight), *added[:1]], {"transB": 1})
-            added = added[1:]
-        else:
-            y = self._linear_of_bytes(x, weight)
-        for each in added:
+        y = self.nodes.add("Gemm", [x, self.nodes.weight(weight), *added[:1]], {"transB": 1})  # (N, outputs)
+        for each in added[1:]:
             y = self.nodes.add("Add", [y, each])  # (N, outputs)
         return y
 
-    def _linear_of_bytes(self, x: str, weight: Tensor) -> str:
-        """x weightᵀ, multiplied in 8 bits and summed in 32."""
-        if x not in self.quantized:
-            self.quantized[x] = self._bytes_of(x)
-        levels, largest = self.quantized[x]  # (N, inputs), (N, 1)
-        matrix, scales = quantized_matrix(weight)  # (inputs, outputs), (outputs)
-        unit = self.nodes.constant(np.array(1 / LEVELS, dtype=np.float32))
-        zero = self.nodes.constant(np.array(ZERO, dtype=np.uint8))
-        inputs = [levels, self.nodes.weight(matrix), unit, self.nodes.weight(scales), zero]
-        if matrix.dtype == torch.uint8:
-            inputs.append(zero)
-        y = self.nodes.add("MatMulIntegerToFloat", inputs, domain=MICROSOFT)  # (N, outputs)
-        return self.nodes.add("Mul", [y, largest])  # (N, outputs)
-
-    def _bytes_of(self, x: str) -> tuple[str, str]:
-        """Names of x (N, inputs) in bytes, and of the largest size in each row (N, 1), which is 127 levels."""
-        sizes = self.nodes.add("Abs", [x])  # (N, inputs)
-        largest = self.nodes.add("ReduceMax", [sizes, self.flat], {"keepdims": 1})  # (N, 1)
-        shares = self.nodes.add(
-            "Div", [x, largest]
-        )  # (N, inputs); 0 / 0 is any byte, and its product is multiplied by 0
-        unit = self.nodes.constant(np.array(1 / LEVELS, dtype=np.float32))
-        zero = self.nodes.constant(np.array(ZERO, dtype=np.uint8))
-        return self.nodes.add("QuantizeLinear", [shares, unit, zero]), largest
+    def _linear_of_bytes(self, x: str, weight: Tensor, bias: Tensor | None) -> str:
+        """x weightᵀ + bias, multiplied in 8 bits: (N, inputs) -> (N, outputs)."""
+        outputs, width = weight.shape
+        levels, scales = quantized_matrix(weight)  # (outputs, blocks, BLOCK), (outputs, blocks)
+        inputs = [x, self.nodes.weight(levels), self.nodes.weight(scales)]
+        if bias is not None:
+            inputs += ["", "", self.nodes.weight(bias)]  # zero points and an order of the inputs are not given
+        attributes: dict[str, Attribute] = {"N": outputs, "K": width, "bits": 8, "block_size": BLOCK}
+        attributes["accuracy_level"] = 4  # x too is multiplied in 8 bits
+        return self.nodes.add("MatMulNBits", inputs, attributes, MICROSOFT)
 
 
 def head_channels(K: int, width: int) -> list[int]:
@@ -591,18 +576,15 @@ def query_places(layer: Attention) -> list[int | None]:
 
 
 def quantized_matrix(weight: Tensor) -> tuple[Tensor, Tensor]:
-    """Return a weight (outputs, inputs) in 8 bits, transposed (inputs, outputs), and the scale of each output.
+    """Return a weight (outputs, inputs) in 8 bits, (outputs, blocks, BLOCK) uint8, and the scales (outputs, blocks).
 
-    Bytes have a sign only where the processor multiplies them exactly: older ones cut large sums off, at 16 bits.
+    The last block is filled up with zeros.
     """
     weight = weight.detach().to(torch.float32)  # (outputs, inputs)
-    scales = weight.abs().amax(dim=1).clamp(min=torch.finfo(torch.float32).tiny) / LEVELS  # (outputs)
-    levels = (weight / scales[:, None]).round().clamp(-LEVELS, LEVELS)  # (outputs, inputs)
-    if _exact_with_signs():
-        return levels.to(torch.int8).T.contiguous(), scales
-    return (levels + ZERO).to(torch.uint8).T.contiguous(), scales
-
-
-def _exact_with_signs() -> bool:
-    """Return whether this processor has instructions that sum products of bytes in 32 bits."""
-    return bool(getattr(torch.cpu, "_is_vnni_supported", lambda: False)())
+    outputs, inputs = weight.shape
+    blocks = -(-inputs // BLOCK)
+    filled = torch.nn.functional.pad(weight, (0, blocks * BLOCK - inputs))  # (outputs, blocks BLOCK)
+    parts = filled.view(outputs, blocks, BLOCK)
+    scales = parts.abs().amax(dim=2).clamp(min=torch.finfo(torch.float32).tiny) / LEVELS  # (outputs, blocks)
+    levels = (parts / scales[:, :, None]).round().clamp(-LEVELS, LEVELS)  # (outputs, blocks, BLOCK)
+    return (levels + ZERO).to(torch.uint8), scales
