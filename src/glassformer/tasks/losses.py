@@ -57,7 +57,7 @@ class TrainingLoss(nn.Module):
         head = self.model.head
         features = head.features(x)  # (N, D)
         matrix = head.matrix(self.model.embedding)  # (V, D)
-        return linear_cross_entropy(features, matrix, head.bias, targets, targets_of_step, self.smoothing)
+        return linear_cross_entropy(features, matrix, head.bias, targets, self.smoothing) / targets_of_step
 
 
 def hidden_states_of(model: Decoder | Encoder | EncoderDecoder, batch: Batch) -> Tensor:
@@ -71,20 +71,19 @@ def hidden_states_of(model: Decoder | Encoder | EncoderDecoder, batch: Batch) ->
 
 
 def linear_cross_entropy(
-    x: Tensor, matrix: Tensor, bias: Tensor | None, targets: Tensor, divisor: int = 1, smoothing: float = 0.0
+    x: Tensor, matrix: Tensor, bias: Tensor | None, targets: Tensor, smoothing: float = 0.0
 ) -> Tensor:
-    """Return (), the sum of the cross-entropies of the logits `x @ matrix.T + bias` over a divisor, in nats.
+    """Return (), the sum of the cross-entropies of the logits `x @ matrix.T + bias`, in nats.
 
     Args:
         x: (N, D).
         matrix: (V, D).
         bias: (V), or None.
         targets: (N) int64.
-        divisor: gradients are divided by it before they are rounded to the precision of the products.
         smoothing: as in `TrainingLoss`.
     """
     learns = torch.is_grad_enabled()
-    found: Tensor = _LinearCrossEntropy.apply(x, matrix, bias, targets, divisor, smoothing, learns)
+    found: Tensor = _LinearCrossEntropy.apply(x, matrix, bias, targets, smoothing, learns)
     return found
 
 
@@ -92,8 +91,9 @@ class _LinearCrossEntropy(torch.autograd.Function):
     """Compute loss and gradients one chunk of rows at a time, so that only one chunk of logits is in memory.
 
     The logits of a whole step would be its largest tensor, several times over. Nothing but the loss reads them, so the
-    gradients of their rows can be computed as soon as their loss is, and the rows forgotten. `torch.compile` leaves
-    this function as it is, because it calls `torch.autograd.grad`.
+    gradients of a row can be computed as soon as its loss is, and its logits forgotten. With p the softmax of the
+    logits and q the targets' distribution (1 at the target, or smoothed), the loss is -sum(q ln p), and its gradient
+    by the logits p - q.
     """
 
     @staticmethod
@@ -103,7 +103,6 @@ class _LinearCrossEntropy(torch.autograd.Function):
         matrix: Tensor,
         bias: Tensor | None,
         targets: Tensor,
-        divisor: int,
         smoothing: float,
         learns: bool,
     ) -> Tensor:
@@ -112,24 +111,32 @@ class _LinearCrossEntropy(torch.autograd.Function):
         precise = torch.promote_types(dtype, torch.float32)
         weight = matrix.to(dtype)  # (V, D)
         own_bias = None if bias is None else bias.to(dtype)  # (V)
+        V = len(matrix)
         total = x.new_zeros((), dtype=precise)  # ()
         x_gradient = torch.empty_like(x)  # (N, D)
         matrix_gradient = torch.zeros_like(matrix, dtype=precise)  # (V, D)
         bias_gradient = None if bias is None else torch.zeros_like(bias, dtype=precise)  # (V)
 
-        rows = max(1, LOSS_LOGITS.get(device, MOST_LOSS_LOGITS) // len(matrix))
+        rows = max(1, LOSS_LOGITS.get(device, MOST_LOSS_LOGITS) // V)
         for first in range(0, len(x), rows):
             part = x[first : first + rows].to(dtype)  # (R, D)
-            wanted = targets[first : first + rows]  # (R)
-            logits = linear(part, weight, own_bias).requires_grad_(learns)  # (R, V)
-            with torch.set_grad_enabled(learns):
-                loss = cross_entropy(logits.to(precise), wanted, reduction="sum", label_smoothing=smoothing) / divisor
-            total += loss.detach()
+            wanted = targets[first : first + rows, None]  # (R, 1)
+            log_p = linear(part, weight, own_bias).to(precise).log_softmax(dim=-1)  # (R, V)
+            total -= (1 - smoothing) * log_p.gather(1, wanted).sum()
+            if smoothing:
+                total -= smoothing / V * log_p.sum()
             if not learns:
                 continue
-            (gradient,) = torch.autograd.grad(loss, logits)  # (R, V)
+            gradient = log_p.exp_()  # (R, V): p
+            if smoothing:
+                gradient -= smoothing / V  # (R, V)
+            gradient.scatter_add_(1, wanted, gradient.new_full((), smoothing - 1).expand(wanted.shape))  # (R, V): p - q
+            gradient = gradient.to(dtype)  # (R, V)
             x_gradient[first : first + rows] = gradient @ weight  # (R, D)
-            matrix_gradient += gradient.T @ part  # (V, D)
+            if dtype == precise:
+                matrix_gradient.addmm_(gradient.T, part)  # (V, D)
+            else:
+                matrix_gradient += gradient.T @ part  # (V, D)
             if bias_gradient is not None:
                 bias_gradient += gradient.sum(dim=0)  # (V)
 
@@ -143,7 +150,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
         x_gradient, matrix_gradient, bias_gradient = ctx.saved_tensors  # (N, D), (V, D), (V)
         matrix_dtype, bias_dtype = ctx.dtypes
         of_bias = None if bias_gradient is None else (bias_gradient * above).to(bias_dtype)  # (V)
-        return x_gradient * above, (matrix_gradient * above).to(matrix_dtype), of_bias, None, None, None, None
+        return x_gradient * above, (matrix_gradient * above).to(matrix_dtype), of_bias, None, None, None
 
 
 def logits_of(model: Model, batch: Batch, forward: Callable[..., Tensor] | None = None) -> Tensor:
