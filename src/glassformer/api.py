@@ -480,6 +480,7 @@ def fit(
     steps: int | None = None,
     out: Folder | None = None,
     recipe: str | None = None,
+    begin_from: Folder | None = None,
     settings: Mapping[str, Any] | None = None,
     progress: bool = False,
 ) -> Transformer:
@@ -496,6 +497,7 @@ def fit(
         steps: optimizer steps; the same steps give the same weights, bit for bit.
         out: the run folder; None: runs/NAME-OF-DATA.
         recipe: named settings; None: the default recipe of the task.
+        begin_from: a run whose tokenizer, model and weights it begins with (fine-tuning), for 3 minutes by default.
         settings: any other setting, by its name: {"model.layers": 4, "train.seed": 1}.
         progress: show a progress bar, and notes, on standard error.
 
@@ -513,7 +515,10 @@ def fit(
     given = {**(settings or {}), **{name: value for name, value in shortcuts.items() if value is not None}}
     changes = {name: _setting_text(name, value) for name, value in given.items()}
     changes |= named_source(fspath(data), None if target is None else fspath(target))
-    request = RunRequest(changes, recipe, out=None if out is None else Path(out))
+    places = {"out": out, "begin_from": begin_from}
+    request = RunRequest(
+        changes, recipe, **{name: None if place is None else Path(place) for name, place in places.items()}
+    )
     _refuse_run_at(request.folder)
     with torch_state_restored(), start_requested(request, began, quiet=not progress) as trainer:
         outcome = train(trainer)

@@ -62,13 +62,15 @@ def foreseen(request: RunRequest, note: Callable[[str], None], began: float) -> 
         why = found.why
     else:
         config = settled(config)
-        data = prepare_for(config, token_cache(request.folder), note)
+        parent = request.parent
+        data = prepare_for(config, token_cache(request.folder), note, () if parent is None else parent.tokenizers)
         measured = _measured(config, data.folder, seconds, note)
         chosen = {}
         why = ()
     rungs = ladder(config, data)
     plan = plan_run(config, data, measured, spent())
-    foresight = Foresight(data, plan, loss_band(plan, rungs), chosen, why)
+    band = loss_band(plan, rungs) if request.begin_from is None else None  # it is learnt from runs that begin anew
+    foresight = Foresight(data, plan, band, chosen, why)
     for line in foresight.lines():
         note(line)
     return config, foresight

@@ -1,12 +1,13 @@
-"""The request for a new run, and its settings: corpus, recipe, file, options, each over the ones before."""
+"""The request for a new run, and its settings: corpus or parent, recipe, file, options, each over the ones before."""
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from glassformer.base.config import EXAMPLES, TASK_FACTS, Config, DataConfig, parse_changes, settings_of
 from glassformer.base.errors import GlassError
@@ -14,7 +15,12 @@ from glassformer.base.recipes import load_recipe
 from glassformer.base.settings import read_toml
 from glassformer.corpora import CORPORA
 
+if TYPE_CHECKING:
+    from glassformer.runs.parent import Parent
+
 AUTO = "auto"
+FINE_TUNE = "fine-tune"
+"""The default recipe of a run that begins from another one."""
 WORTH_IT = 1.0
 """Shortest run, in minutes, that is measured and forecast without being asked to."""
 
@@ -28,12 +34,27 @@ class RunRequest:
         recipe: a name, or "auto"; None: the default recipe of the task, if the data are a person's own.
         file: settings in TOML, over the recipe's.
         out: the run folder; None: runs/NAME-OF-DATA.
+        begin_from: the folder of a run whose tokenizer, model and weights it begins with; None: it begins from nothing.
     """
 
     changes: Mapping[str, str]
     recipe: str | None = None
     file: Path | None = None
     out: Path | None = None
+    begin_from: Path | None = None
+
+    @functools.cached_property
+    def parent(self) -> Parent | None:
+        """Return the run that it begins from.
+
+        Raises:
+            GlassError: there is none in that folder, it is damaged, or it is being trained.
+        """
+        if self.begin_from is None:
+            return None
+        from glassformer.runs.parent import Parent
+
+        return Parent.open(self.begin_from)
 
     @property
     def recipe_name(self) -> str | None:
@@ -44,6 +65,8 @@ class RunRequest:
         options = parse_changes(self.changes)
         facts = TASK_FACTS.get(_last([options], "train", "task", "lm"))
         usual = None if facts is None else facts.recipe
+        if self.begin_from is not None:
+            return self.recipe or (FINE_TUNE if self.file is None else None)
         if self.recipe == AUTO:
             return usual or AUTO
         if self.recipe is not None or self.file is not None:
@@ -53,7 +76,7 @@ class RunRequest:
     @property
     def config(self) -> Config:
         """Return all settings; see `chosen_settings`."""
-        return chosen_settings(self.recipe_name, self.file, self.changes)
+        return chosen_settings(self.recipe_name, self.file, self.changes, self.parent)
 
     @property
     def folder(self) -> Path:
@@ -77,7 +100,7 @@ class RunRequest:
         The default recipe leaves them open only in a run of minutes that is long enough to be measured.
         """
         recipe = self.recipe_name
-        if recipe is None or not load_recipe(recipe).sized:
+        if recipe is None or self.begin_from is not None or not load_recipe(recipe).sized:
             return False
         limits = self.config.train
         return self.recipe is not None or (limits.steps is None and (limits.minutes or 0) >= WORTH_IT)
@@ -93,30 +116,43 @@ def named_source(data: str | None, target: str | None = None) -> dict[str, str]:
     return {key: json.dumps(name, ensure_ascii=False) for key, name in named.items() if name is not None}
 
 
-def chosen_settings(recipe: str | None, file: Path | None, changes: Mapping[str, str]) -> Config:
-    """Join the settings of a run: defaults, those of the corpus and the task, recipe, file, options.
+def chosen_settings(
+    recipe: str | None, file: Path | None, changes: Mapping[str, str], parent: Parent | None = None
+) -> Config:
+    """Join the settings of a run: defaults, those of the corpus and the task or of the parent, recipe, file, options.
 
     A source that is encoded already brings its settings of text and tokens, over those of the recipe.
 
     Raises:
-        GlassError: a setting is not allowed, or the corpus does not serve the task.
+        GlassError: a setting is not allowed, the corpus does not serve the task, or the parent's model and tokenizer
+            would change.
     """
     options = parse_changes(changes)
     of_recipe: list[Mapping[str, Any]] = [load_recipe(recipe).settings] if recipe else []
     of_file: list[Mapping[str, Any]] = [read_toml(file)] if file else []
     of_source = _of_encoded([*of_recipe, *of_file, options])
     layers = [*of_recipe, *of_source, *of_file]
-    source = _last([*layers, options], "data", "source", DataConfig().source)
+    source = _last([*layers, options], "data", "source", "" if parent is not None else DataConfig().source)
+    if not source:
+        raise GlassError("--from was given without DATA", "Name the text to learn: glass train DATA --from RUN")
     if source in CORPORA:
         corpus = CORPORA[source]
-        task = _last([*layers, options], "train", "task", corpus.tasks[0])
+        usual = corpus.tasks[0] if parent is None else parent.task
+        task = _last([*layers, options], "train", "task", usual)
         if task not in corpus.tasks and task in TASK_FACTS:
             raise GlassError(
                 f"the corpus {source} is not made for train.task = {task}", f"It serves {', '.join(corpus.tasks)}."
             )
         own = corpus.recommended(task) if task in TASK_FACTS else {}
+        if parent is not None:
+            own = {name: value for name, value in own.items() if name.startswith("data.")}
         layers.insert(0, _nested({"train.task": task, **own}))
-    return settings_of(layers, changes, "" if file is None else str(file))
+    if parent is not None:
+        layers.insert(0, parent.settings(_last([*layers, options], "train", "task", parent.task)))
+    config = settings_of(layers, changes, "" if file is None else str(file))
+    if parent is not None:
+        parent.refuse_changes(config, encoded=bool(of_source))
+    return config
 
 
 def _of_encoded(layers: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

@@ -15,6 +15,7 @@ from glassformer.launch.request import RunRequest
 from glassformer.model.device import choose_device
 from glassformer.model.precision import as_recorded
 from glassformer.runs.folder import open_run
+from glassformer.runs.parent import Parent
 from glassformer.training.clock import since
 from glassformer.training.memory import forget_peak, keep_few_shapes, steady_heap
 from glassformer.training.parallel.joining import begun_by_this_job, joined, said_once
@@ -45,13 +46,18 @@ def start_requested(request: RunRequest, began: float, quiet: bool = False) -> I
             from glassformer.launch.forecasting import foreseen
 
             config, foresight = foreseen(request, (Silent() if quiet else PlainLines()).note, began)
-    with start_run(config, request.folder, began, foresight, quiet) as trainer:
+    with start_run(config, request.folder, began, foresight, quiet, request.parent) as trainer:
         yield trainer
 
 
 @contextmanager
 def start_run(
-    config: Config, folder: Path, began: float, foresight: Foresight | None = None, quiet: bool = False
+    config: Config,
+    folder: Path,
+    began: float,
+    foresight: Foresight | None = None,
+    quiet: bool = False,
+    parent: Parent | None = None,
 ) -> Iterator[Trainer]:
     """Yield the trainer of a new run; inside, a signal stops the training after a step.
 
@@ -63,6 +69,7 @@ def start_run(
         began: the reading of `time.monotonic` from which `train.minutes` count.
         foresight: the forecast; written into the folder.
         quiet: print nothing.
+        parent: the run to begin from; None: from nothing.
 
     Raises:
         GlassError: see `new_training`.
@@ -75,7 +82,9 @@ def start_run(
                 yield trainer
             return
         data = foresight.data if foresight is not None else None
-        with new_training(config, folder, reporter, processes=processes, data=data, seconds=since(began)) as trainer:
+        with new_training(
+            config, folder, reporter, processes=processes, data=data, seconds=since(began), parent=parent
+        ) as trainer:
             if foresight is not None:
                 foresight.write(trainer.run)
             yield trainer

@@ -19,12 +19,30 @@ from glassformer.text.store import DamagedStoreError
 from glassformer.text.tokenizers import Tokenizer
 
 
-def prepare_for(config: Config, cache: Path, note: Callable[[str], None]) -> Prepared:
-    """Read, split and encode the text of a run, as its task needs it."""
+def prepare_for(
+    config: Config, cache: Path, note: Callable[[str], None], given: tuple[Tokenizer, ...] = ()
+) -> Prepared:
+    """Read, split and encode the text of a run, as its task needs it.
+
+    Args:
+        config: all settings.
+        cache: the folder of encoded texts.
+        note: is told how far the work is.
+        given: tokenizers to use as they are, see `tokenizers_of`; empty: they are trained on the text.
+
+    Raises:
+        GlassError: the text cannot be read or split, or the disk is full.
+    """
     kind = RECORD_KINDS[config.train.task]
     if kind.running_text and is_encoded(Path(config.data.source).expanduser()):
-        return open_encoded(kind, config.data, config.tokenizer)
-    return prepare(kind, config.data, config.tokenizer, cache, note)
+        return open_encoded(kind, config.data, config.tokenizer, given)
+    return prepare(kind, config.data, config.tokenizer, cache, note, given)
+
+
+def tokenizers_of(run: Run, config: Config) -> tuple[Tokenizer, ...]:
+    """Return the tokenizers of a run: one, or where there are two vocabularies that of the source and the target's."""
+    target = Tokenizer.load(run.tokenizer_file)
+    return (Tokenizer.load(run.source_tokenizer_file), target) if config.two_vocabularies else (target,)
 
 
 def open_text(config: Config, stored: Path) -> Prepared:
@@ -86,7 +104,8 @@ def encoded_text(
     own = _text_of_moved(run, config, named or {}, problem)
     files = " and ".join(filter(None, (own.data.source, own.data.target)))
     note(f"{problem}: reading {files} again" if problem else f"reading {files}, the text that {run.folder} began with")
-    data = prepare_for(own, token_cache(run.folder), note)
+    given = tokenizers_of(run, config) if "parent" in run.manifest() else ()  # it was not trained on this text
+    data = prepare_for(own, token_cache(run.folder), note, given)
     if data.text_hash != run.manifest()["data"]["text_hash"]:
         raise GlassError(f"{files} changed while it was read", "Run the same command again.")
     parts = run.manifest()["data"].get("parts")  # runs of older versions have none; their settings fix the split

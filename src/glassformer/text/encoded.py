@@ -15,6 +15,7 @@ from glassformer.text.locating import is_encoded
 from glassformer.text.prepare import Prepared, TokenizerOrigin, make, open_prepared
 from glassformer.text.records import RecordKind
 from glassformer.text.source import open_source
+from glassformer.text.tokenizers import Tokenizer
 
 
 def encode_here(
@@ -56,23 +57,35 @@ def settings_of_encoded(source: str) -> dict[str, dict[str, Any]]:
         ) from None
 
 
-def open_encoded(kind: RecordKind, data: DataConfig, tokenizer: TokenizerConfig) -> Prepared:
+def open_encoded(
+    kind: RecordKind, data: DataConfig, tokenizer: TokenizerConfig, given: tuple[Tokenizer, ...] = ()
+) -> Prepared:
     """The encoded text that `data.source` names, for a run with these settings.
 
+    Args:
+        kind: of the records.
+        data, tokenizer: settings of the run.
+        given: the tokenizer that the run must use; empty: any.
+
     Raises:
-        GlassError: a setting says something else than what the text was encoded with; the task needs a mask token
+        GlassError: a setting or a tokenizer is not that with which the text was encoded; the task needs a mask token
             that the tokenizer lacks; a file is damaged.
     """
     folder = Path(data.source).expanduser()
     made = settings_of_encoded(data.source)
-    for section, given in (("data", data), ("tokenizer", tokenizer)):
-        for name, value in given.model_dump().items():
+    for section, settings in (("data", data), ("tokenizer", tokenizer)):
+        for name, value in settings.model_dump().items():
             if name in made[section] and made[section][name] != value:
                 raise GlassError(
                     f"{section}.{name} = {value}, but the text in {folder} was encoded with {made[section][name]}",
                     "Leave that setting out, or encode the text again into another folder.",
                 )
     found = open_prepared(kind, folder)
+    if given and found.tokenizer.digest != given[0].digest:
+        raise GlassError(
+            f"the text in {folder} was encoded with another tokenizer than that of the run to begin from",
+            "Encode it with that one: glass data encode DATA --tokenizer RUN/tokenizer.json --out OUT",
+        )
     if kind.mask_token and found.tokenizer.mask_id is None:
         raise GlassError(
             f"the tokenizer of {folder} has no mask token, which train.task = masked needs",

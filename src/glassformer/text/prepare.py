@@ -92,18 +92,28 @@ def silent(message: str) -> None:
 
 @dataclass(frozen=True)
 class TokenizerOrigin:
-    """The origin of the tokenizers: `file`, or training by `config`."""
+    """The origin of the tokenizers: those of another run, that of a file, or training.
+
+    Attributes:
+        config: settings of the training.
+        file: of one tokenizer for all roles.
+        given: tokenizers that are used as they are: one for all roles, or one for each.
+    """
 
     config: TokenizerConfig
     file: Path | None = None
+    given: tuple[Tokenizer, ...] = ()
 
     def tokenizers(self, kind: RecordKind, texts: Callable[..., Iterable[str]]) -> dict[str, Tokenizer]:
-        """Return the tokenizer of each role: that of the file, or trained on the texts.
+        """Return the tokenizer of each role: given, that of the file, or trained on the texts.
 
         Args:
             kind: of the records.
             texts: called with roles, returns the texts of the training part in these roles.
         """
+        if self.given:
+            of_roles = self.given if len(self.given) > 1 else self.given * len(kind.roles)
+            return dict(zip(kind.roles, of_roles, strict=True))
         if len(kind.roles) == 1 or self.config.joint:
             return dict.fromkeys(kind.roles, self.tokenizer(kind, texts(*kind.roles)))
         return {role: self.tokenizer(kind, texts(role)) for role in kind.roles}
@@ -119,7 +129,12 @@ class TokenizerOrigin:
 
 
 def prepare(
-    kind: RecordKind, data: DataConfig, tokenizer: TokenizerConfig, cache: Path, progress: Progress = silent
+    kind: RecordKind,
+    data: DataConfig,
+    tokenizer: TokenizerConfig,
+    cache: Path,
+    progress: Progress = silent,
+    given: tuple[Tokenizer, ...] = (),
 ) -> Prepared:
     """Read, split, train the tokenizers, encode; or reuse what an earlier call made of the same data and settings.
 
@@ -129,6 +144,7 @@ def prepare(
         tokenizer: how text becomes tokens.
         cache: a folder for results; each lies in a subfolder named by a hash of the data and the settings.
         progress: told in words how far the work is.
+        given: tokenizers to use as they are, see `TokenizerOrigin`; empty: they are trained.
 
     Raises:
         GlassError: the source cannot be read or split, the labels teach nothing, the disk is full; nothing half-made
@@ -137,19 +153,24 @@ def prepare(
     with no_empty_folders(cache), ExitStack() as stack:
         source = stack.enter_context(open_source(kind, data, cache))
         own = stack.enter_context(open_source(kind, data, cache, validation=True)) if data.validation else None
-        return prepare_source(source, own, tokenizer, cache, progress)
+        return prepare_source(source, own, tokenizer, cache, progress, given)
 
 
 def prepare_source(
-    source: Source, own: Source | None, tokenizer: TokenizerConfig, cache: Path, progress: Progress = silent
+    source: Source,
+    own: Source | None,
+    tokenizer: TokenizerConfig,
+    cache: Path,
+    progress: Progress = silent,
+    given: tuple[Tokenizer, ...] = (),
 ) -> Prepared:
     """Prepare sources that are already open, as `prepare` does; `own` is the validation source, if there is one."""
     kind = source.kind
-    folder = folder_of(cache, _everything(source, own, tokenizer))
+    folder = folder_of(cache, _everything(source, own, tokenizer, given))
     if found := reusable(folder, lambda folder: open_prepared(kind, folder)):
         return _with_current_names(found, source, own)
     with building(cache, folder, lambda folder: open_prepared(kind, folder)) as temporary:
-        make(source, own, TokenizerOrigin(tokenizer), temporary, progress)
+        make(source, own, TokenizerOrigin(tokenizer, given=given), temporary, progress)
     return _open(kind, folder, reused=False)
 
 
@@ -172,14 +193,18 @@ def open_prepared(kind: RecordKind, folder: Path) -> Prepared:
     return found
 
 
-def _everything(source: Source, own: Source | None, tokenizer: TokenizerConfig) -> dict[str, Any]:
+def _everything(
+    source: Source, own: Source | None, tokenizer: TokenizerConfig, given: tuple[Tokenizer, ...]
+) -> dict[str, Any]:
     """Return all facts that determine the result, in the form that names the folders of older versions.
 
     `windows` and `too_long` matter only when rows are cut, later.
     """
     kind = source.kind
     data = source.data
-    everything = {"version": kind.version, "tokenizer": tokenizer.model_dump()}
+    everything: dict[str, Any] = {"version": kind.version, "tokenizer": tokenizer.model_dump()}
+    if given:
+        everything["tokenizer"] = [each.digest for each in given]
     readings = [*source.readings, *(own.readings if own else [])]
     if kind.running_text:
         matters = data.model_dump(include=set(RUNNING_TEXT_SETTINGS))
@@ -272,7 +297,7 @@ def make(source: Source, own: Source | None, vocabulary: TokenizerOrigin, folder
     kind = source.kind
     progress(f"counting {'documents' if kind.running_text else 'examples'}")
     plan = plan_records(source, own)
-    if vocabulary.file is None:
+    if vocabulary.file is None and not vocabulary.given:
         progress(f"training the tokenizer ({vocabulary.config.kind})")
     tokenizers = vocabulary.tokenizers(kind, plan.training_texts)
     save_tokenizers(folder, kind, tokenizers)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -21,6 +22,7 @@ from glassformer.model.device import choose_device
 from glassformer.model.precision import as_recorded, precision_in_words, settled, slower_choices
 from glassformer.model.transformer import Model
 from glassformer.runs.folder import Run, create_run, list_runs, open_run, refuse_existing, step_of
+from glassformer.runs.parent import Parent
 from glassformer.runs.run_text import encoded_text, open_text, part_hashes, prepare_for
 from glassformer.runs.text_location import token_cache
 from glassformer.tasks.example_tasks import length_notes
@@ -38,6 +40,8 @@ from glassformer.training.stepping import Stepper
 from glassformer.training.thread_choice import TRIAL, ThreadChoice, choice_of
 from glassformer.training.trainer import Trainer
 
+MOST_UNKNOWN = 0.05
+"""Share of unknown tokens above which a text is not learnt with a parent's tokenizer."""
 TRIAL_SHARE = 1 / 60
 """Share of the minutes that are left for which each number of threads is tried, at most."""
 
@@ -64,6 +68,7 @@ def new_training(
     processes: Processes | None = None,
     data: Prepared | None = None,
     seconds: Seconds | None = None,
+    parent: Parent | None = None,
 ) -> Iterator[Trainer]:
     """Read and encode the text, build the model, make the run folder; yield the trainer, with the run's lock held.
 
@@ -75,9 +80,11 @@ def new_training(
         processes: the processes that train this run together; None: this one alone.
         data: the text, where it was prepared before; standard input cannot be read twice.
         seconds: wall time of the run, which only minutes limit; since now, unless it is given.
+        parent: the run to begin from, with its tokenizers and weights; None: from nothing.
 
     Raises:
-        GlassError: the folder holds something, another process makes a run there, or the text cannot be used.
+        GlassError: the folder holds something, another process makes a run there, the text cannot be used, or the
+            parent's tokenizer cannot read it.
     """
     processes = processes or OneProcess()
     seconds = seconds or since()
@@ -85,18 +92,23 @@ def new_training(
     set_threads(config)
     asked = config
     config = processes.on_rank_zero(lambda: settled(asked))
-    text = _read_once(processes, config, lambda: text_of_run(config, folder, reporter.note, data))
+    text = _read_once(processes, config, lambda: text_of_run(config, folder, reporter.note, data, parent))
     processes.on_rank_zero(lambda: reporter.note(precision_in_words(config)))
     threads = try_threads(config, text, reporter.note, processes, seconds, 0.0)
     model = fresh_model(config, text, alteration)
+    if parent is not None:
+        new = parent.fill(model, text.labels)
+        kept = f"all but {', '.join(new)}" if new else "all weights"
+        processes.on_rank_zero(lambda: reporter.note(f"beginning with {kept} of {parent.checkpoint}"))
     source = {
         "source": config.data.source,
         "text_hash": text.text_hash,
         "parts": part_hashes(text),
         "tokens": str(text.folder.resolve()),
     }
-    mark = {"altered": alteration.name} if alteration else {}
+    mark: dict[str, Any] = {"altered": alteration.name} if alteration else {}
     mark |= {"job": name} if (name := job()) else {}
+    mark |= {"parent": parent.record()} if parent is not None else {}
     facts = {"data": source, "tokenizers": _digests(config, text), **mark}
 
     def create() -> Run:
@@ -172,7 +184,13 @@ def _read_once(processes: Processes, config: Config, read: Callable[[], Prepared
     return here[0] if here else open_text(config, folder)
 
 
-def text_of_run(config: Config, folder: Path, note: Callable[[str], None], data: Prepared | None = None) -> Prepared:
+def text_of_run(
+    config: Config,
+    folder: Path,
+    note: Callable[[str], None],
+    data: Prepared | None = None,
+    parent: Parent | None = None,
+) -> Prepared:
     """Prepare the text of a run in `folder`, and report its notes.
 
     Args:
@@ -180,6 +198,7 @@ def text_of_run(config: Config, folder: Path, note: Callable[[str], None], data:
         folder: the folder of the run; the encoded text is cached beside it.
         note: prints a note.
         data: the text, if it is prepared already; only its notes are reported.
+        parent: the run to begin from, whose tokenizers encode the text; None: tokenizers are trained.
 
     Raises:
         GlassError: it cannot be read, or does not fit the model, or the machine lacks the device or the compiler.
@@ -187,7 +206,9 @@ def text_of_run(config: Config, folder: Path, note: Callable[[str], None], data:
     device = choose_device(config.train.device)
     if config.train.compile:
         refuse_without_compiler(device)
-    data = data or prepare_for(config, token_cache(folder), note)
+    data = data or prepare_for(config, token_cache(folder), note, () if parent is None else parent.tokenizers)
+    if parent is not None:
+        _refuse_unknown(data, config, parent)
     for text in (*data.notes, *_fit(data, config)):
         note(text)
     return data
@@ -343,6 +364,18 @@ def _digests(config: Config, data: Prepared) -> dict[str, str]:
     if config.two_vocabularies:
         found["source_tokenizer.json"] = data.source_tokenizer.digest
     return found
+
+
+def _refuse_unknown(data: Prepared, config: Config, parent: Parent) -> None:
+    """Raise a `GlassError` if the tokenizer of a parent does not know too much of a text."""
+    for role, store in data.train.tokens.items():
+        if store.unknown_share > MOST_UNKNOWN:
+            raise GlassError(
+                f"{store.unknown_share:.1%} of the tokens of {config.data.source} ({role}) are unknown to the "
+                f"tokenizer of {parent.run.folder}: {data.tokenizers[role].description()}",
+                "Begin from a run whose tokenizer was trained on such texts or falls back to bytes (bpe, bytes), or "
+                "leave --from out.",
+            )
 
 
 def _fit(data: Prepared, config: Config) -> Iterator[str]:

@@ -5,6 +5,7 @@
   glass plan text.en text.de --task translate --steps 5000
   glass plan mails.csv --task classify --set model.layers=6
   glass plan book.txt --recipe auto --minutes 20
+  glass plan letters.txt --from runs/book
 
 It takes the arguments of glass train and writes no run. The text is prepared where glass train with the same --out
 looks for it. Then a few steps, an evaluation, a sample and a checkpoint are made with these very settings, and thrown
@@ -70,14 +71,14 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.probe and is_open:
         found = size_run(config, request.named_settings(), out, arguments.probe, _note)
     config = found.config if found else settled(config)
-    data = text_of_run(config, out, _note, found.data if found else None)
+    data = text_of_run(config, out, _note, found.data if found else None, request.parent)
     probe, warnings = (found.probe, []) if found else _probed(config, data, arguments.probe)
     plan = plan_run(config, data, probe)
     warnings += plan.warnings()
     if is_open and not found:
         warnings.append("no sizes were chosen: that needs a probe, and these are the recipe's own")
     rungs = ladder(config, data)
-    band = loss_band(plan, rungs)
+    band = loss_band(plan, rungs) if request.begin_from is None else None
     facts = {
         **plan.facts(),
         "baselines": [asdict(rung) for rung in rungs],
@@ -89,7 +90,7 @@ def run(arguments: argparse.Namespace) -> int:
         _chosen(found) if found else (),
         _table(plan),
         _ladder_lines(config.train.task, rungs),
-        _band_lines(config.train.task, band),
+        _band_lines(config.train.task, band) if request.begin_from is None else (),
         (f"note: {warning}" for warning in warnings),
     )
     emit(SimpleReport(facts, lines), arguments.json)

@@ -16,6 +16,9 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("data", nargs="?", metavar="DATA", help="what to learn from")
     parser.add_argument("target", nargs="?", metavar="TARGET", help="of two parallel files the second (data.target)")
     parser.add_argument("--out", type=Path, metavar="RUN", help="the run folder (default: runs/NAME-OF-DATA)")
+    parser.add_argument(
+        "--from", dest="begin_from", type=Path, metavar="RUN", help="begin with the tokenizer and weights of this run"
+    )
     parser.add_argument("--recipe", metavar="NAME", help=f"named settings: {', '.join(recipe_names())}")
     parser.add_argument("--config", type=Path, metavar="FILE", help="settings from a TOML file, over the recipe's")
     add_short_flags(parser)
@@ -25,4 +28,4 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
 def request_from(arguments: argparse.Namespace) -> RunRequest:
     """Return the request for the run that the arguments describe."""
     changes = changes_from(arguments) | named_source(arguments.data, arguments.target)
-    return RunRequest(changes, arguments.recipe, arguments.config, arguments.out)
+    return RunRequest(changes, arguments.recipe, arguments.config, arguments.out, arguments.begin_from)

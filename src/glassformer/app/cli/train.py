@@ -9,6 +9,7 @@ corpus (glass data list). Without DATA, the recipe's own text is used, or the ge
   glass train text.en text.de --task translate --out runs/en-de
   glass train articles.jsonl --task summarize --out runs/short
   glass train book.txt --out runs/book2 --recipe shakespeare-nano --minutes 5
+  glass train letters.txt --from runs/book --out runs/letters
   glass train --resume --out runs/book --steps 4000
 
 A run over your own data that names neither --recipe nor --config has the recipe auto of its task (auto, auto-masked,
@@ -18,6 +19,10 @@ auto-classify, auto-translate, auto-summarize), which stands over the defaults b
 --minutes is wall time from the start of the command to its end: preparing, measuring, training, evaluation and
 saving. A run of minutes takes one thread or all, whichever is faster when tried; its evaluations take a fifth of the
 minutes at most, the final one a tenth, if need be over a part of the validation text (glass evaluate measures all).
+
+--from RUN begins with the tokenizer, the model and the weights of a run, or of one that glass import made, and trains
+them on DATA with the recipe fine-tune: a small learning rate, 3 minutes. A run of lm learns lm, masked also classify,
+translate also summarize, and the other way round. The new run needs the old one no more.
 
 A resumed run keeps its settings; --steps, --minutes and the other limits can change, and count from the run's start.
 Minutes count the time of all legs, not the time between them.
@@ -85,10 +90,10 @@ def _resumed(arguments: argparse.Namespace) -> AbstractContextManager[Trainer]:
     from glassformer.training.parallel.joining import said_once
 
     with said_once():
-        for name in ("recipe", "config"):
+        for name in ("recipe", "config", "begin_from"):
             if getattr(arguments, name) is not None:
                 raise GlassError(
-                    f"--resume was given with {name} = {getattr(arguments, name)}",
+                    f"--resume was given with {name.removeprefix('begin_')} = {getattr(arguments, name)}",
                     "A resumed run keeps its own: leave it out.",
                 )
         changes = changes_from(arguments)

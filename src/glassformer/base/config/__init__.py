@@ -6,7 +6,7 @@ changes. Nothing here imports torch.
 
 from glassformer.base.config.model import GATED, Activation, Family, ModelConfig, Norm, Positions
 from glassformer.base.config.run_config import Config, parse_changes, settings_of
-from glassformer.base.config.tasks import EXAMPLES, LABELLED, PAIRS, TASK_FACTS, Task, TaskFacts, command_for
+from glassformer.base.config.tasks import EXAMPLES, LABELLED, PAIRS, TASK_FACTS, TEXTS, Task, TaskFacts, command_for
 from glassformer.base.config.text import TOKENIZER_KINDS, DataConfig, TokenizerConfig
 from glassformer.base.config.training import SampleConfig, TrainConfig
 
@@ -16,6 +16,7 @@ __all__ = [
     "LABELLED",
     "PAIRS",
     "TASK_FACTS",
+    "TEXTS",
     "TOKENIZER_KINDS",
     "Activation",
     "Config",

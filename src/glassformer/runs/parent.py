@@ -1,0 +1,168 @@
+"""The run that a new run begins from: what the child keeps of it, and what the child's manifest says of it.
+
+A child keeps the parent's tokenizers and the shape of its model, and begins with the weights of its best checkpoint.
+Only a head that the child's task needs anew is initialized: that of a classifier whose parent named other labels, or
+none. Afterwards the child needs the parent no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import torch
+
+from glassformer.base.config import LABELLED, PAIRS, TEXTS, Config, Task
+from glassformer.base.errors import GlassError
+from glassformer.base.files import sha256
+from glassformer.base.locks import is_held
+from glassformer.base.wording import quoted
+from glassformer.model.transformer import Model
+from glassformer.model.weights import load_tensors
+from glassformer.runs.folder import Folder, Run, open_run
+from glassformer.runs.run_text import tokenizers_of
+from glassformer.text.tokenizers import Tokenizer
+
+TAUGHT: Mapping[Task, tuple[Task, ...]] = {
+    "lm": ("lm",),
+    "masked": ("masked", "classify"),
+    "classify": ("classify",),
+    "translate": PAIRS,
+    "summarize": PAIRS,
+}
+"""The tasks that a run of each task can be taught."""
+CHANGEABLE = ("classes", "dropout_embedding", "dropout_attention", "dropout_residual")
+"""Settings of the model that a child may change: its labels are those of its data, and dropout has no weights."""
+OF_HEAD = ("pooling", "head_transform")
+"""Settings of the model that belong to a head, and go with it."""
+KEPT_OF_TRAINING = ("batch", "batch_tokens", "micro_batch", "mask_share", "label_smoothing")
+"""Settings of training that a child has from its parent, if both have one task."""
+
+
+@dataclass(frozen=True)
+class Parent:
+    """A run to begin from.
+
+    Attributes:
+        run: its folder.
+        config: its settings.
+        checkpoint: its best checkpoint, every byte checked.
+    """
+
+    run: Run
+    config: Config
+    checkpoint: Path
+
+    @classmethod
+    def open(cls, folder: Folder) -> Self:
+        """Open a run to begin from.
+
+        Raises:
+            GlassError: there is no run, it is damaged, or it is being trained.
+        """
+        run = open_run(folder)
+        if is_held(run.folder):
+            raise GlassError(
+                f"{run.folder} is being trained: its best checkpoint may change",
+                "Begin from it when it has ended, or stop it with Ctrl-C.",
+            )
+        return cls(run, run.config(), run.checkpoint("best"))
+
+    @property
+    def task(self) -> Task:
+        """Return the task that it learnt."""
+        return self.config.train.task
+
+    @property
+    def tokenizers(self) -> tuple[Tokenizer, ...]:
+        """Return its tokenizers, see `tokenizers_of`."""
+        return tokenizers_of(self.run, self.config)
+
+    def settings(self, task: Task) -> dict[str, dict[str, Any]]:
+        """Return the settings that a child of a task has from this run, by section.
+
+        Raises:
+            GlassError: a run of this task cannot be taught that one.
+        """
+        if task not in TAUGHT[self.task]:
+            raise GlassError(
+                f"{self.run.folder} learnt train.task = {self.task}, from which train.task = {task} cannot begin",
+                f"It can be taught {', '.join(TAUGHT[self.task])}.",
+            )
+        settings = self.config.model_dump(exclude_none=True)
+        model = {name: value for name, value in settings["model"].items() if name not in ("vocab_size", "classes")}
+        found: dict[str, dict[str, Any]] = {"model": model, "tokenizer": settings["tokenizer"], "train": {"task": task}}
+        if task != self.task and task in LABELLED:
+            found["model"] = {name: value for name, value in model.items() if name not in OF_HEAD}
+        if task in TEXTS:
+            found["data"] = {"windows": self.config.data.windows}
+        if task == self.task:
+            of_training = settings["train"]
+            found["train"] |= {name: of_training[name] for name in KEPT_OF_TRAINING if name in of_training}
+            found["sample"] = settings["sample"]
+        return found
+
+    def refuse_changes(self, config: Config, encoded: bool) -> None:
+        """Raise a `GlassError` if settings of a child would need other weights or tokenizers than this run has.
+
+        Args:
+            config: of the child.
+            encoded: its text is encoded already; the tokenizers themselves are then compared, not their settings.
+        """
+        own = self.settings(config.train.task)
+        own_config = Config.from_dict({section: own[section] for section in ("model", "tokenizer", "train")})
+        before = own_config.model_dump()
+        free = (*CHANGEABLE, *(name for name in OF_HEAD if name not in own["model"]))
+        for section in ("model",) if encoded else ("model", "tokenizer"):
+            for name, value in config.model_dump()[section].items():
+                if name not in free and value != before[section][name]:
+                    raise GlassError(
+                        f"{section}.{name} = {value}, but {self.run.folder} was trained with {before[section][name]}",
+                        "Leave that setting out: a run that begins from another one keeps its model and tokenizer.",
+                    )
+
+    def fill(self, model: Model, labels: tuple[str, ...]) -> list[str]:
+        """Give a child's model this run's weights.
+
+        Args:
+            model: freshly initialized.
+            labels: of the child, if it names labels.
+
+        Returns:
+            names of the tensors that stay as they were initialized.
+
+        Raises:
+            GlassError: the weights are those of another model.
+        """
+        path = self.checkpoint / "model.safetensors"
+        found = load_tensors(path)
+        wanted = model.state_dict()
+        new = [name for name in wanted if name.startswith("head.")] if labels != self.run.labels() else []
+        for name, value in wanted.items():
+            if name in new:
+                continue
+            if name not in found or found[name].shape != value.shape:
+                shape = tuple(found[name].shape) if name in found else "no tensor of that name"
+                raise GlassError(
+                    f"{path} does not fit: {name} needs shape {tuple(value.shape)}, and it has {shape}",
+                    f"Check the run: glass verify {quoted(self.run.folder)}",
+                )
+            with torch.no_grad():
+                value.copy_(found[name])
+        return new
+
+    def record(self) -> dict[str, Any]:
+        """Return what the manifest of a child says of this run, of its parent, and so on."""
+        manifest = self.run.manifest()
+        ancestors = {"parent": manifest["parent"]} if "parent" in manifest else {}
+        return {
+            "run": str(self.run.folder.resolve()),
+            "task": self.task,
+            "checkpoint": self.checkpoint.name,
+            "weights_sha256": sha256(self.checkpoint / "model.safetensors"),
+            "data": manifest["data"],
+            "data_settings": self.config.data.model_dump(mode="json"),
+            **ancestors,
+        }
