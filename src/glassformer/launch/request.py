@@ -152,6 +152,11 @@ def chosen_settings(
     config = settings_of(layers, changes, "" if file is None else str(file))
     if parent is not None:
         parent.refuse_changes(config, encoded=bool(of_source))
+    elif config.data.mix:
+        raise GlassError(
+            f"data.mix = {config.data.mix:g} without --from",
+            "It is the share of rows from the text of the run to begin from.",
+        )
     return config
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from glassformer.base.config import Config
+from glassformer.base.config import Config, SampleConfig
 from glassformer.base.errors import GlassError
 from glassformer.base.wording import counted
 from glassformer.model.transformer import Model
@@ -76,11 +76,11 @@ class PairTask:
         store = self.data.validation
         return _evenly(pair_rows(store, self.config), limit, row_lengths(store, self.config)[:, 1])
 
-    def sample(self, model: Model) -> tuple[str, str]:
+    def sample(self, model: Model, settings: SampleConfig) -> tuple[str, str]:
         """Return the prompt, or else the first validation source, and the generated text."""
-        prompt = self.config.sample.prompt or next(self.data.validation.texts())[0]
+        prompt = settings.prompt or next(self.data.validation.texts())[0]
         writer = Translator(model, self.data.source_tokenizer, self.data.tokenizer, self.config)
-        return prompt, writer.generate([prompt], self.config.sample)[0].text
+        return prompt, writer.generate([prompt], settings)[0].text
 
     def concerns(self, model: Model, loss: Callable[[Sequence[Row]], float]) -> Iterator[str]:
         """Says so if the source makes no difference, or if too much of the text is unknown."""
@@ -142,9 +142,9 @@ class ClassTask:
         store = self.data.validation
         return _evenly(labelled_rows(store, self.config), limit, row_lengths(store, self.config)[:, 0])
 
-    def sample(self, model: Model) -> tuple[str, str]:
+    def sample(self, model: Model, settings: SampleConfig) -> tuple[str, str]:
         """The prompt, or else the first text of the validation part, and the likeliest label."""
-        prompt = self.config.sample.prompt or next(self.data.validation.texts())[0]
+        prompt = settings.prompt or next(self.data.validation.texts())[0]
         found = TextClassifier(model, self.data.tokenizer, self.data.labels, self.config).classify([prompt])[0]
         return prompt, f"{found.label} ({found.probability:.1%})"
 

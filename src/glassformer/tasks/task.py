@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from glassformer.base.config import Config
+from glassformer.base.config import Config, SampleConfig
 from glassformer.model.transformer import Model
 from glassformer.tasks.continuing import TextModel
 from glassformer.tasks.filling import MaskFiller
@@ -52,7 +52,7 @@ class Task(Protocol):
     def held_out(self, limit: int | None) -> Sequence[Row]:
         """Validation rows: all, or evenly drawn ones that predict about `limit` tokens."""
 
-    def sample(self, model: Model) -> tuple[str, str]:
+    def sample(self, model: Model, settings: SampleConfig) -> tuple[str, str]:
         """Return the prompt of an evaluation's sample, and the model's output for it."""
 
     def concerns(self, model: Model, loss: Callable[[Sequence[Row]], float]) -> Iterator[str]:
@@ -135,9 +135,8 @@ class LanguageTask(TextTask):
         """Non-overlapping windows, or documents."""
         return self._held_out_windows(limit)
 
-    def sample(self, model: Model) -> tuple[str, str]:
+    def sample(self, model: Model, settings: SampleConfig) -> tuple[str, str]:
         """Return the prompt and the generated text."""
-        settings = self.config.sample
         return settings.prompt, "".join(TextModel(model, self.tokenizer, self.config).stream(settings.prompt, settings))
 
 
@@ -167,10 +166,10 @@ class MaskedTask(TextTask):
         assert self.tokenizer.mask_id is not None
         return mask(row.ids, self.config.train.mask_share, self.tokenizer.mask_id, self.tokenizer.text_ids, key)
 
-    def sample(self, model: Model) -> tuple[str, str]:
+    def sample(self, model: Model, settings: SampleConfig) -> tuple[str, str]:
         """The prompt, or else a line of the validation part, with its holes filled."""
         filler = MaskFiller(model, self.tokenizer, self.config)
-        prompt = self.config.sample.prompt or self._example(filler.MASK)
+        prompt = settings.prompt or self._example(filler.MASK)
         return prompt, filler.filled(prompt)
 
     def _example(self, hole: str) -> str:

@@ -35,6 +35,7 @@ class Budget:
         sample: seconds of a sample.
         save: seconds of a checkpoint.
         step: seconds of a training step.
+        parents_text: seconds of the loss on the text of the run's parent, if it has one.
     """
 
     seconds: float
@@ -44,6 +45,7 @@ class Budget:
     sample: float = 0.0
     save: float = 0.0
     step: float = 0.0
+    parents_text: float = 0.0
 
     @property
     def rest(self) -> float:
@@ -80,7 +82,7 @@ class Budget:
 
     def final(self, rows: int) -> float:
         """Return the seconds of what follows the last checkpoint: it is read, and evaluated over so many rows."""
-        return self.save + rows * self.row + self.rest
+        return self.save + rows * self.row + self.parents_text + self.rest
 
     def training_ends(self, rows: int) -> float:
         """Return the wall second at which training is to end."""

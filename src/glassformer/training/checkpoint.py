@@ -45,6 +45,7 @@ class TrainState:
         recent_losses: training losses since the last line of the log.
         oom_retries: how often memory ran out; each time the micro-batch was halved from then on.
         times: of the clock of a run limited by minutes.
+        parent_losses: (step, loss on the parent's text) of a run that began from a parent.
     """
 
     step: int = 0
@@ -58,6 +59,7 @@ class TrainState:
     recent_losses: list[float] = field(default_factory=list)
     oom_retries: int = 0
     times: Times = field(default_factory=Times)
+    parent_losses: list[tuple[int, float]] = field(default_factory=list)
 
     @property
     def kept_steps(self) -> tuple[int, int]:
@@ -90,7 +92,10 @@ def write_state(folder: Path, state: TrainState, numbers: dict[str, Any], config
 
     The checkpoint's manifest holds the SHA-256 of this file, so that an edit of the settings in it is noticed.
     """
-    facts = {"progress": asdict(state), "optimizer": numbers, "settings": config.model_dump(mode="json")}
+    progress = asdict(state)
+    if not state.parent_losses:
+        del progress["parent_losses"]  # older versions, which have no parents, can read the rest
+    facts = {"progress": progress, "optimizer": numbers, "settings": config.model_dump(mode="json")}
     (folder / "state.json").write_text(json.dumps(facts, indent=1), encoding="utf-8")
 
 

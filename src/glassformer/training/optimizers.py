@@ -25,7 +25,7 @@ def make_optimizers(model: nn.Module, config: TrainConfig) -> list[Optimizer]:
     hidden = hidden if config.optimizer == "muon" else []
     taken = {id(p) for p in hidden}
     rest = [p for _, p in named if id(p) not in taken]
-    optimizers: list[Optimizer] = [_adamw(rest, config)]
+    optimizers: list[Optimizer] = [_adamw(rest, config)] if rest else []
     if hidden:
         dtype = choose_precision(config.muon_precision, hidden[0].device)
         muon = Muon(hidden, config.muon_learning_rate, config.weight_decay, config.muon_momentum, dtype)

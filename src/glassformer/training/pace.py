@@ -135,6 +135,10 @@ class Pace:
         """Measure the seconds of the sample just written."""
         self.budget.sample = self._spent()
 
+    def parents_text_measured(self) -> None:
+        """Measure the seconds of the loss on the text of the run's parent, which is measured again at the end."""
+        self.budget.parents_text = self._spent()
+
     def saving(self, last: bool) -> None:
         """Put into the state what the checkpoint keeps. Its writing counts as foreseen, and what follows the `last`."""
         times = self.state.times
@@ -212,6 +216,9 @@ class Untimed:
 
     def sampled(self) -> None:
         """Ignore a sample."""
+
+    def parents_text_measured(self) -> None:
+        """Ignore the loss on the parent's text."""
 
     def saving(self, last: bool) -> None:
         """Leave the state as it is."""

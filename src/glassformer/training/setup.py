@@ -27,9 +27,11 @@ from glassformer.runs.run_text import encoded_text, open_text, part_hashes, prep
 from glassformer.runs.text_location import token_cache
 from glassformer.tasks.example_tasks import length_notes
 from glassformer.tasks.make import make_task
+from glassformer.tasks.task import Task
 from glassformer.text.prepare import Prepared
 from glassformer.training.clock import Seconds, since
 from glassformer.training.compiling import refuse_without_compiler
+from glassformer.training.heritage import Heritage
 from glassformer.training.legs import add_leg, describe_leg
 from glassformer.training.loop import compute_gradients
 from glassformer.training.parallel.joining import job
@@ -108,7 +110,11 @@ def new_training(
     }
     mark: dict[str, Any] = {"altered": alteration.name} if alteration else {}
     mark |= {"job": name} if (name := job()) else {}
-    mark |= {"parent": parent.record()} if parent is not None else {}
+    heritage = None
+    if parent is not None:
+        record = parent.record()
+        mark |= {"parent": record}
+        heritage = Heritage.of(record, folder, config, text)
     facts = {"data": source, "tokenizers": _digests(config, text), **mark}
 
     def create() -> Run:
@@ -117,11 +123,20 @@ def new_training(
     with _held(processes, new_folder_lock(folder)):
         run = processes.on_rank_zero(create)
         entropy = _entropy(config, text)
-        trainer = Trainer(run, config, model, make_task(config, text), reporter, entropy, processes, seconds)
+        trainer = Trainer(run, config, model, _task(config, text, heritage), reporter, entropy, processes, seconds)
+        trainer.heritage = heritage
         trainer.threads = threads
+        if heritage is not None and heritage.task is None:
+            reporter.note(f"what is forgotten is not measured: {heritage.missing}")
         _begin_leg(trainer)
         with _threads_given_back(trainer):
             yield trainer
+
+
+def _task(config: Config, data: Prepared, heritage: Heritage | None) -> Task:
+    """Return the task of a run, with the rows of its parent's text that it repeats."""
+    task = make_task(config, data)
+    return task if heritage is None else heritage.mixed_into(task, config)
 
 
 @contextmanager
@@ -251,7 +266,10 @@ def resume_training(
         data = _read_once(processes, config, lambda: encoded_text(run, config, reporter.note, named))
         model = fresh_model(config, data, alteration)
         entropy = _entropy(config, data)
-        trainer = Trainer(run, config, model, make_task(config, data), reporter, entropy, processes, seconds)
+        record = run.manifest().get("parent")
+        heritage = None if record is None else Heritage.of(record, folder, config, data)
+        trainer = Trainer(run, config, model, _task(config, data, heritage), reporter, entropy, processes, seconds)
+        trainer.heritage = heritage
         trainer.resume(whole)
 
         def write() -> None:

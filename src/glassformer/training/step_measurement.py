@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 
-from glassformer.base.config import PAIRS, Config
+from glassformer.base.config import PAIRS, Config, SampleConfig
 from glassformer.base.errors import GlassError, clear_memory_errors
 from glassformer.model.device import choose_device
 from glassformer.model.transformer import Model
@@ -136,7 +136,7 @@ def measure(config: Config, tokens: Path, seconds: float) -> Probe:
         task = stepper.task
         limit = config.train.evaluate_tokens
         evaluation = _evaluation_seconds(stepper, task.held_out(limit), seconds / 8)
-        sample = _sample_seconds(make_task(config.replace(sample=short.model_dump()), data), stepper.model)
+        sample = _sample_seconds(task, stepper.model, short)
         checkpoint = _checkpoint_seconds(stepper, data.folder.parent)
         _settle(stepper, len(times), seconds)
         last = _evaluation_seconds(stepper, task.held_out(None), seconds / 8)
@@ -194,9 +194,9 @@ def _evaluation_seconds(stepper: Stepper, rows: Sequence[Any], seconds: float) -
         count = min(len(rows), 2 * count)
 
 
-def _sample_seconds(task: Task, model: Model) -> float:
+def _sample_seconds(task: Task, model: Model, settings: SampleConfig) -> float:
     started = time.perf_counter()
-    task.sample(model)
+    task.sample(model, settings)
     return time.perf_counter() - started
 
 

@@ -18,6 +18,7 @@ from glassformer.tasks.losses import TrainingLoss
 from glassformer.tasks.task import Task
 from glassformer.text.batches import Batch
 from glassformer.training.compiling import compiled, refuse_without_compiler
+from glassformer.training.freezing import freeze
 from glassformer.training.optimizers import make_optimizers, set_rate
 from glassformer.training.out_of_memory import OomRetries
 from glassformer.training.parallel.processes import OneProcess, Processes, without_targets
@@ -69,6 +70,7 @@ class Stepper:
         self.processes = processes or OneProcess()
         self.device = choose_device(config.train.device)
         self.dtype = choose_precision(config.train.precision, self.device)
+        freeze(model, config)
         self.model = self.processes.place(model, self.device, self.dtype)
         self.loss = self.processes.wrap(TrainingLoss(self.model, config.train.label_smoothing))
         if config.train.compile:

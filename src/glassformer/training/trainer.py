@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn, Protocol, cast
+from typing import Any, NoReturn, Protocol
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from glassformer.tasks.task import Task
 from glassformer.training.checkpoint import TrainState, load_checkpoint, point_to, step_name
 from glassformer.training.clock import RunClock, Seconds, since
 from glassformer.training.first_nonfinite import first_bad_tensor, worst
+from glassformer.training.heritage import Heritage
 from glassformer.training.journal import Journal
 from glassformer.training.legs import end_leg
 from glassformer.training.pace import Pace, Untimed, evenly
@@ -54,6 +55,8 @@ class TrainingOutcome:
         train_seconds: training time alone.
         validation_share: share of the validation rows that `validation` measured; below 1 only in a run limited by
             minutes, of which the whole split would take more than a tenth.
+        first_loss: validation loss before the first step, of a run that began from a parent.
+        parent_losses: of such a run, the loss on the parent's held-out text before and after; None: not at hand.
     """
 
     step: int
@@ -67,6 +70,8 @@ class TrainingOutcome:
     last_step: int
     train_seconds: float
     validation_share: float = 1.0
+    first_loss: float | None = None
+    parent_losses: tuple[float, float] | None = None
 
 
 class Observer(Protocol):
@@ -82,7 +87,7 @@ class Observer(Protocol):
 class Trainer:
     """Training state of one run, driven by `loop.train`: its progress, due actions and outputs.
 
-    `observer` and `threads` may be set before training.
+    `observer`, `threads` and `heritage` may be set before training.
 
     Attributes:
         state: the progress, as checkpoints save it.
@@ -129,6 +134,7 @@ class Trainer:
         self.pace = self._pace_of(seconds or since())
         self.observer: Observer | None = None
         self.threads: ThreadChoice | None = None
+        self.heritage: Heritage | None = None
         self.record: dict[str, Any] = {}
         self.reason: str | None = None
         self.stop_requested = False
@@ -186,8 +192,10 @@ class Trainer:
             return
         if self.reason is not None:
             self._end_without_a_step(self.reason)
-        else:
-            self._measure_costs()
+            return
+        self._measure_costs()
+        if self.heritage is not None and not self.state.evaluations:
+            self._measure_beginning(self.heritage)
 
     def _forget_later_steps(self) -> None:
         """Drop metrics and observations of steps after the checkpoint being resumed."""
@@ -227,13 +235,30 @@ class Trainer:
             lambda count: self._loss_of(self.model, evenly(rows, count), self.processes), self._try_sample
         )
 
+    def _measure_beginning(self, heritage: Heritage) -> None:
+        """Measure a model that begins with a parent's weights: on the text to learn, and on the parent's."""
+        self.evaluate()
+        if heritage.task is not None:
+            self.state.parent_losses.append((self.state.step, self._loss_on_parents_text(heritage.task)))
+
+    def _loss_on_parents_text(self, task: Task) -> float:
+        """Return the loss on the held-out text of the parent, on the same rows before and after training."""
+        rows = self.pace.part(task.held_out(self.config.train.evaluate_tokens))
+        loss = self._loss_of(self.model, rows, self.processes).loss
+        self.pace.parents_text_measured()
+        return loss
+
     def _try_sample(self) -> float:
         """Write a short sample that nobody sees; return how many times as long a whole one is."""
         whole = self.config.sample
         short = whole.replace(tokens=min(SHORT_SAMPLE, whole.tokens))
-        task = replace(cast(Any, self.task), config=self.config.replace(sample=short.model_dump()))
         model = self.processes.whole(self.model)
-        self.processes.on_rank_zero(lambda: task.sample(model) and None)
+
+        def write() -> None:
+            assert model is not None  # in the first process
+            self.task.sample(model, short)
+
+        self.processes.on_rank_zero(write)
         return whole.tokens / short.tokens if self.config.train.task in ("lm", *PAIRS) else 1.0
 
     # --- each step -----------------------------------------------------------------------------------------------
@@ -383,7 +408,7 @@ class Trainer:
                 self.reporter.note(f"step {self.state.step:>6}  {concern}")
 
     def _sample(self, model: Model) -> None:
-        prompt, text = self.task.sample(model)
+        prompt, text = self.task.sample(model, self.config.sample)
         continues = self.config.train.task == "lm"
         parted = f"{prompt}{text}" if continues else f"{prompt}\n=> {text}"
         self._journal.add_sample(self.state.step, parted)
@@ -453,6 +478,7 @@ class Trainer:
             share = 1.0
         else:
             estimate, share = self._final_loss()
+        first_loss, parent_losses = self._forgetting()
         if isinstance(self.pace, Pace):
             self._end_on_time(self.pace, share)
         return TrainingOutcome(
@@ -467,7 +493,19 @@ class Trainer:
             last_step=state.step,
             train_seconds=state.train_seconds,
             validation_share=share,
+            first_loss=first_loss,
+            parent_losses=parent_losses,
         )
+
+    def _forgetting(self) -> tuple[float | None, tuple[float, float] | None]:
+        """Return the first validation loss of a child, and its losses on the parent's text before and after."""
+        if self.heritage is None:
+            return None, None
+        first_loss = self.state.evaluations[0][1]
+        if self.heritage.task is None or not self.state.parent_losses:
+            return first_loss, None
+        before = self.state.parent_losses[0][1]
+        return first_loss, (before, self._loss_on_parents_text(self.heritage.task))
 
     def _final_loss(self) -> tuple[LossEstimate, float]:
         """Return the loss over the validation part, and the share of its rows that was measured: all if time allows."""

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from glassformer.base.config import Config
+from glassformer.base.config import Config, SampleConfig
 from glassformer.model.evaluation_mode import inference
 from glassformer.model.precision import bfloat16_is_faster
 from glassformer.model.transformer import Classifier, Encoder, EncoderDecoder, Model
@@ -56,7 +56,7 @@ class FewRows:
         """Return the same rows, whatever the limit."""
         return self.few
 
-    def sample(self, model: Model) -> tuple[str, str]:
+    def sample(self, model: Model, settings: SampleConfig) -> tuple[str, str]:
         """Return two empty strings."""
         return "", ""
 

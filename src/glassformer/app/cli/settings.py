@@ -19,6 +19,7 @@ SHORT = {
     "device": "train.device",
     "precision": "train.precision",
     "shard": "train.shard",
+    "mix": "data.mix",
 }
 """Short flags of `glass train` and the settings that they stand for."""
 

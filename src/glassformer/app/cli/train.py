@@ -47,6 +47,7 @@ from glassformer.base.errors import GlassError
 from glassformer.base.report import SimpleReport, emit
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from contextlib import AbstractContextManager
 
     from glassformer.runs.folder import Run
@@ -133,6 +134,8 @@ def _report(run: Run, config: Config, outcome: TrainingOutcome | None, as_json: 
         "peak_memory_bytes": peak,
         "stopped_because": outcome.reason,
         "verdict": outcome.verdict,
+        "first_loss": outcome.first_loss,
+        "parent_losses": outcome.parent_losses,
     }
     whole = outcome.validation_share == 1
     extent = "all" if whole else f"an evenly spaced part ({outcome.validation_share:.1%} of the rows), of"
@@ -144,6 +147,7 @@ def _report(run: Run, config: Config, outcome: TrainingOutcome | None, as_json: 
     ]
     if outcome.unknown_share:
         lines.append(unknown_words(outcome.unknown_share))
+    lines += _forgetting(outcome)
     if outcome.entropy is not None:
         ratio = f"{validation.loss / outcome.entropy:.3f} times the true entropy of the text, {outcome.entropy:.4f}"
         lines.append(f"this is {ratio}: no model can do better")
@@ -152,3 +156,14 @@ def _report(run: Run, config: Config, outcome: TrainingOutcome | None, as_json: 
     lines.append(f"{run.folder} is ready: {command_for(run.folder, config.train.task)}")
     emit(SimpleReport(facts, lines), as_json)
     return 0
+
+
+def _forgetting(outcome: TrainingOutcome) -> Iterator[str]:
+    """Say what a run that began from another one learnt and forgot."""
+    if outcome.first_loss is None:
+        return
+    yield f"before the first step the loss on this text was {outcome.first_loss:.4f}"
+    if outcome.parent_losses is not None:
+        before, after = outcome.parent_losses
+        change = f"{after - before:.4f} forgotten" if after > before else f"{before - after:.4f} gained"
+        yield f"on the parent's held-out text it was {before:.4f} and is now {after:.4f}: {change}"

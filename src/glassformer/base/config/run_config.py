@@ -9,6 +9,7 @@ from typing import Any, Self
 import tomli_w
 from pydantic import Field, model_validator
 
+from glassformer.base.config.freezing import frozen_names
 from glassformer.base.config.model import ModelConfig
 from glassformer.base.config.tasks import ONLY_FOR, PAIRS, TASK_FACTS
 from glassformer.base.config.text import DataConfig, TokenizerConfig
@@ -57,6 +58,7 @@ class Config(BaseSettings):
                 "model.shared_embedding = true with tokenizer.joint = false: two vocabularies need two embeddings",
                 "Set model.shared_embedding = false.",
             )
+        frozen_names(self.train.freeze, model)
         if task == "masked" and self.sample.prompt and "[MASK]" not in self.sample.prompt:
             raise impossible(
                 f"sample.prompt = {self.sample.prompt[:40]!r} has no [MASK] to fill in",

@@ -6,7 +6,7 @@ from typing import Literal, Self, get_args
 
 from pydantic import Field, model_validator
 
-from glassformer.base.config.numbers import Count, Seed
+from glassformer.base.config.numbers import Count, Probability, Seed
 from glassformer.base.settings import BaseSettings, impossible
 
 TokenizerKind = Literal["characters", "graphemes", "bytes", "words", "bpe", "wordpiece", "unigram"]
@@ -95,6 +95,9 @@ class DataConfig(BaseSettings):
     )
     too_long: Literal["cut", "leave_out", "refuse"] = Field(
         "cut", description="classify, translate, summarize: what happens to texts longer than the context"
+    )
+    mix: Probability = Field(
+        0.0, description="runs that begin from another one: share of the rows of a step that come from its text"
     )
     size: Count = Field(20_000, description="documents to make, for a generated corpus")
     seed: Seed = Field(0, description="of the random split and of generated corpora")

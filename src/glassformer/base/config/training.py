@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from glassformer.base.config.numbers import Count, Probability, Rate, Seed
 from glassformer.base.config.tasks import Task
@@ -74,6 +74,9 @@ class TrainConfig(BaseSettings):
         description="masked: share of tokens to predict; of them 80 % are hidden, 10 % replaced, 10 % shown",
     )
     clip: float | None = Field(1.0, gt=0, description="largest gradient norm; unset: no clipping")
+    freeze: tuple[str, ...] = Field(
+        (), description="parts whose weights stay as they are: embedding, layers.0-3, layers.5, encoder, decoder, head"
+    )
     schedule: Literal["constant", "linear", "cosine", "wsd", "noam", "plateau"] = Field(
         "cosine", description="how the learning rate goes down after warm-up"
     )
@@ -96,6 +99,12 @@ class TrainConfig(BaseSettings):
     snapshots: int = Field(
         0, ge=0, le=64, description="of what the attention heads do, for glass heads --history; dense early; 0: none"
     )
+
+    @field_validator("freeze", mode="before")
+    @classmethod
+    def _from_one_text(cls, value: Any) -> Any:
+        """A command line names the parts with commas between them."""
+        return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
 
     @model_validator(mode="after")
     def _possible(self) -> Self:

@@ -41,6 +41,7 @@ class Camera:
 
     def __init__(self, config: Config, task: Task, data: Prepared, model: Model) -> None:
         self.task = task
+        self.sampling = config.sample
         writer = data.tokenizer
         reader = data.source_tokenizer
         self.probes, self.known = probes_for(model, config, reader, writer, data)
@@ -52,7 +53,7 @@ class Camera:
     def snapshot(self, model: Model, step: int) -> Snapshot:
         """Take a snapshot of the model. Nothing about it changes, and no random number of training is drawn."""
         seen = look(model, self.probes, self.known, self.texts)
-        prompt, sample = self.task.sample(model)
+        prompt, sample = self.task.sample(model, self.sampling)
         return Snapshot(
             step=step,
             labels=seen.labels,

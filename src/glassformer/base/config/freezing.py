@@ -1,0 +1,51 @@
+"""The parts that `train.freeze` names, and the parameters in them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from glassformer.base.config.model import ModelConfig
+from glassformer.base.settings import impossible
+from glassformer.base.wording import span
+
+LAYERS = re.compile(r"layers\.(\d+)(?:-(\d+))?")
+"""A layer, or several in a row: layers.5, layers.0-3."""
+
+
+def frozen_names(parts: Iterable[str], model: ModelConfig) -> tuple[str, ...]:
+    """Return the beginnings of the names of all parameters in these parts.
+
+    >>> frozen_names(["embedding", "layers.0-1"], ModelConfig(layers=4))
+    ('embedding.', 'source_embedding.', 'stack.blocks.0.', 'stack.blocks.1.')
+
+    Args:
+        parts: embedding, head, encoder, decoder, layers.N, or layers.A-B.
+        model: the shape.
+
+    Raises:
+        ValueError: a model of this shape has no such part.
+    """
+    depth = {"stack": model.layers}
+    stacks = {model.family: "stack"}
+    if model.family == "encoder-decoder":
+        depth = {"encoder": model.encoder_layers or model.layers, "decoder": model.layers}
+        stacks = {"encoder": "encoder", "decoder": "decoder"}
+    named = {"embedding": ("embedding.", "source_embedding."), "head": ("head.",)}
+    named |= {name: (f"{stack}.",) for name, stack in stacks.items()}
+    deepest = max(depth.values()) - 1
+    found: list[str] = []
+    for part in parts:
+        layers = LAYERS.fullmatch(part)
+        if part in named:
+            found += named[part]
+        elif layers and int(layers[1]) <= int(layers[2] or layers[1]) <= deepest:
+            numbers = range(int(layers[1]), int(layers[2] or layers[1]) + 1)
+            for stack, count in depth.items():
+                found += [f"{stack}.blocks.{number}." for number in numbers if number < count]
+        else:
+            raise impossible(
+                f"freeze has {part!r}, and this model has no such part",
+                f"It has {', '.join(named)}, {span('layers.0', f'layers.{deepest}')}, and layers.A-B for several.",
+            )
+    return tuple(found)

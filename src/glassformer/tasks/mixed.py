@@ -1,0 +1,74 @@
+"""A task whose steps hold some rows of another text, so that a model that learns the one forgets less of the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from glassformer.base.config import SampleConfig
+from glassformer.model.transformer import Model
+from glassformer.tasks.task import Task
+from glassformer.text.rows import Row
+
+
+@dataclass(frozen=True)
+class MixedTask:
+    """A task of which a share of the training rows comes from another task. All else is as in the task itself.
+
+    Attributes:
+        own: the task.
+        other: gives the other rows; of the same kind.
+        share: chance of each row to come from `other`.
+        seed: of the choice of rows.
+    """
+
+    own: Task
+    other: Task
+    share: float
+    seed: int
+
+    @property
+    def unit(self) -> str:
+        """Return the unit of the task."""
+        return self.own.unit
+
+    @property
+    def choices(self) -> int:
+        """Return the number of outcomes of the task."""
+        return self.own.choices
+
+    @property
+    def validation_bytes(self) -> int | None:
+        """Return the bytes of the task's own validation part."""
+        return self.own.validation_bytes
+
+    @property
+    def unknown_share(self) -> float:
+        """Return the share of unknown tokens in the task's own validation part."""
+        return self.own.unknown_share
+
+    @property
+    def steps_per_epoch(self) -> float:
+        """Return the steps in which the task's own text is read once."""
+        return self.own.steps_per_epoch / (1 - self.share)
+
+    def rows(self, step: int) -> Sequence[Row]:
+        """Return the rows of a step: each is replaced by one of the other task with probability `share`."""
+        rows = list(self.own.rows(step))
+        others = self.other.rows(step)
+        replaced = np.random.default_rng((self.seed, step)).random(len(rows)) < self.share
+        return [others[index % len(others)] if replaced[index] else row for index, row in enumerate(rows)]
+
+    def held_out(self, limit: int | None) -> Sequence[Row]:
+        """Return validation rows of the task itself."""
+        return self.own.held_out(limit)
+
+    def sample(self, model: Model, settings: SampleConfig) -> tuple[str, str]:
+        """Return a sample of the task itself."""
+        return self.own.sample(model, settings)
+
+    def concerns(self, model: Model, loss: Callable[[Sequence[Row]], float]) -> Iterator[str]:
+        """Yield the concerns of the task itself."""
+        return self.own.concerns(model, loss)
