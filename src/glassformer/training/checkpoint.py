@@ -142,6 +142,7 @@ def load_checkpoint(folder: Path, model: nn.Module, optimizers: list[Optimizer])
         facts["plateau"] = Plateau(**facts["plateau"])
         facts["times"] = Times(**facts.get("times", {}))  # older versions kept none
         facts["evaluations"] = [(int(step), float(loss)) for step, loss in facts["evaluations"]]
+        facts["parent_losses"] = [(int(step), float(loss)) for step, loss in facts.get("parent_losses", [])]
         return TrainState(**facts)
     except MALFORMED as error:
         raise GlassError(

@@ -1,0 +1,166 @@
+"""`glass train DATA --from RUN`: every task, what is told of it, and wrong reuse refused before anything is made."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import glassformer
+from glassformer.app.cli.main import main
+from glassformer.base.errors import GlassError
+from glassformer.base.locks import only_one
+from tests.journey.commands import here as glass
+from tests.journey.task_runs import DOES, OTHER_TEXT, TASKS, refused
+from tests.trained import copy_runs
+
+FEW = ["--steps", "4", "--train.batch", "4", "--train.threads", "1", "--train.evaluate_every", "2"]
+
+
+def taught(name: str, home: Path, *more: str, out: str) -> dict[str, Any]:
+    """Train a run of `task_home` on its other text, and return what is said of it."""
+    words = ["train", *OTHER_TEXT[name], "--from", f"runs/{name}", *FEW, "--out", out, "--json", *more]
+    done = glass(*words, folder=home)
+    assert done.returncode == 0, done.stderr
+    return dict(json.loads(done.stdout))
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_a_run_learns_another_text_and_needs_its_parent_no_more(name: str, task_home: Path, tmp_path: Path) -> None:
+    copy_runs(task_home, tmp_path)
+    said = taught(name, tmp_path, out="children/new")
+    assert said["steps_done"] == 4
+    assert said["first_loss"] > 0
+    before, after = said["parent_losses"]
+    assert before > 0
+    assert after > 0
+    for file in ("tokenizer.json", "source_tokenizer.json"):
+        own = tmp_path / "children/new" / file
+        assert own.exists() == (tmp_path / "runs" / name / file).exists()
+        assert not own.exists() or own.read_bytes() == (tmp_path / "runs" / name / file).read_bytes()
+    shutil.rmtree(tmp_path / "runs")
+    command, given = DOES[name]
+    done = glass(command, "children/new", given, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    done = glass("evaluate", "children/new", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    done = glass("train", "--resume", "--out", "children/new", "--steps", "6", "--json", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    again = json.loads(done.stdout)
+    assert again["steps_done"] == 6
+    assert again["first_loss"] == said["first_loss"]
+    assert again["parent_losses"][0] == before  # the parent's text is stored beside the runs, not in them
+
+
+def test_masked_runs_become_classifiers_and_translators_summarizers(task_home: Path, tmp_path: Path) -> None:
+    copy_runs(task_home, tmp_path)
+    data = ["mails.csv", "--task", "classify"]
+    done = glass("train", *data, "--from", "runs/masked", *FEW, "--out", "labels", folder=tmp_path)
+    assert (done.returncode, "no head" in done.stderr) == (0, True), done.stderr
+    assert "beginning with all but head.weight, head.bias of" in done.stderr
+    assert glass("classify", "labels", "win a pound", folder=tmp_path).returncode == 0
+    data = ["articles.jsonl", "--task", "summarize"]
+    done = glass("train", *data, "--from", "runs/two", *FEW, "--out", "short", "--mix", "0.5", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "on the parent's held-out text it was" in done.stdout
+
+
+def test_the_text_of_the_parent_may_be_gone(task_home: Path, tmp_path: Path) -> None:
+    copy_runs(task_home, tmp_path)
+    shutil.rmtree(tmp_path / "runs" / ".tokens")
+    done = glass("train", "sentences.txt", "--from", "runs/lm", *FEW, "--out", "runs/new", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "what is forgotten is not measured: the text of the parent, book.txt, is not at hand" in done.stderr
+    assert "parent's held-out" not in done.stdout
+    words = ["train", "sentences.txt", "--from", "runs/lm", *FEW, "--out", "runs/mixed", "--mix", "0.2"]
+    problem, remedy = refused(*words, folder=tmp_path)
+    assert "is not at hand" in problem
+    assert "data.mix = 0" in remedy
+    assert not (tmp_path / "runs/mixed").exists()
+
+
+def test_the_recipe_is_fine_tune_and_the_plan_foresees_it(task_home: Path) -> None:
+    done = glass("plan", "sentences.txt", "--from", "runs/lm", "--probe", "0", "--json", folder=task_home)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["loss_band"] is None
+    assert not (task_home / "runs/sentences").exists()
+
+
+def test_python_begins_from_a_run_too(task_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(task_home)
+    settings = {"train.threads": 1, "train.batch": 4}
+    model = glassformer.fit("sentences.txt", begin_from="runs/lm", steps=3, settings=settings, out=tmp_path / "new")
+    assert model.config.train.learning_rate == 5e-4
+    assert model.generate("It was", tokens=3, seed=1)
+    with pytest.raises(GlassError, match="cannot begin"):
+        glassformer.fit("mails.csv", begin_from="runs/lm", task="classify", out=tmp_path / "other")
+
+
+LM = "sentences.txt --from runs/lm"
+WRONG = {  # the words of the command, a part of the problem, a part of the remedy
+    "no such run": ("sentences.txt --from runs/nothing", "runs/nothing", ""),
+    "a folder that is no run": ("sentences.txt --from .", "no run", ""),
+    "without data": ("--from runs/lm", "--from was given without DATA", "glass train DATA --from RUN"),
+    "another width": (f"{LM} --model.width 32", "model.width = 32", "trained with 24"),
+    "more layers": (f"{LM} --model.layers 2", "model.layers = 2", "trained with 1"),
+    "another context": (f"{LM} --model.context 20", "model.context = 20", "trained with 40"),
+    "other positions": (f"{LM} --set model.positions=rotary", "model.positions = rotary", "learned"),
+    "another activation": (f"{LM} --model.activation relu", "model.activation = relu", "gelu"),
+    "another tokenizer": (f"{LM} --tokenizer.kind bytes", "tokenizer.kind = bytes", "words"),
+    "another vocabulary": (f"{LM} --tokenizer.vocab_size 99", "vocab_size = 99", "trained with 2048"),
+    "a recipe of another model": (f"{LM} --recipe shakespeare", "model.", "keeps its model and tokenizer"),
+    "lm to classify": ("mails.csv --task classify --from runs/lm", "learnt train.task = lm", "taught lm"),
+    "lm to translate": ("pairs.tsv --task translate --from runs/lm", "learnt train.task = lm", "taught lm"),
+    "classify to masked": ("book.txt --task masked --from runs/classify", "= classify", "taught classify"),
+    "classify to lm": ("book.txt --task lm --from runs/classify", "= classify", "taught classify"),
+    "masked to lm": ("book.txt --task lm --from runs/masked", "= masked", "masked, classify"),
+    "translate to lm": ("book.txt --task lm --from runs/translate", "= translate", "translate, summarize"),
+    "an unknown task": ("book.txt --task talk --from runs/lm", "talk", ""),
+    "a text of other letters": ("bangla.txt --from runs/lm", "are unknown to the tokenizer", "leave --from out"),
+    "no such part": (f"{LM} --train.freeze layers.7", "layers.7", "embedding"),
+    "mixing without a parent": ("sentences.txt --mix 0.1", "data.mix = 0.1 without --from", ""),
+    "all of it mixed": (f"{LM} --mix 1", "data.mix", ""),
+    "an existing run": (f"{LM} --out runs/lm", "already holds a run", "--out"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_wrong_reuse_is_refused_in_two_lines_and_nothing_is_made(case: str, task_home: Path, tmp_path: Path) -> None:
+    copy_runs(task_home, tmp_path)
+    (tmp_path / "bangla.txt").write_text("আমার সোনার বাংলা আমি তোমায় ভালোবাসি\n" * 50, encoding="utf-8")
+    command, problem, remedy = WRONG[case]
+    words = command.split()
+    before = {path.relative_to(tmp_path) for path in tmp_path.rglob("*") if ".tokens" not in path.parts}
+    out = [] if "--out" in words else ["--out", "runs/new"]
+    told = refused("train", *words, "--steps", "2", "--train.threads", "1", *out, folder=tmp_path)
+    assert problem in " ".join(told)
+    assert remedy in " ".join(told)
+    after = {path.relative_to(tmp_path) for path in tmp_path.rglob("*") if ".tokens" not in path.parts}
+    assert after == before
+
+
+def test_a_parent_that_is_being_trained_is_refused(task_home: Path) -> None:
+    with only_one(task_home / "runs/lm"):
+        problem, remedy = refused("train", "sentences.txt", "--from", "runs/lm", "--out", "new", folder=task_home)
+    assert "is being trained" in problem
+    assert "Ctrl-C" in remedy
+
+
+def test_a_damaged_parent_is_refused(task_home: Path, tmp_path: Path) -> None:
+    copy_runs(task_home, tmp_path)
+    weights = next((tmp_path / "runs/lm/checkpoints").glob("*/model.safetensors"))
+    weights.write_bytes(weights.read_bytes()[:-9])
+    best = tmp_path / "runs/lm/best"
+    best.write_text(weights.parent.name + "\n", encoding="utf-8")
+    refused("train", "sentences.txt", "--from", "runs/lm", "--out", "new", folder=tmp_path)
+    assert not (tmp_path / "new").exists()
+
+
+def test_help_names_it(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["train", "--help"])
+    assert "--from RUN" in capsys.readouterr().out

@@ -1,0 +1,218 @@
+"""Runs that begin from another one: what is kept, frozen, repeated and forgotten, and resuming without the parent."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from glassformer.base.config import Config
+from glassformer.base.errors import GlassError
+from glassformer.model.weights import load_tensors
+from glassformer.runs.folder import Run
+from glassformer.runs.parent import Parent
+from glassformer.tasks.mixed import MixedTask
+from glassformer.training.loop import train
+from glassformer.training.reporting import Silent
+from glassformer.training.setup import new_training
+from glassformer.training.trainer import Trainer
+from tests.property.task_trainers import TASKS, trainer_of
+from tests.property.trainers import killed_after, last_weights, resumed, same
+
+FINE = {"steps": 8, "batch": 5, "warmup": 0, "evaluate_every": 4, "save_every": 3, "log_every": 2, "threads": 1}
+
+
+def child_of(parent: Path, folder: Path, name: str = "child", task: str | None = None, **changes: Any) -> Trainer:
+    """Return the trainer at step 0 of a run that begins from another one, on that one's own text."""
+    opened = Parent.open(parent)
+    task = task or opened.task
+    sections = opened.settings(task)  # type: ignore[arg-type]
+    data = opened.config.data.model_dump(exclude_none=True)
+    sections["data"] = {"source": data["source"], "size": 150, **sections.get("data", {}), "seed": 3}
+    sections["train"] = {**sections["train"], **FINE}
+    for key, value in changes.items():
+        section, _, field = key.partition("__")
+        sections[section][field] = value
+    with new_training(Config.from_dict(sections), folder / name, Silent(), parent=opened) as trainer:
+        return trainer
+
+
+def parent_of(task: str, folder: Path, **changes: Any) -> Path:
+    trainer = trainer_of(task, folder, "parent", **changes)
+    train(trainer)
+    return trainer.run.folder
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_a_child_begins_with_its_parents_weights_and_tokenizer(task: str, tmp_path: Path) -> None:
+    parent = parent_of(task, tmp_path)
+    child = child_of(parent, tmp_path)
+    best = load_tensors(Run(parent).checkpoint("best") / "model.safetensors")
+    assert same(best, child.model.state_dict())
+    assert (child.run.folder / "tokenizer.json").read_bytes() == (parent / "tokenizer.json").read_bytes()
+    assert not any(optimizer.state for optimizer in child.optimizers)  # fresh ones
+    outcome = train(child)
+    assert outcome is not None
+    assert outcome.first_loss == pytest.approx(child.state.evaluations[0][1])
+    assert outcome.parent_losses is not None
+    unchanged = outcome.parent_losses[0] == outcome.parent_losses[1]
+    assert unchanged == (outcome.step == 0)  # the parent's own weights were the best
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_a_child_resumes_bit_for_bit_without_its_parent(task: str, tmp_path: Path) -> None:
+    parent = parent_of(task, tmp_path)
+    straight = child_of(parent, tmp_path, "straight")
+    train(straight)
+    killed_after(child_of(parent, tmp_path, "broken"), 5)
+    shutil.rmtree(parent)
+    again = resumed(tmp_path, "broken")
+    assert again.state.step in (3, 4)
+    train(again)
+    assert same(last_weights(straight), last_weights(again))
+    assert again.state.parent_losses == straight.state.parent_losses  # of before the first step
+
+
+def test_a_childs_text_is_encoded_again_with_the_tokenizer_of_its_parent(tmp_path: Path) -> None:
+    """It is not trained on the child's text, where it would become another one."""
+    parent = parent_of("classify", tmp_path)
+    lines = [f"aab {i} {'xyz'[i % 3] * (1 + i % 5)}\t{['odd', 'even'][i % 2]}\n" for i in range(60)]
+    (tmp_path / "labels.tsv").write_text("".join(lines), encoding="utf-8")
+    child = child_of(parent, tmp_path)
+    killed_after(child, 5)
+    shutil.rmtree(parent)
+    shutil.rmtree(tmp_path / ".tokens")
+    again = resumed(tmp_path, "child")
+    assert again.task.rows(0)[0].inputs.tolist() == child.task.rows(0)[0].inputs.tolist()
+    train(again)
+
+
+def test_a_masked_run_becomes_a_classifier_with_a_new_head(tmp_path: Path) -> None:
+    parent = parent_of("masked", tmp_path, model__tied=False, model__head_transform=True)
+    texts = [f"{chr(97 + i % 26)}{'abc'[i % 3] * (1 + i % 7)}{'xyz'[i % 2]}" for i in range(90)]
+    lines = [f"{text}\t{['odd', 'even'][i % 2]}\n" for i, text in enumerate(texts)]
+    (tmp_path / "labels.tsv").write_text("".join(lines), encoding="utf-8")
+    child = child_of(parent, tmp_path, task="classify", data__source=str(tmp_path / "labels.tsv"), data__split="random")
+    best = load_tensors(Run(parent).checkpoint("best") / "model.safetensors")
+    own = child.model.state_dict()
+    assert {name for name in own if name not in best or not torch.equal(own[name], best[name])} == {
+        "head.weight",
+        "head.bias",
+    }
+    assert own["head.weight"].shape == (2, 14)
+    outcome = train(child)
+    assert outcome is not None
+    assert outcome.parent_losses is None
+    assert child.heritage is not None
+    assert "no head" in child.heritage.missing
+
+
+@pytest.mark.parametrize("same_labels", [True, False])
+def test_the_head_of_a_classifier_is_kept_if_the_labels_are(same_labels: bool, tmp_path: Path) -> None:
+    parent = parent_of("classify", tmp_path)
+    names = ["odd", "even"] if same_labels else ["left", "right"]
+    lines = [f"ab {i} xyz\t{names[i % 2]}\n" for i in range(90)]
+    (tmp_path / "labels.tsv").write_text("".join(lines), encoding="utf-8")
+    child = child_of(parent, tmp_path)
+    best = load_tensors(Run(parent).checkpoint("best") / "model.safetensors")
+    assert torch.equal(child.model.state_dict()["head.weight"], best["head.weight"]) == same_labels
+
+
+def test_a_chain_of_parents_is_recorded(tmp_path: Path) -> None:
+    parent = parent_of("lm", tmp_path)
+    train(child_of(parent, tmp_path, "child"))
+    train(child_of(tmp_path / "child", tmp_path, "grandchild"))
+    record = json.loads((tmp_path / "grandchild" / "manifest.json").read_text())["parent"]
+    assert Path(record["run"]).name == "child"
+    assert Path(record["parent"]["run"]).name == "parent"
+    assert record["weights_sha256"] != record["parent"]["weights_sha256"]
+
+
+FROZEN = {
+    "lm": (["embedding", "layers.0"], ("embedding.", "stack.blocks.0.")),
+    "masked": (["head", "layers.0-1"], ("head.", "stack.blocks.")),
+    "classify": (["encoder"], ("stack.",)),
+    "translate": (["encoder", "layers.1"], ("encoder.", "decoder.blocks.1.")),
+}
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+@pytest.mark.parametrize("task", FROZEN)
+def test_frozen_parts_stay_as_they_are_and_the_others_learn(task: str, optimizer: str, tmp_path: Path) -> None:
+    parts, names = FROZEN[task]
+    parent = parent_of(task, tmp_path, model__tied=False)
+    child = child_of(parent, tmp_path, train__freeze=parts, train__optimizer=optimizer)
+    before = {name: value.clone() for name, value in child.model.state_dict().items()}
+    train(child)
+    after = last_weights(child)
+    changed = {name for name in before if not torch.equal(before[name], after[name])}
+    assert changed
+    assert changed == {name for name in before if not name.startswith(names)}
+    updated = {id(p) for each in child.optimizers for group in each.param_groups for p in group["params"]}
+    frozen = [p for name, p in child.model.named_parameters() if name.startswith(names)]
+    assert not updated & {id(parameter) for parameter in frozen}
+
+
+def test_a_run_with_frozen_parts_resumes_bit_for_bit(tmp_path: Path) -> None:
+    parent = parent_of("lm", tmp_path)
+    straight = child_of(parent, tmp_path, "straight", train__freeze="embedding,layers.1")
+    train(straight)
+    killed_after(child_of(parent, tmp_path, "broken", train__freeze="embedding,layers.1"), 5)
+    again = resumed(tmp_path, "broken")
+    train(again)
+    assert same(last_weights(straight), last_weights(again))
+
+
+def test_nothing_to_train_is_refused(tmp_path: Path) -> None:
+    parent = parent_of("classify", tmp_path)
+    with pytest.raises(GlassError, match="leaves no parameter to train"):
+        child_of(parent, tmp_path, train__freeze="embedding,encoder,head")
+
+
+def texts_of(rows: Any) -> Iterator[bytes]:
+    return (row.inputs.tobytes() for row in rows)
+
+
+@pytest.mark.parametrize("task", ["lm", "masked", "translate"])
+def test_a_share_of_the_rows_comes_from_the_parents_text(task: str, tmp_path: Path) -> None:
+    parent = parent_of(task, tmp_path)
+    changes = {"data__seed": 11, "train__batch": 40}
+    plain = child_of(parent, tmp_path, "plain", **changes)
+    mixed = child_of(parent, tmp_path, "mixed", data__mix=0.25, **changes)
+    assert isinstance(mixed.task, MixedTask)
+    assert not isinstance(plain.task, MixedTask)
+    repeated = 0
+    for step in range(25):
+        own = list(texts_of(plain.task.rows(step)))
+        found = list(texts_of(mixed.task.rows(step)))
+        other = set(texts_of(mixed.task.other.rows(step)))
+        assert found == list(texts_of(mixed.task.rows(step)))  # a function of the step
+        assert len(found) == len(own)
+        differing = [text for text, before in zip(found, own, strict=True) if text != before]
+        assert set(differing) <= other
+        repeated += len(differing)
+    assert 0.18 * 1000 < repeated <= 0.32 * 1000
+    assert list(texts_of(plain.task.held_out(None))) == list(texts_of(mixed.task.held_out(None)))
+
+
+def test_a_mixed_run_resumes_bit_for_bit_without_its_parent(tmp_path: Path) -> None:
+    parent = parent_of("lm", tmp_path)
+    straight = child_of(parent, tmp_path, "straight", data__mix=0.4)
+    train(straight)
+    killed_after(child_of(parent, tmp_path, "broken", data__mix=0.4), 5)
+    shutil.rmtree(parent)
+    again = resumed(tmp_path, "broken")
+    train(again)
+    assert same(last_weights(straight), last_weights(again))
+
+
+def test_a_parent_with_removed_heads(tmp_path: Path) -> None:
+    parent = parent_of("lm", tmp_path, model__removed_heads=["dec.0.self.1", "dec.1.self.0"])
+    child = child_of(parent, tmp_path)
+    train(child)
+    assert child.config.model.removed_heads == ("dec.0.self.1", "dec.1.self.0")
