@@ -206,6 +206,7 @@ class Transformer:
         temperature: float | None = None,
         top_k: int | None = None,
         top_p: float | None = None,
+        min_p: float | None = None,
         beams: int | None = None,
         seed: int | None = None,
         backend: BackendName = "torch",
@@ -221,6 +222,7 @@ class Transformer:
             temperature: 0: always the likeliest token.
             top_k: sample from the k likeliest tokens only.
             top_p: sample from the likeliest tokens that hold this share of the probability.
+            min_p: sample from tokens that are at least this share as likely as the likeliest.
             beams: above 1: beam search for the likeliest text.
             seed: of the sampling.
             backend: computes the logits: "torch", "onnxruntime" or "onnxruntime-int8". "auto": see
@@ -234,7 +236,7 @@ class Transformer:
             raise self._wrong_task("write text")
         if prompt != "" or isinstance(model, Translator):  # a decoder can begin with nothing
             _check_text(prompt)
-        sampling = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
+        sampling = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p, "seed": seed}
         given = {name: value for name, value in sampling.items() if value is not None}
         if given and (beams or 1) > 1:
             raise GlassError(f"{next(iter(given))} was given with beams = {beams}", "Beam search samples nothing.")

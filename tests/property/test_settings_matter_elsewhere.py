@@ -66,6 +66,7 @@ SAMPLE: dict[str, tuple[dict[str, Any], Any]] = {
     "temperature": ({}, 5.0),
     "top_k": ({}, 1),
     "top_p": ({}, 0.01),
+    "min_p": ({}, 0.99),
     "repetition_penalty": ({"temperature": 0}, 5.0),
     "stop": ({}, ("e", "a", "t")),
     "seed": ({}, 1),
@@ -101,7 +102,7 @@ def outcome(folder: Path, data: dict[str, Any], tokenizer: dict[str, Any]) -> tu
 
 def test_all_settings_are_tried() -> None:
     assert set(TOKENIZER) | {"joint"} == set(TokenizerConfig.model_fields)
-    assert set(DATA) | set(EXAMPLES) == set(DataConfig.model_fields)
+    assert set(DATA) | set(EXAMPLES) | {"mix"} == set(DataConfig.model_fields)  # mix: see test_parents.py
     assert set(SAMPLE) | {"prompt"} == set(SampleConfig.model_fields)  # the prompt is what is continued
 
 

@@ -48,6 +48,8 @@ def by_hand(scores: list[float], config: SampleConfig, previous: list[int]) -> l
             if len(nucleus) == len(kept):
                 break
         kept = nucleus
+    if config.min_p is not None:
+        kept = [id for id in kept if shares[id] >= config.min_p * shares[kept[0]]]
     total = math.fsum(shares[id] for id in kept)
     return [shares[id] / total if id in kept else 0.0 for id in range(len(scores))]
 
@@ -58,6 +60,7 @@ def by_hand(scores: list[float], config: SampleConfig, previous: list[int]) -> l
     temperature=st.sampled_from([0.0, 0.3, 1.0, 2.5]),
     top_k=st.sampled_from([None, 1, 2, 3, 7, 1000]),
     top_p=st.sampled_from([None, 1e-6, 0.2, 0.5, 0.9, 1.0]),
+    min_p=st.sampled_from([None, 0.07, 0.33, 1.0]),
     penalty=st.sampled_from([1.0, 1.3, 5.0]),
     data=st.data(),
 )
@@ -66,11 +69,14 @@ def test_probabilities_are_those_of_the_definitions(
     temperature: float,
     top_k: int | None,
     top_p: float | None,
+    min_p: float | None,
     penalty: float,
     data: st.DataObject,
 ) -> None:
     previous = data.draw(st.lists(st.integers(0, len(scores) - 1), max_size=9))
-    config = SampleConfig(temperature=temperature, top_k=top_k, top_p=top_p, repetition_penalty=penalty)
+    config = SampleConfig(
+        temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p, repetition_penalty=penalty
+    )
     result = probabilities(torch.tensor(scores), config, previous)
     # float32 halves are exact, so ties in the input are ties here; the penalty acts in float64 on both sides
     torch.testing.assert_close(result, torch.tensor(by_hand(scores, config, previous), dtype=torch.float64))
@@ -102,6 +108,15 @@ def test_top_p_keeps_the_smallest_set_and_never_nothing() -> None:
         for p in (1e-9, 0.5, 0.51, 0.8, 0.81, 1.0)
     }
     assert kept == {1e-9: [1], 0.5: [1], 0.51: [1, 2], 0.8: [1, 2], 0.81: [0, 1, 2], 1.0: [0, 1, 2]}
+
+
+def test_min_p_keeps_tokens_that_are_near_the_likeliest_one() -> None:
+    logits = torch.tensor([0.2, 0.5, 0.3], dtype=torch.float64).log()
+    kept = {
+        p: probabilities(logits, SampleConfig(temperature=1, min_p=p)).nonzero().flatten().tolist()
+        for p in (0.39, 0.41, 0.59, 0.61, 1.0)
+    }
+    assert kept == {0.39: [0, 1, 2], 0.41: [1, 2], 0.59: [1, 2], 0.61: [1], 1.0: [1]}
 
 
 def test_the_penalty_makes_seen_tokens_less_likely_whatever_their_sign_and_only_once() -> None:

@@ -206,7 +206,7 @@ def test_a_name_that_is_a_path_is_refused(client: TestClient, home: Path, name: 
 @pytest.mark.thorough
 @pytest.mark.parametrize("run", WRITES)
 def test_every_stage_is_over_the_whole_vocabulary(registry: ModelRegistry, run: str, scripts: list[Script]) -> None:
-    given = {"temperature": 0.7, "top_k": 9, "top_p": 0.8, "repetition_penalty": 1.3, "seed": 5}
+    given = {"temperature": 0.7, "top_k": 9, "top_p": 0.8, "min_p": 0.2, "repetition_penalty": 1.3, "seed": 5}
     answer = ask(registry, run, "sampling", **given, top=200)
     model = library(registry.open(run))
     (drawn,) = model.generate([TEXTS[run]], SampleConfig(tokens=1, **given))
@@ -217,8 +217,9 @@ def test_every_stage_is_over_the_whole_vocabulary(registry: ModelRegistry, run: 
         "temperature",
         "top_k",
         "top_p",
+        "min_p",
     ]
-    assert [stage["sum"] for stage in answer["stages"]] == pytest.approx([1.0] * 5, abs=1e-9)
+    assert [stage["sum"] for stage in answer["stages"]] == pytest.approx([1.0] * 6, abs=1e-9)
     assert answer["stages"][3]["left"] == 9
     token = answer["draw"]["token"]
     assert drawn.text.strip() == model.tokenizer.decode([token]).strip()

@@ -250,7 +250,7 @@ def choose(logits: Tensor, rows: Sequence[TokenRow]) -> list[int]:
     alike: dict[tuple[float | None, ...], list[int]] = {}
     for number, row in enumerate(rows):
         own = row.settings
-        key = (own.temperature, own.top_k, own.top_p, own.repetition_penalty)
+        key = (own.temperature, own.top_k, own.top_p, own.min_p, own.repetition_penalty)
         alike.setdefault(key, []).append(number)
     if len(alike) == 1:
         return _choose_alike(logits, rows)

@@ -1,7 +1,7 @@
 """Turn the logits of one position into one token: pure functions, all on the CPU in float64.
 
-The order is fixed: repetition penalty, temperature, top-k, top-p, sampling. Where two tokens are equally likely, the
-lower id comes first, so no result depends on how a sort happens to place equals.
+The order is fixed: repetition penalty, temperature, top-k, top-p, min-p, sampling. Where two tokens are equally likely,
+the lower id comes first, so no result depends on how a sort happens to place equals.
 """
 
 from __future__ import annotations
@@ -48,6 +48,9 @@ def row_probabilities(logits: Tensor, settings: SampleConfig, previous: Sequence
     if settings.top_p is not None and settings.top_p < 1:
         result = result.masked_fill(~among_top_p(result, settings.top_p), 0.0)  # (B, V)
         result = result / result.sum(dim=-1, keepdim=True)  # (B, V)
+    if settings.min_p is not None:
+        result = result.masked_fill(~among_min_p(result, settings.min_p), 0.0)  # (B, V)
+        result = result / result.sum(dim=-1, keepdim=True)  # (B, V)
     return result
 
 
@@ -81,6 +84,14 @@ def among_top_p(probabilities: Tensor, p: float) -> Tensor:
     keep = before < p - ROUNDING
     keep[:, 0] = True
     return torch.zeros_like(keep).scatter_(-1, ids, keep)
+
+
+def among_min_p(probabilities: Tensor, share: float) -> Tensor:
+    """Return True where a token has at least `share` of the likeliest one's probability (Nguyen et al. 2024).
+
+    (B, V) probabilities -> (B, V) bool, True for the likeliest.
+    """
+    return probabilities >= share * probabilities.amax(dim=-1, keepdim=True)  # (B, V)
 
 
 def exponential_noise(size: int, random: torch.Generator) -> Iterator[Tensor]:

@@ -26,6 +26,7 @@ from glassformer.training.schedules import Plateau
 OPTIMIZER_STATE: dict[str, dict[str, bool]] = {
     "AdamW": {"step": False, "exp_avg": True, "exp_avg_sq": True},
     "Muon": {"momentum_buffer": True},
+    "WeightAverage": {"other": True, "count": False},
 }
 """Optimizer -> its state for each parameter -> whether it has the parameter's shape; otherwise it is one number."""
 

@@ -1,4 +1,4 @@
-"""Optimizers: AdamW for everything, or Muon for hidden matrices and AdamW for the rest."""
+"""Optimizers: AdamW for everything, or Muon for hidden matrices and AdamW for the rest; then the average, if wanted."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from torch.optim import Optimizer
 
 from glassformer.base.config import TrainConfig
 from glassformer.model.precision import choose_precision
+from glassformer.training.averaging import WeightAverage
 from glassformer.training.eager_optimizers import AdamW
 from glassformer.training.muon import Muon
 
 
 def make_optimizers(model: nn.Module, config: TrainConfig) -> list[Optimizer]:
-    """The optimizers of all parameters, each parameter in exactly one.
+    """The optimizers of all parameters, each parameter in exactly one; then the `WeightAverage` of all, if wanted.
 
     Weight decay acts on everything with two dimensions or more; biases and gains are left alone.
     AdamW: Loshchilov and Hutter 2019. Muon: Jordan et al. 2024, for the matrices inside the blocks.
@@ -30,6 +31,8 @@ def make_optimizers(model: nn.Module, config: TrainConfig) -> list[Optimizer]:
         dtype = choose_precision(config.muon_precision, hidden[0].device)
         muon = Muon(hidden, config.muon_learning_rate, config.weight_decay, config.muon_momentum, dtype)
         optimizers.append(muon)
+    if config.average != "none":
+        optimizers.append(WeightAverage([p for _, p in named], config.average, config.average_decay))
     for optimizer in optimizers:
         for group in optimizer.param_groups:
             group["peak"] = group["lr"]

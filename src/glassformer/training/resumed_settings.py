@@ -22,6 +22,7 @@ LIMITS = (
     "device",
     "compile",
     "shard",
+    "checkpoint_blocks",
 )
 """Settings of `train` that a resumed run may change: how long and where it trains, not what it computes."""
 PRECISIONS = ("precision", "muon_precision")

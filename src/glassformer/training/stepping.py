@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,11 +18,13 @@ from glassformer.model.transformer import Model
 from glassformer.tasks.losses import TrainingLoss
 from glassformer.tasks.task import Task
 from glassformer.text.batches import Batch
+from glassformer.training.averaging import WeightAverage
 from glassformer.training.compiling import compiled, refuse_without_compiler
 from glassformer.training.freezing import freeze
 from glassformer.training.optimizers import make_optimizers, set_rate
 from glassformer.training.out_of_memory import OomRetries
 from glassformer.training.parallel.processes import OneProcess, Processes, without_targets
+from glassformer.training.recomputing import recompute_blocks
 
 TOKENS_AT_ONCE = 3072
 """Most tokens of one forward pass on a CPU, in training. Measured with widths of 128 and 384: 2,000 to 6,000 are the
@@ -71,6 +74,8 @@ class Stepper:
         self.device = choose_device(config.train.device)
         self.dtype = choose_precision(config.train.precision, self.device)
         freeze(model, config)
+        if config.train.checkpoint_blocks:
+            recompute_blocks(model)
         self.model = self.processes.place(model, self.device, self.dtype)
         self.loss = self.processes.wrap(TrainingLoss(self.model, config.train.label_smoothing))
         if config.train.compile:
@@ -90,6 +95,16 @@ class Stepper:
         if self.device.type != "cpu":
             return len(rows)
         return max(1, TOKENS_AT_ONCE // max(map(len, rows)))
+
+    @property
+    def average(self) -> WeightAverage | None:
+        """Return what keeps the average of the weights, if the settings ask for one."""
+        last = self.optimizers[-1]
+        return last if isinstance(last, WeightAverage) else None
+
+    def averaged(self) -> AbstractContextManager[None]:
+        """Inside, the model has the weights that are evaluated and kept: their average, if the settings ask for it."""
+        return nullcontext() if self.average is None else self.average.exchanged()
 
     def gradient_norm(self) -> Tensor:
         """Return (), the norm of all gradients together, the same in all processes."""

@@ -166,6 +166,8 @@ class Trainer:
             return
         newest = whole[-1]
         self.state = load_checkpoint(newest, self.model, self.optimizers)
+        if self.stepper.average is not None:
+            self.stepper.average.exchange()  # the checkpoint's weights are the average
         self.stepper.oom_retries.count = self.state.oom_retries
         self.pace.follow(self.state)
         best = self.run.checkpoints / step_name(self.state.best_step)
@@ -373,7 +375,8 @@ class Trainer:
         """Measure the validation loss, and whether it is the best so far."""
         state = self.state
         rows = self.pace.part(self.task.held_out(self.config.train.evaluate_tokens))
-        estimate = self._loss_of(self.model, rows, self.processes)
+        with self.stepper.averaged():
+            estimate = self._loss_of(self.model, rows, self.processes)
         self.pace.evaluated(len(rows))
         if len(rows) == len(self.task.held_out(None)):
             self._whole_estimate = (state.step, estimate)
@@ -395,8 +398,9 @@ class Trainer:
 
     def write_sample(self) -> None:
         """Add what the model writes now to `samples.txt`; note what may be wrong with the data."""
-        model = self.processes.whole(self.model)
-        self.processes.on_rank_zero(lambda: self._look_closer(model))
+        with self.stepper.averaged():
+            model = self.processes.whole(self.model)
+            self.processes.on_rank_zero(lambda: self._look_closer(model))
         self.pace.sampled()
 
     def _look_closer(self, model: Model | None) -> None:
@@ -451,7 +455,8 @@ class Trainer:
     def observe(self, last: bool = False) -> None:
         """Show the observer, if there is one, the model of this step."""
         if self.observer is not None:
-            self.observer.look(self.model, self.state.step, last)
+            with self.stepper.averaged():
+                self.observer.look(self.model, self.state.step, last)
 
     def checkpoint_is_due(self) -> bool:
         """Return whether this step is saved: the best so far, the last one, one to stop after, or every so many."""
@@ -462,7 +467,8 @@ class Trainer:
         """Save this step, whole or not at all; `best` and `last` name the checkpoints that they should."""
         self.processes.on_rank_zero(self._journal.sync)
         self.pace.saving(last)
-        self.processes.save(self.run, self.model, self.optimizers, self.state, self.config)
+        with self.stepper.averaged():
+            self.processes.save(self.run, self.model, self.optimizers, self.state, self.config)
         self.pace.saved()
 
     # --- after the last step -------------------------------------------------------------------------------------

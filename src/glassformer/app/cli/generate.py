@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from glassformer.tasks import TextModel, Translator
 
 
-DRAWING = {f"sample.{name}" for name in ("temperature", "top_k", "top_p", "seed", "repetition_penalty")}
+DRAWING = {f"sample.{name}" for name in ("temperature", "top_k", "top_p", "min_p", "seed", "repetition_penalty")}
 """Settings that have no meaning for beam search."""
 
 

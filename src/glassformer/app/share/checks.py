@@ -104,7 +104,7 @@ def rows_of(model: AnyTextModel, text: str) -> Iterator[ComparedRow]:
         prompt = model.prompt_ids(text)[-model.config.model.context // 2 :]
         tokens = max(1, min(TOKENS, model.config.model.context - len(prompt)))
         settings = model.config.sample.replace(
-            beams=1, temperature=1.0, top_k=None, top_p=None, repetition_penalty=1.0, tokens=tokens
+            beams=1, temperature=1.0, top_k=None, top_p=None, min_p=None, repetition_penalty=1.0, tokens=tokens
         )
         steps = decoding.generate(model.model, [prompt], settings, model.tokenizer.end_id)
         yield _written(tuple(prompt), [step.tokens[0] for step in steps], None)

@@ -53,6 +53,11 @@ class TrainConfig(BaseSettings):
     micro_batch: Count | None = Field(
         None, description="rows per forward pass, gradients accumulated; unset: all, on a CPU up to 3,072 tokens"
     )
+    checkpoint_blocks: bool = Field(
+        False,
+        description="keep only what enters each block and compute the rest again in the backward pass: less memory, "
+        "a third more time, the same numbers (Chen et al. 2016)",
+    )
     optimizer: Literal["adamw", "muon"] = Field("adamw", description="muon: for hidden matrices, AdamW for the rest")
     learning_rate: Rate = Field(1e-3, description="peak, of AdamW")
     muon_learning_rate: Rate = Field(0.02, description="peak, of Muon")
@@ -62,6 +67,12 @@ class TrainConfig(BaseSettings):
     beta2: Probability = Field(0.99, description="of AdamW")
     epsilon: Rate = Field(1e-8, description="of AdamW")
     weight_decay: float = Field(0.1, ge=0, le=1e6, description="on matrices and tables; never on biases and gains")
+    average: Literal["none", "ema", "last"] = Field(
+        "none",
+        description="evaluate and keep an average of the weights: ema: exponential moving; last: of all steps, the "
+        "last ones weighing most, however long the run is (Shamir and Zhang 2013)",
+    )
+    average_decay: Probability = Field(0.999, description="ema: share of the average that a step keeps, after warm-up")
     label_smoothing: Probability = Field(
         0.0,
         description="share of the target's probability spread evenly over all tokens while training; "
@@ -141,6 +152,9 @@ class SampleConfig(BaseSettings):
     temperature: float = Field(0.8, ge=0, description="0: always the likeliest token")
     top_k: Count | None = Field(None, description="draw from the k likeliest tokens only")
     top_p: float | None = Field(None, gt=0, le=1, description="draw from the likeliest tokens that hold this share")
+    min_p: float | None = Field(
+        None, gt=0, le=1, description="draw from tokens that are at least this share as likely as the likeliest"
+    )
     repetition_penalty: float = Field(
         1.0,
         ge=1,

@@ -15,7 +15,7 @@ from torch import Tensor
 from glassformer.base.config import SampleConfig
 from glassformer.generation.sampling import exponential_noise, probabilities, sample_token
 
-FILTERS = {"repetition_penalty": 1.0, "temperature": 1.0, "top_k": None, "top_p": None}
+FILTERS = {"repetition_penalty": 1.0, "temperature": 1.0, "top_k": None, "top_p": None, "min_p": None}
 """Settings that act on the probabilities, in the order in which they act, with the value that changes nothing."""
 
 

@@ -24,7 +24,7 @@ MOST_BEAMS = 16
 SEEDS = 2**64
 OPENAI = SampleConfig(temperature=1.0)
 """How OpenAI draws where a request says nothing."""
-DRAWING = ("temperature", "top_p", "top_k", "repetition_penalty")
+DRAWING = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
 """Fields that say how to draw, `seed` apart; beam search draws nothing."""
 
 Text = Annotated[str, Field(max_length=MOST_CHARACTERS)]
@@ -55,6 +55,7 @@ class Drawing(BaseModel):
     temperature: float | None = Field(None, ge=0, le=2, allow_inf_nan=False, description="0: always the likeliest")
     top_p: float | None = Field(None, gt=0, le=1, allow_inf_nan=False, description="share that the tokens must hold")
     top_k: int | None = Field(None, ge=1, le=10**9, description="not of OpenAI: draw from the k likeliest tokens")
+    min_p: float | None = Field(None, gt=0, le=1, allow_inf_nan=False, description="not of OpenAI: as sample.min_p")
     repetition_penalty: float | None = Field(
         None, ge=1, le=100, allow_inf_nan=False, description="not of OpenAI: as sample.repetition_penalty"
     )

@@ -42,13 +42,14 @@ class SamplingQuestion(TextQuestion):
     """Request for the next token after a text, or after the target of a run that translates (None: its first token).
 
     Attributes:
-        temperature, top_k, top_p, repetition_penalty, seed: as in settings of `sample`.
+        temperature, top_k, top_p, min_p, repetition_penalty, seed: as in settings of `sample`.
         top: so many likeliest tokens of the first and of the last stage are listed.
     """
 
     temperature: Annotated[float, Field(ge=0, le=10)] = 1.0
     top_k: Annotated[int, Field(ge=1, le=10_000_000)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    min_p: Annotated[float, Field(gt=0, le=1)] | None = None
     repetition_penalty: Annotated[float, Field(ge=1, le=10)] = 1.0
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
     top: Annotated[int, Field(ge=1, le=200)] = 20
@@ -85,6 +86,7 @@ def settings_of(question: SamplingQuestion) -> SampleConfig:
         temperature=question.temperature,
         top_k=question.top_k,
         top_p=question.top_p,
+        min_p=question.min_p,
         repetition_penalty=question.repetition_penalty,
         seed=question.seed,
     )
@@ -167,7 +169,7 @@ def python(opened: ServedModel, question: SamplingQuestion) -> str:
         opened,
         f"after = next_logits(model, {question.text!r}, {question.target!r})",
         f"settings = SampleConfig({given},",
-        f"    repetition_penalty={question.repetition_penalty!r}, seed={question.seed!r})",
+        f"    min_p={question.min_p!r}, repetition_penalty={question.repetition_penalty!r}, seed={question.seed!r})",
         "found = explain_draw(after.logits, settings, after.previous, after.step)",
         "for stage in found.stages:",
         "    print(stage.filter, float(stage.shares.sum()), stage.left, float(stage.shares.max()))",

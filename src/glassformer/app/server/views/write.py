@@ -49,8 +49,8 @@ class WriteQuestion(ViewQuestion):
 
     Attributes:
         text: to go on after, to translate, to classify or to fill.
-        tokens, temperature, top_k, top_p, repetition_penalty, seed, beams, length_penalty, stop: as in settings of
-            `sample`; of runs that write.
+        tokens, temperature, top_k, top_p, min_p, repetition_penalty, seed, beams, length_penalty, stop: as in the
+            settings of `sample`; of runs that write.
         top: of a filler, candidates for each hole.
         written: a text that was written already, to look for in the training text.
         least: characters of the shortest match that counts.
@@ -61,6 +61,7 @@ class WriteQuestion(ViewQuestion):
     temperature: Annotated[float, Field(ge=0, le=10)] = 0.8
     top_k: Annotated[int, Field(ge=1, le=10_000_000)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    min_p: Annotated[float, Field(gt=0, le=1)] | None = None
     repetition_penalty: Annotated[float, Field(ge=1, le=10)] = 1.0
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
     beams: Annotated[int, Field(ge=1, le=16)] = 1
@@ -72,7 +73,7 @@ class WriteQuestion(ViewQuestion):
 
 
 SETTINGS = (
-    "tokens", "temperature", "top_k", "top_p", "repetition_penalty", "seed", "beams", "length_penalty", "stop",
+    "tokens", "temperature", "top_k", "top_p", "min_p", "repetition_penalty", "seed", "beams", "length_penalty", "stop",
 )  # fmt: skip
 
 

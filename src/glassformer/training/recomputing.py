@@ -1,0 +1,33 @@
+"""Compute the blocks of a model twice, to keep less in memory between the forward and the backward pass."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+from glassformer.model.transformer import Block
+
+
+def recompute_blocks(model: nn.Module) -> None:
+    """Keep only what enters each block, and compute the rest of it again in the backward pass, in place.
+
+    Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost" (gradient checkpointing). The second pass draws
+    the same dropout, so gradients are equal bit for bit. Without gradients nothing changes.
+    """
+    for part in model.modules():
+        if isinstance(part, Block):
+            _recompute(part)
+
+
+def _recompute(block: Block) -> None:
+    own = block.forward
+
+    def forward(*inputs: Any, **options: Any) -> Any:
+        if not torch.is_grad_enabled():
+            return own(*inputs, **options)
+        return checkpoint(own, *inputs, use_reentrant=False, **options)
+
+    block.forward = forward
