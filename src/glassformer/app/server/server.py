@@ -19,6 +19,9 @@ PORT = 8600
 """Where it listens if nothing else is said."""
 CONNECTIONS = 512
 """That are open at once; more are answered with 503."""
+SWITCH_SECONDS = 1e-4
+"""How long one thread may keep the interpreter while another waits for it. The thread that runs the model lets go of it
+in every long operation, and with Python's own 5 ms it would wait after each of them while answers are sent."""
 PATIENCE = 3
 """Seconds in which answers that are on their way may be ended when the server stops."""
 
@@ -95,11 +98,14 @@ def serve(app: ASGIApp, listening: socket.socket, ready: Callable[[], None]) -> 
         ready: called when requests are answered.
     """
     ended = signal.signal(signal.SIGTERM, lambda number, frame: None)  # uvicorn raises it again when it has ended
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(SWITCH_SECONDS)
     try:
         Server(app, ready).run(sockets=[listening])
     except KeyboardInterrupt:  # likewise
         pass
     finally:
+        sys.setswitchinterval(interval)
         signal.signal(signal.SIGTERM, ended)
         listening.close()
 

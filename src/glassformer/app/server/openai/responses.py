@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
@@ -139,7 +140,7 @@ class Stream(StreamingResponse):
         """
 
         async def in_time(message: Message) -> None:
-            with anyio.fail_after(SECONDS):
+            async with asyncio.timeout(SECONDS):
                 await send(message)
 
         try:
