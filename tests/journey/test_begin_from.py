@@ -14,22 +14,30 @@ from glassformer.app.cli.main import main
 from glassformer.base.errors import GlassError
 from glassformer.base.locks import only_one
 from tests.journey.commands import here as glass
-from tests.journey.task_runs import DOES, OTHER_TEXT, TASKS, refused
+from tests.journey.task_runs import DOES, TASKS, refused
 from tests.trained import copy_runs
 
+TEXTS = {
+    "lm": ["book.txt"],
+    "masked": ["book.txt"],
+    "classify": ["mails.csv"],
+    "translate": ["train.en", "train.de"],
+    "two": ["pairs.tsv"],
+    "summarize": ["articles.jsonl"],
+}
 FEW = ["--steps", "4", "--train.batch", "4", "--train.threads", "1", "--train.evaluate_every", "2"]
 
 
 def taught(name: str, home: Path, *more: str, out: str) -> dict[str, Any]:
-    """Train a run of `task_home` on its other text, and return what is said of it."""
-    words = ["train", *OTHER_TEXT[name], "--from", f"runs/{name}", *FEW, "--out", out, "--json", *more]
+    """Go on with a run of `task_home` as a new run, and return what is said of it."""
+    words = ["train", *TEXTS[name], "--from", f"runs/{name}", *FEW, "--out", out, "--json", *more]
     done = glass(*words, folder=home)
     assert done.returncode == 0, done.stderr
     return dict(json.loads(done.stdout))
 
 
 @pytest.mark.parametrize("name", TASKS)
-def test_a_run_learns_another_text_and_needs_its_parent_no_more(name: str, task_home: Path, tmp_path: Path) -> None:
+def test_a_run_learns_on_and_needs_its_parent_no_more(name: str, task_home: Path, tmp_path: Path) -> None:
     copy_runs(task_home, tmp_path)
     said = taught(name, tmp_path, out="children/new")
     assert said["steps_done"] == 4
@@ -41,7 +49,7 @@ def test_a_run_learns_another_text_and_needs_its_parent_no_more(name: str, task_
         own = tmp_path / "children/new" / file
         assert own.exists() == (tmp_path / "runs" / name / file).exists()
         assert not own.exists() or own.read_bytes() == (tmp_path / "runs" / name / file).read_bytes()
-    shutil.rmtree(tmp_path / "runs")
+    shutil.rmtree(tmp_path / "runs" / name)
     command, given = DOES[name]
     done = glass(command, "children/new", given, folder=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -57,12 +65,15 @@ def test_a_run_learns_another_text_and_needs_its_parent_no_more(name: str, task_
 
 def test_masked_runs_become_classifiers_and_translators_summarizers(task_home: Path, tmp_path: Path) -> None:
     copy_runs(task_home, tmp_path)
-    data = ["mails.csv", "--task", "classify"]
+    lines = (tmp_path / "book.txt").read_text(encoding="utf-8").splitlines()
+    rows = [f"{line[:60]}\t{['odd', 'even'][number % 2]}\n" for number, line in enumerate(lines) if line.strip()]
+    (tmp_path / "labels.tsv").write_text("text\tlabel\n" + "".join(rows), encoding="utf-8")
+    data = ["labels.tsv", "--task", "classify"]
     done = glass("train", *data, "--from", "runs/masked", *FEW, "--out", "labels", folder=tmp_path)
     assert (done.returncode, "no head" in done.stderr) == (0, True), done.stderr
     assert "beginning with all but head.weight, head.bias of" in done.stderr
-    assert glass("classify", "labels", "win a pound", folder=tmp_path).returncode == 0
-    data = ["articles.jsonl", "--task", "summarize"]
+    assert glass("classify", "labels", "It was a day", folder=tmp_path).returncode == 0
+    data = ["pairs.tsv", "--task", "summarize"]
     done = glass("train", *data, "--from", "runs/two", *FEW, "--out", "short", "--mix", "0.5", folder=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "on the parent's held-out text it was" in done.stdout
@@ -71,11 +82,11 @@ def test_masked_runs_become_classifiers_and_translators_summarizers(task_home: P
 def test_the_text_of_the_parent_may_be_gone(task_home: Path, tmp_path: Path) -> None:
     copy_runs(task_home, tmp_path)
     shutil.rmtree(tmp_path / "runs" / ".tokens")
-    done = glass("train", "sentences.txt", "--from", "runs/lm", *FEW, "--out", "runs/new", folder=tmp_path)
+    done = glass("train", "book.txt", "--from", "runs/lm", *FEW, "--out", "runs/new", folder=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "what is forgotten is not measured: the text of the parent, book.txt, is not at hand" in done.stderr
     assert "parent's held-out" not in done.stdout
-    words = ["train", "sentences.txt", "--from", "runs/lm", *FEW, "--out", "runs/mixed", "--mix", "0.2"]
+    words = ["train", "book.txt", "--from", "runs/lm", *FEW, "--out", "runs/mixed", "--mix", "0.2"]
     problem, remedy = refused(*words, folder=tmp_path)
     assert "is not at hand" in problem
     assert "data.mix = 0" in remedy
@@ -83,33 +94,33 @@ def test_the_text_of_the_parent_may_be_gone(task_home: Path, tmp_path: Path) -> 
 
 
 def test_the_recipe_is_fine_tune_and_the_plan_foresees_it(task_home: Path) -> None:
-    done = glass("plan", "sentences.txt", "--from", "runs/lm", "--probe", "0", "--json", folder=task_home)
+    done = glass("plan", "book.txt", "--from", "runs/lm", "--probe", "0", "--json", folder=task_home)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert found["loss_band"] is None
-    assert not (task_home / "runs/sentences").exists()
+    assert not (task_home / "runs/book").exists()
 
 
 def test_python_begins_from_a_run_too(task_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(task_home)
     settings = {"train.threads": 1, "train.batch": 4}
-    model = glassformer.fit("sentences.txt", begin_from="runs/lm", steps=3, settings=settings, out=tmp_path / "new")
+    model = glassformer.fit("book.txt", begin_from="runs/lm", steps=3, settings=settings, out=tmp_path / "new")
     assert model.config.train.learning_rate == 5e-4
     assert model.generate("It was", tokens=3, seed=1)
     with pytest.raises(GlassError, match="cannot begin"):
         glassformer.fit("mails.csv", begin_from="runs/lm", task="classify", out=tmp_path / "other")
 
 
-LM = "sentences.txt --from runs/lm"
+LM = "book.txt --from runs/lm"
 WRONG = {  # the words of the command, a part of the problem, a part of the remedy
-    "no such run": ("sentences.txt --from runs/nothing", "runs/nothing", ""),
-    "a folder that is no run": ("sentences.txt --from .", "no run", ""),
+    "no such run": ("book.txt --from runs/nothing", "runs/nothing", ""),
+    "a folder that is no run": ("book.txt --from .", "is not a run", ""),
     "without data": ("--from runs/lm", "--from was given without DATA", "glass train DATA --from RUN"),
     "another width": (f"{LM} --model.width 32", "model.width = 32", "trained with 24"),
     "more layers": (f"{LM} --model.layers 2", "model.layers = 2", "trained with 1"),
     "another context": (f"{LM} --model.context 20", "model.context = 20", "trained with 40"),
-    "other positions": (f"{LM} --set model.positions=rotary", "model.positions = rotary", "learned"),
-    "another activation": (f"{LM} --model.activation relu", "model.activation = relu", "gelu"),
+    "other positions": (f"{LM} --set model.positions=alibi", "model.positions = alibi", "rotary"),
+    "another activation": (f"{LM} --model.activation relu", "model.activation = relu", "swiglu"),
     "another tokenizer": (f"{LM} --tokenizer.kind bytes", "tokenizer.kind = bytes", "words"),
     "another vocabulary": (f"{LM} --tokenizer.vocab_size 99", "vocab_size = 99", "trained with 2048"),
     "a recipe of another model": (f"{LM} --recipe shakespeare", "model.", "keeps its model and tokenizer"),
@@ -122,7 +133,7 @@ WRONG = {  # the words of the command, a part of the problem, a part of the reme
     "an unknown task": ("book.txt --task talk --from runs/lm", "talk", ""),
     "a text of other letters": ("bangla.txt --from runs/lm", "are unknown to the tokenizer", "leave --from out"),
     "no such part": (f"{LM} --train.freeze layers.7", "layers.7", "embedding"),
-    "mixing without a parent": ("sentences.txt --mix 0.1", "data.mix = 0.1 without --from", ""),
+    "mixing without a parent": ("book.txt --mix 0.1", "data.mix = 0.1 without --from", ""),
     "all of it mixed": (f"{LM} --mix 1", "data.mix", ""),
     "an existing run": (f"{LM} --out runs/lm", "already holds a run", "--out"),
 }
@@ -145,7 +156,7 @@ def test_wrong_reuse_is_refused_in_two_lines_and_nothing_is_made(case: str, task
 
 def test_a_parent_that_is_being_trained_is_refused(task_home: Path) -> None:
     with only_one(task_home / "runs/lm"):
-        problem, remedy = refused("train", "sentences.txt", "--from", "runs/lm", "--out", "new", folder=task_home)
+        problem, remedy = refused("train", "book.txt", "--from", "runs/lm", "--out", "new", folder=task_home)
     assert "is being trained" in problem
     assert "Ctrl-C" in remedy
 
@@ -156,7 +167,7 @@ def test_a_damaged_parent_is_refused(task_home: Path, tmp_path: Path) -> None:
     weights.write_bytes(weights.read_bytes()[:-9])
     best = tmp_path / "runs/lm/best"
     best.write_text(weights.parent.name + "\n", encoding="utf-8")
-    refused("train", "sentences.txt", "--from", "runs/lm", "--out", "new", folder=tmp_path)
+    refused("train", "book.txt", "--from", "runs/lm", "--out", "new", folder=tmp_path)
     assert not (tmp_path / "new").exists()
 
 

@@ -16,6 +16,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from glassformer.base.config import SampleConfig
 from glassformer.runs.run_text import prepare_for
 from glassformer.tasks.task import LanguageTask
 from glassformer.training import loop, setup
@@ -95,8 +96,8 @@ def costing(world: World) -> Iterator[None]:
         world.training = False
         return final(self)
 
-    def sample(self: LanguageTask, model: Any) -> tuple[str, str]:
-        world.spend("sample", self.config.sample.tokens / 200)
+    def sample(self: LanguageTask, model: Any, settings: SampleConfig) -> tuple[str, str]:
+        world.spend("sample", settings.tokens / 200)
         return "", "x"
 
     def saved(self: OneProcess, *arguments: Any) -> None:

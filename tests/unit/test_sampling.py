@@ -74,9 +74,7 @@ def test_probabilities_are_those_of_the_definitions(
     data: st.DataObject,
 ) -> None:
     previous = data.draw(st.lists(st.integers(0, len(scores) - 1), max_size=9))
-    config = SampleConfig(
-        temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p, repetition_penalty=penalty
-    )
+    config = SampleConfig(temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p, repetition_penalty=penalty)
     result = probabilities(torch.tensor(scores), config, previous)
     # float32 halves are exact, so ties in the input are ties here; the penalty acts in float64 on both sides
     torch.testing.assert_close(result, torch.tensor(by_hand(scores, config, previous), dtype=torch.float64))

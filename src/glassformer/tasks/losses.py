@@ -57,7 +57,7 @@ class TrainingLoss(nn.Module):
         head = self.model.head
         features = head.features(x)  # (N, D)
         matrix = head.matrix(self.model.embedding)  # (V, D)
-        return linear_cross_entropy(features, matrix, head.bias, targets, self.smoothing) / targets_of_step
+        return linear_cross_entropy(features, matrix, head.bias, targets, targets_of_step, self.smoothing)
 
 
 def hidden_states_of(model: Decoder | Encoder | EncoderDecoder, batch: Batch) -> Tensor:
@@ -71,19 +71,20 @@ def hidden_states_of(model: Decoder | Encoder | EncoderDecoder, batch: Batch) ->
 
 
 def linear_cross_entropy(
-    x: Tensor, matrix: Tensor, bias: Tensor | None, targets: Tensor, smoothing: float = 0.0
+    x: Tensor, matrix: Tensor, bias: Tensor | None, targets: Tensor, divisor: int = 1, smoothing: float = 0.0
 ) -> Tensor:
-    """Return (), the sum of the cross-entropies of the logits `x @ matrix.T + bias`, in nats.
+    """Return (), the sum of the cross-entropies of the logits `x @ matrix.T + bias` over a divisor, in nats.
 
     Args:
         x: (N, D).
         matrix: (V, D).
         bias: (V), or None.
         targets: (N) int64.
+        divisor: gradients are divided by it before they are rounded to the precision of the products.
         smoothing: as in `TrainingLoss`.
     """
     learns = torch.is_grad_enabled()
-    found: Tensor = _LinearCrossEntropy.apply(x, matrix, bias, targets, smoothing, learns)
+    found: Tensor = _LinearCrossEntropy.apply(x, matrix, bias, targets, divisor, smoothing, learns)
     return found
 
 
@@ -103,6 +104,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
         matrix: Tensor,
         bias: Tensor | None,
         targets: Tensor,
+        divisor: int,
         smoothing: float,
         learns: bool,
     ) -> Tensor:
@@ -131,7 +133,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
             if smoothing:
                 gradient -= smoothing / V  # (R, V)
             gradient.scatter_add_(1, wanted, gradient.new_full((), smoothing - 1).expand(wanted.shape))  # (R, V): p - q
-            gradient = gradient.to(dtype)  # (R, V)
+            gradient = gradient.div_(divisor).to(dtype)  # (R, V)
             x_gradient[first : first + rows] = gradient @ weight  # (R, D)
             if dtype == precise:
                 matrix_gradient.addmm_(gradient.T, part)  # (V, D)
@@ -142,7 +144,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
 
         ctx.dtypes = (matrix.dtype, None if bias is None else bias.dtype)
         ctx.save_for_backward(x_gradient, matrix_gradient, bias_gradient)
-        return total
+        return total / divisor
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
@@ -150,7 +152,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
         x_gradient, matrix_gradient, bias_gradient = ctx.saved_tensors  # (N, D), (V, D), (V)
         matrix_dtype, bias_dtype = ctx.dtypes
         of_bias = None if bias_gradient is None else (bias_gradient * above).to(bias_dtype)  # (V)
-        return x_gradient * above, (matrix_gradient * above).to(matrix_dtype), of_bias, None, None, None
+        return x_gradient * above, (matrix_gradient * above).to(matrix_dtype), of_bias, None, None, None, None
 
 
 def logits_of(model: Model, batch: Batch, forward: Callable[..., Tensor] | None = None) -> Tensor:

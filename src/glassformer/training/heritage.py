@@ -75,7 +75,8 @@ def _parents_task(record: Mapping[str, Any], folder: Path, config: Config, data:
         }
     )
     recorded = Path(record["data"]["tokens"])
-    for place in (recorded, token_cache(folder) / recorded.name):
+    caches = (token_cache(folder), token_cache(Path(record["run"])))
+    for place in (recorded, *(cache / recorded.name for cache in caches)):
         try:
             found = open_text(own, place)
         except GlassError:
