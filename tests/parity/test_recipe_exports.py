@@ -25,7 +25,11 @@ from tests.parity.written_runs import make_run
 
 PUBLISHED = ("bangla-slm", "shakespeare-nano", "translate-original")
 """Recipes that reproduce what others published, as their summaries say; the tutorials' are others."""
-GENERAL = [name for name in recipe_names() if name not in PUBLISHED and not name.startswith("tutorial-")]
+WITHOUT_MODEL = ("fine-tune",)
+"""Recipes of training alone: the model is that of the run that they begin from."""
+GENERAL = [
+    name for name in recipe_names() if name not in (*PUBLISHED, *WITHOUT_MODEL) and not name.startswith("tutorial-")
+]
 TARGETS = {"lm": ("hf", "onnx", "gguf"), **dict.fromkeys(PAIRS, ("hf", "onnx", "ctranslate2"))}
 """What runs the models of a task; hf and onnx for all others."""
 
