@@ -13,8 +13,10 @@ import torch
 
 from glassformer.base.config import Config
 from glassformer.base.errors import GlassError
+from glassformer.inspection.pruning.new_run import pruned, write_pruned
 from glassformer.model.weights import load_tensors
 from glassformer.runs.folder import Run
+from glassformer.runs.opening import OpenedRun
 from glassformer.runs.parent import Parent
 from glassformer.tasks.mixed import MixedTask
 from glassformer.training.loop import train
@@ -75,7 +77,7 @@ def test_a_child_resumes_bit_for_bit_without_its_parent(task: str, tmp_path: Pat
     assert again.state.step in (3, 4)
     train(again)
     assert same(last_weights(straight), last_weights(again))
-    assert again.state.parent_losses == straight.state.parent_losses  # of before the first step
+    assert again.state.parent_loss == straight.state.parent_loss  # of before the first step
 
 
 def test_a_childs_text_is_encoded_again_with_the_tokenizer_of_its_parent(tmp_path: Path) -> None:
@@ -108,8 +110,8 @@ def test_a_masked_run_becomes_a_classifier_with_a_new_head(tmp_path: Path) -> No
     outcome = train(child)
     assert outcome is not None
     assert outcome.parent_losses is None
-    assert child.heritage is not None
-    assert "no head" in child.heritage.missing
+    assert child.parent_text is not None
+    assert "no head" in child.parent_text.reason
 
 
 @pytest.mark.parametrize("same_labels", [True, False])
@@ -174,8 +176,62 @@ def test_nothing_to_train_is_refused(tmp_path: Path) -> None:
         child_of(parent, tmp_path, train__freeze="embedding,encoder,head")
 
 
+def test_a_part_without_weights_of_its_own_is_refused(tmp_path: Path) -> None:
+    parent = parent_of("lm", tmp_path)
+    with pytest.raises(GlassError, match="no parameters of its own"):
+        child_of(parent, tmp_path, train__freeze="head")
+
+
+def test_a_new_head_cannot_be_frozen(tmp_path: Path) -> None:
+    parent = parent_of("classify", tmp_path)
+    lines = [f"ab {i} xyz\t{['left', 'right'][i % 2]}\n" for i in range(90)]
+    (tmp_path / "labels.tsv").write_text("".join(lines), encoding="utf-8")
+    with pytest.raises(GlassError, match="begins with random numbers"):
+        child_of(parent, tmp_path, train__freeze="head")
+
+
+def test_a_frozen_output_matrix_costs_no_gradient(tmp_path: Path) -> None:
+    """Its gradient is the largest tensor of the loss."""
+    parent = parent_of("lm", tmp_path)
+    child = child_of(parent, tmp_path, train__freeze="embedding")
+    batch = child.stepper.batches(child.task.rows(0))[0]
+    loss = child.stepper.loss(batch, 1)
+    assert loss.grad_fn is not None
+    of_inputs, of_matrix, _ = loss.grad_fn.saved_tensors
+    assert of_inputs.any()
+    assert of_matrix is None
+
+
+def test_verify_and_pruning_know_frozen_parts(tmp_path: Path) -> None:
+    """Whatever makes the optimizers of a run finds the parameters that its checkpoints number."""
+    parent = parent_of("lm", tmp_path)
+    child = child_of(parent, tmp_path, train__freeze="layers.0")
+    train(child)
+    run = OpenedRun.load(child.run.folder)
+    smaller = pruned(run, ["dec.1.self.0"])
+    assert smaller.names == ("dec.1.self.0",)
+    write_pruned(tmp_path / "smaller", run, smaller, {})
+    assert "parent" in json.loads((tmp_path / "smaller" / "manifest.json").read_text())
+    train(resumed(tmp_path, "smaller", **{"train.steps": "10"}))
+
+
 def texts_of(rows: Any) -> Iterator[bytes]:
     return (row.inputs.tobytes() for row in rows)
+
+
+def test_with_rows_of_like_length_whole_steps_come_from_the_parents_text(tmp_path: Path) -> None:
+    parent = parent_of("translate", tmp_path)
+    changes = {"data__seed": 11, "train__batch_tokens": 90}
+    mixed = child_of(parent, tmp_path, "mixed", data__mix=0.3, **changes)
+    assert isinstance(mixed.task, MixedTask)
+    repeated = 0
+    for step in range(200):
+        found = list(texts_of(mixed.task.rows(step)))
+        own = list(texts_of(mixed.task.own.rows(step)))
+        other = list(texts_of(mixed.task.other.rows(step)))
+        assert found in (own, other)
+        repeated += found == other
+    assert 40 < repeated < 80
 
 
 @pytest.mark.parametrize("task", ["lm", "masked", "translate"])

@@ -1,8 +1,8 @@
-"""The run that a new run begins from: what the child keeps of it, and what the child's manifest says of it.
+"""The parent of a run: its settings, tokenizers and best weights, and its entry in the manifest of the child.
 
 A child keeps the parent's tokenizers and the shape of its model, and begins with the weights of its best checkpoint.
 Only a head that the child's task needs anew is initialized: that of a classifier whose parent named other labels, or
-none. Afterwards the child needs the parent no more.
+none. Afterwards the child does not need the parent's folder.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from glassformer.base.config import LABELLED, PAIRS, TEXTS, Config, Task
 from glassformer.base.errors import GlassError
 from glassformer.base.files import sha256
 from glassformer.base.locks import is_held
+from glassformer.base.settings import UNSET
 from glassformer.base.wording import quoted
 from glassformer.model.transformer import Model
 from glassformer.model.weights import load_tensors
@@ -25,18 +26,18 @@ from glassformer.runs.folder import Folder, Run, open_run
 from glassformer.runs.run_text import tokenizers_of
 from glassformer.text.tokenizers import Tokenizer
 
-TAUGHT: Mapping[Task, tuple[Task, ...]] = {
+CHILD_TASKS: Mapping[Task, tuple[Task, ...]] = {
     "lm": ("lm",),
     "masked": ("masked", "classify"),
     "classify": ("classify",),
     "translate": PAIRS,
     "summarize": PAIRS,
 }
-"""The tasks that a run of each task can be taught."""
+"""The tasks that a child can have, by the task of its parent."""
 CHANGEABLE = ("classes", "dropout_embedding", "dropout_attention", "dropout_residual")
 """Settings of the model that a child may change: its labels are those of its data, and dropout has no weights."""
-OF_HEAD = ("pooling", "head_transform")
-"""Settings of the model that belong to a head, and go with it."""
+HEAD_SETTINGS = ("pooling", "head_transform")
+"""Settings of the model that concern its head alone; a new head has its own."""
 KEPT_OF_TRAINING = ("batch", "batch_tokens", "micro_batch", "mask_share", "label_smoothing")
 """Settings of training that a child has from its parent, if both have one task."""
 
@@ -86,16 +87,16 @@ class Parent:
         Raises:
             GlassError: a run of this task cannot be taught that one.
         """
-        if task not in TAUGHT[self.task]:
+        if task not in CHILD_TASKS[self.task]:
             raise GlassError(
-                f"{self.run.folder} learnt train.task = {self.task}, from which train.task = {task} cannot begin",
-                f"It can be taught {', '.join(TAUGHT[self.task])}.",
+                f"train.task = {task} cannot begin from {self.run.folder}, whose train.task is {self.task}",
+                f"It can be taught {', '.join(CHILD_TASKS[self.task])}.",
             )
         settings = self.config.model_dump(exclude_none=True)
         model = {name: value for name, value in settings["model"].items() if name not in ("vocab_size", "classes")}
         found: dict[str, dict[str, Any]] = {"model": model, "tokenizer": settings["tokenizer"], "train": {"task": task}}
         if task != self.task and task in LABELLED:
-            found["model"] = {name: value for name, value in model.items() if name not in OF_HEAD}
+            found["model"] = {name: value for name, value in model.items() if name not in HEAD_SETTINGS}
         if task in TEXTS:
             found["data"] = {"windows": self.config.data.windows}
         if task == self.task:
@@ -114,12 +115,13 @@ class Parent:
         own = self.settings(config.train.task)
         own_config = Config.from_dict({section: own[section] for section in ("model", "tokenizer", "train")})
         before = own_config.model_dump()
-        free = (*CHANGEABLE, *(name for name in OF_HEAD if name not in own["model"]))
+        free = (*CHANGEABLE, *(name for name in HEAD_SETTINGS if name not in own["model"]))
         for section in ("model",) if encoded else ("model", "tokenizer"):
             for name, value in config.model_dump()[section].items():
                 if name not in free and value != before[section][name]:
                     raise GlassError(
-                        f"{section}.{name} = {value}, but {self.run.folder} was trained with {before[section][name]}",
+                        f"{section}.{name} = {value}, but {self.run.folder} was trained with "
+                        f"{UNSET if before[section][name] is None else before[section][name]}",
                         "Leave that setting out: a run that begins from another one keeps its model and tokenizer.",
                     )
 
@@ -156,7 +158,7 @@ class Parent:
     def record(self) -> dict[str, Any]:
         """Return what the manifest of a child says of this run, of its parent, and so on."""
         manifest = self.run.manifest()
-        ancestors = {"parent": manifest["parent"]} if "parent" in manifest else {}
+        kept: dict[str, Any] = {name: manifest[name] for name in ("parent", "imported") if name in manifest}
         return {
             "run": str(self.run.folder.resolve()),
             "task": self.task,
@@ -164,5 +166,5 @@ class Parent:
             "weights_sha256": sha256(self.checkpoint / "model.safetensors"),
             "data": manifest["data"],
             "data_settings": self.config.data.model_dump(mode="json"),
-            **ancestors,
+            **kept,
         }

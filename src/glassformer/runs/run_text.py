@@ -18,6 +18,9 @@ from glassformer.text.records import RECORD_KINDS
 from glassformer.text.store import DamagedStoreError
 from glassformer.text.tokenizers import Tokenizer
 
+MOST_UNKNOWN = 0.05
+"""Share of unknown tokens above which a text is not learnt with tokenizers of another run."""
+
 
 def prepare_for(
     config: Config, cache: Path, note: Callable[[str], None], given: tuple[Tokenizer, ...] = ()
@@ -31,12 +34,22 @@ def prepare_for(
         given: tokenizers to use as they are, see `tokenizers_of`; empty: they are trained on the text.
 
     Raises:
-        GlassError: the text cannot be read or split, or the disk is full.
+        GlassError: the text cannot be read or split, the given tokenizers do not know it, or the disk is full.
     """
     kind = RECORD_KINDS[config.train.task]
     if kind.running_text and is_encoded(Path(config.data.source).expanduser()):
-        return open_encoded(kind, config.data, config.tokenizer, given)
-    return prepare(kind, config.data, config.tokenizer, cache, note, given)
+        data = open_encoded(kind, config.data, config.tokenizer, given)
+    else:
+        data = prepare(kind, config.data, config.tokenizer, cache, note, given)
+    for role, store in data.train.tokens.items() if given else ():
+        if store.unknown_share > MOST_UNKNOWN:
+            raise GlassError(
+                f"{store.unknown_share:.1%} of the tokens of {config.data.source} ({role}) are unknown to the "
+                f"tokenizer to begin with: {data.tokenizers[role].description()}",
+                "Begin from a run whose tokenizer was trained on such texts or falls back to bytes (bpe, bytes), or "
+                "leave --from out.",
+            )
+    return data
 
 
 def tokenizers_of(run: Run, config: Config) -> tuple[Tokenizer, ...]:

@@ -94,7 +94,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
     The logits of a whole step would be its largest tensor, several times over. Nothing but the loss reads them, so the
     gradients of a row can be computed as soon as its loss is, and its logits forgotten. With p the softmax of the
     logits and q the targets' distribution (1 at the target, or smoothed), the loss is -sum(q ln p), and its gradient
-    by the logits p - q.
+    with respect to the logits is p - q; both are divided by `divisor`.
     """
 
     @staticmethod
@@ -116,7 +116,9 @@ class _LinearCrossEntropy(torch.autograd.Function):
         V = len(matrix)
         total = x.new_zeros((), dtype=precise)  # ()
         x_gradient = torch.empty_like(x)  # (N, D)
-        matrix_gradient = torch.zeros_like(matrix, dtype=precise)  # (V, D)
+        matrix_gradient = None
+        if ctx.needs_input_grad[1]:  # it may be frozen
+            matrix_gradient = torch.zeros_like(matrix, dtype=precise)  # (V, D)
         bias_gradient = None if bias is None else torch.zeros_like(bias, dtype=precise)  # (V)
 
         rows = max(1, LOSS_LOGITS.get(device, MOST_LOSS_LOGITS) // V)
@@ -135,9 +137,9 @@ class _LinearCrossEntropy(torch.autograd.Function):
             gradient.scatter_add_(1, wanted, gradient.new_full((), smoothing - 1).expand(wanted.shape))  # (R, V): p - q
             gradient = gradient.div_(divisor).to(dtype)  # (R, V)
             x_gradient[first : first + rows] = gradient @ weight  # (R, D)
-            if dtype == precise:
+            if matrix_gradient is not None and dtype == precise:
                 matrix_gradient.addmm_(gradient.T, part)  # (V, D)
-            else:
+            elif matrix_gradient is not None:
                 matrix_gradient += gradient.T @ part  # (V, D)
             if bias_gradient is not None:
                 bias_gradient += gradient.sum(dim=0)  # (V)
@@ -151,8 +153,9 @@ class _LinearCrossEntropy(torch.autograd.Function):
         (above,) = gradients  # ()
         x_gradient, matrix_gradient, bias_gradient = ctx.saved_tensors  # (N, D), (V, D), (V)
         matrix_dtype, bias_dtype = ctx.dtypes
+        of_matrix = None if matrix_gradient is None else (matrix_gradient * above).to(matrix_dtype)  # (V, D)
         of_bias = None if bias_gradient is None else (bias_gradient * above).to(bias_dtype)  # (V)
-        return x_gradient * above, (matrix_gradient * above).to(matrix_dtype), of_bias, None, None, None, None
+        return x_gradient * above, of_matrix, of_bias, None, None, None, None
 
 
 def logits_of(model: Model, batch: Batch, forward: Callable[..., Tensor] | None = None) -> Tensor:

@@ -1,4 +1,4 @@
-"""A task whose steps hold some rows of another text, so that a model that learns the one forgets less of the other."""
+"""A task that also trains on rows of another text, so that a model that learns the one forgets less of the other."""
 
 from __future__ import annotations
 
@@ -20,14 +20,16 @@ class MixedTask:
     Attributes:
         own: the task.
         other: gives the other rows; of the same kind.
-        share: chance of each row to come from `other`.
-        seed: of the choice of rows.
+        share: probability of a row, or of a whole step, to come from `other`.
+        seed: of the choice.
+        whole_steps: choose steps, not rows: those whose rows are of like length would be padded to the longest.
     """
 
     own: Task
     other: Task
     share: float
     seed: int
+    whole_steps: bool
 
     @property
     def unit(self) -> str:
@@ -51,14 +53,17 @@ class MixedTask:
 
     @property
     def steps_per_epoch(self) -> float:
-        """Return the steps in which the task's own text is read once."""
+        """Return the steps after which as many rows of the task's own text were read as it has."""
         return self.own.steps_per_epoch / (1 - self.share)
 
     def rows(self, step: int) -> Sequence[Row]:
-        """Return the rows of a step: each is replaced by one of the other task with probability `share`."""
+        """Return the rows of a step: each row, or all of them, from the other task with probability `share`."""
+        random = np.random.default_rng((self.seed, step))
+        if self.whole_steps:
+            return (self.other if random.random() < self.share else self.own).rows(step)
         rows = list(self.own.rows(step))
         others = self.other.rows(step)
-        replaced = np.random.default_rng((self.seed, step)).random(len(rows)) < self.share
+        replaced = random.random(len(rows)) < self.share
         return [others[index % len(others)] if replaced[index] else row for index, row in enumerate(rows)]
 
     def held_out(self, limit: int | None) -> Sequence[Row]:

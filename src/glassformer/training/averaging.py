@@ -19,9 +19,9 @@ Kind = Literal["ema", "last"]
 class WeightAverage(EagerOptimizer):
     """Keeps the average of parameters. It stands last among the optimizers of a run, and steps when they have.
 
-    Its state for each parameter is one tensor, which `exchange` swaps with the parameter. While training it is the
-    average; while the average is evaluated, or saved as the weights of a checkpoint, it is the weights themselves. So
-    a checkpoint has both, whoever opens the run gets the average, and a resumed run goes on from the weights.
+    Its state for each parameter is a count of steps and a tensor `other`, which `exchange` swaps with the parameter.
+    While training, `other` is the average; while the average is evaluated, or saved as the weights of a checkpoint, it
+    is the weights themselves. So a checkpoint has both: opening a run loads the average, resuming restores the weights.
 
     Args:
         parameters: that are trained.
@@ -43,13 +43,13 @@ class WeightAverage(EagerOptimizer):
             state = self.state[parameter]
             if not state:
                 state["other"] = parameter.detach().clone()
-                state["count"] = torch.ones(())
+                state["step"] = torch.ones(())  # by this name PyTorch leaves it on the processor
                 continue
-            state["count"] += 1
-            state["other"].lerp_(parameter.detach(), self._share(int(state["count"])))
+            state["step"] += 1
+            state["other"].lerp_(parameter.detach(), self._share(int(state["step"])))
 
     def _share(self, count: int) -> float:
-        """Return the share of the newest weights in the average of so many."""
+        """Return the share of the newest weights in the average after so many steps."""
         if self.kind == "last":
             return (LATE + 1) / (count + LATE)
         return 1 - min(self.decay, (1 + count) / (10 + count))

@@ -26,7 +26,7 @@ from glassformer.training.schedules import Plateau
 OPTIMIZER_STATE: dict[str, dict[str, bool]] = {
     "AdamW": {"step": False, "exp_avg": True, "exp_avg_sq": True},
     "Muon": {"momentum_buffer": True},
-    "WeightAverage": {"other": True, "count": False},
+    "WeightAverage": {"other": True, "step": False},
 }
 """Optimizer -> its state for each parameter -> whether it has the parameter's shape; otherwise it is one number."""
 
@@ -46,7 +46,8 @@ class TrainState:
         recent_losses: training losses since the last line of the log.
         oom_retries: how often memory ran out; each time the micro-batch was halved from then on.
         times: of the clock of a run limited by minutes.
-        parent_losses: (step, loss on the parent's text) of a run that began from a parent.
+        parent_rows, parent_loss: of a run that began from a parent, the rows of the parent's held-out text that are
+            measured, and the loss on them before the first step, in nats.
     """
 
     step: int = 0
@@ -60,7 +61,8 @@ class TrainState:
     recent_losses: list[float] = field(default_factory=list)
     oom_retries: int = 0
     times: Times = field(default_factory=Times)
-    parent_losses: list[tuple[int, float]] = field(default_factory=list)
+    parent_rows: int = 0
+    parent_loss: float | None = None
 
     @property
     def kept_steps(self) -> tuple[int, int]:
@@ -94,8 +96,8 @@ def write_state(folder: Path, state: TrainState, numbers: dict[str, Any], config
     The checkpoint's manifest holds the SHA-256 of this file, so that an edit of the settings in it is noticed.
     """
     progress = asdict(state)
-    if not state.parent_losses:
-        del progress["parent_losses"]  # older versions, which have no parents, can read the rest
+    if state.parent_loss is None:
+        del progress["parent_rows"], progress["parent_loss"]  # older versions know no parents, and can read the rest
     facts = {"progress": progress, "optimizer": numbers, "settings": config.model_dump(mode="json")}
     (folder / "state.json").write_text(json.dumps(facts, indent=1), encoding="utf-8")
 
@@ -143,7 +145,6 @@ def load_checkpoint(folder: Path, model: nn.Module, optimizers: list[Optimizer])
         facts["plateau"] = Plateau(**facts["plateau"])
         facts["times"] = Times(**facts.get("times", {}))  # older versions kept none
         facts["evaluations"] = [(int(step), float(loss)) for step, loss in facts["evaluations"]]
-        facts["parent_losses"] = [(int(step), float(loss)) for step, loss in facts.get("parent_losses", [])]
         return TrainState(**facts)
     except MALFORMED as error:
         raise GlassError(

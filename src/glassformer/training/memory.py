@@ -16,6 +16,7 @@ from glassformer.base.config import EXAMPLES, Config
 from glassformer.model.build import build_model
 from glassformer.model.shapes_only import shapes_only
 from glassformer.text.prepare import Prepared
+from glassformer.training.averaging import WeightAverage
 from glassformer.training.muon import Muon
 from glassformer.training.optimizers import make_optimizers
 from glassformer.training.setup import sizes
@@ -43,28 +44,33 @@ KEPT_BLOCK = 32 << 20
 
 def checkpoint_bytes(config: Config, data: Prepared) -> int:
     """Return the bytes of weights and optimizer state of one checkpoint; nothing is allocated."""
-    return sum(_weights_and_state(config, data))
+    weights, _, state = _weights_gradients_and_state(config, data)
+    return weights + state
 
 
 def least_training_memory(config: Config, data: Prepared) -> int:
     """Bytes of weights, their gradients and the optimizer state: what training needs before any activation."""
-    weights, state = _weights_and_state(config, data)
-    return 2 * weights + state
+    return sum(_weights_gradients_and_state(config, data))
 
 
-def _weights_and_state(config: Config, data: Prepared) -> tuple[int, int]:
+def _weights_gradients_and_state(config: Config, data: Prepared) -> tuple[int, int, int]:
+    """Return the bytes of each; frozen parameters have no gradients and no optimizer state."""
     vocabulary, source, classes = sizes(config, data)
     with shapes_only():
         model = build_model(config.model, vocabulary, source_vocab_size=source, classes=classes)
     weights = sum(value.numel() * value.element_size() for value in model.state_dict().values())
-    return weights, sum(_state_bytes(optimizer) for optimizer in make_optimizers(model, config.train))
+    state = sum(_state_bytes(optimizer) for optimizer in make_optimizers(model, config.train))
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    return weights, sum(each.numel() * each.element_size() for each in trained), state
 
 
 def _state_bytes(optimizer: Optimizer) -> int:
-    """AdamW keeps two moments and a step count for each parameter, Muon one momentum."""
+    """AdamW keeps two moments and a step count for each parameter, Muon one momentum, an average itself and a count."""
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     numbers = sum(parameter.numel() for parameter in parameters)
-    return FLOAT * (numbers if isinstance(optimizer, Muon) else 2 * numbers + len(parameters))
+    if isinstance(optimizer, Muon):
+        return FLOAT * numbers
+    return FLOAT * ((1 if isinstance(optimizer, WeightAverage) else 2) * numbers + len(parameters))
 
 
 def has_many_lengths(config: Config) -> bool:

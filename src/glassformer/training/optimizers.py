@@ -2,23 +2,54 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from torch import nn
 from torch.optim import Optimizer
 
 from glassformer.base.config import TrainConfig
+from glassformer.base.config.freezing import frozen_names
+from glassformer.base.errors import GlassError
 from glassformer.model.precision import choose_precision
+from glassformer.model.transformer import Model
 from glassformer.training.averaging import WeightAverage
 from glassformer.training.eager_optimizers import AdamW
 from glassformer.training.muon import Muon
 
 
-def make_optimizers(model: nn.Module, config: TrainConfig) -> list[Optimizer]:
-    """The optimizers of all parameters, each parameter in exactly one; then the `WeightAverage` of all, if wanted.
+def freeze(model: Model, parts: Sequence[str]) -> None:
+    """Freeze parts of a model, in place: they get no gradients, no optimizer state and no updates.
+
+    Raises:
+        GlassError: a part has no parameters, as the head of a tied model, or none is left to train.
+    """
+    for part in parts:
+        names = frozen_names([part], model.config)
+        frozen = [parameter for name, parameter in model.named_parameters() if name.startswith(names)]
+        if not frozen:
+            raise GlassError(
+                f"train.freeze = {part}: this part of the model has no parameters of its own",
+                "A tied output matrix is the embedding: freeze that.",
+            )
+        for parameter in frozen:
+            parameter.requires_grad_(False)
+    if not any(parameter.requires_grad for parameter in model.parameters()):
+        raise GlassError(f"train.freeze = {', '.join(parts)} leaves no parameter to train", "Freeze fewer parts.")
+
+
+def make_optimizers(model: Model, config: TrainConfig) -> list[Optimizer]:
+    """Freeze the parts that `config.freeze` names, and return the optimizers of all other parameters.
+
+    Each parameter is in exactly one of them; the `WeightAverage` of all comes last, if it is wanted.
 
     Weight decay acts on everything with two dimensions or more; biases and gains are left alone.
     AdamW: Loshchilov and Hutter 2019. Muon: Jordan et al. 2024, for the matrices inside the blocks.
     Each group carries `peak`, the learning rate that schedules scale.
+
+    Raises:
+        GlassError: the model has no such part, or no parameter is left to train.
     """
+    freeze(model, config.freeze)
     named = [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
     hidden = [
         p for name, p in named if ".blocks." in name and p.ndim == 2 and p.numel()

@@ -100,8 +100,12 @@ class Pace:
         times = self.state.times
         if times.rows is None and not self.state.evaluations:
             times.rows = self.budget.rows()
+        self.training_begins()
+
+    def training_begins(self) -> None:
+        """Count training from now on, if no step was taken yet."""
         if self.state.step == 0:
-            times.began = self.clock.now
+            self.state.times.began = self.clock.now
 
     def _measure_loss(self, loss: Callable[[int], object]) -> None:
         enough = min(LONGEST_TRIAL, TRIAL_SHARE * self.budget.seconds)
@@ -216,6 +220,9 @@ class Untimed:
 
     def sampled(self) -> None:
         """Ignore a sample."""
+
+    def training_begins(self) -> None:
+        """Ignore when training begins."""
 
     def parents_text_measured(self) -> None:
         """Ignore the loss on the parent's text."""

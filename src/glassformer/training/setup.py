@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from glassformer.base.config import Config
+from glassformer.base.config.freezing import frozen_names
 from glassformer.base.errors import GlassError
 from glassformer.base.files import check_folder, clear_disk_errors, no_empty_folders, write_text
 from glassformer.base.locks import only_one
@@ -31,19 +32,17 @@ from glassformer.tasks.task import Task
 from glassformer.text.prepare import Prepared
 from glassformer.training.clock import Seconds, since
 from glassformer.training.compiling import refuse_without_compiler
-from glassformer.training.heritage import Heritage
 from glassformer.training.legs import add_leg, describe_leg
 from glassformer.training.loop import compute_gradients
 from glassformer.training.parallel.joining import job
 from glassformer.training.parallel.processes import OneProcess, Processes
+from glassformer.training.parent_text import ParentText, find_parent_text
 from glassformer.training.reporting import Reporter
 from glassformer.training.resumed_settings import PRECISIONS, note_of_edits, refuse_changes
 from glassformer.training.stepping import Stepper
 from glassformer.training.thread_choice import TRIAL, ThreadChoice, choice_of
 from glassformer.training.trainer import Trainer
 
-MOST_UNKNOWN = 0.05
-"""Share of unknown tokens above which a text is not learnt with a parent's tokenizer."""
 TRIAL_SHARE = 1 / 60
 """Share of the minutes that are left for which each number of threads is tried, at most."""
 
@@ -100,6 +99,7 @@ def new_training(
     model = fresh_model(config, text, alteration)
     if parent is not None:
         new = parent.fill(model, text.labels)
+        _refuse_frozen(new, config)
         kept = f"all but {', '.join(new)}" if new else "all weights"
         processes.on_rank_zero(lambda: reporter.note(f"beginning with {kept} of {parent.checkpoint}"))
     source = {
@@ -110,11 +110,11 @@ def new_training(
     }
     mark: dict[str, Any] = {"altered": alteration.name} if alteration else {}
     mark |= {"job": name} if (name := job()) else {}
-    heritage = None
+    parent_text = None
     if parent is not None:
         record = parent.record()
         mark |= {"parent": record}
-        heritage = Heritage.of(record, folder, config, text)
+        parent_text = find_parent_text(record, folder, config, text, processes)
     facts = {"data": source, "tokenizers": _digests(config, text), **mark}
 
     def create() -> Run:
@@ -123,20 +123,36 @@ def new_training(
     with _held(processes, new_folder_lock(folder)):
         run = processes.on_rank_zero(create)
         entropy = _entropy(config, text)
-        trainer = Trainer(run, config, model, _task(config, text, heritage), reporter, entropy, processes, seconds)
-        trainer.heritage = heritage
+        trainer = Trainer(run, config, model, _task(config, text, parent_text), reporter, entropy, processes, seconds)
         trainer.threads = threads
-        if heritage is not None and heritage.task is None:
-            reporter.note(f"what is forgotten is not measured: {heritage.missing}")
+        _give_parent_text(trainer, parent_text)
         _begin_leg(trainer)
         with _threads_given_back(trainer):
             yield trainer
 
 
-def _task(config: Config, data: Prepared, heritage: Heritage | None) -> Task:
+def _task(config: Config, data: Prepared, parent_text: ParentText | None) -> Task:
     """Return the task of a run, with the rows of its parent's text that it repeats."""
     task = make_task(config, data)
-    return task if heritage is None else heritage.mixed_into(task, config)
+    return task if parent_text is None else parent_text.mixed_into(task, config)
+
+
+def _give_parent_text(trainer: Trainer, parent_text: ParentText | None) -> None:
+    """Let a trainer measure what is forgotten; say so if it cannot."""
+    trainer.parent_text = parent_text
+    if parent_text is not None and parent_text.task is None:
+        trainer.reporter.note(f"forgetting is not measured: {parent_text.reason}")
+
+
+def _refuse_frozen(new: Sequence[str], config: Config) -> None:
+    """Raise a `GlassError` if `train.freeze` would freeze tensors that begin with random numbers."""
+    for part in config.train.freeze:
+        names = frozen_names([part], config.model)
+        if any(name.startswith(names) for name in new):
+            raise GlassError(
+                f"train.freeze = {part}: the parent has no such head, and this one begins with random numbers",
+                "Freeze other parts.",
+            )
 
 
 @contextmanager
@@ -222,8 +238,6 @@ def text_of_run(
     if config.train.compile:
         refuse_without_compiler(device)
     data = data or prepare_for(config, token_cache(folder), note, () if parent is None else parent.tokenizers)
-    if parent is not None:
-        _refuse_unknown(data, config, parent)
     for text in (*data.notes, *_fit(data, config)):
         note(text)
     return data
@@ -267,9 +281,9 @@ def resume_training(
         model = fresh_model(config, data, alteration)
         entropy = _entropy(config, data)
         record = run.manifest().get("parent")
-        heritage = None if record is None else Heritage.of(record, folder, config, data)
-        trainer = Trainer(run, config, model, _task(config, data, heritage), reporter, entropy, processes, seconds)
-        trainer.heritage = heritage
+        parent_text = None if record is None else find_parent_text(record, folder, config, data, processes)
+        trainer = Trainer(run, config, model, _task(config, data, parent_text), reporter, entropy, processes, seconds)
+        _give_parent_text(trainer, parent_text)
         trainer.resume(whole)
 
         def write() -> None:
@@ -382,18 +396,6 @@ def _digests(config: Config, data: Prepared) -> dict[str, str]:
     if config.two_vocabularies:
         found["source_tokenizer.json"] = data.source_tokenizer.digest
     return found
-
-
-def _refuse_unknown(data: Prepared, config: Config, parent: Parent) -> None:
-    """Raise a `GlassError` if the tokenizer of a parent does not know too much of a text."""
-    for role, store in data.train.tokens.items():
-        if store.unknown_share > MOST_UNKNOWN:
-            raise GlassError(
-                f"{store.unknown_share:.1%} of the tokens of {config.data.source} ({role}) are unknown to the "
-                f"tokenizer of {parent.run.folder}: {data.tokenizers[role].description()}",
-                "Begin from a run whose tokenizer was trained on such texts or falls back to bytes (bpe, bytes), or "
-                "leave --from out.",
-            )
 
 
 def _fit(data: Prepared, config: Config) -> Iterator[str]:

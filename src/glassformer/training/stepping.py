@@ -20,7 +20,6 @@ from glassformer.tasks.task import Task
 from glassformer.text.batches import Batch
 from glassformer.training.averaging import WeightAverage
 from glassformer.training.compiling import compiled, refuse_without_compiler
-from glassformer.training.freezing import freeze
 from glassformer.training.optimizers import make_optimizers, set_rate
 from glassformer.training.out_of_memory import OomRetries
 from glassformer.training.parallel.processes import OneProcess, Processes, without_targets
@@ -73,15 +72,14 @@ class Stepper:
         self.processes = processes or OneProcess()
         self.device = choose_device(config.train.device)
         self.dtype = choose_precision(config.train.precision, self.device)
-        freeze(model, config)
-        if config.train.checkpoint_blocks:
-            recompute_blocks(model)
         self.model = self.processes.place(model, self.device, self.dtype)
+        if config.train.checkpoint_blocks:
+            recompute_blocks(self.model)
+        self.optimizers = make_optimizers(self.model, config.train)
         self.loss = self.processes.wrap(TrainingLoss(self.model, config.train.label_smoothing))
         if config.train.compile:
             refuse_without_compiler(self.device)
             self.loss = compiled(self.loss)
-        self.optimizers = make_optimizers(self.model, config.train)
         self.oom_retries = OomRetries(self.processes)
 
     def batches(self, rows: Sequence[Any]) -> list[Batch]:

@@ -19,11 +19,11 @@ from glassformer.tasks.task import Task
 from glassformer.training.checkpoint import TrainState, load_checkpoint, point_to, step_name
 from glassformer.training.clock import RunClock, Seconds, since
 from glassformer.training.first_nonfinite import first_bad_tensor, worst
-from glassformer.training.heritage import Heritage
 from glassformer.training.journal import Journal
 from glassformer.training.legs import end_leg
 from glassformer.training.pace import Pace, Untimed, evenly
 from glassformer.training.parallel.processes import Processes
+from glassformer.training.parent_text import ParentText
 from glassformer.training.reporting import Reporter, Status
 from glassformer.training.schedules import rate_factor
 from glassformer.training.stepping import Gradients, Stepper
@@ -55,8 +55,10 @@ class TrainingOutcome:
         train_seconds: training time alone.
         validation_share: share of the validation rows that `validation` measured; below 1 only in a run limited by
             minutes, of which the whole split would take more than a tenth.
-        first_loss: validation loss before the first step, of a run that began from a parent.
-        parent_losses: of such a run, the loss on the parent's held-out text before and after; None: not at hand.
+        first_loss: of a run that began from a parent, the validation loss before the first step, over the rows of an
+            evaluation while training.
+        parent_losses: of such a run, the loss on the parent's held-out text before the first step and of `step`; None:
+            not at hand.
     """
 
     step: int
@@ -87,7 +89,7 @@ class Observer(Protocol):
 class Trainer:
     """Training state of one run, driven by `loop.train`: its progress, due actions and outputs.
 
-    `observer`, `threads` and `heritage` may be set before training.
+    `observer`, `threads` and `parent_text` may be set before training.
 
     Attributes:
         state: the progress, as checkpoints save it.
@@ -134,7 +136,7 @@ class Trainer:
         self.pace = self._pace_of(seconds or since())
         self.observer: Observer | None = None
         self.threads: ThreadChoice | None = None
-        self.heritage: Heritage | None = None
+        self.parent_text: ParentText | None = None
         self.record: dict[str, Any] = {}
         self.reason: str | None = None
         self.stop_requested = False
@@ -196,8 +198,9 @@ class Trainer:
             self._end_without_a_step(self.reason)
             return
         self._measure_costs()
-        if self.heritage is not None and not self.state.evaluations:
-            self._measure_beginning(self.heritage)
+        if self.parent_text is not None and not self.state.evaluations:
+            self._measure_beginning(self.parent_text)
+            self.reason = self.reason_to_end()
 
     def _forget_later_steps(self) -> None:
         """Drop metrics and observations of steps after the checkpoint being resumed."""
@@ -237,15 +240,20 @@ class Trainer:
             lambda count: self._loss_of(self.model, evenly(rows, count), self.processes), self._try_sample
         )
 
-    def _measure_beginning(self, heritage: Heritage) -> None:
+    def _measure_beginning(self, parent_text: ParentText) -> None:
         """Measure a model that begins with a parent's weights: on the text to learn, and on the parent's."""
         self.evaluate()
-        if heritage.task is not None:
-            self.state.parent_losses.append((self.state.step, self._loss_on_parents_text(heritage.task)))
+        if parent_text.task is not None:
+            self.state.parent_rows = len(self.pace.part(self._parents_rows(parent_text.task)))
+            self.state.parent_loss = self._loss_on_parents_text(parent_text.task)
+        self.pace.training_begins()
+
+    def _parents_rows(self, task: Task) -> Sequence[Any]:
+        return task.held_out(self.config.train.evaluate_tokens)
 
     def _loss_on_parents_text(self, task: Task) -> float:
         """Return the loss on the held-out text of the parent, on the same rows before and after training."""
-        rows = self.pace.part(task.held_out(self.config.train.evaluate_tokens))
+        rows = evenly(self._parents_rows(task), self.state.parent_rows)
         loss = self._loss_of(self.model, rows, self.processes).loss
         self.pace.parents_text_measured()
         return loss
@@ -505,13 +513,13 @@ class Trainer:
 
     def _forgetting(self) -> tuple[float | None, tuple[float, float] | None]:
         """Return the first validation loss of a child, and its losses on the parent's text before and after."""
-        if self.heritage is None:
+        if self.parent_text is None:
             return None, None
         first_loss = self.state.evaluations[0][1]
-        if self.heritage.task is None or not self.state.parent_losses:
+        before = self.state.parent_loss
+        if self.parent_text.task is None or before is None:
             return first_loss, None
-        before = self.state.parent_losses[0][1]
-        return first_loss, (before, self._loss_on_parents_text(self.heritage.task))
+        return first_loss, (before, self._loss_on_parents_text(self.parent_text.task))
 
     def _final_loss(self) -> tuple[LossEstimate, float]:
         """Return the loss over the validation part, and the share of its rows that was measured: all if time allows."""

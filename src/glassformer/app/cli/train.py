@@ -21,8 +21,8 @@ saving. A run of minutes takes one thread or all, whichever is faster when tried
 minutes at most, the final one a tenth, if need be over a part of the validation text (glass evaluate measures all).
 
 --from RUN begins with the tokenizer, the model and the weights of a run, or of one that glass import made, and trains
-them on DATA with the recipe fine-tune: a small learning rate, 3 minutes. A run of lm learns lm, masked also classify,
-translate also summarize, and the other way round. The new run needs the old one no more.
+them on DATA with the recipe fine-tune: a small learning rate, 3 minutes. A run of lm learns lm; masked also classify;
+translate and summarize either. The new run does not need the folder of the old one.
 
 A resumed run keeps its settings; --steps, --minutes and the other limits can change, and count from the run's start.
 Minutes count the time of all legs, not the time between them.
@@ -162,7 +162,7 @@ def _forgetting(outcome: TrainingOutcome) -> Iterator[str]:
     """Say what a run that began from another one learnt and forgot."""
     if outcome.first_loss is None:
         return
-    yield f"before the first step the loss on this text was {outcome.first_loss:.4f}"
+    yield f"before the first step it was {outcome.first_loss:.4f}, over the rows of an evaluation"
     if outcome.parent_losses is not None:
         before, after = outcome.parent_losses
         change = f"{after - before:.4f} forgotten" if after > before else f"{before - after:.4f} gained"

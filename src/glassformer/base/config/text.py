@@ -97,7 +97,7 @@ class DataConfig(BaseSettings):
         "cut", description="classify, translate, summarize: what happens to texts longer than the context"
     )
     mix: Probability = Field(
-        0.0, description="runs that begin from another one: share of the rows of a step that come from its text"
+        0.0, description="runs that begin from another one: probability of a training row to come from its text"
     )
     size: Count = Field(20_000, description="documents to make, for a generated corpus")
     seed: Seed = Field(0, description="of the random split and of generated corpora")

@@ -72,7 +72,9 @@ class TrainConfig(BaseSettings):
         description="evaluate and keep an average of the weights: ema: exponential moving; last: of all steps, the "
         "last ones weighing most, however long the run is (Shamir and Zhang 2013)",
     )
-    average_decay: Probability = Field(0.999, description="ema: share of the average that a step keeps, after warm-up")
+    average_decay: Probability = Field(
+        0.999, description="ema: share of the average that step t keeps; (1 + t) / (10 + t) while that is smaller"
+    )
     label_smoothing: Probability = Field(
         0.0,
         description="share of the target's probability spread evenly over all tokens while training; "

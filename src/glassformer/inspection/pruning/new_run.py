@@ -12,6 +12,7 @@ import torch
 from torch.optim import Optimizer
 
 from glassformer.base.config import Config
+from glassformer.base.errors import GlassError
 from glassformer.base.files import clear_disk_errors, no_empty_folders, partial_path
 from glassformer.base.locks import is_held
 from glassformer.inspection.pruning.l0 import L0, learn_gates
@@ -67,8 +68,17 @@ def pruned(opened: OpenedRun, names: Sequence[str]) -> Pruned:
 
 
 def pruned_by_gates(opened: OpenedRun, how: L0, note: Callable[[str], None]) -> Pruned:
-    """Train on with gates, remove the heads whose gates are settled at 0, and put the other gates into the weights."""
+    """Train on with gates, remove the heads whose gates are settled at 0, and put the other gates into the weights.
+
+    Raises:
+        GlassError: the run keeps an average of its weights.
+    """
     config = opened.config
+    if config.train.average != "none":
+        raise GlassError(
+            f"train.average = {config.train.average}: gates cannot be learnt on weights that are an average",
+            "Prune by importance, or train a run without train.average.",
+        )
     here = {"device": str(opened.device), "compile": False}  # compiled code does not see the gates, which are hooks
     config = config.replace(train={**config.train.model_dump(), **here})
     set_threads(config)
@@ -118,7 +128,7 @@ def write_pruned(out: Path, opened: OpenedRun, found: Pruned, facts: Mapping[str
         evaluations=[(found.state.step, loss)],
     )
     before = opened.files.manifest()
-    kept: dict[str, Any] = {name: before[name] for name in ("data", "tokenizers") if name in before}
+    kept: dict[str, Any] = {name: before[name] for name in ("data", "tokenizers", "parent") if name in before}
     origin = {"from": str(opened.folder), "checkpoint": opened.checkpoint.name, "heads": list(found.names)}
     partial = partial_path(out)
     with no_empty_folders(out.parent), clear_disk_errors(out):

@@ -1,0 +1,98 @@
+"""Find the encoded text of a run's parent, to measure what the run forgets and to mix rows of it into training."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from glassformer.base.config import LABELLED, PAIRS, Config
+from glassformer.base.errors import GlassError
+from glassformer.base.wording import quoted
+from glassformer.runs.run_text import open_text
+from glassformer.runs.text_location import token_cache
+from glassformer.tasks.make import make_task
+from glassformer.tasks.mixed import MixedTask
+from glassformer.tasks.task import Task
+from glassformer.text.prepare import Prepared
+from glassformer.training.parallel.processes import Processes
+
+
+@dataclass(frozen=True)
+class ParentText:
+    """The text that the parent of a run was trained on.
+
+    Attributes:
+        task: the parent's task on that text; None: it cannot be used.
+        reason: why not.
+    """
+
+    task: Task | None
+    reason: str = ""
+
+    def mixed_into(self, task: Task, config: Config) -> Task:
+        """Return the task of a run, with rows of the parent's text among its own if `data.mix` is above 0."""
+        if not config.data.mix or self.task is None:
+            return task
+        whole_steps = config.train.batch_tokens is not None
+        return MixedTask(task, self.task, config.data.mix, config.train.seed, whole_steps)
+
+
+def find_parent_text(
+    record: Mapping[str, Any], folder: Path, config: Config, data: Prepared, processes: Processes
+) -> ParentText:
+    """Look for the encoded text of a parent.
+
+    Args:
+        record: what the manifest of the run says of its parent.
+        folder: of the run.
+        config: of the run.
+        data: the text of the run.
+        processes: of the run; the text counts as found if all of them see it.
+
+    Raises:
+        GlassError: `data.mix` is above 0, and the text cannot be used.
+    """
+    found = _parent_text(record, folder, config, data)
+    if processes.all_reduce_max(found.task is None) and found.task is not None:
+        found = ParentText(None, "the text of the parent is not at hand in all processes")
+    if found.task is None and config.data.mix:
+        processes.raise_on_all(
+            GlassError(
+                f"data.mix = {config.data.mix:g}, but {found.reason}",
+                f"Restore it, or begin anew without data.mix: --from {quoted(Path(record['run']))}",
+            )
+        )
+    return found
+
+
+def _parent_text(record: Mapping[str, Any], folder: Path, config: Config, data: Prepared) -> ParentText:
+    """Return the parent's text, if it is there and the model of the run has a head for the parent's task."""
+    task = record["task"]
+    if task != config.train.task and not (task in PAIRS and config.train.task in PAIRS):
+        return ParentText(None, f"the parent learnt {task}, for which this run has no head")
+    if "imported" in record:
+        return ParentText(None, f"{record['run']} was imported, without the text that it was trained on")
+    own = Config.from_dict(
+        {
+            **config.model_dump(include={"model", "tokenizer", "sample"}),
+            "data": record["data_settings"],
+            "train": {**config.train.model_dump(), "task": task},
+        }
+    )
+    recorded = Path(record["data"]["tokens"])
+    caches = (token_cache(folder), token_cache(Path(record["run"])))
+    for place in (recorded, *(cache / recorded.name for cache in caches)):
+        try:
+            found = open_text(own, place)
+        except GlassError:
+            continue
+        digests = [each.digest for each in found.tokenizers.values()]
+        own_digests = [each.digest for each in data.tokenizers.values()]
+        if found.text_hash != record["data"]["text_hash"] or digests != own_digests:
+            continue
+        if task in LABELLED and found.labels != data.labels:
+            return ParentText(None, "the labels of the parent are not those of this run")
+        return ParentText(make_task(own, found))
+    return ParentText(None, f"the text of the parent, {record['data']['source']}, is not at hand in {recorded}")
