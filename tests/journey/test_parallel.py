@@ -101,3 +101,43 @@ def test_a_sharded_run_that_is_stopped_goes_on_in_one_process_and_opens_everywhe
     assert sharded == pytest.approx(straight, abs=1e-5)
     shown = [json.loads(here("evaluate", name, "--json", folder=tmp_path).stdout) for name in ("straight", "sharded")]
     assert shown[1]["loss"] == pytest.approx(shown[0]["loss"], abs=1e-5)
+
+
+@pytest.mark.parametrize("way", [(), ("--shard",)])
+def test_a_child_of_several_processes_is_that_of_one(way: tuple[str, ...], tmp_path: Path) -> None:
+    """With rows of the parent's text, an average, frozen parts and blocks that are computed twice; then resumed."""
+    text_file(tmp_path)
+    assert here("train", "proverbs.txt", "--steps", "20", *SETTINGS, "--out", "parent", folder=tmp_path).returncode == 0
+    precise = [
+        "--precision",
+        "fp32",
+        "--train.log_every",
+        "1",
+        "--train.evaluate_every",
+        "5",
+        "--train.save_every",
+        "4",
+    ]
+    child = ["proverbs.txt", "--from", "parent", "--mix", "0.3", "--train.average", "ema", *precise]
+    child += ["--train.checkpoint_blocks", "true", "--train.freeze", "layers.0", "--steps", "12"]
+    alone = here("train", *child, "--out", "alone", "--json", folder=tmp_path)
+    assert alone.returncode == 0, alone.stderr
+    together = ended(torchrun(*child, *way, "--out", "together", "--json", folder=tmp_path))
+    assert together.returncode == 0, together.stderr
+    one, other = (json.loads(done.stdout) for done in (alone, together))
+    for name in ("loss", "first_loss", "parent_losses"):
+        assert other[name] == pytest.approx(one[name], abs=1e-5)
+    assert losses(tmp_path / "together", 12) == pytest.approx(losses(tmp_path / "alone", 12), abs=1e-5)
+    more = ended(torchrun("--resume", "--out", "together", "--steps", "15", "--json", folder=tmp_path))
+    assert more.returncode == 0, more.stderr
+    assert here("train", "--resume", "--out", "alone", "--steps", "15", folder=tmp_path).returncode == 0
+    assert losses(tmp_path / "together", 15) == pytest.approx(losses(tmp_path / "alone", 15), abs=1e-5)
+
+
+def test_a_sharded_run_is_limited_by_minutes(tmp_path: Path) -> None:
+    """It evaluates before the first step, in which its buffers are made."""
+    text_file(tmp_path)
+    limited = torchrun("proverbs.txt", "--minutes", "0.1", *SETTINGS, "--shard", "--out", "short", folder=tmp_path)
+    done = ended(limited)
+    assert done.returncode == 0, done.stderr
+    assert "short is ready" in done.stdout

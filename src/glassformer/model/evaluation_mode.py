@@ -33,6 +33,12 @@ def evaluation_mode(model: nn.Module, modules: Sequence[nn.Module] | None = None
 
 @contextmanager
 def inference(model: nn.Module, modules: Sequence[nn.Module] | None = None) -> Iterator[None]:
-    """Turn dropout and gradients off inside: `evaluation_mode` and `torch.inference_mode`."""
-    with evaluation_mode(model, modules), torch.inference_mode():
+    """Turn dropout and gradients off inside: `evaluation_mode` and `torch.inference_mode`.
+
+    A sharded model (FSDP) gathers its weights in buffers that training uses again, which tensors of `inference_mode`
+    cannot be: it has `torch.no_grad`.
+    """
+    parameter = next(model.parameters(), None)
+    without_gradients = torch.no_grad() if hasattr(parameter, "full_tensor") else torch.inference_mode()
+    with evaluation_mode(model, modules), without_gradients:
         yield
