@@ -20,6 +20,7 @@ from safetensors.torch import load_file
 from glassformer.base.config import Config
 from glassformer.base.errors import GlassError
 from glassformer.evaluation.simple_predictors import ladder
+from glassformer.model.precision import Speeds
 from glassformer.runs.run_text import prepare_for
 from glassformer.tasks.make import make_task
 from glassformer.training import memory, step_measurement
@@ -411,3 +412,16 @@ def test_shapes_that_do_not_come_again_are_not_kept(
     settings = {"train": {"task": task, "precision": precision, "device": "cpu"}}
     memory.steady_heap(Config.from_dict(settings))
     assert os.environ.get(name) == after
+
+
+@pytest.mark.parametrize(("speeds", "kept"), [(None, "128"), (Speeds(100.0, 500.0), "128"), (Speeds(100.0, 2.0), "0")])
+def test_the_precision_that_auto_will_be_decides_how_many_shapes_are_kept(
+    speeds: Speeds | None, kept: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The probe of `glass plan` gets the precision itself: both must have the same memory."""
+    name = "ONEDNN_PRIMITIVE_CACHE_CAPACITY"
+    monkeypatch.setenv(name, "")
+    monkeypatch.delenv(name)
+    monkeypatch.setattr(memory, "known_speeds", lambda: speeds)
+    memory.keep_few_shapes(Config.from_dict({"train": {"task": "classify", "precision": "auto", "device": "cpu"}}))
+    assert os.environ.get(name) == kept

@@ -162,6 +162,11 @@ def processor_speeds() -> Speeds:
     return _known_or_timed(cache_file(), _environment())
 
 
+def known_speeds() -> Speeds | None:
+    """Return the speeds of this processor if they were timed before; nothing is multiplied."""
+    return _read(cache_file(), _environment())
+
+
 def remember(speeds: Speeds) -> None:
     """Keep speeds for this machine and environment; without a writable cache folder, do nothing."""
     _write(cache_file(), _environment(), speeds)

@@ -14,6 +14,7 @@ from torch.optim import Optimizer
 
 from glassformer.base.config import EXAMPLES, Config
 from glassformer.model.build import build_model
+from glassformer.model.precision import MARGIN, known_speeds
 from glassformer.model.shapes_only import shapes_only
 from glassformer.text.prepare import Prepared
 from glassformer.training.averaging import WeightAverage
@@ -32,7 +33,7 @@ LARGE = 9 << 20
 every forward pass, which shall not be cleared anew each time."""
 SHAPES_KEPT = {"fp32": 0, "bf16": 128, "auto": 128}
 """By train.precision. Measured: keeping none costs no time in float32 and a third more in bfloat16, where 128 are as
-fast as 1,024. With `auto`, bfloat16 may still be chosen."""
+fast as 1,024. With `auto`, if this processor was never timed, bfloat16 may still be chosen."""
 M_TRIM_THRESHOLD = -1
 M_MMAP_THRESHOLD = -3
 """Their numbers in glibc's malloc.h."""
@@ -113,8 +114,13 @@ def keep_few_shapes(config: Config) -> None:
     multiplication, so call this before any, including the timing that resolves `auto`. An existing value of the
     variable is kept.
     """
-    if has_many_lengths(config):
-        os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", str(SHAPES_KEPT[config.train.precision]))
+    if not has_many_lengths(config):
+        return
+    precision: str = config.train.precision
+    speeds = known_speeds() if precision == "auto" else None
+    if speeds is not None:
+        precision = "bf16" if speeds.ratio >= MARGIN else "fp32"
+    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", str(SHAPES_KEPT[precision]))
 
 
 def forget_peak(device: torch.device) -> None:
