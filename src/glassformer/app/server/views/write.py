@@ -73,8 +73,17 @@ class WriteQuestion(ViewQuestion):
 
 
 SETTINGS = (
-    "tokens", "temperature", "top_k", "top_p", "min_p", "repetition_penalty", "seed", "beams", "length_penalty", "stop",
-)  # fmt: skip
+    "tokens",
+    "temperature",
+    "top_k",
+    "top_p",
+    "min_p",
+    "repetition_penalty",
+    "seed",
+    "beams",
+    "length_penalty",
+    "stop",
+)
 
 
 def settings_of(model: AnyTextModel, question: WriteQuestion) -> SampleConfig:
