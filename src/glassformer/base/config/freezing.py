@@ -45,7 +45,7 @@ def frozen_names(parts: Iterable[str], model: ModelConfig) -> tuple[str, ...]:
                 found += [f"{stack}.blocks.{number}." for number in numbers if number < count]
         else:
             raise impossible(
-                f"freeze = {part}: a model of this shape has no such part",
+                f"train.freeze = {part}: a model of this shape has no such part",
                 f"It has {', '.join(named)}, {span('layers.0', f'layers.{deepest}')}, and layers.A-B for several.",
             )
     return tuple(found)

@@ -56,7 +56,7 @@ class TrainConfig(BaseSettings):
     checkpoint_blocks: bool = Field(
         False,
         description="keep only what enters each block and compute the rest again in the backward pass: less memory, "
-        "a third more time, the same numbers (Chen et al. 2016)",
+        "about half as much time again, the same numbers (Chen et al. 2016)",
     )
     optimizer: Literal["adamw", "muon"] = Field("adamw", description="muon: for hidden matrices, AdamW for the rest")
     learning_rate: Rate = Field(1e-3, description="peak, of AdamW")
