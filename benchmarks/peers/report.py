@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import statistics
 from pathlib import Path
 from typing import Any
 
@@ -71,22 +72,36 @@ def draw(path: Path, rows: list[Found]) -> None:
         from matplotlib.figure import Figure
     except ImportError:
         return
-    bars = [(f"{row['kind']}: {row['work']}", name, each) for row in rows for name, each in row["ratio"].items()]
+    bars = [bar for row in rows for bar in _bars(row)]
     if not bars:
         return
     figure = Figure(figsize=(11, 1.2 + 0.28 * len(bars)), layout="constrained")
     axes = figure.subplots()
-    for place, (_, _, ratio) in enumerate(bars):
+    for place, (_, ratio) in enumerate(bars):
         better = ratio["median"] >= 1
         axes.barh(place, ratio["median"] - 1, left=1, color="#2a6f97" if better else "#c1666b")
         axes.plot([ratio["lowest"], ratio["highest"]], [place, place], color="black", linewidth=1)
-    axes.set_yticks(range(len(bars)), [f"{work}, {OURS} / {name}" for work, name, _ in bars], fontsize=7)
+    axes.set_yticks(range(len(bars)), [label for label, _ in bars], fontsize=7)
     axes.set_xscale("log")
     for of_ticks in (axes.xaxis.set_major_formatter, axes.xaxis.set_minor_formatter):
         of_ticks(lambda ratio, place: f"{ratio:g}")
     axes.axvline(1, color="black", linewidth=0.8)
     axes.invert_yaxis()
-    axes.set_xlabel(
-        "how many times better ours is (speed, or 1 / seconds, or 1 / memory); line: lowest to highest turn"
-    )
+    axes.set_xlabel("how many times better ours is (speed, 1 / seconds or 1 / memory);\nline: lowest to highest turn")
     figure.savefig(path, metadata={"Date": None})
+
+
+def _bars(row: Found) -> list[tuple[str, dict[str, float]]]:
+    """Return a label and the ratio of turns for each way of ours beside each peer."""
+    turns = row["turns"]
+    more_is_better = row["unit"].endswith("/s")
+    bars = []
+    for own in (name for name in turns if name.startswith(OURS)):
+        for peer in row["ratio"]:
+            ratios = [
+                ours / theirs if more_is_better else theirs / ours
+                for ours, theirs in zip(turns[own], turns[peer], strict=True)
+            ]
+            ratio = {"median": statistics.median(ratios), "lowest": min(ratios), "highest": max(ratios)}
+            bars.append((f"{row['kind']}: {row['work']}, {own} / {peer}", ratio))
+    return bars

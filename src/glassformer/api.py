@@ -273,6 +273,21 @@ class Transformer:
             raise self._wrong_task("name labels")
         return self.text_model.classify([text])[0]
 
+    def chat(self, messages: str | Sequence[Mapping[str, str]]) -> str:
+        """Return the next answer in a conversation.
+
+        `glassformer.tasks.ChatModel.reply`.
+
+        Args:
+            messages: of the conversation, with `role` and `content`; or a question that begins one.
+
+        Raises:
+            GlassError: the run learnt no conversations, or the chat template refuses this one.
+        """
+        if isinstance(messages, str):
+            messages = [{"role": "user", "content": messages}]
+        return "".join(self.run.chat_model.reply(messages, self.config.sample))
+
     def attention(
         self,
         text: str,

@@ -108,6 +108,22 @@ def write_articles(folder: Path) -> None:
     (folder / "article.txt").write_text(rows[-1][0], encoding="utf-8")
 
 
+def conversations() -> Iterator[list[dict[str, str]]]:
+    """120 conversations of one or two questions."""
+    for number, (noun, verb, adjective) in enumerate(product(NOUNS, VERBS, ADJECTIVES)):
+        told = [f"the {adjective} {noun} {verb} . what does the {noun} do ?", f"it {verb} ."]
+        told += ["who is it ?", f"the {adjective} {noun} ."] if number % 2 else []
+        yield [{"role": ("user", "assistant")[place % 2], "content": content} for place, content in enumerate(told)]
+
+
+def write_conversations(folder: Path) -> None:
+    """`talks.jsonl` and `test-talks.jsonl`, a list of messages in each line."""
+    talks = list(conversations())
+    random.Random(5).shuffle(talks)
+    for name, some in (("talks.jsonl", talks[:100]), ("test-talks.jsonl", talks[100:])):
+        write_lines(folder / name, [json.dumps({"messages": messages}) for messages in some])
+
+
 def write_minimal_pairs(folder: Path) -> None:
     """`minimal-pairs.jsonl`: right and wrong English, of two kinds."""
     rows = [
@@ -124,5 +140,5 @@ def write_minimal_pairs(folder: Path) -> None:
 
 def write_all(folder: Path) -> None:
     """Every file."""
-    for write in (write_book, write_pairs, write_mails, write_articles, write_minimal_pairs):
+    for write in (write_book, write_pairs, write_mails, write_articles, write_conversations, write_minimal_pairs):
         write(folder)

@@ -22,6 +22,7 @@ RUNS = {  # what follows `glass train`
     "translate": ["train.en", "train.de", "--task", "translate", "--train.batch_tokens=120"],
     "two": ["pairs.tsv", "--task", "translate", "--tokenizer.joint=false", "--model.shared_embedding=false"],
     "summarize": ["articles.jsonl", "--task", "summarize"],
+    "chat": ["talks.jsonl", "--task", "chat"],
 }
 DOES = {  # a task's run, the command that uses it, and what it is given
     "lm": ("generate", "It was"),
@@ -30,10 +31,12 @@ DOES = {  # a task's run, the command that uses it, and what it is given
     "translate": ("generate", "the old dog sleeps ."),
     "two": ("generate", "the old dog sleeps ."),
     "summarize": ("generate", "The rain came early. Then the old dog sleeps."),
+    "chat": ("chat", "the old dog sleeps . what does the dog do ?"),
 }
 OTHER_TEXT = {
     "lm": ["sentences.txt"], "masked": ["sentences.txt"], "classify": ["test.csv"], "translate": ["test.en", "test.de"],
     "two": ["test.en", "test.de"], "summarize": ["test.jsonl"],
+    "chat": ["test-talks.jsonl"],
 }  # fmt: skip
 PAIRS = ("translate", "two", "summarize")
 TASKS = tuple(RUNS)

@@ -18,16 +18,17 @@ from glassformer.app.server.engine.engine import Engine
 from glassformer.app.server.engine.jobs import TextJob
 from glassformer.app.server.engine.metrics import Metrics
 from glassformer.app.server.openai.request_bodies import MOST_TOKENS
-from glassformer.app.server.openai.template import FILE, ChatTemplate
 from glassformer.base.config import SampleConfig
 from glassformer.base.errors import GlassError
 from glassformer.base.files import write_folder
 from glassformer.generation.decoding import TokenLoop
 from glassformer.model.cache import Cache
 from glassformer.model.weights import save_tensors
-from glassformer.runs.folder import Run
+from glassformer.runs.folder import CHAT_TEMPLATE_FILE, Run
 from glassformer.runs.opening import OpenedRun
 from glassformer.tasks import TextModel, Translator
+from glassformer.tasks.chatting import TokenizedTemplate
+from glassformer.text.chat_template import ChatTemplate
 from tests.journey.api_server import TOKEN, Served, serving
 from tests.parity.written_runs import make_run
 
@@ -53,7 +54,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         make_run(folder / name, task, **shape)
     make_run(folder / "story", data={"windows": "documents"}, positions="rotary", tied=False)
     for name in ("chat", "story"):
-        (folder / name / FILE).write_text(CHAT, encoding="utf-8")
+        (folder / name / CHAT_TEMPLATE_FILE).write_text(CHAT, encoding="utf-8")
     return folder
 
 
@@ -236,6 +237,59 @@ def test_what_beam_search_has_not_is_refused(
         client.completions.create(model=name, prompt="the", extra_body=asked)
 
 
+@pytest.mark.parametrize("name", ["book", "story"])
+@pytest.mark.parametrize("as_ids", [False, True])
+def test_echo_with_logprobs_scores_the_prompt(client: openai.OpenAI, runs: Path, name: str, as_ids: bool) -> None:
+    """As the model itself gives them, after the start token where rows had one."""
+    model = OpenedRun.load(runs / name, device="cpu").writer
+    text = "the old dog, sleeps"
+    own = model.tokenizer.encode(text)
+    read = own if as_ids else model.prompt_ids(text)
+    prompt: Any = own if as_ids else text
+    options: dict[str, Any] = {"model": name, "prompt": prompt, "echo": True, "logprobs": 3, "temperature": 0}
+    found = client.completions.create(**options, max_tokens=2).choices[0]
+    assert found.logprobs is not None
+    scores = found.logprobs.token_logprobs
+    assert scores is not None
+    with torch.no_grad():
+        expected = model.model(torch.tensor([read]))[0].double().log_softmax(dim=-1)  # (T, V)
+    known = [None] if read == own else []
+    known += [float(expected[place, read[place + 1]]) for place in range(len(read) - 1)]
+    assert scores[: len(own)] == [value if value is None else pytest.approx(value, abs=1e-5) for value in known]
+    assert len(scores) == len(own) + 2
+    tops = found.logprobs.top_logprobs
+    assert tops is not None
+    assert [top is None for top in tops[: len(own)]] == [value is None for value in known]
+    assert all(
+        max(top.values()) == pytest.approx(float(expected[place + len(read) - len(own) - 1].max()), abs=1e-5)
+        for place, top in enumerate(tops[: len(own)])
+        if top is not None
+    )
+    offsets = found.logprobs.text_offset
+    assert offsets is not None
+    assert offsets == sorted(offsets)
+    nothing = client.completions.create(**options, max_tokens=0)
+    assert nothing.choices[0].text == text
+    assert nothing.choices[0].finish_reason == "length"
+    assert nothing.choices[0].logprobs is not None
+    assert nothing.choices[0].logprobs.token_logprobs == scores[: len(own)]
+    assert nothing.usage is not None
+    assert nothing.usage.completion_tokens == 0
+    chunks = list(client.completions.create(**options, max_tokens=2, stream=True))
+    streamed = [
+        value
+        for chunk in chunks
+        if chunk.choices[0].logprobs
+        for value in chunk.choices[0].logprobs.token_logprobs or []
+    ]
+    assert streamed == scores
+
+
+def test_sources_are_not_scored(client: openai.OpenAI) -> None:
+    with pytest.raises(openai.BadRequestError, match="its prompts are sources"):
+        client.completions.create(model="en-de", prompt="the dog", echo=True, logprobs=1, temperature=0)
+
+
 def test_a_chat_begins_with_the_start_token_as_a_completion_does(client: openai.OpenAI, runs: Path) -> None:
     model = OpenedRun.load(runs / "story", device="cpu").writer
     expected = model.generate(["hi;it: "], SampleConfig(tokens=30, temperature=0.0, stop=(" ",)))[0].text
@@ -244,7 +298,7 @@ def test_a_chat_begins_with_the_start_token_as_a_completion_does(client: openai.
     assert found.choices[0].message.content == expected
     assert found.usage is not None
     assert found.usage.prompt_tokens == len(model.prompt_ids("hi;it: ")) == 1 + len(model.tokenizer.encode("hi;it: "))
-    (runs / "story" / FILE).write_text("{{ bos_token }}" + CHAT, encoding="utf-8")
+    (runs / "story" / CHAT_TEMPLATE_FILE).write_text("{{ bos_token }}" + CHAT, encoding="utf-8")
     again = client.chat.completions.create(model="story", messages=messages, max_tokens=30, temperature=0)
     assert again.usage == found.usage  # a template that writes it does not get a second one
 
@@ -283,13 +337,17 @@ def test_a_chat_is_its_template_and_ends_where_the_template_says(client: openai.
 def test_what_ends_an_answer_is_read_off_the_template(book: TextModel) -> None:
     tokenizer = book.tokenizer
     end = tokenizer.token_text(tokenizer.end_id)
-    assert ChatTemplate(CHAT, tokenizer).ending == ((" ",), frozenset())
+
+    def tokenized(source: str) -> TokenizedTemplate:
+        return TokenizedTemplate(ChatTemplate(source), tokenizer)
+
+    assert tokenized(CHAT).ending == ((" ",), frozenset())
     turns = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{{ eos_token }}\n{% endfor %}"
-    assert ChatTemplate(turns, tokenizer).ending == ((), frozenset({tokenizer.end_id}))
+    assert tokenized(turns).ending == ((), frozenset({tokenizer.end_id}))
     lines = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
-    assert ChatTemplate(lines, tokenizer).ending == (("\nuser:",), frozenset())
-    assert ChatTemplate("{{ messages[0].content }}", tokenizer).ending == ((), frozenset())
-    ids = ChatTemplate(turns, tokenizer).ids([{"role": "user", "content": f"a{end}b"}])
+    assert tokenized(lines).ending == (("\nuser:",), frozenset())
+    assert tokenized("{{ messages[0].content }}").ending == ((), frozenset())
+    ids = tokenized(turns).ids([{"role": "user", "content": f"a{end}b"}])
     assert ids.count(tokenizer.end_id) == 1  # what a person writes is text
     assert tokenizer.decode(ids) == f"<user>a{end}b\n"
 
@@ -301,7 +359,7 @@ def test_what_ends_an_answer_is_read_off_the_template(book: TextModel) -> None:
 )  # fmt: skip
 def test_a_template_is_a_guest_in_a_sandbox(book: TextModel, source: str) -> None:
     with pytest.raises(GlassError, match="template"):
-        ChatTemplate(source, book.tokenizer).ids([{"role": "user", "content": "x"}])
+        TokenizedTemplate(ChatTemplate(source), book.tokenizer).ids([{"role": "user", "content": "x"}])
 
 
 def test_what_is_wrong_is_said_of_the_form_that_was_given(served: Served) -> None:
@@ -326,7 +384,6 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"stop": ""}, "stop"),
     ({"logprobs": 21}, "logprobs"),
     ({"logprobs": 20, "n": 16, "max_tokens": 1000}, "logprobs"),
-    ({"echo": True, "logprobs": 1}, "echo"),
     ({"prompt": []}, "prompt"),
     ({"prompt": [99999]}, "prompt"),
     ({"prompt": "the old dog " * 20}, "prompt"),

@@ -19,10 +19,9 @@ import torch
 from hypothesis import HealthCheck, settings
 
 from glassformer.app.server.openai.document import document
-from glassformer.app.server.openai.template import FILE
 from glassformer.base.files import write_folder
 from glassformer.model.weights import save_tensors
-from glassformer.runs.folder import Run
+from glassformer.runs.folder import CHAT_TEMPLATE_FILE, Run
 from glassformer.runs.opening import OpenedRun
 from tests.journey.api_server import TOKEN, Served, serving
 from tests.parity.written_runs import make_run
@@ -35,7 +34,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """A small model, which writes for long if it is asked to, and one whose texts end with their first token."""
     folder = tmp_path_factory.mktemp("abused")
     book, brief = (make_run(folder / name, tied=False, head_bias=True) for name in ("book", "brief"))
-    (brief / FILE).write_text("{% for m in messages %}{{ m.content }}\n{% endfor %}", encoding="utf-8")
+    (brief / CHAT_TEMPLATE_FILE).write_text("{% for m in messages %}{{ m.content }}\n{% endfor %}", encoding="utf-8")
     with_end_token(brief, 1e4)
     with_end_token(book, -1e4)
     with serving([book, brief]) as found:

@@ -24,6 +24,7 @@ TEXTS = {
     "translate": ["train.en", "train.de"],
     "two": ["pairs.tsv"],
     "summarize": ["articles.jsonl"],
+    "chat": ["talks.jsonl"],
 }
 FEW = ["--steps", "4", "--train.batch", "4", "--train.threads", "1", "--train.evaluate_every", "2"]
 

@@ -56,7 +56,7 @@ NEEDS = {
 """Pages about one more library."""
 FILES = ("train.en", "train.de", "model.safetensors", "tokenizer.json")
 PROMISES = {
-    "train": r"runs/\S+ is ready: glass (generate|classify|fill) runs/",
+    "train": r"runs/\S+ is ready: glass (generate|classify|fill|chat) runs/",
     "evaluate": r"loss \d+\.\d{4} .*nats per",
     "classify": r"^ *\d+\.\d\d%  |^\w+\t0\.\d{4}\t",
     "fill": r"^\[MASK\] 1: ",

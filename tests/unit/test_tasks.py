@@ -7,7 +7,7 @@ from typing import get_args
 
 import pytest
 
-from glassformer.base.config import LABELLED, PAIRS, TASK_FACTS, Task
+from glassformer.base.config import CONVERSATIONS, LABELLED, PAIRS, TASK_FACTS, Task
 from glassformer.base.config.tasks import TEXTS
 from glassformer.tasks.make import TASKS
 from glassformer.text.records import RECORD_KINDS
@@ -29,6 +29,7 @@ def test_the_facts_of_a_task_agree_with_its_records_and_its_family() -> None:
         facts = TASK_FACTS[task]
         kind = RECORD_KINDS[task]
         form = "text" if kind.running_text else "labelled" if kind.labels != "none" else "pairs"
+        form = "conversations" if kind.loss_spans else form
         assert facts.records == form
         assert (facts.family == "encoder-decoder") == ("target" in kind.roles)
-    assert sorted((*TEXTS, *PAIRS, *LABELLED)) == sorted(TASK_FACTS)
+    assert sorted((*TEXTS, *PAIRS, *LABELLED, *CONVERSATIONS)) == sorted(TASK_FACTS)

@@ -10,13 +10,22 @@ from glassformer.corpora.addition import Addition
 from glassformer.corpora.agreement.corpus import Agreement
 from glassformer.corpora.brackets import Brackets
 from glassformer.corpora.coreference import Coreference
-from glassformer.corpora.corpus import Corpus, Generated, LabelledCorpus, MinimalPair, MinimalPairCorpus, PairCorpus
+from glassformer.corpora.corpus import (
+    ConversationCorpus,
+    Corpus,
+    Generated,
+    LabelledCorpus,
+    MinimalPair,
+    MinimalPairCorpus,
+    PairCorpus,
+)
 from glassformer.corpora.noise import Repeats, UniformSymbols
 from glassformer.corpora.recall import Recall
 from glassformer.corpora.refrains import Refrains
 from glassformer.corpora.stories import Stories
 from glassformer.corpora.strings import COPY, REVERSE, SORT
 from glassformer.corpora.summaries import Summaries
+from glassformer.corpora.talk import Talk
 from glassformer.corpora.topics import Topics
 from glassformer.corpora.translation.corpus import TRANSLATIONS
 
@@ -34,6 +43,8 @@ _ALL: tuple[Generated, ...] = (
     *TRANSLATIONS,
     Summaries(),
     Topics(),
+    Talk(),
+    Talk("talk-held-out", held_out=True),
     Agreement(),
     Coreference(),
 )
@@ -42,6 +53,7 @@ Kind = TypeVar("Kind")
 
 __all__ = [
     "CORPORA",
+    "ConversationCorpus",
     "Corpus",
     "Generated",
     "LabelledCorpus",
@@ -49,6 +61,7 @@ __all__ = [
     "MinimalPairCorpus",
     "PairCorpus",
     "corpus_names",
+    "find_conversation_corpus",
     "find_corpus",
     "find_labelled_corpus",
     "find_minimal_pair_corpus",
@@ -98,6 +111,15 @@ def find_labelled_corpus(name: str) -> LabelledCorpus:
         GlassError: there is none, or it has no labels; the remedy names those that have.
     """
     return _find(name, LabelledCorpus, "labels")  # type: ignore[type-abstract]
+
+
+def find_conversation_corpus(name: str) -> ConversationCorpus:
+    """The corpus of this name, which has conversations.
+
+    Raises:
+        GlassError: there is none, or it has no conversations; the remedy names those that have.
+    """
+    return _find(name, ConversationCorpus, "conversations")  # type: ignore[type-abstract]
 
 
 def find_minimal_pair_corpus(name: str) -> MinimalPairCorpus:

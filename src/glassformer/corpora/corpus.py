@@ -1,4 +1,4 @@
-"""Interfaces of generated corpora: documents with exact probabilities, pairs, labelled texts, minimal pairs."""
+"""Interfaces of generated corpora: documents with exact probabilities, pairs, labels, conversations, minimal pairs."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Generated(Protocol):
 
     @property
     def tasks(self) -> tuple[str, ...]:
-        """Return some of "lm", "masked", "classify", "translate", "summarize"; the first is trained unless asked."""
+        """Return some of "lm", "masked", "classify", "translate", "summarize", "chat"; the first is the default."""
 
     def recommended(self, task: str) -> Mapping[str, str]:
         """Settings that suit it for this task, as `Config.with_changes` takes them."""
@@ -96,6 +96,17 @@ class LabelledCorpus(Generated, Protocol):
 
     def bayes_error(self) -> float:
         """Exact share of texts that the best possible classifier gets wrong."""
+
+
+@runtime_checkable
+class ConversationCorpus(Generated, Protocol):
+    """Conversations whose answers are known."""
+
+    def conversations(self, size: int, seed: int) -> Iterator[list[dict[str, str]]]:
+        """The first `size` conversations for this seed: messages with `role` and `content`."""
+
+    def answer(self, question: str, told: str) -> str | None:
+        """Return the right answer to a question about what was told; None where nothing was told of it."""
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,12 @@ from pathlib import Path
 
 from glassformer.backends.choosing import choose_engine
 from glassformer.base.backends import BackendName
-from glassformer.base.config import EXAMPLES, PAIRS, Config, DataConfig, parse_changes
+from glassformer.base.config import EXAMPLES, PAIRS, TASK_FACTS, WRITERS, Config, DataConfig, parse_changes
 from glassformer.base.errors import GlassError
 from glassformer.base.wording import counted
 from glassformer.corpora import CORPORA
-from glassformer.evaluation.even_sample import drawn_texts
+from glassformer.evaluation.chat_report import chat_report
+from glassformer.evaluation.even_sample import drawn_records, drawn_texts
 from glassformer.evaluation.label_report import LabelReport, label_report
 from glassformer.evaluation.language_report import LanguageReport, language_report
 from glassformer.evaluation.masked_report import MaskedReport, masked_report
@@ -26,8 +27,8 @@ from glassformer.runs.folder import Which, open_run
 from glassformer.runs.opening import OpenedRun
 from glassformer.runs.run_text import encoded_text
 from glassformer.runs.text_location import places_of_text, token_cache
-from glassformer.tasks import AnyTextModel, MaskFiller, TextClassifier, TextModel, Translator
-from glassformer.tasks.example_tasks import kept, labelled_rows, length_notes, pair_rows
+from glassformer.tasks import AnyTextModel, ChatModel, MaskFiller, TextClassifier, TextModel, Translator
+from glassformer.tasks.example_tasks import conversation_rows, kept, labelled_rows, length_notes, pair_rows
 from glassformer.tasks.task import MaskedTask
 from glassformer.text.data_notes import overlap_note
 from glassformer.text.hashing import text_hash
@@ -38,6 +39,8 @@ from glassformer.text.records import RECORD_KINDS
 from glassformer.text.store import TokenStore
 from glassformer.training.validation import LossEstimate, validation_loss
 
+ROWS_OF = {"pairs": pair_rows, "labelled": labelled_rows, "conversations": conversation_rows}
+"""The function that makes rows of each kind of record."""
 Report = LanguageReport | MaskedReport | PairReport | LabelReport | AblationReport
 
 
@@ -108,7 +111,7 @@ def evaluate_run(request: EvaluationRequest) -> Report:
             "Evaluate both runs, and compare bits per byte or the intervals.",
         )
     with tempfile.TemporaryDirectory(prefix="glass-evaluate-", ignore_cleanup_errors=True) as temporary:
-        if isinstance(model, TextModel | MaskFiller):
+        if isinstance(model, TextModel | MaskFiller) and not isinstance(model, ChatModel):
             return _of_text(request, model, Path(temporary))
         return _of_examples(request, model, Path(temporary))
 
@@ -245,7 +248,7 @@ def _seen(folder: Path, whole: WholeData, train: TokenStore | None) -> Seen:
 
 def _of_examples(request: EvaluationRequest, model: AnyTextModel, folder: Path) -> Report:
     """Measure a run that learns from examples."""
-    assert isinstance(model, Translator | TextClassifier)
+    assert isinstance(model, Translator | TextClassifier | ChatModel)
     said: list[str] = []
     tell = request.note
 
@@ -270,20 +273,24 @@ def _of_examples(request: EvaluationRequest, model: AnyTextModel, folder: Path) 
         corpus = _corpus(request, config)
         unknown = store.source.unknown_share
         return label_report(model, text, examples, estimate, unknown, train, corpus, other, said)
-    assert other is None or isinstance(other, Translator)
-    chosen = list(drawn_texts(store, request.examples, used))
+    numbers = drawn_records(store, request.examples, used)
     if not can_score():
         note('without BLEU and chrF++, which need sacrebleu: pip install -c constraints.txt -e ".[metrics]"')
     for writer in (model, other):
-        if writer is not None:
-            writer.engine = choose_engine(request.backend, writer.model, writer.config.sample, len(chosen))
-    tell(f"writing {counted(len(chosen), 'texts')} ({model.backend}, {model.precision})")
-    return pair_report(model, text, chosen, estimate, store, train, other, said)
+        if isinstance(writer, Translator | ChatModel):
+            writer.engine = choose_engine(request.backend, writer.model, writer.config.sample, len(numbers))
+    tell(f"writing {counted(len(numbers), 'texts')} ({model.backend}, {model.precision})")
+    if isinstance(model, ChatModel):
+        assert other is None or isinstance(other, ChatModel)
+        return chat_report(model, text, store, numbers.tolist(), estimate, train, other, said)
+    assert other is None or isinstance(other, Translator)
+    examples = list(drawn_texts(store, request.examples, used))
+    return pair_report(model, text, examples, estimate, store, train, other, said)
 
 
 def _measured_on(
     request: EvaluationRequest,
-    model: Translator | TextClassifier,
+    model: Translator | TextClassifier | ChatModel,
     own: Prepared | None,
     folder: Path,
 ) -> tuple[str, RecordStore, Config]:
@@ -305,16 +312,16 @@ def _measured_on(
 
 
 def _loss(
-    request: EvaluationRequest, model: Translator | TextClassifier, store: RecordStore, config: Config
+    request: EvaluationRequest, model: Translator | TextClassifier | ChatModel, store: RecordStore, config: Config
 ) -> LossEstimate:
     """Over all examples that become rows."""
     device = next(model.model.parameters()).device
     dtype = choose_precision(request.precision or config.train.precision, device)
-    rows = pair_rows(store, config) if isinstance(model, Translator) else labelled_rows(store, config)
-    return validation_loss(model.model, rows, device, dtype)
+    rows_of = ROWS_OF[TASK_FACTS[config.train.task].records]
+    return validation_loss(model.model, rows_of(store, config), device, dtype)
 
 
-def _other(request: EvaluationRequest, model: Translator | TextClassifier) -> AnyTextModel | None:
+def _other(request: EvaluationRequest, model: Translator | TextClassifier | ChatModel) -> AnyTextModel | None:
     """The run to compare with, changed as the first one is."""
     if request.against is None:
         return None
@@ -329,7 +336,7 @@ def _other(request: EvaluationRequest, model: Translator | TextClassifier) -> An
     ours = model.config.sample.model_dump()
     theirs = other.config.sample.model_dump()
     differing = [key for key in ours if ours[key] != theirs[key] and key != "prompt"]
-    if task in PAIRS and differing:
+    if task in WRITERS and differing:
         told = ", ".join(f"sample.{key} = {ours[key]} and {theirs[key]}" for key in differing)
         request.note(f"{request.folder} and {request.against} write with their own settings: {told}")
     return other
@@ -357,7 +364,7 @@ def _reading(config: Config, request: EvaluationRequest) -> Config:
         source=request.source or "", windows=own.windows, document=own.document, seed=own.seed + 1, size=1000
     )
     if task in EXAMPLES:
-        fresh = fresh.replace(target=request.target, too_long=own.too_long)
+        fresh = fresh.replace(target=request.target, too_long=own.too_long, chat_template=own.chat_template)
     given = {key: value for key, value in request.changes.items() if key.startswith("data.")}
     return config.replace(data=fresh.model_dump()).with_changes(given)
 

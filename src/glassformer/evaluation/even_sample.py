@@ -23,8 +23,13 @@ def drawn_texts(
         limit: how many at most; None for all.
         kept: (records,) which may be drawn; None for all.
     """
+    chosen = np.zeros(len(store), dtype=np.bool_)
+    chosen[drawn_records(store, limit, kept)] = True
+    return (texts for texts, wanted_here in zip(store.texts(), chosen, strict=True) if wanted_here)
+
+
+def drawn_records(store: RecordStore, limit: int | None, kept: NDArray[np.bool_] | None = None) -> NDArray[np.intp]:
+    """Return the numbers of the records that `drawn_texts` yields, in order."""
     allowed = np.arange(len(store)) if kept is None else np.flatnonzero(kept)
     wanted = len(allowed) if limit is None else min(len(allowed), limit)
-    chosen = np.zeros(len(store), dtype=np.bool_)
-    chosen[allowed[np.arange(wanted) * len(allowed) // max(1, wanted)]] = True
-    return (texts for texts, wanted_here in zip(store.texts(), chosen, strict=True) if wanted_here)
+    return allowed[np.arange(wanted) * len(allowed) // max(1, wanted)]

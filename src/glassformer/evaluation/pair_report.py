@@ -39,6 +39,7 @@ class PairReport:
         against: paired tests with another run, by figure; None without one.
         notes: what a person was told: pairs left out or cut, and what else is odd.
         backend, precision: of the texts.
+        records: what messages call the examples.
     """
 
     measured_on: str
@@ -54,6 +55,7 @@ class PairReport:
     notes: list[str]
     backend: str
     precision: str
+    records: str = "pairs"
 
     def facts(self) -> dict[str, Any]:
         """Return the report as JSON."""
@@ -73,7 +75,8 @@ class PairReport:
     def text(self) -> str:
         """Format the report as text."""
         lines = [
-            f"on {self.measured_on}: {counted(self.estimate.windows, 'pairs')}, {self.estimate.tokens:,} target tokens",
+            f"on {self.measured_on}: {counted(self.estimate.windows, self.records)}, "
+            f"{self.estimate.tokens:,} target tokens",
             f"loss {self.estimate.loss:.4f} {self.estimate.margin} nats per token (95 %), "
             f"perplexity {self.estimate.perplexity:.2f}{bits_words(self.bits_per_byte)}",
             *([f"targets: {unknown_words(self.unknown_share)}"] if self.unknown_share else []),
@@ -158,11 +161,11 @@ def pair_report(
     if other is not None:
         against = compared(measures, pair_measures(_texts(other, sources), references), len(sources))
     samples = list(zip(sources, references, written, strict=True))[:: max(1, len(sources) // SHOWN)][:SHOWN]
-    baselines = {"copy the source": _scores(sources, references)}
+    baselines = {"copy the source": figures_of(sources, references)}
     if train is not None and len(train):
         nearest = Nearest((source, target) for source, target in drawn_texts(train))
         answers = [nearest.answer(source) for source in sources]
-        baselines["answer of the nearest source"] = _scores(answers, references)
+        baselines["answer of the nearest source"] = figures_of(answers, references)
     return PairReport(
         measured_on=text,
         estimate=estimate,
@@ -184,7 +187,7 @@ def _texts(model: Translator, sources: Sequence[str]) -> list[str]:
     return [sample.text for sample in model.generate(sources, model.config.sample)]
 
 
-def _scores(hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, float]:
+def figures_of(hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, float]:
     """The figures that baselines are compared by."""
     rouge = sum(each.rougeL.f for each in rouge_of_each(hypotheses, references)) / len(references)
     figures = {"rougeL": rouge, "exact_match": float(exact_matches(hypotheses, references).mean())}

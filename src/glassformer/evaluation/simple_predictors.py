@@ -14,6 +14,7 @@ from glassformer.corpora import CORPORA, LabelledCorpus
 from glassformer.evaluation.baseline_table import CHUNK, baselines
 from glassformer.evaluation.classification import shown
 from glassformer.text.prepare import Prepared
+from glassformer.text.record_store import RecordStore
 
 COUNTED = 500_000
 """Training tokens, the last ones, that the 5-gram counts: before a run nobody wants to wait."""
@@ -56,8 +57,14 @@ def ladder(config: Config, data: Prepared) -> list[Rung]:
 def _of_targets(data: Prepared) -> list[Rung]:
     """Each token of a target without a look at its source, or at what was written before it."""
     size = data.tokenizer.vocab_size
-    known = counts_of(data.train.target.tokens, size)
-    return by_frequency(known, counts_of(data.validation.target.tokens, size), size)
+    known = counts_of(_predicted(data.train), size)
+    return by_frequency(known, counts_of(_predicted(data.validation), size), size)
+
+
+def _predicted(store: RecordStore) -> NDArray[np.integer[Any]]:
+    """Return the tokens of the last texts that count for the loss."""
+    tokens = store.target.tokens
+    return tokens if store.loss_mask is None else tokens[store.loss_mask]
 
 
 def _of_labels(data: Prepared, corpus: str | None) -> list[Rung]:

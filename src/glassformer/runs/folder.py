@@ -17,7 +17,7 @@
     snapshots/step-000850.npz  scores of the attention heads, where train.snapshots is above 0
     plan.json       the forecast of a run of minutes, and its outcome
     verify.json     the last proof sheet of glass verify
-    chat_template.jinja  how glass serve makes one prompt of a conversation, where a person put one here
+    chat_template.jinja  makes one text of a conversation: of a run that learnt conversations, or put here by a person
     lock            held by the process that trains; everything that training writes is written while it is held
     creating        present only while glass train makes the folder
 
@@ -67,6 +67,8 @@ CREATING = "creating"
 CREATING_TEXT = "glass train is making this run. If it was killed, the same command begins again.\n"
 MADE_FIRST = ("manifest.json", "tokenizer.json", "source_tokenizer.json", "labels.json")
 """Files of a run that are written before `config.toml`, which makes the folder a run."""
+CHAT_TEMPLATE_FILE = "chat_template.jinja"
+"""The chat template in a run folder, and in a folder of Hugging Face."""
 KEPT_BY_TRAINING = (*MADE_FIRST, "config.toml", "metrics.jsonl", "samples.txt", "loss.svg", "best", "last")
 """Files of a run that only the process that holds its lock writes."""
 
@@ -102,6 +104,24 @@ class Run:
     def save_labels(self, names: Sequence[str]) -> None:
         """Write the names of the labels to `labels.json`."""
         write_text(self.folder / "labels.json", json.dumps(names, ensure_ascii=False) + "\n")
+
+    def chat_template(self) -> str | None:
+        """Return the template that makes one text of a conversation; None: there is none.
+
+        Raises:
+            GlassError: it cannot be read.
+        """
+        path = self.folder / CHAT_TEMPLATE_FILE
+        try:
+            return path.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return None
+        except (OSError, UnicodeDecodeError) as error:
+            raise GlassError(f"{path} cannot be read: {error}", "Put it right in the run folder.") from None
+
+    def save_chat_template(self, source: str) -> None:
+        """Write the template of a run that learns conversations, also for other programs."""
+        write_text(self.folder / CHAT_TEMPLATE_FILE, source)
 
     @property
     def metrics_file(self) -> Path:

@@ -22,9 +22,10 @@ from glassformer.model.precision import as_recorded, choose_precision
 from glassformer.model.transformer import Model
 from glassformer.model.weights import load_weights
 from glassformer.runs.folder import Folder, Run, Which, open_run, step_of
-from glassformer.tasks import AnyTextModel, TextModel, Translator
+from glassformer.tasks import AnyTextModel, ChatModel, TextModel, Translator
 from glassformer.tasks.make import make_task, make_text_model
 from glassformer.tasks.task_errors import wrong_task
+from glassformer.text.chat_template import ChatTemplate
 from glassformer.text.tokenizers import Tokenizer
 
 if TYPE_CHECKING:
@@ -132,6 +133,23 @@ class OpenedRun:
         if not isinstance(model, TextModel | Translator):
             raise wrong_task(self.config.train.task, "lm", "Give a run of --task lm, translate or summarize.")
         return model
+
+    @cached_property
+    def chat_model(self) -> ChatModel:
+        """Return the model as one that answers in a conversation.
+
+        Raises:
+            GlassError: the run learnt no conversations, and a run of lm has no chat template.
+        """
+        if isinstance(self.text_model, ChatModel):
+            return self.text_model
+        template = self.files.chat_template()
+        if template is None or not isinstance(self.text_model, TextModel):
+            raise GlassError(
+                f"{self.folder} learnt train.task = {self.config.train.task} and holds no conversations",
+                "Teach it: glass train CONVERSATIONS --task chat; with --from RUN, a run of lm learns them.",
+            )
+        return ChatModel(self.model, self.tokenizer, self.config, ChatTemplate(template))
 
     @cached_property
     def data(self) -> Prepared:

@@ -14,7 +14,7 @@ from typing import Any, Self
 
 import torch
 
-from glassformer.base.config import LABELLED, PAIRS, TEXTS, Config, Task
+from glassformer.base.config import CONVERSATIONS, LABELLED, PAIRS, TEXTS, Config, Task
 from glassformer.base.errors import GlassError
 from glassformer.base.files import sha256
 from glassformer.base.locks import is_held
@@ -27,11 +27,12 @@ from glassformer.runs.run_text import tokenizers_of
 from glassformer.text.tokenizers import Tokenizer
 
 CHILD_TASKS: Mapping[Task, tuple[Task, ...]] = {
-    "lm": ("lm",),
+    "lm": ("lm", "chat"),
     "masked": ("masked", "classify"),
     "classify": ("classify",),
     "translate": PAIRS,
     "summarize": PAIRS,
+    "chat": ("chat",),
 }
 """The tasks that a child can have, by the task of its parent."""
 CHANGEABLE = ("classes", "dropout_embedding", "dropout_attention", "dropout_residual")
@@ -99,6 +100,8 @@ class Parent:
             found["model"] = {name: value for name, value in model.items() if name not in HEAD_SETTINGS}
         if task in TEXTS:
             found["data"] = {"windows": self.config.data.windows}
+        if task in CONVERSATIONS and task == self.task:
+            found["data"] = {"chat_template": self.config.data.chat_template}
         if task == self.task:
             of_training = settings["train"]
             found["train"] |= {name: of_training[name] for name in KEPT_OF_TRAINING if name in of_training}

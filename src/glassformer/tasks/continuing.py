@@ -34,5 +34,5 @@ class TextModel(TextWriter):
         ids = frame_of(self.tokenizer, self.config).around(self.tokenizer.encode(prompt))
         return ids or [self.tokenizer.start_id]
 
-    def _before(self, ids: Sequence[int]) -> Sequence[int]:
+    def ids_before_text(self, ids: Sequence[int]) -> Sequence[int]:
         return ids

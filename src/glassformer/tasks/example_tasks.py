@@ -14,6 +14,7 @@ from glassformer.base.config import Config, SampleConfig
 from glassformer.base.errors import GlassError
 from glassformer.base.wording import counted
 from glassformer.model.transformer import Model
+from glassformer.tasks.chatting import ChatModel
 from glassformer.tasks.classifying import TextClassifier
 from glassformer.tasks.task import LazyRows
 from glassformer.tasks.translating import Translator
@@ -102,6 +103,60 @@ class PairTask:
 
 
 @dataclass(frozen=True)
+class ChatTask:
+    """Write the answers of a conversation: their tokens alone count for the loss."""
+
+    config: Config
+    data: Prepared
+    unit: str = "token"
+    validation_bytes: None = None
+
+    @property
+    def choices(self) -> int:
+        """Vocabulary size V."""
+        return self.data.tokenizer.vocab_size
+
+    @property
+    def unknown_share(self) -> float:
+        """Share of the tokens of the validation conversations that are the unknown token."""
+        return self.data.validation.source.unknown_share
+
+    @cached_property
+    def _train(self) -> Sequence[Row]:
+        return conversation_rows(self.data.train, self.config)
+
+    @cached_property
+    def _order(self) -> AnyLength | LikeLength:
+        return _order(self.config, len(self._train), lambda: row_lengths(self.data.train, self.config))
+
+    @property
+    def steps_per_epoch(self) -> float:
+        """Return the steps of an epoch over the conversations that are used."""
+        return self._order.steps_per_epoch
+
+    def rows(self, step: int) -> list[Row]:
+        """Any conversations, or conversations of like length."""
+        return [self._train[index] for index in self._order.step(step)]
+
+    def held_out(self, limit: int | None) -> Sequence[Row]:
+        """Conversations of the validation part, shortest first."""
+        store = self.data.validation
+        return _evenly(conversation_rows(store, self.config), limit, row_lengths(store, self.config)[:, 0])
+
+    def sample(self, model: Model, settings: SampleConfig) -> tuple[str, str]:
+        """The prompt, or else the first validation conversation up to its last answer, and the model's answer."""
+        writer = ChatModel(model, self.data.tokenizer, self.config)
+        if settings.prompt:
+            return settings.prompt, writer.generate([settings.prompt], settings)[0].text
+        ids, _ = last_question(self.data.validation, 0)
+        return writer.shown(ids), writer.answers([ids], settings)[0].text
+
+    def concerns(self, model: Model, loss: Callable[[Sequence[Row]], float]) -> Iterator[str]:
+        """Says so if too much of the text is unknown."""
+        yield from unknown_concern(self.data)
+
+
+@dataclass(frozen=True)
 class ClassTask:
     """Name the label of a text."""
 
@@ -185,6 +240,35 @@ def labelled_rows(store: RecordStore, config: Config) -> Sequence[Row]:
         return Row(_ids(tokens), _ids(labels[index : index + 1]))
 
     return LazyRows(range(len(used)), make)
+
+
+def conversation_rows(store: RecordStore, config: Config) -> Sequence[Row]:
+    """The conversations of a store as rows, each after a start token; answers and their ends count for the loss.
+
+    Of a conversation that is longer than the context the last tokens are read.
+    """
+    used = np.flatnonzero(kept(store, config))
+    end = store.target.end_id
+    before = (end,) if store.frame is None else store.frame.before
+
+    def make(number: int) -> Row:
+        index = int(used[number])
+        ids = _ids(before, store.target.document(index), [end])  # (T+1)
+        counts = np.concatenate([np.zeros(len(before), dtype=np.bool_), store.loss_mask_of(index)])  # (T+1)
+        longest = config.model.context + 1
+        return Row.of_text(ids[-longest:], loss_mask=counts[-longest:])
+
+    return LazyRows(range(len(used)), make)
+
+
+def last_question(store: RecordStore, index: int) -> tuple[list[int], list[int]]:
+    """Return the ids of a conversation before its last answer, and those of that answer without its end token."""
+    ids = store.target.document(index).tolist()
+    counts = store.loss_mask_of(index)[: len(ids)].tolist()
+    start = len(ids)
+    while start and counts[start - 1]:
+        start -= 1
+    return ids[:start], ids[start:]
 
 
 def row_lengths(store: RecordStore, config: Config) -> npt.NDArray[np.int64]:

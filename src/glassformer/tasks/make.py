@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from glassformer.base.config import LABELLED, PAIRS, Config
+from glassformer.base.config import CONVERSATIONS, LABELLED, PAIRS, Config
 from glassformer.model.transformer import Model
-from glassformer.tasks import AnyTextModel, MaskFiller, TextClassifier, TextModel, Translator
-from glassformer.tasks.example_tasks import ClassTask, PairTask
+from glassformer.tasks import AnyTextModel, ChatModel, MaskFiller, TextClassifier, TextModel, Translator
+from glassformer.tasks.example_tasks import ChatTask, ClassTask, PairTask
 from glassformer.tasks.task import LanguageTask, MaskedTask, Task
 from glassformer.text.prepare import Prepared
 from glassformer.text.tokenizers import Tokenizer
@@ -18,6 +18,7 @@ TASKS: Mapping[str, Callable[[Config, Prepared], Task]] = {
     "classify": ClassTask,
     "translate": PairTask,
     "summarize": PairTask,
+    "chat": ChatTask,
 }
 
 
@@ -41,6 +42,8 @@ def make_text_model(
     task = config.train.task
     if task in PAIRS:
         return Translator(model, source, tokenizer, config)
+    if task in CONVERSATIONS:
+        return ChatModel(model, tokenizer, config)
     if task in LABELLED:
         return TextClassifier(model, tokenizer, labels, config)
     if task == "masked":

@@ -56,7 +56,7 @@ class TextWriter(ABC):
         """Return the ids that the model reads for a prompt."""
 
     @abstractmethod
-    def _before(self, ids: Sequence[int]) -> Sequence[int]:
+    def ids_before_text(self, ids: Sequence[int]) -> Sequence[int]:
         """Return the ids that the generated text follows directly."""
 
     def _steps(
@@ -77,7 +77,7 @@ class TextWriter(ABC):
             GlassError: the prompt is not valid Unicode, or a stop string is empty.
         """
         ids = self.prompt_ids(prompt)
-        return self._stream(prompt, ids, Writer(self.tokenizer, self._before(ids), settings.stop), settings)
+        return self._stream(prompt, ids, Writer(self.tokenizer, self.ids_before_text(ids), settings.stop), settings)
 
     def _stream(
         self, prompt: str, ids: list[int], writer: Writer, settings: SampleConfig
@@ -127,7 +127,7 @@ class TextWriter(ABC):
     def _sampled(
         self, prompts: list[str], rows: list[list[int]], settings: SampleConfig, seeds: list[int] | None
     ) -> list[Sample]:
-        writers = [Writer(self.tokenizer, self._before(ids), settings.stop) for ids in rows]
+        writers = [Writer(self.tokenizer, self.ids_before_text(ids), settings.stop) for ids in rows]
         counts = [0] * len(rows)
         ended: dict[int, Ended] = {}
         for step in self._steps(rows, settings, lambda row, new: writers[row].add(new[-1]), seeds):
@@ -162,7 +162,7 @@ class TextWriter(ABC):
                 self.model, rows, settings, end, wanted=wanted, start=start, watch=watch, engine=self.engine
             )
             for index, hypotheses in zip(group, found, strict=True):
-                before = self._before(ids[index])
+                before = self.ids_before_text(ids[index])
                 samples[index] = [self._sample(shown[index], before, each, settings) for each in hypotheses]
         return [samples[index] for index in range(len(prompts))]
 

@@ -39,5 +39,5 @@ class Translator(TextWriter):
         """Return how many tokens of the text are beyond the part that the encoder reads."""
         return max(0, len(self.source_tokenizer.encode(text)) - (self.config.model.context - len(self.frame)))
 
-    def _before(self, ids: Sequence[int]) -> Sequence[int]:
+    def ids_before_text(self, ids: Sequence[int]) -> Sequence[int]:
         return ()

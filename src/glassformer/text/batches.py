@@ -52,8 +52,8 @@ class Batch:
             raise ValueError("a batch needs rows with at least one target each")
         inputs, attention_mask = padded([row.inputs for row in rows])  # (B, T)
         targets, loss_mask = padded([row.targets for row in rows])  # (B, T) or (B, 1)
-        masks = [row.loss_mask for row in rows if row.loss_mask is not None]
-        if masks:
+        if any(row.loss_mask is not None for row in rows):
+            masks = [np.ones(len(row.targets)) if row.loss_mask is None else row.loss_mask for row in rows]
             loss_mask = padded(masks)[0].bool()  # (B, T)
         batch = cls(inputs, targets, attention_mask, loss_mask, int(loss_mask.sum()))
         sources = [row.source for row in rows if row.source is not None]

@@ -12,8 +12,11 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-SOURCE_NAMES = _words("source src input question document article text story পাঠ্য লেখা पाठ टेक्स्ट ข้อความ")
-TARGET_NAMES = _words("target tgt output answer summary translation highlights title")
+MESSAGES_NAMES = _words("messages conversations conversation dialogue dialog turns")
+SOURCE_NAMES = _words(
+    "source src input question prompt instruction query document article text story পাঠ্য লেখা पाठ टेक्स्ट ข้อความ"
+)
+TARGET_NAMES = _words("target tgt output answer response completion summary translation highlights title")
 LABEL_NAMES = _words("label labels class category target topic sentiment intent y লেবেল শ্রেণি लेबल वर्ग श्रेणी ป้ายกำกับ")
 OTHER_NAMES = _words(
     "id index no date sentence sentence1 sentence2 review comment message body content description headline name "

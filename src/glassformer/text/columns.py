@@ -7,7 +7,13 @@ from dataclasses import dataclass
 
 from glassformer.base.errors import GlassError, nearest
 from glassformer.base.wording import span
-from glassformer.text.column_names import LABEL_NAMES, SOURCE_NAMES, TARGET_NAMES, reads_like_text
+from glassformer.text.column_names import (
+    LABEL_NAMES,
+    MESSAGES_NAMES,
+    SOURCE_NAMES,
+    TARGET_NAMES,
+    reads_like_text,
+)
 from glassformer.text.records import RecordKind
 from glassformer.text.tables import Table
 
@@ -69,6 +75,36 @@ def choose_pair(table: Table, source: str | None, target: str | None) -> ChosenC
         )
     note = f"{table.name}: source: column {table.names[first]}, target: column {table.names[second]}"
     return ChosenColumns((first, second), note + _said(table))
+
+
+def choose_conversation(table: Table, column: str | None, answer: str | None) -> ChosenColumns:
+    """The column of messages; or those of a question and its answer, chosen as in `choose_pair`.
+
+    Args:
+        table: to choose from.
+        column: name of the column of messages, or of the question.
+        answer: name of the column of the answer.
+
+    Raises:
+        GlassError: there is no such column, or others could be meant.
+    """
+    if table.format == "jsonl" and answer is None:
+        lists = [index for index in range(len(table.names)) if _holds_lists(table, index)]
+        if column is not None and _find(table, column) in lists:
+            lists = [_find(table, column)]
+        elif column is None:
+            lists = [index for index in lists if _means(table, index, MESSAGES_NAMES)]
+        else:
+            lists = []
+        if lists:
+            return ChosenColumns((lists[0],), f"{table.name}: conversations: {table.names[lists[0]]}")
+    return choose_pair(table, column, answer)
+
+
+def _holds_lists(table: Table, index: int) -> bool:
+    """Return whether most values of a column are neither text nor numbers: a table keeps none of these."""
+    values = table.columns[index]
+    return 2 * sum(value is not None for value in values) < len(values)
 
 
 def choose_labelled(table: Table, label: str | None, text: str | None) -> ChosenColumns:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import time
 from array import array
 from collections.abc import Callable, Mapping
@@ -17,7 +18,7 @@ import numpy.typing as npt
 
 from glassformer.base.files import sha256, sync
 from glassformer.text.record_store import part, token_prefixes
-from glassformer.text.records import RecordKind, Spans
+from glassformer.text.records import END_MARK, RecordKind, Spans
 from glassformer.text.store import StoreWriter
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ UNCUT = 4_000_000  # a text with no safe cut for so long is cut anyway
 BATCH = 512_000  # characters, of all roles together, given to the tokenizer at once
 BATCH_TEXTS = 8192
 LINES = 1024  # of texts.jsonl, written at once
+MARKED = re.compile(f"{END_MARK}|[^{END_MARK}]+")  # end tokens, and the text between them
 
 
 def no_progress(characters: int) -> None:
@@ -184,12 +186,15 @@ class TextEncoder:
     def add_with_spans(self, text: str, spans: Spans) -> None:
         """Append a whole text, of which the parts in `spans` count for the loss.
 
-        Every part is encoded apart, so that no token crosses the border of a span. The end token counts if the last
-        part does.
+        Every part is encoded apart, so that no token crosses the border of a span. Each `END_MARK` becomes an end
+        token. The end token after the text counts if the last part does.
         """
         borders = [0, *(border for span in spans for border in span), len(text)]
-        pieces = [(text[start:stop], number % 2 == 1) for number, (start, stop) in enumerate(pairwise(borders))]
-        pieces = [(piece, counts) for piece, counts in pieces if piece]
+        pieces = [
+            (piece, number % 2 == 1)
+            for number, (start, stop) in enumerate(pairwise(borders))
+            for piece in MARKED.findall(text[start:stop])
+        ]
         for number, (piece, counts) in enumerate(pieces, start=1):
             self._collect(self._without_pieces(piece, True, counts), number == len(pieces), counts)
 
@@ -237,6 +242,11 @@ class TextEncoder:
         if not self._texts:
             return
         ids = self.tokenizer.encode_many(self._texts)
+        if self.loss_mask is not None:
+            for number, text in enumerate(self._texts):
+                if text == END_MARK:
+                    ids[number] = [self.tokenizer.end_id]
+                    self._texts[number] = ""
         self.writer.add(self._texts, ids, self._lasts)
         if self.loss_mask is not None:
             for piece, last, counts in zip(ids, self._lasts, self._counts, strict=True):

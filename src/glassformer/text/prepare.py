@@ -25,7 +25,7 @@ from glassformer.text.data_notes import (
 )
 from glassformer.text.encode import Meter, RecordWriter
 from glassformer.text.record_store import RecordStore, damaged
-from glassformer.text.records import RecordKind
+from glassformer.text.records import END_MARK, RecordKind
 from glassformer.text.source import Source, hash_of_sources, open_source
 from glassformer.text.split import SIDES, DocumentSplit, Side, SidedPiece, Split, split_documents, split_records
 from glassformer.text.survey import Survey, kept_pieces, kept_records, survey
@@ -219,6 +219,7 @@ def _everything(
     if own is None:
         matters |= data.model_dump(include={*SPLIT_SETTINGS, "seed"} if data.split == "random" else set(SPLIT_SETTINGS))
     matters |= {"tables": readings} if readings else {}
+    matters |= {"chat_template": data.chat_template} if kind.loss_spans else {}
     return everything | {
         "task": kind.task,
         "sources": [source.digest, own.digest if own else None],
@@ -276,7 +277,7 @@ class TrainingTexts:
         for side, texts, _, _, _ in self.sides():
             if side == "train":
                 for role in self.roles:
-                    yield texts[role]
+                    yield from texts[role].split(END_MARK)
 
 
 def plan_records(source: Source, own: Source | None = None) -> RecordPlan:
@@ -300,6 +301,8 @@ def make(source: Source, own: Source | None, vocabulary: TokenizerOrigin, folder
     if vocabulary.file is None and not vocabulary.given:
         progress(f"training the tokenizer ({vocabulary.config.kind})")
     tokenizers = vocabulary.tokenizers(kind, plan.training_texts)
+    if kind.loss_spans:
+        _refuse_special_names(source.data.chat_template, tokenizers[kind.roles[0]])
     save_tokenizers(folder, kind, tokenizers)
     writers = _write(plan, tokenizers, folder, Meter("encoding", plan.characters, progress))
     stores = {side: writer.stores for side, writer in writers.items()}
@@ -351,6 +354,17 @@ def _write(
                 "Set data.split to random, or give a data.validation with the same labels.",
             )
         return writers
+
+
+def _refuse_special_names(template: str, tokenizer: Tokenizer) -> None:
+    """Raise a `GlassError` if a chat template spells a special token, which would be read as text."""
+    for id in sorted(tokenizer.special):
+        name = tokenizer.token_text(id)
+        if name in template:
+            raise GlassError(
+                f"data.chat_template writes {name}, a special token of the tokenizer, which would be read as text",
+                "Write {{ eos_token }} where a message ends, and plain words elsewhere.",
+            )
 
 
 def save_tokenizers(folder: Path, kind: RecordKind, tokenizers: Mapping[str, Tokenizer]) -> None:

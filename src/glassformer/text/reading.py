@@ -15,6 +15,7 @@ from glassformer.base.config import DataConfig
 from glassformer.base.errors import GlassError
 from glassformer.base.files import clear_disk_errors
 from glassformer.text import tables
+from glassformer.text.columnar import columnar_of, json_lines
 from glassformer.text.columns import ChosenColumns
 from glassformer.text.encodings import BinaryError, Encoding, Scan, UndecodableError, decode, scan
 from glassformer.text.left_out import Tally
@@ -27,7 +28,11 @@ TABLE_SUFFIXES: dict[str, tables.Format] = {
     ".tab": "tsv",
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
+    ".parquet": "jsonl",
+    ".arrow": "jsonl",
+    ".feather": "jsonl",
 }
+"""Parquet and Arrow files are read as JSON lines, see `columnar`."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +68,12 @@ class SourceFile:
         Raises:
             GlassError: at the end, where the file is no longer the one that was scanned.
         """
+        changed = GlassError(f"{self.name} changed while it was read", "Run the same command again.")
+        if columnar_of(self.name) is not None:
+            yield from json_lines(self.path, self.name)
+            if columnar_scan(self).digest != self.scan.digest:
+                raise changed
+            return
         digest = hashlib.sha256()
 
         def hashed() -> Iterator[bytes]:
@@ -70,7 +81,6 @@ class SourceFile:
                 digest.update(block)
                 yield block
 
-        changed = GlassError(f"{self.name} changed while it was read", "Run the same command again.")
         try:
             yield from decode(hashed(), self.scan.encoding)
         except UndecodableError:
@@ -114,7 +124,9 @@ def scan_files(what: str, encoding: str, found: Located, tables_wanted: bool) ->
     scanned: list[SourceFile] = []
     for file in files:
         try:
-            scanned.append(replace(file, scan=scan(file.blocks, encoding, file.name)))
+            is_columnar = columnar_of(file.name) is not None
+            found_scan = columnar_scan(file) if is_columnar else scan(file.blocks, encoding, file.name)
+            scanned.append(replace(file, scan=found_scan))
         except BinaryError as error:
             if not found.folder:
                 raise
@@ -132,6 +144,16 @@ def scan_files(what: str, encoding: str, found: Located, tables_wanted: bool) ->
     if left_out:
         notes.append(f"left out {len(left_out)} of {len(found.files)} files: {listed(left_out)}")
     return ScannedFiles(tuple(scanned), digest.hexdigest(), tuple(notes))
+
+
+def columnar_scan(file: SourceFile) -> Scan:
+    """Return the size and the hash of a Parquet or Arrow file; its text is UTF-8."""
+    digest = hashlib.sha256()
+    size = 0
+    for block in file.blocks():
+        digest.update(block)
+        size += len(block)
+    return Scan(Encoding("utf-8"), size, digest.hexdigest())
 
 
 def format_of(name: str) -> Literal["text", "csv", "tsv", "jsonl"]:
@@ -220,7 +242,7 @@ def _reason(error: GlassError) -> str:
 
 def _description(files: list[SourceFile]) -> str:
     size = sum(file.scan.size for file in files)
-    kinds = Counter(file.scan.encoding.label for file in files if file.scan.size)
+    kinds = Counter((columnar_of(file.name) or file.scan.encoding.label) for file in files if file.scan.size)
     encodings = ", ".join(label if len(kinds) == 1 else f"{label} ({count})" for label, count in sorted(kinds.items()))
     what = files[0].name if len(files) == 1 else f"{len(files)} files"
     return f"{what}: {size:,} bytes, {encodings}"

@@ -1,6 +1,7 @@
 """Records: the data that a task learns from: texts, each with a role, labels, and spans that count for the loss.
 
-A language model reads records of one text; a classifier one text and its label; a translator a source and its target.
+A language model reads records of one text; a classifier one text and its label; a translator a source and its target;
+a chat model a conversation as one text, of which the answers count for the loss.
 The rest of `text` knows a task only by its `RecordKind`.
 """
 
@@ -15,6 +16,8 @@ from glassformer.base.config import Task
 
 Spans = tuple[tuple[int, int], ...]
 """(start, stop) of parts of a text, in characters, in order."""
+END_MARK = "\ufdd0"
+"""Stands for an end token inside a text with spans. Unicode reserves this code for use inside programs."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +79,7 @@ RECORD_KINDS: Mapping[Task, RecordKind] = {
     "classify": RecordKind("classify", labels="one", stores=("sources",), noun="labelled texts"),
     "translate": _pairs("translate"),
     "summarize": _pairs("summarize"),
+    "chat": RecordKind("chat", stores=("conversations",), loss_spans=True, noun="conversations"),
 }
 """The records of each task."""
 

@@ -34,9 +34,16 @@ class Row:
     source: Ids | None = None
 
     @classmethod
-    def of_text(cls, ids: Ids, source: Ids | None = None) -> Row:
-        """Return a row that predicts each of T+1 ids but the first from those before it, and from its source."""
-        return cls(ids[:-1], ids[1:], shifted=True, source=source)
+    def of_text(cls, ids: Ids, source: Ids | None = None, loss_mask: npt.NDArray[np.bool_] | None = None) -> Row:
+        """Return a row that predicts each of T+1 ids but the first from those before it, and from its source.
+
+        Args:
+            ids: (T+1).
+            source: (S) ids that an encoder reads.
+            loss_mask: (T+1) True where the prediction of an id counts; that of the first is not made. None: all count.
+        """
+        counts = None if loss_mask is None else loss_mask[1:]
+        return cls(ids[:-1], ids[1:], shifted=True, loss_mask=counts, source=source)
 
     @property
     def ids(self) -> Ids:

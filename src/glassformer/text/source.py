@@ -1,4 +1,4 @@
-"""Sources: running text, pairs or labelled texts, in files, folders, tables, parallel files or generated corpora."""
+"""Sources: running text, pairs, labelled texts or conversations, in files, folders, tables or generated corpora."""
 
 from __future__ import annotations
 
@@ -12,8 +12,17 @@ from pathlib import Path
 from glassformer.base.config import DataConfig
 from glassformer.base.errors import GlassError
 from glassformer.base.wording import counted
+from glassformer.text.chat_template import ChatTemplate
 from glassformer.text.cleaning import cleaned
-from glassformer.text.columns import ChosenColumns, choose_labelled, choose_pair, choose_text, label_texts
+from glassformer.text.columns import (
+    ChosenColumns,
+    choose_conversation,
+    choose_labelled,
+    choose_pair,
+    choose_text,
+    label_texts,
+)
+from glassformer.text.conversations import conversation_records
 from glassformer.text.delimited import text_lines
 from glassformer.text.documents import documents
 from glassformer.text.left_out import Tally
@@ -39,6 +48,7 @@ _REMEDIES = {
     "one": "Give a table (.csv, .tsv, .jsonl) with a column for the label, or a folder with one folder per label.",
     "several": "Give a .jsonl file whose field for the labels holds a list.",
 }
+_CONVERSATION_REMEDY = "Give a .jsonl file with a list of messages in each line, or a table of questions and answers."
 
 
 @dataclass(frozen=True)
@@ -100,7 +110,9 @@ class Source:
 
     def _examples(self, tally: Tally) -> Iterator[RecordPiece]:
         numbers = count()
-        if self.corpus is not None:
+        if self.kind.loss_spans:
+            yield from conversation_records(self._conversations(tally), ChatTemplate(self.data.chat_template), tally)
+        elif self.corpus is not None:
             for number, (texts, labels) in enumerate(_generated(self.kind, self.corpus, self.data)):
                 position = f"example {number + 1} of {self.corpus}"
                 names = tuple(_label(label, position, tally) for label in labels)
@@ -116,6 +128,18 @@ class Source:
                     yield from _table_rows(self.kind, file, numbers, tally)
                 else:
                     yield from _labelled_rows(self.kind, file, numbers, tally)
+
+    def _conversations(self, tally: Tally) -> Iterator[tuple[str, list[object]]]:
+        """Yield the position of each conversation, and its messages or its question and answer."""
+        if self.corpus is not None:
+            from glassformer.corpora import find_conversation_corpus
+
+            made = find_conversation_corpus(self.corpus).conversations(self.data.size, self.data.seed)
+            for number, messages in enumerate(made, start=1):
+                yield f"conversation {number} of {self.corpus}", [messages]
+        for file in self.files:
+            for line, values in file.rows(tally):
+                yield f"line {line} of {file.name}", values
 
 
 def _label(label: str, position: str, tally: Tally) -> str:
@@ -133,10 +157,18 @@ def _label_of(file: SourceFile) -> str:
 
 def _generated(kind: RecordKind, corpus: str, data: DataConfig) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
     """Yield the texts and labels of each record that a generated corpus makes."""
-    from glassformer.corpora import find_labelled_corpus, find_pair_corpus, find_text_corpus
+    from glassformer.corpora import (
+        find_conversation_corpus,
+        find_labelled_corpus,
+        find_pair_corpus,
+        find_text_corpus,
+    )
 
     if kind.running_text:
         return (((text,), ()) for text in find_text_corpus(corpus).documents(data.size, data.seed))
+    if kind.loss_spans:
+        made = find_conversation_corpus(corpus).conversations(data.size, data.seed)
+        return ((tuple(message["content"] for message in messages), ()) for messages in made)
     if kind.labels == "none":
         return ((pair, ()) for pair in find_pair_corpus(corpus).pairs(data.size, data.seed))
     return (((text,), (label,)) for text, label in find_labelled_corpus(corpus).labelled(data.size, data.seed))
@@ -265,7 +297,9 @@ def _refuse_misplaced(kind: RecordKind, data: DataConfig) -> None:
                 )
         return
     pairs = "target" in kind.roles
-    fields = ("label_column",) if pairs else ("target", "target_column")
+    fields: tuple[str, ...] = ("label_column",) if pairs else ("target", "target_column")
+    if kind.loss_spans:
+        fields = ("label_column", "target")
     if data.target is not None:
         fields = (*fields, "column", "target_column")
     for name in fields:
@@ -335,7 +369,7 @@ def _from_texts(kind: RecordKind, data: DataConfig, what: str, found: Located) -
 
 def _from_examples(kind: RecordKind, data: DataConfig, what: str, found: Located) -> Source:
     """Open tables with a column for each part of a record; or, of labelled texts, a folder with one for each label."""
-    remedy = _REMEDIES[kind.labels]
+    remedy = _remedy(kind)
     has_tables = any(format_of(name) != "text" for _, name in found.files)
     nested = any("/" in name for _, name in found.files)
     by_folder = kind.labels == "one" and found.folder and not has_tables and nested
@@ -377,10 +411,19 @@ def _as_table(kind: RecordKind, file: SourceFile) -> SourceFile:
     if "\t" in first:
         return replace(file, format="tsv")
     missing = "targets" if kind.labels == "none" else "labels"
-    raise GlassError(f"{file.name} is plain text: it holds no {missing}", _REMEDIES[kind.labels])
+    if kind.loss_spans:
+        missing = kind.noun
+    raise GlassError(f"{file.name} is plain text: it holds no {missing}", _remedy(kind))
+
+
+def _remedy(kind: RecordKind) -> str:
+    """Return what to give where there are no records of a kind."""
+    return _CONVERSATION_REMEDY if kind.loss_spans else _REMEDIES[kind.labels]
 
 
 def _choose(kind: RecordKind, data: DataConfig, table: Table) -> ChosenColumns:
+    if kind.loss_spans:
+        return choose_conversation(table, data.column, data.target_column)
     if kind.labels == "none":
         return choose_pair(table, data.column, data.target_column)
     return choose_labelled(table, data.label_column, data.column)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from glassformer.base.config import LABELLED, PAIRS, Config
+from glassformer.base.config import LABELLED, OF_DECODERS, PAIRS, TEXTS, Config
 from glassformer.base.errors import GlassError
 from glassformer.base.wording import quoted
 from glassformer.runs.run_text import open_text
@@ -70,15 +70,17 @@ def find_parent_text(
 def _parent_text(record: Mapping[str, Any], folder: Path, config: Config, data: Prepared) -> ParentText:
     """Return the parent's text, if it is there and the model of the run has a head for the parent's task."""
     task = record["task"]
-    if task != config.train.task and not (task in PAIRS and config.train.task in PAIRS):
+    alike = any(task in tasks and config.train.task in tasks for tasks in (PAIRS, OF_DECODERS))
+    if task != config.train.task and not alike:
         return ParentText(None, f"the parent learnt {task}, for which this run has no head")
     if "imported" in record:
         return ParentText(None, f"{record['run']} was imported, without the text that it was trained on")
+    of_the_child = {"batch_tokens"} if task in TEXTS else set()  # rows of running text have one length
     own = Config.from_dict(
         {
             **config.model_dump(include={"model", "tokenizer", "sample"}),
             "data": record["data_settings"],
-            "train": {**config.train.model_dump(), "task": task},
+            "train": {**config.train.model_dump(exclude=of_the_child), "task": task},
         }
     )
     recorded = Path(record["data"]["tokens"])

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from glassformer.base.config import Config
+from glassformer.base.config import CONVERSATIONS, Config
 from glassformer.base.config.freezing import frozen_names
 from glassformer.base.errors import GlassError
 from glassformer.base.files import check_folder, clear_disk_errors, no_empty_folders, write_text
@@ -388,6 +388,8 @@ def _save_vocabulary(run: Run, config: Config, data: Prepared) -> None:
         data.source_tokenizer.save(run.source_tokenizer_file)
     if data.labels:
         run.save_labels(data.labels)
+    if config.train.task in CONVERSATIONS:
+        run.save_chat_template(config.data.chat_template)
 
 
 def _digests(config: Config, data: Prepared) -> dict[str, str]:

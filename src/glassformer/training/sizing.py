@@ -121,7 +121,7 @@ See `benchmarks/results/tried.md`; elsewhere they are a guess."""
 
 def rules_of(task: str) -> SizingRules:
     """Return the rules of a task; one without a line in `RULES` has those of a task with such records."""
-    usual = {"text": "lm", "labelled": "classify", "pairs": "translate"}
+    usual = {"text": "lm", "labelled": "classify", "pairs": "translate", "conversations": "lm"}
     return RULES[task if task in RULES else usual[TASK_FACTS[task].records]]
 
 

@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 
-from glassformer.base.config import PAIRS, Config, SampleConfig
+from glassformer.base.config import WRITERS, Config, SampleConfig
 from glassformer.base.errors import GlassError, clear_memory_errors
 from glassformer.model.device import choose_device
 from glassformer.model.transformer import Model
@@ -140,7 +140,7 @@ def measure(config: Config, tokens: Path, seconds: float) -> Probe:
         checkpoint = _checkpoint_seconds(stepper, data.folder.parent)
         _settle(stepper, len(times), seconds)
         last = _evaluation_seconds(stepper, task.held_out(None), seconds / 8)
-    if config.train.task in ("lm", *PAIRS):
+    if config.train.task in WRITERS:
         sample *= config.sample.tokens / short.tokens
     return Probe(
         device=str(device),

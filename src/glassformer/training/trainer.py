@@ -9,7 +9,7 @@ from typing import Any, NoReturn, Protocol
 
 import numpy as np
 
-from glassformer.base.config import PAIRS, Config
+from glassformer.base.config import WRITERS, Config
 from glassformer.base.errors import GlassError
 from glassformer.base.wording import counted, quoted
 from glassformer.model.device import autocast
@@ -269,7 +269,7 @@ class Trainer:
             self.task.sample(model, short)
 
         self.processes.on_rank_zero(write)
-        return whole.tokens / short.tokens if self.config.train.task in ("lm", *PAIRS) else 1.0
+        return whole.tokens / short.tokens if self.config.train.task in WRITERS else 1.0
 
     # --- each step -----------------------------------------------------------------------------------------------
 

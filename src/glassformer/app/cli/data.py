@@ -11,11 +11,12 @@ glass data encode texts --out tokens/texts --engine datatrove --workers 8 --data
 from __future__ import annotations
 
 import argparse
+import sys
 import tempfile
 from collections.abc import Iterable
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,7 @@ from glassformer.base.errors import GlassError, nearest
 from glassformer.base.recipes import load_recipe, recipe_names
 from glassformer.base.report import SimpleReport, emit
 from glassformer.corpora import (
+    ConversationCorpus,
     Corpus,
     Generated,
     LabelledCorpus,
@@ -35,10 +37,13 @@ from glassformer.corpora import (
     find_corpus,
 )
 from glassformer.launch.request import chosen_settings, named_source
+from glassformer.text.left_out import Tally
+from glassformer.text.records import END_MARK
 
 if TYPE_CHECKING:
     from glassformer.text.prepare import Prepared
     from glassformer.text.reading import SourceFile
+    from glassformer.text.source import Source
 
 ACTIONS = ("list", "show", "look", "encode")
 SHOWN = 10  # documents of a corpus
@@ -106,7 +111,7 @@ def _show(arguments: argparse.Namespace) -> int:
 
 @dataclass(frozen=True)
 class CorpusReport:
-    """A generated corpus and texts of it, by kind: documents, pairs, labelled texts, minimal pairs."""
+    """A generated corpus and texts of it, by kind: documents, pairs, labelled texts, conversations, minimal pairs."""
 
     corpus: Generated
     kinds: dict[str, list[Any]]
@@ -124,6 +129,8 @@ class CorpusReport:
     def text(self) -> str:
         """Return the texts that the corpus's first task is trained on, and minimal pairs."""
         first = next(iter(self.kinds.values()))
+        if "conversations" in self.kinds:
+            return "\n\n".join("\n".join(map(": ".join, map(dict.values, each))) for each in first)
         lines = [line if isinstance(line, str) else "\t".join(line.values()) for line in first]
         if "minimal_pairs" in self.kinds:
             lines.append("\nMinimal pairs (right, wrong); of words, with combinations that no document has:")
@@ -132,7 +139,7 @@ class CorpusReport:
 
 
 def _made(corpus: Generated, size: int, seed: int) -> dict[str, list[Any]]:
-    """Return the corpus's records by kind: documents, pairs, labelled texts, minimal pairs."""
+    """Return the corpus's records by kind: documents, pairs, labelled texts, conversations, minimal pairs."""
     kinds: dict[str, list[Any]] = {}
     if isinstance(corpus, Corpus):
         kinds["documents"] = list(islice(corpus.documents(size, seed), size))
@@ -142,6 +149,8 @@ def _made(corpus: Generated, size: int, seed: int) -> dict[str, list[Any]]:
     if isinstance(corpus, LabelledCorpus):
         texts = islice(corpus.labelled(size, seed), size)
         kinds["labelled"] = [{"label": label, "text": text} for text, label in texts]
+    if isinstance(corpus, ConversationCorpus):
+        kinds["conversations"] = list(islice(corpus.conversations(size, seed), size))
     if isinstance(corpus, MinimalPairCorpus):
         kinds["minimal_pairs"] = [asdict(pair) for pair in islice(corpus.minimal_pairs(size, seed), size)]
     return kinds
@@ -155,8 +164,15 @@ def _look(arguments: argparse.Namespace) -> int:
         facts = _prepared(config, Path(folder))
     lines = [*facts["notes"], "the first rows as they are read:"]
     for row in facts["first"]:
+        if "pieces" in row:
+            lines.append("  " + _shaded(row["pieces"]))
+            continue
         parts = [_in_one_line(row[name]) for name in ("label", "source", "text", "target") if name in row]
         lines.append("  " + (" => " if "source" in row else ": ").join(parts))
+    if any("pieces" in row for row in facts["first"]):
+        lines.append(
+            f"what counts for the loss is {'shaded' if sys.stdout.isatty() else 'in [[ ]]'}; | is an end token"
+        )
     emit(SimpleReport({"source": config.data.source, **facts}, lines), arguments.json)
     return 0
 
@@ -165,6 +181,31 @@ def _in_one_line(text: str) -> str:
     """Return the beginning of a text on one line, with control characters escaped."""
     begin = "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text[:LINE])
     return begin + " ..." if len(text) > LINE else begin
+
+
+def _first_conversations(source: Source) -> list[dict[str, Any]]:
+    """Return the first conversations in pieces, each with whether it counts for the loss."""
+    first = []
+    for record in islice(source.records(Tally()), SHOWN_FIRST):
+        text = record.texts[0][:MOST_CHARACTERS]
+        borders = [0, *(min(border, len(text)) for span in record.loss_spans for border in span), len(text)]
+        pieces = [
+            {"text": text[start:stop].replace(END_MARK, "|"), "counts": bool(number % 2)}
+            for number, (start, stop) in enumerate(pairwise(borders))
+            if start < stop
+        ]
+        first.append({"pieces": pieces})
+    return first
+
+
+def _shaded(pieces: list[dict[str, Any]]) -> str:
+    """Return a conversation on one line, with what counts for the loss in reverse video, or else in brackets."""
+    begin, end = ("\x1b[7m", "\x1b[0m") if sys.stdout.isatty() else ("[[", "]]")
+    shown = []
+    for piece in pieces:
+        text = "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in piece["text"])
+        shown.append(f"{begin}{text}{end}" if piece["counts"] else text)
+    return "".join(shown)
 
 
 def _first(names: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> list[dict[str, str]]:
@@ -200,7 +241,7 @@ def _prepared(config: Config, folder: Path) -> dict[str, Any]:
         if config.data.validation is not None:
             own = stack.enter_context(open_source(kind, config.data, folder, validation=True))
         names = kind.roles if kind.labels == "none" else (*kind.roles, "label")
-        first = _first(names, first_records(source))
+        first: list[Any] = _first_conversations(source) if kind.loss_spans else _first(names, first_records(source))
         tables = _tables(source.files)
         found = prepare_source(source, own, config.tokenizer, folder)
     facts = data_encode.facts_of(found) if kind.running_text else _facts_of_examples(found)

@@ -103,7 +103,7 @@ def run(arguments: argparse.Namespace) -> int:
         emit(_written_whole(model, prompts, config, arguments), arguments.json)
         return 0
     pieces = model.stream(prompts[0], config.sample)
-    shown = prompts[0] if isinstance(model, TextModel) else ""
+    shown = prompts[0] if config.train.task == "lm" else ""
     first = next(pieces, "")  # an error comes before anything is printed
     print(shown + first, end="", flush=True)
     for piece in pieces:

@@ -27,6 +27,7 @@ COMMANDS = {
     "plan": "before a run: size, steps, time, memory and what to beat, measured on this machine in seconds",
     "train": "train a model on your own text",
     "generate": "continue, translate or summarize a text with a trained model",
+    "chat": "talk with a run that learnt conversations",
     "classify": "name the label of a text with a trained classifier",
     "fill": "fill in the [MASK]s of a text with a trained encoder",
     "evaluate": "how good a run is: loss, BLEU, ROUGE or accuracy by its task, with intervals and baselines",

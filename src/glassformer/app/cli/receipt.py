@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from glassformer.app.cli.generate import drawing_changes, refuse_idle_penalty, stop_changes
 from glassformer.app.cli.settings import add_section_flags
 from glassformer.app.cli.texts import say_unknown, say_unread, standard_input
-from glassformer.base.config import PAIRS, Config, SampleConfig
+from glassformer.base.config import WRITERS, Config, SampleConfig
 from glassformer.base.errors import GlassError
 from glassformer.base.report import SimpleReport, emit
 from glassformer.base.wording import quoted, span
@@ -99,7 +99,7 @@ def _settings(arguments: argparse.Namespace, config: Config) -> Config:
     """The run's settings with those that are given; what has no meaning for its task is refused."""
     given = {key: value for key, value in vars(arguments).items() if key.startswith("sample.") and value is not None}
     task = config.train.task
-    writes = task == "lm" or task in PAIRS
+    writes = task in WRITERS
     wrong = [f"--{key.removeprefix('sample.').replace('_', '-')}" for key in given] if not writes else []
     wrong += ["--step"] if arguments.step is not None and not writes else []
     wrong += ["--mask"] if arguments.mask is not None and task != "masked" else []

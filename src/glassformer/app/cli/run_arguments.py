@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import json
 from pathlib import Path
 
 from glassformer.app.cli.settings import add_setting_flags, add_short_flags, changes_from
+from glassformer.app.cli.texts import lines_of
 from glassformer.base.config import Config
 from glassformer.base.recipes import recipe_names
 from glassformer.launch.request import RunRequest, named_source
@@ -19,6 +21,9 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--from", dest="begin_from", type=Path, metavar="RUN", help="begin with the tokenizer and weights of this run"
     )
+    parser.add_argument(
+        "--chat-template", type=Path, metavar="FILE", help="chat: a Jinja template (sets data.chat_template)"
+    )
     parser.add_argument("--recipe", metavar="NAME", help=f"named settings: {', '.join(recipe_names())}")
     parser.add_argument("--config", type=Path, metavar="FILE", help="settings from a TOML file, over the recipe's")
     add_short_flags(parser)
@@ -28,4 +33,7 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
 def request_from(arguments: argparse.Namespace) -> RunRequest:
     """Return the request for the run that the arguments describe."""
     changes = changes_from(arguments) | named_source(arguments.data, arguments.target)
+    if arguments.chat_template is not None:
+        template = "\n".join(lines_of(arguments.chat_template, "template"))
+        changes["data.chat_template"] = json.dumps(template, ensure_ascii=False)
     return RunRequest(changes, arguments.recipe, arguments.config, arguments.out, arguments.begin_from)

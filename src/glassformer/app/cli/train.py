@@ -8,21 +8,22 @@ corpus (glass data list). Without DATA, the recipe's own text is used, or the ge
   glass train mails.csv --task classify --out runs/mails
   glass train text.en text.de --task translate --out runs/en-de
   glass train articles.jsonl --task summarize --out runs/short
+  glass train talks.jsonl --task chat --out runs/talks
   glass train book.txt --out runs/book2 --recipe shakespeare-nano --minutes 5
   glass train letters.txt --from runs/book --out runs/letters
   glass train --resume --out runs/book --steps 4000
 
 A run over your own data that names neither --recipe nor --config has the recipe auto of its task (auto, auto-masked,
-auto-classify, auto-translate, auto-summarize), which stands over the defaults below: sizes for this machine and
---minutes (10 if nothing is said), or the usual sizes and --steps.
+auto-classify, auto-translate, auto-summarize, auto-chat), which stands over the defaults below: sizes for this machine
+and --minutes (10 if nothing is said), or the usual sizes and --steps.
 
 --minutes is wall time from the start of the command to its end: preparing, measuring, training, evaluation and
 saving. A run of minutes takes one thread or all, whichever is faster when tried; its evaluations take a fifth of the
 minutes at most, the final one a tenth, if need be over a part of the validation text (glass evaluate measures all).
 
 --from RUN begins with the tokenizer, the model and the weights of a run, or of one that glass import made, and trains
-them on DATA with the recipe fine-tune: a small learning rate, 3 minutes. A run of lm learns lm; masked also classify;
-translate and summarize either. The new run does not need the folder of the old one.
+them on DATA with the recipe fine-tune: a small learning rate, 3 minutes. A run of lm learns lm or
+chat; masked also classify; translate and summarize either. The new run does not need the folder of the old one.
 
 A resumed run keeps its settings; --steps, --minutes and the other limits can change, and count from the run's start.
 Minutes count the time of all legs, not the time between them.

@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 from glassformer.base.config.model import Family
 from glassformer.base.wording import quoted
 
-Task = Literal["lm", "masked", "classify", "translate", "summarize"]
+Task = Literal["lm", "masked", "classify", "translate", "summarize", "chat"]
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class TaskFacts:
 
     Attributes:
         family: the family of models that learns it.
-        records: a running text, pairs of a source and a target, or texts with labels.
+        records: a running text, pairs of a source and a target, texts with labels, or conversations.
         verb: completes the sentence "this run learnt to ...".
         command: the command that uses a run of it; {} stands for the run folder.
         method: the method of `glassformer.Transformer` that does it.
@@ -29,7 +29,7 @@ class TaskFacts:
     """
 
     family: Family
-    records: Literal["text", "pairs", "labelled"]
+    records: Literal["text", "pairs", "labelled", "conversations"]
     verb: str
     command: str
     method: str
@@ -94,6 +94,16 @@ TASK_FACTS: Mapping[str, TaskFacts] = {
         example="The rain came early. Then the old dog sleeps.",
         defaults=_WRITTEN_BY_BEAMS,
     ),
+    "chat": TaskFacts(
+        family="decoder",
+        records="conversations",
+        verb="answer in a conversation",
+        command="chat {}",
+        method="chat",
+        recipe="auto-chat",
+        example="Who are you?",
+        defaults=_RANDOM_SPLIT,
+    ),
 }
 TEXTS: tuple[Task, ...] = tuple(task for task in get_args(Task) if TASK_FACTS[task].records == "text")
 """Tasks that learn from running text."""
@@ -101,15 +111,21 @@ PAIRS: tuple[Task, ...] = tuple(task for task in get_args(Task) if TASK_FACTS[ta
 """Tasks that write a target text for a source text."""
 LABELLED: tuple[Task, ...] = tuple(task for task in get_args(Task) if TASK_FACTS[task].records == "labelled")
 """Tasks that name labels of a text."""
-EXAMPLES: tuple[Task, ...] = (*PAIRS, *LABELLED)
+CONVERSATIONS: tuple[Task, ...] = tuple(task for task in get_args(Task) if TASK_FACTS[task].records == "conversations")
+"""Tasks that learn the answers of conversations."""
+EXAMPLES: tuple[Task, ...] = (*PAIRS, *LABELLED, *CONVERSATIONS)
 """Tasks that learn from examples with an answer each, not from running text."""
+OF_DECODERS: tuple[Task, ...] = tuple(task for task in get_args(Task) if TASK_FACTS[task].family == "decoder")
+"""Tasks of a decoder, which goes on with a text."""
+WRITERS: tuple[Task, ...] = (*OF_DECODERS, *PAIRS)
+"""Tasks whose runs write text."""
 ONLY_FOR: Mapping[tuple[str, str], tuple[Task, ...]] = {
     ("model", "encoder_layers"): PAIRS,
     ("model", "shared_embedding"): PAIRS,
     ("model", "source_vocab_size"): PAIRS,
     ("model", "classes"): LABELLED,
     ("model", "pooling"): LABELLED,
-    ("model", "head_transform"): (*TEXTS, *PAIRS),
+    ("model", "head_transform"): (*TEXTS, *PAIRS, *CONVERSATIONS),
     ("tokenizer", "joint"): PAIRS,
     ("data", "windows"): TEXTS,
     ("data", "document"): TEXTS,
@@ -117,6 +133,7 @@ ONLY_FOR: Mapping[tuple[str, str], tuple[Task, ...]] = {
     ("data", "duplicates"): TEXTS,
     ("data", "validation"): EXAMPLES,
     ("data", "too_long"): EXAMPLES,
+    ("data", "chat_template"): CONVERSATIONS,
     ("train", "batch_tokens"): EXAMPLES,
     ("train", "mask_share"): ("masked",),
 }

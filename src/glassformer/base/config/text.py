@@ -11,6 +11,9 @@ from glassformer.base.settings import BaseSettings, impossible
 
 TokenizerKind = Literal["characters", "graphemes", "bytes", "words", "bpe", "wordpiece", "unigram"]
 TOKENIZER_KINDS: tuple[str, ...] = get_args(TokenizerKind)
+CHAT_TEMPLATE = "{% for message in messages %}{{ message.content }}{{ eos_token }}{% endfor %}"
+"""The default template of conversations: an end token after each message, which every tokenizer has. Who says a message
+follows from its position."""
 
 
 class TokenizerConfig(BaseSettings):
@@ -44,9 +47,13 @@ class DataConfig(BaseSettings):
         None, description="translate, summarize: the file whose line n answers line n of the source; unset: a table"
     )
     column: str | None = Field(
-        None, description="the text column of CSV, TSV and JSONL sources; classify: several, as in title,body"
+        None,
+        description="the text column of CSV, TSV and JSONL sources; classify: several, as in title,body; chat: the "
+        "messages, or the question",
     )
-    target_column: str | None = Field(None, description="translate, summarize: the column of a table to be written")
+    target_column: str | None = Field(
+        None, description="translate, summarize: the column of a table to be written; chat: the answer"
+    )
     label_column: str | None = Field(None, description="classify: the column of a table that holds the label")
     header: Literal["auto", "yes", "no"] = Field(
         "auto", description="of CSV and TSV tables: whether row 1 holds the names of the columns"
@@ -66,7 +73,7 @@ class DataConfig(BaseSettings):
         "them; auto: cut with tabs, refused otherwise",
     )
     validation: str | None = Field(
-        None, description="classify, translate, summarize: validate on this source; unset: hold out a part"
+        None, description="classify, translate, summarize, chat: validate on this source; unset: hold out a part"
     )
     validation_target: str | None = Field(None, description="the second file of that one")
     encoding: Literal["auto", "utf-8", "utf-16", "windows-1252"] = Field("auto", description="of the source's bytes")
@@ -94,7 +101,13 @@ class DataConfig(BaseSettings):
         "stream", description="rows are cut anywhere from the joined text, or are one document each, padded"
     )
     too_long: Literal["cut", "leave_out", "refuse"] = Field(
-        "cut", description="classify, translate, summarize: what happens to texts longer than the context"
+        "cut",
+        description="classify, translate, summarize, chat: what happens to texts longer than the context; of a "
+        "conversation the beginning is cut",
+    )
+    chat_template: str = Field(
+        CHAT_TEMPLATE,
+        description="chat: the Jinja template that makes one text of a conversation, as in Hugging Face's libraries",
     )
     mix: Probability = Field(
         0.0, description="runs that begin from another one: probability of a training row to come from its text"

@@ -29,6 +29,7 @@ from glassformer.interop.output_comparison import check_greedy, largest_differen
 from glassformer.model.build import build_model
 from glassformer.model.transformer import Decoder
 from glassformer.runs.opening import OpenedRun
+from glassformer.text.tokenizers import frame_of
 
 UNTRIED = "llama.cpp itself did not open the file: for that, pip install xllamacpp"
 
@@ -62,14 +63,15 @@ def export(request: ExportRequest) -> ExportReport:
     tokens = read_tokens(opened.files.tokenizer_file)
     values, theirs = written(ARCHITECTURES[target.name], opened.model, "lm")
     form, ours = fitted(ARCHITECTURES[target.name], config, dict(opened.model.state_dict()))
-    begins = opened.config.data.windows == "documents"
+    begins = bool(frame_of(opened.tokenizer, opened.config).before)
+    template = opened.files.chat_template()
     runs_here = engine() if config.context > 1 else None  # llama.cpp keeps a place for the token that it writes
     checked_by = runs_here or "our own reader of GGUF"
 
     def fill(partial: Path) -> list[Measured]:
         request.note(f"writing {target.name} in {kind}")
         tensors = gguf_tensors(theirs, target, form)
-        write_gguf(partial, tensors, kind, target, form, tokens, begins, request.folder.resolve().name)
+        write_gguf(partial, tensors, kind, target, form, tokens, begins, request.folder.resolve().name, template)
         request.note(f"comparing by {checked_by}")
         found = compare(opened, partial, kind, values, rounded(form, ours, kind))
         return found + (compare_with_engine(opened, partial, kind, target) if runs_here else [])

@@ -71,6 +71,7 @@ def write_gguf(
     tokens: Tokens,
     begins_with_end: bool,
     name: str,
+    chat_template: str | None = None,
 ) -> None:
     """Write a file.
 
@@ -83,6 +84,7 @@ def write_gguf(
         tokens: of `read_tokens`.
         begins_with_end: texts begin with the end token, as rows in training did.
         name: of the model, for people.
+        chat_template: makes one text of a conversation; None: there is none.
 
     Raises:
         GlassError: a row cannot be written in this type.
@@ -98,6 +100,8 @@ def write_gguf(
         writer.add_quantization_version(gguf.GGML_QUANT_VERSION)
     _add_sizes(writer, target, config)
     _add_tokens(writer, tokens, begins_with_end)
+    if chat_template is not None:
+        writer.add_chat_template(chat_template)
     chosen = gguf.GGMLQuantizationType[kind.upper()]
     for key, value in tensors.items():
         array = value.detach().cpu().float().numpy()

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from glassformer.base.errors import GlassError
 from glassformer.interop.export_report import Measured
+from glassformer.interop.huggingface.tokenizer_files import spells_special_tokens
 from glassformer.interop.output_comparison import LEVEL, TOKENS, logits_limit
 from glassformer.model.evaluation_mode import inference
 from glassformer.model.transformer import Classifier, Decoder, EncoderDecoder, Model
@@ -136,7 +137,8 @@ def _token_ids(words: Any, opened: OpenedRun) -> Measured:
     frame = frame_of(opened.tokenizer, opened.config)
     masked = opened.config.train.task == "masked"
     different = 0
-    texts = [_without(text, words.all_special_tokens) for text in TEXTS] if masked else TEXTS
+    spells = spells_special_tokens(opened.config)
+    texts = [_without(text, words.all_special_tokens) for text in TEXTS] if spells else TEXTS
     for text in texts:
         ids = tokenizer.encode(text)
         plain = words(text, add_special_tokens=False)["input_ids"]

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from glassformer.base.config import LABELLED, PAIRS, Task
+from glassformer.base.config import LABELLED, OF_DECODERS, PAIRS, WRITERS, Task
 from glassformer.base.errors import MALFORMED, GlassError
+from glassformer.base.files import write_text
 from glassformer.base.packages import version_of
 from glassformer.interop.atomic_output import appear_whole, refuse_taken
 from glassformer.interop.export_report import ExportReport, ExportRequest, Measured
@@ -26,7 +27,9 @@ from glassformer.interop.huggingface.tokenizer_files import (
 )
 from glassformer.interop.huggingface.writing import written
 from glassformer.model.weights import save_tensors
+from glassformer.runs.folder import CHAT_TEMPLATE_FILE
 from glassformer.runs.opening import OpenedRun
+from glassformer.text.tokenizers import frame_of
 
 USES = {
     "ForCausalLM": "AutoModelForCausalLM", "LMHeadModel": "AutoModelForCausalLM", "ForMaskedLM": "AutoModelForMaskedLM",
@@ -61,7 +64,7 @@ def export(request: ExportRequest) -> ExportReport:
     require_transformers()
     opened = OpenedRun.load(request.folder, request.which, device="cpu")
     refuse_unwritable(opened)
-    task = opened.config.train.task
+    task = _class_task(opened)
     before = _imported_from(opened.folder)
     config = opened.model.config.replace(vocab_size=opened.model.vocab_size)
     ours = dict(opened.model.state_dict())
@@ -101,6 +104,12 @@ def export(request: ExportRequest) -> ExportReport:
     return ExportReport("hf", kind, request.out, size, measured, version_of("transformers"), tuple(notes), use)
 
 
+def _class_task(opened: OpenedRun) -> Task:
+    """Return the task by which the class is chosen: that of a chat model is a language model's."""
+    task = opened.config.train.task
+    return "lm" if task in OF_DECODERS else task
+
+
 def _imported_from(run: Path) -> str | None:
     """The class that a run was imported from, by its manifest."""
     try:
@@ -111,7 +120,7 @@ def _imported_from(run: Path) -> str | None:
 
 
 def _write(folder: Path, architecture: Architecture, opened: OpenedRun, tokenizer_file: Path) -> None:
-    task: Task = opened.config.train.task
+    task = _class_task(opened)
     values, tensors = written(architecture, opened.model, task)
     values |= special_ids(opened.tokenizer, opened.config)
     if task in PAIRS:
@@ -129,13 +138,17 @@ def _write(folder: Path, architecture: Architecture, opened: OpenedRun, tokenize
         if not architecture.classes[task].endswith(WHOLE):
             values["summary_type"] = opened.config.model.pooling
     _write_json(folder / "config.json", values)
-    if task == "lm" or task in PAIRS:
+    if task in WRITERS:
         length = opened.config.model.context
         _write_json(
             folder / "generation_config.json", {**writing_ids(opened.tokenizer, opened.config), "max_length": length}
         )
     save_tensors(tensors, folder / "model.safetensors", {"format": "pt"})
     write_tokenizer(folder, tokenizer_file, opened.tokenizer, opened.config)
+    template = opened.files.chat_template()
+    if template is not None:
+        begins = frame_of(opened.tokenizer, opened.config).before and "bos_token" not in template
+        write_text(folder / CHAT_TEMPLATE_FILE, ("{{ bos_token }}" if begins else "") + template)
 
 
 def _labels(names: Sequence[str]) -> dict[str, Any]:

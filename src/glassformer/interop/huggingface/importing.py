@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from glassformer.base.config import PAIRS, Config, command_for
+from glassformer.base.config import OF_DECODERS, PAIRS, Config, command_for
 from glassformer.base.errors import GlassError
 from glassformer.base.files import clear_disk_errors, no_empty_folders, partial_path
 from glassformer.interop.export_report import Measured
@@ -138,6 +138,16 @@ def _in_frames(found: Imported, words: ImportedTokenizer) -> bool:
     return words.framed and found.task in ("lm", "masked")
 
 
+def _chat_template(folder: Path) -> str | None:
+    """Return the template by which the model holds conversations: a file of its own, or an entry of its tokenizer's."""
+    own = Run(folder).chat_template()
+    if own is not None:
+        return own
+    path = folder / "tokenizer_config.json"
+    found = read_json(path, "a tokenizer").get("chat_template") if path.exists() else None
+    return found if isinstance(found, str) else None
+
+
 def _write_run(out: Path, found: Imported, words: ImportedTokenizer, config: Config, folder: Path) -> None:
     """The run folder, whole or not at all."""
     partial = partial_path(out)
@@ -154,6 +164,9 @@ def _write_run(out: Path, found: Imported, words: ImportedTokenizer, config: Con
                 words.tokenizer.save(run.source_tokenizer_file)
             if found.labels:
                 run.save_labels(found.labels)
+            template = _chat_template(folder) if found.task in OF_DECODERS else None
+            if template is not None:
+                run.save_chat_template(template)
             optimizers = make_optimizers(found.model, config.train)
             save_checkpoint(run, found.model, optimizers, TrainState(), config)
             if out.exists():

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from glassformer.base.config import LABELLED, PAIRS, Config
+from glassformer.base.config import CONVERSATIONS, LABELLED, PAIRS, Config
 
 if TYPE_CHECKING:
     from glassformer.text.tokenizers.tokenizer import Tokenizer
@@ -45,6 +45,6 @@ def frame_of(tokenizer: Tokenizer, config: Config) -> Frame:
         return tokenizer.frame
     if config.train.task in PAIRS:
         return Frame(after=(tokenizer.end_id,))
-    if config.train.task in LABELLED or config.data.windows == "documents":
+    if config.train.task in (*LABELLED, *CONVERSATIONS) or config.data.windows == "documents":
         return Frame(before=(tokenizer.start_id,))
     return Frame()

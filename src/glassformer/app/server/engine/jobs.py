@@ -24,13 +24,13 @@ class ScoredToken:
 
     Attributes:
         token: its id.
-        log_probability: natural logarithm.
+        log_probability: natural logarithm; None of the first token of a prompt, which nothing precedes.
         likeliest: ids and log-probabilities of the likeliest tokens, best first; as many as requested.
         offset: characters of the text before it.
     """
 
     token: int
-    log_probability: float
+    log_probability: float | None
     likeliest: tuple[tuple[int, float], ...]
     offset: int
 

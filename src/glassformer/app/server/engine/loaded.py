@@ -92,11 +92,11 @@ class Loaded:
 
     def writer(self, ids: Sequence[int], stop: Sequence[str]) -> Writer:
         """Return the writer of the text after a prompt."""
-        return Writer(self.tokenizer, () if self.reads_whole else ids, stop)
+        return Writer(self.tokenizer, self.text.ids_before_text(ids), stop)
 
     def decoder(self, ids: Sequence[int]) -> StreamDecoder:
         """Return the same without stop texts."""
         decoder = self.tokenizer.stream_decoder()
-        for id in () if self.reads_whole else ids:
+        for id in self.text.ids_before_text(ids):
             decoder.feed(id)
         return decoder

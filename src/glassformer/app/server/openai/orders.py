@@ -8,14 +8,18 @@ from threading import Event
 from typing import TYPE_CHECKING
 
 from glassformer.app.server.engine import Engine, Order, TextJob
-from glassformer.app.server.engine.jobs import TextPiece
+from glassformer.app.server.engine.jobs import ScoredToken, TextPiece
 from glassformer.app.server.openai.errors import BadRequestError
+from glassformer.app.server.openai.prompt_scores import prompt_scores
 from glassformer.app.server.openai.request_bodies import MOST_TEXTS, OPENAI, ChatBody, CompletionBody
 from glassformer.app.server.openai.response_bodies import ChatShape, CompletionShape
 from glassformer.app.server.openai.responses import PendingAnswer
-from glassformer.app.server.openai.template import ChatTemplate
+from glassformer.app.server.request_errors import RefusedRequestError
 from glassformer.base.config import SampleConfig
-from glassformer.text.tokenizers import frame_of
+from glassformer.base.errors import GlassError
+from glassformer.runs.folder import CHAT_TEMPLATE_FILE, Run
+from glassformer.tasks import ChatModel
+from glassformer.text.chat_template import ChatTemplate
 
 if TYPE_CHECKING:
     from glassformer.app.server.engine.loaded import Loaded
@@ -34,12 +38,13 @@ def ask_completion(engine: Engine, body: CompletionBody, order: Order) -> Pendin
     """
     loaded = engine.load()
     own = loaded.text.config.sample if loaded.reads_whole else OPENAI
-    tokens = body.max_tokens or (own.tokens if loaded.reads_whole else DEFAULT_TOKENS)
+    usual = own.tokens if loaded.reads_whole else DEFAULT_TOKENS
+    tokens = usual if body.max_tokens is None else body.max_tokens
     try:
-        search = body.search(tokens, own)
+        search = body.search(max(1, tokens), own)
     except ValueError as error:
         raise BadRequestError(str(error), "Leave one of them out.") from None
-    settings = body.settings(tokens, own=own)
+    settings = body.settings(max(1, tokens), own=own)
     if body.best_of is not None and body.best_of != len(settings):
         raise BadRequestError("best_of is not supported", "Leave it out, or give the same as n.", "best_of")
     if len(body.prompts) * len(settings) > MOST_TEXTS:
@@ -48,21 +53,41 @@ def ask_completion(engine: Engine, body: CompletionBody, order: Order) -> Pendin
             "Ask for fewer at once.",
             "prompt",
         )
-    if body.echo and body.logprobs is not None:
-        raise BadRequestError(
-            "echo together with logprobs is not supported: the tokens of the prompt are not scored",
-            "Leave one of them out; glass evaluate measures how well a model knows a text.",
-            "echo",
-        )
-    _check_scores(len(body.prompts) * len(settings), settings[0].tokens, body.logprobs, "logprobs")
     prompts = [_read(loaded, prompt) for prompt in body.prompts]
+    scores_before = _scores_before(loaded, body, prompts) if body.echo and body.logprobs is not None else []
+    longest = max(map(len, prompts)) if scores_before else 0
+    _check_scores(len(prompts) * len(settings), longest + tokens, body.logprobs, "logprobs")
     for ids in prompts:
         for each in settings:
             TextJob(order, loaded, ids, each, body.logprobs)
     before = [_echoed(loaded, prompt) if body.echo else "" for prompt in body.prompts for _ in settings]
-    shape = CompletionShape(body.model, loaded.tokenizer, body.logprobs is not None, before)
+    scored = body.logprobs is not None
+    shape = CompletionShape(
+        body.model, loaded.tokenizer, scored, before, [scores for scores in scores_before for _ in settings]
+    )
     found = None if search is None else partial(_search, loaded, order, prompts, search, len(settings))
+    if tokens == 0:
+        found = partial(_write_nothing, order)
     return PendingAnswer(engine, order, shape, sum(map(len, prompts)), found)
+
+
+def _scores_before(loaded: Loaded, body: CompletionBody, prompts: list[list[int]]) -> list[list[ScoredToken]]:
+    """Return the scored tokens of each prompt."""
+    if loaded.reads_whole:
+        raise BadRequestError(
+            f"echo together with logprobs is not supported for {loaded.name}: its prompts are sources, which are read",
+            "Leave one of them out; glass evaluate measures how well a model knows a text.",
+            "echo",
+        )
+    _check_scores(len(prompts), max(map(len, prompts)), body.logprobs, "logprobs")
+    likeliest = body.logprobs or 0
+    is_text = isinstance(body.prompts[0], str)
+    return [prompt_scores(loaded, ids, likeliest, is_text) for ids in prompts]
+
+
+def _write_nothing(order: Order, stopped: Event) -> list[TextPiece]:
+    """Return the end of each text, of which no token is asked for."""
+    return [TextPiece(job.choice, ended="length") for job in order.jobs]
 
 
 class _StoppedError(Exception):
@@ -98,14 +123,15 @@ def ask_chat(engine: Engine, body: ChatBody, order: Order) -> PendingAnswer:
     if loaded.reads_whole:
         problem = f"{loaded.name} writes a text for a text, and holds no conversations"
         raise BadRequestError(problem, "Use /v1/completions, with the source as the prompt.", "model")
-    template = ChatTemplate.of_run(loaded.folder, loaded.tokenizer)
-    ids = template.ids([message.plain() for message in body.messages])
-    before = list(frame_of(loaded.tokenizer, loaded.text.config).before)
-    if ids[: len(before)] != before:  # a template may write the start token itself
-        ids = [*before, *ids]
-    ids = ids or [loaded.tokenizer.start_id]
+    try:
+        writer = _chat_model(loaded)
+        ids = writer.conversation_ids([message.plain() for message in body.messages])
+    except RefusedRequestError:
+        raise
+    except GlassError as error:
+        raise BadRequestError(error.problem, error.remedy, "messages") from None
     _check_length(loaded, ids, "messages")
-    stop, stop_ids = template.ending
+    stop, stop_ids = writer.chat.ending
     tokens = body.max_completion_tokens or body.max_tokens or loaded.text.config.sample.tokens
     scores = (body.top_logprobs or 0) if body.logprobs else None
     settings = body.settings(tokens, stop)
@@ -113,6 +139,26 @@ def ask_chat(engine: Engine, body: ChatBody, order: Order) -> PendingAnswer:
     for each in settings:
         TextJob(order, loaded, ids, each, scores, stop_ids)
     return PendingAnswer(engine, order, ChatShape(body.model, loaded.tokenizer, bool(body.logprobs)), len(ids))
+
+
+def _chat_model(loaded: Loaded) -> ChatModel:
+    """Return the model of a run as one that answers, by the template in its folder.
+
+    Raises:
+        GlassError: there is none, or it is no template.
+    """
+    if isinstance(loaded.text, ChatModel):
+        return loaded.text
+    template = Run(loaded.folder).chat_template()
+    if template is None:
+        raise BadRequestError(
+            f"{loaded.folder.name} has no chat template, so it does not know how conversations are written",
+            f"Use /v1/completions, or put the template that it was trained with into its folder as "
+            f"{CHAT_TEMPLATE_FILE}.",
+            "model",
+            "no_chat_template",
+        )
+    return ChatModel(loaded.text.model, loaded.tokenizer, loaded.text.config, ChatTemplate(template))
 
 
 def _read(loaded: Loaded, prompt: str | Sequence[int]) -> list[int]:

@@ -105,11 +105,17 @@ class CompletionBody(Drawing):
         | Annotated[list[Ids], Field(min_length=1, max_length=MOST_TEXTS, fail_fast=True)]
     ) = Field("", description="a text or its token ids, or several of one kind")
     max_tokens: int | None = Field(
-        None, ge=1, le=MOST_TOKENS, description="unset: 16; of a run that translates or summarizes its sample.tokens"
+        None,
+        ge=0,
+        le=MOST_TOKENS,
+        description="unset: 16; of a run that translates or summarizes its sample.tokens; 0: nothing is written",
     )
     echo: bool | None = Field(None, description="begin with the prompt")
     logprobs: int | None = Field(
-        None, ge=0, le=MOST_SCORES, description="log p of each token, and of so many of the likeliest"
+        None,
+        ge=0,
+        le=MOST_SCORES,
+        description="log p of each token, with echo those of the prompt too, and of so many of the likeliest",
     )
     best_of: int | None = Field(None, ge=1, le=MOST_CHOICES, description="not supported: as n")
     beams: int | None = Field(

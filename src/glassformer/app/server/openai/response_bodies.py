@@ -106,33 +106,50 @@ class CompletionShape(AnswerShape):
 
     Args:
         before: what each text begins with: its prompt, where `echo` asks for it.
+        scores_before: of the tokens of these prompts; empty where they were not asked for.
     """
 
     prefix = "cmpl"
     whole_object = "text_completion"
     chunk_object = "text_completion"
 
-    def __init__(self, model: str, tokenizer: Tokenizer, scored: bool, before: Sequence[str]) -> None:
+    def __init__(
+        self,
+        model: str,
+        tokenizer: Tokenizer,
+        scored: bool,
+        before: Sequence[str],
+        scores_before: Sequence[Sequence[ScoredToken]] = (),
+    ) -> None:
         super().__init__(model, tokenizer, scored)
         self._before = before
+        self._scores_before = scores_before
         self._begun = set[int]()
 
     def _choice(self, choice: Choice, whole: bool) -> dict[str, Any]:
         before = self._before[choice.index]
-        echoed = "" if choice.index in self._begun else before
+        begins = choice.index not in self._begun
+        echoed = before if begins else ""
+        earlier = self._scores_before[choice.index] if begins and self._scores_before else ()
         self._begun.add(choice.index)
         told: dict[str, Any] = {"index": choice.index, "text": echoed + choice.text, "logprobs": None}
         if self.scored:
-            tokens = [self._token(each.token)[0] for each in choice.scores]
+            scores = [*earlier, *choice.scores]
             told["logprobs"] = {
-                "tokens": tokens,
-                "token_logprobs": [each.log_probability for each in choice.scores],
-                "top_logprobs": [
-                    {self._token(id)[0]: value for id, value in reversed(each.likeliest)} for each in choice.scores
+                "tokens": [self._token(each.token)[0] for each in scores],
+                "token_logprobs": [each.log_probability for each in scores],
+                "top_logprobs": [self._likeliest(each) for each in scores],
+                "text_offset": [
+                    *(each.offset for each in earlier),
+                    *(len(before) + each.offset for each in choice.scores),
                 ],
-                "text_offset": [len(before) + each.offset for each in choice.scores],
             }
         return {**told, "finish_reason": choice.reason}
+
+    def _likeliest(self, scored: ScoredToken) -> dict[str, float] | None:
+        if scored.log_probability is None:
+            return None
+        return {self._token(id)[0]: value for id, value in reversed(scored.likeliest)}
 
 
 class ChatShape(AnswerShape):
@@ -156,6 +173,7 @@ class ChatShape(AnswerShape):
         return {"index": choice.index, **message, "logprobs": scores, "finish_reason": choice.reason}
 
     def _score(self, each: ScoredToken) -> dict[str, Any]:
+        assert each.log_probability is not None  # prompts are not scored in chats
         return {
             **self._one(each.token, each.log_probability),
             "top_logprobs": [self._one(id, value) for id, value in each.likeliest],

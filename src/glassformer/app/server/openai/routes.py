@@ -27,13 +27,11 @@ from glassformer.app.server.openai.request_bodies import ChatBody, CompletionBod
 from glassformer.app.server.openai.responses import GONE, PendingAnswer, Stream, begin, whole
 from glassformer.app.server.registry import ModelRegistry
 from glassformer.app.server.request_errors import SHORTER, RefusedRequestError
-from glassformer.base.config import PAIRS
+from glassformer.base.config import WRITERS
 from glassformer.base.errors import GlassError, clear_memory_errors
 
 Handler = Callable[[Request], Awaitable[Response]]
 Body = TypeVar("Body", bound=Drawing)
-WRITE = ("lm", *PAIRS)
-"""Tasks of runs that write text."""
 
 
 def routes(registry: ModelRegistry, engines: Engines) -> list[Route]:
@@ -129,7 +127,7 @@ def _models(registry: ModelRegistry) -> list[dict[str, Any]]:
 def _model(registry: ModelRegistry, name: str) -> dict[str, Any]:
     run = registry.run(name)
     task = run.config().train.task
-    if task not in WRITE:
+    if task not in WRITERS:
         raise RefusedRequestError(
             f"{name} learnt the task {task}: it writes no text", "/v1/models lists what does.", 404
         )

@@ -1,0 +1,158 @@
+"""Talk with a run that learnt conversations (glass train --task chat), or that has a chat template.
+
+  glass chat runs/talk
+  glass chat runs/talk "Ada lives in Oslo. Ben lives in Rome. Where does Ben live?"
+  glass chat runs/talk --system "Answer in one word." --temperature 0
+
+Without QUESTION, questions are read line by line, and the model sees the conversation so far. /new begins a new
+conversation; /quit or the end of the input (Ctrl-D) ends the program. When the conversation does not fit into the
+context any more, its oldest question and answer are forgotten, and it is said.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from glassformer.app.cli.backend_option import add_backend
+from glassformer.app.cli.generate import drawing_changes, names_backend, refuse_idle_penalty, stop_changes
+from glassformer.app.cli.settings import add_section_flags
+from glassformer.app.cli.texts import say_unknown
+from glassformer.base.config import SampleConfig
+from glassformer.base.errors import GlassError
+from glassformer.base.report import SimpleReport, emit
+
+if TYPE_CHECKING:
+    from glassformer.tasks import ChatModel
+    from glassformer.text.chat_template import Message
+
+PROMPT = "> "
+NEW = "/new"
+QUIT = "/quit"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of `glass chat`."""
+    parser.add_argument("run", type=Path, metavar="RUN", help="a run folder")
+    parser.add_argument("question", nargs="?", metavar="QUESTION", help="answer this alone; without it, read questions")
+    parser.add_argument("--system", metavar="TEXT", help="a message that stands before the conversation")
+    parser.add_argument("--checkpoint", choices=("best", "last"), default="best", help="which weights (default: best)")
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:N or mps (default: auto)")
+    parser.add_argument("--precision", choices=("auto", "fp32", "bf16"), default="fp32", help="(default: fp32)")
+    add_backend(parser)
+    group = parser.add_argument_group("drawing; what is not given is as the run's own [sample] settings say")
+    add_section_flags(group, "sample", SampleConfig, leave_out=("prompt",))
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Answer one question, or hold a conversation."""
+    from glassformer.backends.choosing import choose_engine
+    from glassformer.runs.opening import OpenedRun
+
+    opened = OpenedRun.load(arguments.run, arguments.checkpoint, arguments.device, arguments.precision)
+    model = opened.chat_model
+    given = {key: value for key, value in vars(arguments).items() if key.startswith("sample.") and value is not None}
+    settings = opened.config.with_changes({**given, **stop_changes(given), **drawing_changes(given)}).sample
+    refuse_idle_penalty(given, opened.config.sample)
+    model.engine = choose_engine(arguments.backend, model.model, settings, 1)
+    if names_backend(arguments.backend, model):
+        print(f"--- {model.backend}, {model.precision}", file=sys.stderr)
+    first: list[Message] = [{"role": "system", "content": arguments.system}] if arguments.system else []
+    if arguments.question is not None:
+        say_unknown(model.tokenizer, [arguments.question])
+        return _answer_one(model, first, arguments.question, settings, arguments.json)
+    if arguments.json:
+        raise GlassError("--json was given without QUESTION", "Give QUESTION; a conversation is written as it goes on.")
+    _talk(model, first, settings)
+    return 0
+
+
+def _answer_one(
+    model: ChatModel, first: Sequence[Message], question: str, settings: SampleConfig, as_json: bool
+) -> int:
+    messages = [*first, {"role": "user", "content": question}]
+    ids = model.conversation_ids(messages)
+    longest = model.config.model.context
+    if len(ids) > longest:
+        raise GlassError(
+            f"the question has {len(ids):,} tokens, and the model reads at most {longest:,}", "Ask a shorter one."
+        )
+    pieces = model.reply(messages, settings)
+    if as_json:
+        text = "".join(pieces)
+        facts = {"question": question, "text": text, "backend": model.backend, "precision": model.precision}
+        emit(SimpleReport(facts, [text]), as_json)
+        return 0
+    _show(pieces)
+    return 0
+
+
+def _talk(model: ChatModel, first: Sequence[Message], settings: SampleConfig) -> None:
+    """Answer line by line until the input ends."""
+    messages = list(first)
+    for question in _questions():
+        if question == QUIT:
+            return
+        if question == NEW:
+            messages = list(first)
+            continue
+        say_unknown(model.tokenizer, [question])
+        messages.append({"role": "user", "content": question})
+        messages, forgotten = fitting(model, messages, len(first), settings.tokens)
+        if forgotten:
+            print(f"the oldest {forgotten} messages are forgotten: the context is full", file=sys.stderr)
+        answer = _show(model.reply(messages, settings))
+        messages.append({"role": "assistant", "content": answer})
+
+
+def _questions() -> Iterator[str]:
+    """Yield the lines of the input that are not blank; at a terminal after a prompt."""
+    while True:
+        if sys.stdin.isatty():
+            print(PROMPT, end="", flush=True)
+        line = sys.stdin.readline()
+        if not line:
+            return
+        if line.strip():
+            yield line.strip()
+
+
+def _show(pieces: Iterator[str]) -> str:
+    """Print an answer as it is written, and return it."""
+    text = ""
+    for piece in pieces:
+        print(piece, end="", flush=True)
+        text += piece
+    print()
+    return text
+
+
+def fitting(model: ChatModel, messages: Sequence[Message], kept: int, tokens: int) -> tuple[list[Message], int]:
+    """Leave out the oldest questions and answers of a conversation until there is room for an answer.
+
+    Args:
+        model: reads the conversation.
+        messages: the last one is a question, which always stays.
+        kept: messages at the beginning that stay.
+        tokens: of the longest answer; at most half of the context is left free for it.
+
+    Returns:
+        The messages that are left, and how many are left out.
+
+    Raises:
+        GlassError: the last question alone is longer than the context.
+    """
+    context = model.config.model.context
+    room = context - min(tokens, context // 2)
+    left = list(messages)
+    while len(model.conversation_ids(left)) > room and len(left) > kept + 1:
+        del left[kept : kept + 2]
+    length = len(model.conversation_ids(left))
+    if length > context:
+        raise GlassError(
+            f"the question has {length:,} tokens, and the model reads at most {context:,}", "Ask a shorter one."
+        )
+    return left, len(messages) - len(left)

@@ -1,0 +1,58 @@
+"""Log-probabilities of the tokens of a prompt, for `echo` together with `logprobs`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import torch
+
+from glassformer.app.server.engine.jobs import ScoredToken
+from glassformer.generation.decoding import check_finite
+from glassformer.model.evaluation_mode import inference
+from glassformer.text.tokenizers import frame_of
+
+if TYPE_CHECKING:
+    from glassformer.app.server.engine.loaded import Loaded
+
+ROWS = 128
+"""Positions whose distributions over the vocabulary are computed at once."""
+
+
+def prompt_scores(loaded: Loaded, ids: Sequence[int], likeliest: int, is_text: bool) -> list[ScoredToken]:
+    """Return the tokens of a prompt, each with its log-probability after those before it.
+
+    A start token that stands before a text is not returned; the first token of ids has no probability.
+
+    Args:
+        loaded: a decoder.
+        ids: that the model reads.
+        likeliest: number of likeliest tokens to return with each.
+        is_text: the prompt was a text, before which a start token may have been added.
+
+    Raises:
+        GlassError: the logits are not finite.
+    """
+    model = loaded.text.model
+    added = len(frame_of(loaded.tokenizer, loaded.text.config).before) if is_text else 0
+    decoder = loaded.tokenizer.stream_decoder()
+    offset = 0
+    found: list[ScoredToken] = []
+    with inference(model):
+        device = model.embedding.tokens.weight.device
+        logits = model(torch.tensor([list(ids)], device=device))[0]  # (T, V)
+        check_finite(logits)
+        for number, token in enumerate(ids):
+            if number == 0:
+                scored = ScoredToken(token, None, (), 0)
+            else:
+                if (number - 1) % ROWS == 0:
+                    rows = logits[number - 1 : number - 1 + ROWS].double().log_softmax(dim=-1)  # (ROWS, V)
+                    best = rows.topk(min(likeliest, rows.shape[1]))
+                row = (number - 1) % ROWS
+                pairs = zip(best.indices[row].tolist(), best.values[row].tolist(), strict=True)
+                scored = ScoredToken(token, float(rows[row, token]), tuple(pairs), offset)
+            if number >= added:
+                found.append(scored)
+                offset += len(decoder.feed(token))
+    return found

@@ -1,0 +1,262 @@
+"""`talk`: somebody tells about a few people and asks about them; every answer stands in what was told.
+
+A conversation has one to three questions. The first message tells two facts about each of three people, in any order,
+and asks the first question; later messages ask more about the same facts. There are five kinds of facts, and each is
+asked after in two ways: what is true of a person (`What animal does Ada have?`), and of whom something is true (`Who
+has the crow?`). So there are ten kinds of questions, and 56 values for each gap.
+
+One in eight (value, kind of question) pairs is held out: `talk` never asks them, and the last question of a
+conversation of `talk-held-out` always does. `Where does Ada live?` with the answer Oslo may be held out, while `Who
+lives in Oslo?` is asked in training. Whoever answers such a question has learnt to look up, not to repeat.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import TypeVar
+
+from glassformer.corpora.corpus import below, generator
+
+NAMES = (
+    "Ada Ben Cleo Dan Ella Finn Gita Hugo Ida Jon Kim Leo Mia Ned Olga Paul Rita Sam Tara Uma Vera Walt Xenia Yan Zoe "
+    "Amir Bela Carl Dora Emil Faye Gus Hana Igor Jill Kofi Lena Max Nina Otto Pia Rahul Sara Tom Ursula Viktor Wanda "
+    "Yara Zack Anya Boris Celia Dmitri Esther Farid Greta"
+)
+CITIES = (
+    "Oslo Rome Paris Berlin Madrid Vienna Dublin London Prague Warsaw Athens Lisbon Cairo Lagos Nairobi Dakar Tunis "
+    "Delhi Dhaka Mumbai Lahore Tokyo Osaka Seoul Beijing Shanghai Hanoi Bangkok Jakarta Manila Sydney Perth Auckland "
+    "Lima Quito Bogota Santiago Havana Boston Chicago Denver Dallas Seattle Toronto Montreal Kyiv Minsk Riga Tallinn "
+    "Helsinki Stockholm Bergen Zurich Geneva Lyon Porto"
+)
+ANIMALS = (
+    "cat dog crow goat horse mouse rabbit parrot snake turtle hamster pony donkey sheep lamb goose duck hen pigeon owl "
+    "raven falcon fox wolf bear lynx badger hedgehog ferret lizard gecko frog toad newt spider beetle cricket carp "
+    "salmon trout eel crab lobster snail squirrel beaver otter seal camel llama yak zebra monkey lemur panda peacock"
+)
+JOBS = (
+    "baker nurse pilot farmer tailor painter plumber teacher lawyer doctor dentist waiter singer dancer driver sailor "
+    "soldier miner mason carpenter butcher grocer florist gardener barber chef clerk cashier banker broker editor "
+    "writer poet actor composer sculptor potter weaver jeweller optician chemist biologist surgeon vet judge detective "
+    "fisherman shepherd forester mechanic welder glazier roofer porter librarian translator"
+)
+FOODS = (
+    "bread cheese rice soup salad pasta pizza curry stew pie cake honey jam butter yogurt porridge pancakes waffles "
+    "noodles dumplings sushi tofu lentils beans peas carrots spinach cabbage beetroot onions garlic mushrooms tomatoes "
+    "peppers olives apples pears plums cherries grapes melons mangoes bananas oranges lemons dates figs walnuts "
+    "almonds chestnuts chocolate custard sorbet biscuits popcorn pretzels"
+)
+INSTRUMENTS = (
+    "piano violin cello guitar banjo flute oboe clarinet bassoon trumpet trombone tuba horn harp lute lyre zither "
+    "sitar tabla drum gong cymbals xylophone marimba accordion harmonica organ harpsichord celesta mandolin "
+    "fiddle recorder piccolo saxophone cornet bugle bagpipes didgeridoo koto shamisen erhu pipa balalaika bouzouki "
+    "ukulele viola oud dulcimer kalimba tambourine triangle maracas castanets bongos timpani theremin"
+)
+Item = TypeVar("Item")
+PEOPLE = 3
+FACTS_EACH = 2
+MOST_QUESTIONS = 3
+HELD_OUT = 8
+"""One of so many pairs of a value and a kind of question is held out."""
+
+
+@dataclass(frozen=True)
+class FactKind:
+    """A kind of fact about a person, and the two questions about it. `{name}` and `{value}` are gaps."""
+
+    name: str
+    values: tuple[str, ...]
+    told: str
+    asked: str
+    asked_who: str
+    answer: str
+
+
+FACT_KINDS = (
+    FactKind(
+        "home",
+        tuple(CITIES.split()),
+        "{name} lives in {value}.",
+        "Where does {name} live?",
+        "Who lives in {value}?",
+        "{name} lives in {value}.",
+    ),
+    FactKind(
+        "animal",
+        tuple(ANIMALS.split()),
+        "{name} has the {value}.",
+        "What animal does {name} have?",
+        "Who has the {value}?",
+        "{name} has the {value}.",
+    ),
+    FactKind(
+        "job",
+        tuple(JOBS.split()),
+        "{name} is the {value}.",
+        "What is the job of {name}?",
+        "Who is the {value}?",
+        "{name} is the {value}.",
+    ),
+    FactKind(
+        "food",
+        tuple(FOODS.split()),
+        "{name} likes {value}.",
+        "What does {name} like?",
+        "Who likes {value}?",
+        "{name} likes {value}.",
+    ),
+    FactKind(
+        "instrument",
+        tuple(INSTRUMENTS.split()),
+        "{name} plays the {value}.",
+        "What does {name} play?",
+        "Who plays the {value}?",
+        "{name} plays the {value}.",
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Fact:
+    """What is true of a person."""
+
+    name: str
+    kind: FactKind
+    value: str
+
+    def question(self, who: bool) -> str:
+        """Ask who it is that the fact is about, or else what is true of the person."""
+        form = self.kind.asked_who if who else self.kind.asked
+        return form.format(name=self.name, value=self.value)
+
+    @property
+    def answer(self) -> str:
+        """Answer either question."""
+        return self.kind.answer.format(name=self.name, value=self.value)
+
+
+@dataclass(frozen=True)
+class Talk:
+    """Conversations about people.
+
+    Args:
+        name: "talk" or "talk-held-out".
+        held_out: the last question of each conversation is one that training never asks.
+    """
+
+    name: str = "talk"
+    held_out: bool = False
+    tasks: tuple[str, ...] = ("chat",)
+
+    @property
+    def summary(self) -> str:
+        """One line that says what it holds."""
+        last = "; the last question of each is never asked in talk" if self.held_out else ""
+        return f"questions about people of whom somebody tells, and the right answers{last}"
+
+    def recommended(self, task: str) -> Mapping[str, str]:
+        """Words as tokens."""
+        return {
+            "tokenizer.kind": "words",
+            "model.positions": "rotary",
+            "model.norm": "rmsnorm",
+            "model.activation": "swiglu",
+            "model.tied": "false",
+            "model.zero_output": "true",
+            "model.context": "128",
+            "model.layers": "3",
+            "model.width": "128",
+            "model.heads": "4",
+            "train.optimizer": "muon",
+            "train.learning_rate": "1e-2",
+            "train.schedule": "linear",
+            "train.warmup": "50",
+            "train.batch": "64",
+            "train.steps": "2000",
+            "data.size": "40000",
+            "sample.temperature": "0",
+        }
+
+    def conversations(self, size: int, seed: int) -> Iterator[list[dict[str, str]]]:
+        """The first `size` conversations for this seed, as messages."""
+        for index in range(size):
+            yield self._conversation(generator(seed, index))
+
+    def answer(self, question: str, told: str) -> str | None:
+        """Return the right answer to a question about what was told; None where nothing was told of it."""
+        for fact in facts_told(told):
+            if question in (fact.question(who=False), fact.question(who=True)):
+                return fact.answer
+        return None
+
+    def _conversation(self, numbers: random.Random) -> list[dict[str, str]]:
+        facts = _facts(numbers)
+        count = 1 + below(numbers, MOST_QUESTIONS)
+        asked = [(fact, who) for fact in facts for who in (False, True)]
+        _shuffle(asked, numbers)
+        usual = [each for each in asked if not is_held_out(*each)]
+        rare = [each for each in asked if is_held_out(*each)]
+        if self.held_out:
+            if not rare:  # of some facts no question is held out
+                return self._conversation(numbers)
+            chosen = [*usual[: count - 1], rare[0]]
+        else:
+            chosen = usual[:count]
+        messages: list[dict[str, str]] = []
+        told = " ".join(fact.kind.told.format(name=fact.name, value=fact.value) for fact in facts)
+        for fact, who in chosen:
+            question = fact.question(who)
+            messages.append({"role": "user", "content": question if messages else f"{told} {question}"})
+            messages.append({"role": "assistant", "content": fact.answer})
+        return messages
+
+
+def _facts(numbers: random.Random) -> list[Fact]:
+    """Draw the facts of a conversation, in any order; no two people share a name or a value."""
+    names = _several(NAMES.split(), PEOPLE, numbers)
+    kinds = _several(FACT_KINDS, FACTS_EACH, numbers)
+    facts = []
+    for kind in kinds:
+        values = _several(kind.values, PEOPLE, numbers)
+        facts += [Fact(name, kind, value) for name, value in zip(names, values, strict=True)]
+    _shuffle(facts, numbers)
+    return facts
+
+
+def facts_told(text: str) -> list[Fact]:
+    """Return the facts that a text tells, in order."""
+    found = []
+    for sentence in text.replace(". ", ".\n").split("\n"):
+        name = sentence.split(" ")[0]
+        for kind in FACT_KINDS:
+            before, after = kind.told.format(name=name, value="\n").split("\n")
+            value = sentence.removeprefix(before).removesuffix(after)
+            if sentence == before + value + after and value in kind.values:
+                found.append(Fact(name, kind, value))
+    return found
+
+
+def is_held_out(fact: Fact, who: bool) -> bool:
+    """Return whether training never asks this way about facts of this kind and value."""
+    return _is_held_out(f"{fact.kind.name} {fact.value} {'who' if who else 'what'}")
+
+
+@cache
+def _is_held_out(key: str) -> bool:
+    return hashlib.sha256(key.encode("ascii")).digest()[0] % HELD_OUT == 0
+
+
+def _several(items: Sequence[Item], count: int, numbers: random.Random) -> list[Item]:
+    """Draw distinct items."""
+    left = list(items)
+    return [left.pop(below(numbers, len(left))) for _ in range(count)]
+
+
+def _shuffle(items: list[Item], numbers: random.Random) -> None:
+    """Put items into any order, in place (Fisher and Yates)."""
+    for last in range(len(items) - 1, 0, -1):
+        other = below(numbers, last + 1)
+        items[last], items[other] = items[other], items[last]

@@ -1,0 +1,92 @@
+"""The report of `glass evaluate` on a run that answers in conversations: its loss, and the quality of its answers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+
+from glassformer.evaluation.measures import compared
+from glassformer.evaluation.pair_report import PairReport, figures_of, pair_measures
+from glassformer.tasks import ChatModel
+from glassformer.tasks.example_tasks import last_question
+from glassformer.text.record_store import RecordStore
+from glassformer.training.validation import LossEstimate
+
+SHOWN = 3  # conversations
+COUNTED = 200_000
+"""Most conversations of the training part in which answers are counted."""
+
+
+def chat_report(
+    model: ChatModel,
+    text: str,
+    store: RecordStore,
+    chosen: Sequence[int],
+    estimate: LossEstimate,
+    train: RecordStore | None,
+    other: ChatModel | None,
+    notes: list[str],
+) -> PairReport:
+    """Write the last answer of conversations and compare it with the right one.
+
+    Args:
+        model: the run.
+        text: what is measured on, in words.
+        store: all conversations.
+        chosen: numbers of those whose last answer is written.
+        estimate: the loss over all answers.
+        train: for the most frequent answer; None where it is not at hand.
+        other: a second run to compare with.
+        notes: what a person was told.
+    """
+    parts = [last_question(store, index) for index in chosen]
+    asked = [ids for ids, _ in parts]
+    references = [model.tokenizer.decode(answer).strip() for _, answer in parts]
+    written = _answers(model, asked)
+    measures = pair_measures(written, references)
+    against = None
+    if other is not None:
+        against = compared(measures, pair_measures(_answers(other, asked), references), len(asked))
+    sources = [model.shown(ids) for ids in asked]
+    baselines = {"the last words of the question": figures_of(_last_words(sources, references), references)}
+    if train is not None:
+        frequent = most_frequent_answer(model, train)
+        baselines["the most frequent answer"] = figures_of([frequent] * len(references), references)
+    return PairReport(
+        measured_on=text,
+        estimate=estimate,
+        bits_per_byte=None,
+        unknown_share=store.target.unknown_share,
+        unknown_source_share=0.0,
+        examples=len(asked),
+        measures=measures,
+        baselines=baselines,
+        samples=list(zip(sources, references, written, strict=True))[:: max(1, len(asked) // SHOWN)][:SHOWN],
+        against=against,
+        notes=notes,
+        backend=model.backend,
+        precision=model.precision,
+        records="conversations",
+    )
+
+
+def most_frequent_answer(model: ChatModel, train: RecordStore) -> str:
+    """Return the last answer that comes most often in the training part, of which at most `COUNTED` are counted."""
+    count = min(len(train), COUNTED)
+    numbers = np.arange(count) * len(train) // count
+    answers = Counter(tuple(last_question(train, int(number))[1]) for number in numbers)
+    return model.tokenizer.decode(list(answers.most_common(1)[0][0])).strip()
+
+
+def _answers(model: ChatModel, conversations: Sequence[Sequence[int]]) -> list[str]:
+    return [sample.text.strip() for sample in model.answers(conversations, model.config.sample)]
+
+
+def _last_words(sources: Sequence[str], references: Sequence[str]) -> list[str]:
+    """Return as many of the last words of each text as its right answer has."""
+    return [
+        " ".join(source.split()[-len(reference.split()) :])
+        for source, reference in zip(sources, references, strict=True)
+    ]

@@ -1,0 +1,194 @@
+"""`ChatModel`: a decoder with its tokenizer and a chat template, which answers in a conversation."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator, Iterator, Sequence
+from functools import cached_property
+
+from glassformer.base.config import Config, SampleConfig
+from glassformer.generation.beam import Watch
+from glassformer.generation.decoding import Stop, TokenStep, generate
+from glassformer.model.transformer import Model
+from glassformer.tasks.continuing import TextModel
+from glassformer.tasks.written_text import Sample, Writer
+from glassformer.text.chat_template import ChatTemplate, Message
+from glassformer.text.tokenizers import Tokenizer, frame_of
+
+TURNS = ("glassformer-first-question", "glassformer-answer", "glassformer-second-question")
+"""Stand in a conversation for texts, to see what the template writes between them."""
+HIDDEN = "\ue000{}\ue001"
+"""Stands for the name of a special token that a person wrote: it stays text."""
+
+
+class ChatModel(TextModel):
+    """Answers in a conversation.
+
+    A prompt of `generate` and the like is a conversation of one question; `conversation_ids` takes any.
+
+    Args:
+        model: a decoder.
+        tokenizer: the one that the model was trained with.
+        config: of the run.
+        template: makes one text of a conversation; None: `data.chat_template`.
+
+    Raises:
+        GlassError: the model is of another family, or has another number of tokens than the tokenizer.
+    """
+
+    def __init__(
+        self, model: Model, tokenizer: Tokenizer, config: Config, template: ChatTemplate | None = None
+    ) -> None:
+        super().__init__(model, tokenizer, config)
+        self.chat = TokenizedTemplate(template or ChatTemplate(config.data.chat_template), tokenizer)
+
+    def conversation_ids(self, messages: Sequence[Message]) -> list[int]:
+        """Return the ids that the model reads before it writes the assistant's next answer.
+
+        Raises:
+            GlassError: the template refuses the conversation, or fails.
+        """
+        ids = self.chat.ids(messages)
+        before = list(frame_of(self.tokenizer, self.config).before)
+        if ids[: len(before)] != before:  # a template may write the start token itself
+            ids = [*before, *ids]
+        return ids or [self.tokenizer.start_id]
+
+    def prompt_ids(self, prompt: str) -> list[int]:
+        """Return the ids of a conversation of one question."""
+        return self.conversation_ids([{"role": "user", "content": prompt}])
+
+    def shown(self, ids: Sequence[int]) -> str:
+        """Return the ids of a conversation as text, with a line for each message."""
+        end = self.tokenizer.end_id
+        lines: list[list[int]] = [[]]
+        for id in ids:
+            if id == end:
+                lines.append([])
+            else:
+                lines[-1].append(id)
+        return "\n".join(self.tokenizer.decode(line) for line in lines if line)
+
+    def answers(self, conversations: Sequence[Sequence[int]], settings: SampleConfig) -> list[Sample]:
+        """Write the next answer of conversations, given as ids without a start token; samples have no prompt."""
+        before = list(frame_of(self.tokenizer, self.config).before)
+        rows = [[*before, *ids] for ids in conversations]
+        settings = self._until_the_end(settings)
+        if settings.beams > 1:
+            return [found[0] for found in self.best(rows, settings, 1)]
+        samples: dict[int, Sample] = {}
+        for group in self._batches(rows, settings):
+            found = self._sampled([""] * len(group), [rows[index] for index in group], settings, None)
+            samples.update(zip(group, found, strict=True))
+        return [samples[index] for index in range(len(rows))]
+
+    def reply(self, messages: Sequence[Message], settings: SampleConfig) -> Generator[str, None, Sample]:
+        """Yield the next answer as it is written, as `stream` does.
+
+        Raises:
+            GlassError: the template refuses the conversation, or fails.
+        """
+        ids = self.conversation_ids(messages)
+        settings = self._until_the_end(settings)
+        if settings.beams > 1:
+            sample = self.best([ids], settings, 1)[0][0]
+            yield sample.text
+            return sample
+        writer = Writer(self.tokenizer, self.ids_before_text(ids), settings.stop)
+        return (yield from self._stream(messages[-1]["content"], ids, writer, settings))
+
+    def stream(self, prompt: str, settings: SampleConfig) -> Generator[str, None, Sample]:
+        """Yield the answer to a question as it is written; see `TextWriter.stream`."""
+        return super().stream(prompt, self._until_the_end(settings))
+
+    def generate(
+        self, prompts: Sequence[str], settings: SampleConfig, seeds: Sequence[int] | None = None
+    ) -> list[Sample]:
+        """Answer questions, each a conversation of its own; see `TextWriter.generate`."""
+        return super().generate(prompts, self._until_the_end(settings), seeds)
+
+    def best(
+        self,
+        prompts: Sequence[str | Sequence[int]],
+        settings: SampleConfig,
+        wanted: int | None = None,
+        watch: Watch | None = None,
+    ) -> list[list[Sample]]:
+        """Return the likeliest answers; see `TextWriter.best`."""
+        return super().best(prompts, self._until_the_end(settings), wanted, watch)
+
+    def _until_the_end(self, settings: SampleConfig) -> SampleConfig:
+        """Return settings that also stop at the text by which the template ends an answer."""
+        stop, _ = self.chat.ending
+        return settings.replace(stop=tuple(dict.fromkeys((*settings.stop, *stop))))
+
+    def _steps(
+        self, rows: Sequence[Sequence[int]], settings: SampleConfig, stop: Stop, seeds: Sequence[int] | None
+    ) -> Iterator[TokenStep]:
+        _, ends = self.chat.ending
+        end = next(iter(ends), self.tokenizer.end_id)
+        return generate(self.model, rows, settings, end, stop, seeds, engine=self.engine)
+
+    def ids_before_text(self, ids: Sequence[int]) -> Sequence[int]:
+        return ()  # an answer is encoded apart from what stands before it
+
+
+class TokenizedTemplate:
+    """A chat template with a tokenizer: from a conversation to token ids, and what ends an answer.
+
+    Args:
+        template: the template.
+        tokenizer: of the run.
+    """
+
+    def __init__(self, template: ChatTemplate, tokenizer: Tokenizer) -> None:
+        self.template = template
+        self._tokenizer = tokenizer
+        self._start = tokenizer.token_text(tokenizer.start_id)
+        self._end = tokenizer.token_text(tokenizer.end_id)
+        names = {tokenizer.token_text(id): id for id in tokenizer.special}
+        self._special = {name: id for name, id in names.items() if name and name in template.source}
+        self._special |= {self._start: tokenizer.start_id, self._end: tokenizer.end_id}
+        self._cut = re.compile("|".join(map(re.escape, sorted(self._special, key=len, reverse=True))))
+
+    def ids(self, messages: Sequence[Message]) -> list[int]:
+        """Return the token ids of a conversation, up to the beginning of the assistant's next answer.
+
+        Raises:
+            GlassError: the template refuses it, or it is not valid Unicode.
+        """
+        hidden = [{name: self._hide(text) for name, text in message.items()} for message in messages]
+        pieces = self.template.pieces(hidden, True, self._start, self._end)
+        return [id for piece in pieces for id in self._piece_ids(piece)]
+
+    def _piece_ids(self, text: str) -> Iterator[int]:
+        at = 0
+        for found in self._cut.finditer(text):
+            yield from self._tokenizer.encode(self._show(text[at : found.start()]))
+            yield self._special[found.group()]
+            at = found.end()
+        yield from self._tokenizer.encode(self._show(text[at:]))
+
+    @cached_property
+    def ending(self) -> tuple[tuple[str, ...], frozenset[int]]:
+        """Stop texts and stop ids of an answer: the text or special token before the next question."""
+        question, answer, other = TURNS
+        roles = zip(("user", "assistant", "user"), TURNS, strict=True)
+        messages = [{"role": role, "content": content} for role, content in roles]
+        text = self.template.render(messages, False, self._start, self._end)
+        between = text.partition(answer)[2].partition(other)
+        if question not in text or not between[1]:
+            return (), frozenset()
+        special = self._cut.search(between[0])
+        if special is not None:
+            return (), frozenset({self._special[special.group()]})
+        stop = between[0].rstrip() or between[0]
+        return ((stop,) if stop else ()), frozenset()
+
+    def _hide(self, text: str) -> str:
+        return self._cut.sub(lambda found: HIDDEN.format(list(self._special).index(found.group())), text)
+
+    def _show(self, text: str) -> str:
+        for index, name in enumerate(self._special):
+            text = text.replace(HIDDEN.format(index), name)
+        return text

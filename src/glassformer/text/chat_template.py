@@ -1,0 +1,144 @@
+"""Chat templates: one text of a conversation, and which parts of it are the assistant's answers.
+
+A template is Jinja, as in Hugging Face's libraries: it is given `messages`, `add_generation_prompt`, `bos_token` and
+`eos_token`, and may call `raise_exception(message)` and `strftime_now(format)`. It runs in a sandbox, and comes from
+the settings or the folder of a run, never from a request.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+from jinja2 import TemplateError
+from jinja2.ext import Extension, loopcontrols
+from jinja2.nodes import CallBlock, Node
+from jinja2.parser import Parser
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from glassformer.base.errors import GlassError
+from glassformer.text.records import END_MARK, Spans
+
+Message = Mapping[str, str]
+"""`role` and `content` of a message."""
+
+
+class _Generation(Extension):
+    """`{% generation %}…{% endgeneration %}` marks what an assistant says; here it changes nothing."""
+
+    tags = {"generation"}  # noqa: RUF012 Jinja's own name and kind
+
+    def parse(self, parser: Parser) -> Node:
+        line = next(parser.stream).lineno
+        body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+        return CallBlock(self.call_method("_same"), [], [], body).set_lineno(line)
+
+    def _same(self, caller: Any) -> Any:
+        return caller()
+
+
+class ChatTemplate:
+    """A compiled chat template.
+
+    Args:
+        source: its text.
+
+    Raises:
+        GlassError: it is no template.
+    """
+
+    def __init__(self, source: str) -> None:
+        environment = ImmutableSandboxedEnvironment(
+            trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, _Generation]
+        )
+        environment.filters["tojson"] = _to_json
+        environment.globals.update(raise_exception=_raise, strftime_now=_now)
+        self.source = source
+        try:
+            self._template = environment.from_string(source)
+        except TemplateError as error:
+            raise GlassError(f"the chat template is no template: {error}", "Put it right.") from None
+
+    def render(self, messages: Sequence[Message], next_turn: bool, bos_token: str, eos_token: str) -> str:
+        """Return the text of a conversation.
+
+        Args:
+            messages: of the conversation.
+            next_turn: add what stands before the assistant's next answer.
+            bos_token: text of the start token.
+            eos_token: text of the end token.
+
+        Raises:
+            GlassError: the template refuses the conversation, or fails.
+        """
+        names = {"bos_token": bos_token, "eos_token": eos_token}
+        try:
+            return self._template.render(messages=messages, add_generation_prompt=next_turn, **names)
+        except TemplateError as error:
+            problem = f"the chat template refuses this conversation: {error}"
+            raise GlassError(problem, "Send turns as the model was trained on.") from None
+        except Exception as error:  # a template is a program, and may fail in any way
+            problem = f"the chat template fails: {type(error).__name__}: {str(error)[:200]}"
+            raise GlassError(problem, "Put the template right.") from None
+
+    def pieces(self, messages: Sequence[Message], next_turn: bool, bos_token: str, eos_token: str) -> list[str]:
+        """Return the text of a conversation in pieces; every second one is an answer with what the template ends it by.
+
+        The model reads each piece encoded apart, so that an answer has the same tokens wherever it stands. The text is
+        one piece if the template writes earlier messages otherwise once later ones follow.
+
+        Raises:
+            GlassError: as `render`.
+        """
+        whole = self.render(messages, next_turn, bos_token, eos_token)
+        borders = [0]
+        for number, message in enumerate(messages):
+            if message["role"] == "assistant":
+                before = self.render(messages[:number], True, bos_token, eos_token)
+                after = self.render(messages[: number + 1], False, bos_token, eos_token)
+                if not after.startswith(before) or not whole.startswith(after) or len(before) < borders[-1]:
+                    return [whole]
+                borders += [len(before), len(after)]
+        return [whole[start:stop] for start, stop in pairwise([*borders, len(whole)])]
+
+    def training_text(self, messages: Sequence[Message]) -> tuple[str, Spans]:
+        """Return a conversation as one text, and the spans of its answers in it.
+
+        `END_MARK` stands for an end token. The text has no start token: rows begin with one. The end token at the very
+        end is left out: documents have one.
+
+        Raises:
+            GlassError: as `render`; or the answers have no borders.
+        """
+        cleaned = [{**message, "content": message["content"].replace(END_MARK, "\ufffd")} for message in messages]
+        pieces = self.pieces(cleaned, next_turn=False, bos_token="", eos_token=END_MARK)
+        if len(pieces) < 2:
+            raise GlassError(
+                "the chat template rewrites earlier messages once an answer follows, so answers have no borders",
+                "Use a template that writes each message after those before it.",
+            )
+        text = "".join(pieces)
+        shown = text.removesuffix(END_MARK)
+        spans = []
+        start = 0
+        for number, piece in enumerate(pieces):
+            if number % 2:
+                spans.append((start, min(start + len(piece), len(shown))))
+            start += len(piece)
+        return shown, tuple(spans)
+
+
+def _to_json(value: Any, indent: int | None = None, ensure_ascii: bool = False) -> str:
+    """JSON as it is, without the escapes that Jinja adds for web pages."""
+    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent)
+
+
+def _raise(message: str) -> None:
+    raise TemplateError(message)
+
+
+def _now(form: str) -> str:
+    return datetime.datetime.now().strftime(form)

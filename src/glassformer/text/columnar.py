@@ -1,0 +1,65 @@
+"""Parquet and Arrow files, read as JSON lines, so that columns are chosen and rows are read as in a .jsonl file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Literal
+
+from glassformer.base.errors import GlassError
+from glassformer.base.packages import require_packages
+
+Columnar = Literal["parquet", "arrow"]
+COLUMNAR_SUFFIXES: dict[str, Columnar] = {".parquet": "parquet", ".arrow": "arrow", ".feather": "arrow"}
+ROWS = 1024
+"""Rows that are held at once."""
+
+
+def columnar_of(name: str) -> Columnar | None:
+    """Return the format of a file of this name; None if it is neither."""
+    return COLUMNAR_SUFFIXES.get(Path(name.lower()).suffix)
+
+
+def json_lines(path: Path, name: str) -> Iterator[str]:
+    """Yield a line of JSON for each row. Values that JSON lacks, such as dates, become text.
+
+    Raises:
+        GlassError: pyarrow is not installed, or the file is damaged.
+    """
+    kind = columnar_of(name)
+    require_packages("reading Parquet and Arrow files", "pyarrow", extra="parquet")
+    import pyarrow
+
+    try:
+        batches = _parquet_batches(path) if kind == "parquet" else _arrow_batches(path)
+        for batch in batches:
+            for row in batch.to_pylist():
+                yield json.dumps(row, ensure_ascii=False, default=str) + "\n"
+    except (pyarrow.ArrowInvalid, pyarrow.ArrowNotImplementedError) as error:
+        problem = " ".join(str(error).split())[:200]
+        raise GlassError(f"{name} cannot be read as {kind}: {problem}", "Write or download it again.") from None
+
+
+def _parquet_batches(path: Path) -> Iterator[Any]:
+    from pyarrow import parquet
+
+    with closing(parquet.ParquetFile(path)) as file:
+        yield from file.iter_batches(batch_size=ROWS)
+
+
+def _arrow_batches(path: Path) -> Iterator[Any]:
+    """Read the file format, or the streaming format that the library `datasets` writes."""
+    import pyarrow
+
+    with pyarrow.memory_map(str(path)) as source:
+        try:
+            reader = pyarrow.ipc.open_file(source)
+        except pyarrow.ArrowInvalid:
+            source.seek(0)
+            with pyarrow.ipc.open_stream(source) as stream:
+                yield from stream
+            return
+        for number in range(reader.num_record_batches):
+            yield reader.get_batch(number)

@@ -1,0 +1,109 @@
+"""Conversations: messages as data sets write them, in one form, and the records that a chat model learns from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import count
+from typing import Any
+
+from glassformer.base.errors import GlassError
+from glassformer.text.chat_template import ChatTemplate, Message
+from glassformer.text.left_out import Tally
+from glassformer.text.records import RecordPiece
+
+ROLES = ("system", "user", "assistant")
+OTHER_NAMES = {"human": "user", "gpt": "assistant", "bot": "assistant", "developer": "system"}
+"""Names of the roles in other data sets: ShareGPT, OpenAI."""
+
+
+def messages_of(value: object, position: str) -> list[Message] | None:
+    """Return the messages of a conversation in one form, or None if the value is no list of messages.
+
+    A message is an object with `role` and `content`, or `from` and `value`. Messages of one role in a row are joined by
+    line ends. Content may be a list of parts of the type `text`.
+
+    Args:
+        value: a field of a table.
+        position: of the row, for messages.
+
+    Raises:
+        GlassError: a message has no such fields, an unknown role, or content that is no text.
+    """
+    if not isinstance(value, list):
+        return None
+    found: list[Message] = []
+    for each in value:
+        role, content = _role_and_content(each, position)
+        if found and found[-1]["role"] == role:
+            content = f"{found[-1]['content']}\n{content}"
+            found.pop()
+        found.append({"role": role, "content": content})
+    return found
+
+
+def _role_and_content(message: object, position: str) -> tuple[str, str]:
+    """Return the role and the text of one message."""
+    fields = message if isinstance(message, Mapping) else {}
+    role = fields.get("role", fields.get("from"))
+    content = fields.get("content", fields.get("value"))
+    if isinstance(content, list):
+        content = _joined_parts(content)
+    if not isinstance(role, str) or not isinstance(content, str):
+        raise GlassError(
+            f'{position}: a message is not {{"role": ..., "content": ...}} with a text in both',
+            'Write each message as {"role": "user", "content": "..."}.',
+        )
+    role = OTHER_NAMES.get(role, role)
+    if role not in ROLES:
+        raise GlassError(f"{position}: a message has the role {role!r}", f"Roles are {', '.join(ROLES)}.")
+    return role, content
+
+
+def _joined_parts(parts: Sequence[Any]) -> str | None:
+    """Return the parts of a content joined, or None if one is no text."""
+    texts = [part.get("text") if isinstance(part, Mapping) and part.get("type") == "text" else None for part in parts]
+    known = [text for text in texts if isinstance(text, str)]
+    return "".join(known) if len(known) == len(texts) else None
+
+
+def conversation_records(
+    rows: Iterable[tuple[str, Sequence[object]]], template: ChatTemplate, tally: Tally
+) -> Iterator[RecordPiece]:
+    """Yield a record for each conversation; those that teach nothing are counted and left out.
+
+    Args:
+        rows: the position of each row, and its messages, or its question and answer.
+        template: makes one text of a conversation.
+        tally: counts what is left out or changed.
+
+    Raises:
+        GlassError: a message cannot be read, or the template fails.
+    """
+    numbers = count()
+    for position, values in rows:
+        messages = messages_of(values[0], position) if len(values) == 1 else _question_and_answer(values)
+        if messages is None:
+            tally.leave_out("rows without a conversation", position)
+            continue
+        if any(message["role"] == "assistant" and not message["content"].strip() for message in messages):
+            tally.leave_out("conversations with an empty answer", position)
+            continue
+        while messages and messages[-1]["role"] != "assistant":
+            messages.pop()
+            if messages:
+                tally.remark("conversations that end without an answer, of which the end is not read", position)
+        if not messages:
+            tally.leave_out("conversations without an answer", position)
+            continue
+        try:
+            text, spans = template.training_text(messages)
+        except GlassError as error:
+            raise GlassError(f"{position}: {error.problem}", error.remedy) from None
+        yield RecordPiece(next(numbers), (text,), (), position, loss_spans=spans)
+
+
+def _question_and_answer(values: Sequence[object]) -> list[Message] | None:
+    """Return a conversation of one question and one answer, or None if one of them is no text."""
+    if not all(isinstance(value, str) for value in values):
+        return None
+    return [{"role": role, "content": str(value)} for role, value in zip(("user", "assistant"), values, strict=True)]

@@ -1,0 +1,1 @@
+"""Exercise: the answer mask of conversations."""

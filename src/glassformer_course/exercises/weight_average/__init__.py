@@ -1,0 +1,1 @@
+"""Exercise: averages of weights."""

@@ -1,0 +1,82 @@
+"""The questions put to `ema` and `late`, and the answers as weighted sums."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+
+from glassformer.numpy_reference.arrays import Array
+from glassformer_course.cases import Case, call
+from glassformer_course.drawing import Panel, Picture
+
+
+def ema(weights: Sequence[Array], decay: float) -> Array:
+    """Compute it as one weighted sum over all steps."""
+    return _weighted(weights, lambda t: 1 - min(decay, (1 + t) / (10 + t)))
+
+
+def late(weights: Sequence[Array], n: float) -> Array:
+    """Compute it as one weighted sum over all steps."""
+    return _weighted(weights, lambda t: (n + 1) / (t + n))
+
+
+def shares(steps: int, share: Callable[[int], float]) -> list[float]:
+    """Return the weight of each step in the average after so many; `share(t)` is that of step t when it comes."""
+    found: list[float] = []
+    for t in range(1, steps + 1):
+        newest = 1.0 if t == 1 else share(t)
+        found = [each * (1 - newest) for each in found] + [newest]
+    return found
+
+
+def _weighted(weights: Sequence[Array], share: Callable[[int], float]) -> Array:
+    total = np.zeros(np.shape(weights[0]))
+    for each, weight in zip(shares(len(weights), share), weights, strict=True):
+        total = total + each * np.asarray(weight, dtype=np.float64)
+    return total
+
+
+def cases(rng: np.random.Generator) -> Iterator[Case]:
+    """One step, two, many, a decay that is never reached, plain means, equal weights, integers and scalars."""
+    yield call("ema", [np.array([2.0, 4.0])], 0.9, note="where there is one step: the average is its weights")
+    yield call(
+        "ema",
+        [np.array([0.0]), np.array([1.0])],
+        0.9,
+        note="where there are two steps: the decay of step 2 is 3/12, so the average is 0.75",
+    )
+    for steps, shape in [(3, (2, 3)), (40, (5,)), (200, (2, 2, 2))]:
+        weights = list(rng.normal(size=(steps, *shape)))
+        yield call("ema", weights, 0.9, note=f"where {steps} steps are drawn at random")
+        yield call("ema", weights, 0.9999, note=f"where the decay of {steps} steps stays below its limit")
+    yield call("ema", list(rng.normal(size=(30, 4))), 0.0, note="where the decay is 0: the last weights are left")
+    yield call("ema", [np.full(3, 7.0)] * 20, 0.99, note="where the weights never change")
+    yield call("late", [np.array([2.0, 4.0])], 8, note="where there is one step")
+    yield call("late", [np.array([0.0]), np.array([3.0])], 1, note="where n is 1 and there are two steps: 3 · 2/3")
+    for steps, shape in [(3, (2, 3)), (40, (5,)), (200, (2, 2, 2))]:
+        weights = list(rng.normal(size=(steps, *shape)))
+        yield call("late", weights, 8, note=f"where {steps} steps are drawn at random")
+    yield call("late", list(rng.normal(size=(30, 4))), 0, note="where n is 0: the plain mean of all steps")
+    yield call("late", [np.full(3, 7.0)] * 20, 3, note="where the weights never change")
+    whole = [np.array([1, 2]), np.array([4, 8]), np.array([3, 5])]
+    yield call("ema", whole, 0.5, note="where the weights are whole numbers")
+    yield call("late", whole, 2, note="where the weights are whole numbers")
+
+
+def picture() -> Picture:
+    """Draw how much each of 40 steps weighs in three averages."""
+    steps = 40
+    names = ["ema 0.9", "late, n = 8", "late, n = 0"]
+    found = np.array(
+        [
+            shares(steps, lambda t: 1 - min(0.9, (1 + t) / (10 + t))),
+            shares(steps, lambda t: 9 / (t + 8)),
+            shares(steps, lambda t: 1 / t),
+        ]
+    )
+    return Picture(
+        [Panel("weight of steps 1 to 40", found, names)],
+        caption="With n = 0 all steps weigh the same, also the first, when the model knew nothing. Both others forget "
+        "them; that with n = 8 reaches back over a share of the run, however long it is.",
+    )

@@ -1,0 +1,188 @@
+"""Chat models: only answers teach, a chat reads the tokens of training, and long conversations keep their end."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from glassformer.base.config import CHAT_TEMPLATE, Config, SampleConfig
+from glassformer.model.build import build_model
+from glassformer.model.transformer import Decoder
+from glassformer.tasks.chatting import ChatModel
+from glassformer.tasks.example_tasks import ChatTask, conversation_rows, last_question
+from glassformer.tasks.losses import TrainingLoss, logits_of, summed_loss
+from glassformer.text.batches import Batch
+from glassformer.text.prepare import Prepared, prepare
+from glassformer.text.records import RECORD_KINDS
+from glassformer.text.rows import Row
+
+NAMED = (
+    "{% for m in messages %}{{ m.role }}: {{ m.content }}{{ eos_token }}\n{% endfor %}"
+    "{% if add_generation_prompt %}assistant: {% endif %}"
+)
+LINES = (
+    "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
+    "{% if add_generation_prompt %}assistant: {% endif %}"
+)
+KINDS = ("bpe", "characters", "words", "unigram", "wordpiece", "bytes", "graphemes")
+
+
+def conversations(count: int = 30) -> list[list[dict[str, str]]]:
+    """Conversations of one to three questions, in two scripts."""
+    found = []
+    for number in range(count):
+        messages = [] if number % 4 else [{"role": "system", "content": "Be brief."}]
+        for turn in range(1 + number % 3):
+            messages.append({"role": "user", "content": f"What is {number} + {turn}? বাংলা"})
+            messages.append({"role": "assistant", "content": f"It is {number + turn}, বন্ধু."})
+        found.append(messages)
+    return found
+
+
+def config_of(kind: str = "bpe", template: str = CHAT_TEMPLATE, context: int = 400, **data: Any) -> Config:
+    return Config.from_dict(
+        {
+            "model": {"layers": 1, "width": 16, "heads": 2, "context": context, "positions": "rotary"},
+            "tokenizer": {"kind": kind, "vocab_size": 400},
+            "data": {"chat_template": template, "validation_fraction": 0.2, **data},
+            "train": {"task": "chat", "batch": 4},
+        }
+    )
+
+
+def prepared(folder: Path, config: Config) -> Prepared:
+    path = folder / "talks.jsonl"
+    rows = [json.dumps({"messages": messages}, ensure_ascii=False) for messages in conversations()]
+    path.write_text("\n".join(rows), encoding="utf-8")
+    data = config.data.replace(source=str(path))
+    return prepare(RECORD_KINDS["chat"], data, config.tokenizer, folder / ".tokens")
+
+
+def model_of(config: Config, data: Prepared) -> Decoder:
+    torch.manual_seed(0)
+    model = build_model(config.model, data.tokenizer.vocab_size)
+    assert isinstance(model, Decoder)
+    return model.eval()
+
+
+@pytest.mark.parametrize("template", [CHAT_TEMPLATE, NAMED, LINES])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_chat_reads_the_tokens_of_training(tmp_path: Path, kind: str, template: str) -> None:
+    config = config_of(kind, template)
+    data = prepared(tmp_path, config)
+    chat = ChatModel(model_of(config, data), data.tokenizer, config)
+    known = {}
+    for messages in conversations():
+        text, _ = chat.chat.template.training_text(messages)
+        known[text] = messages
+    for store in (data.train, data.validation):
+        rows = conversation_rows(store, config)
+        for index, (text,) in enumerate(store.texts()):
+            messages = known[text]
+            ids, answer = last_question(store, index)
+            assert chat.conversation_ids(messages[:-1]) == [data.tokenizer.start_id, *ids]
+            assert rows[index].ids.tolist()[: len(ids) + 1] == [data.tokenizer.start_id, *ids]
+            if kind not in ("words", "wordpiece"):  # these do not give every text back
+                assert data.tokenizer.decode(answer).strip() == messages[-1]["content"]
+
+
+def test_nothing_but_answers_teaches(tmp_path: Path) -> None:
+    """The loss is that of the answers alone, and no gradient comes from the logits of a prompt."""
+    config = config_of()
+    data = prepared(tmp_path, config)
+    model = model_of(config, data)
+    rows = ChatTask(config, data).rows(0)
+    batch = Batch.from_rows(rows)
+    logits = logits_of(model, batch)  # (B, T, V)
+    logits.retain_grad()
+    loss = summed_loss(logits, batch)
+    loss.backward()
+    assert logits.grad is not None
+    taught = logits.grad.abs().sum(dim=-1) > 0  # (B, T)
+    assert torch.equal(taught, batch.loss_mask)
+    assert 0 < batch.n_targets < batch.attention_mask.sum()
+    for number, row in enumerate(rows):
+        assert row.loss_mask is not None
+        counted = row.targets[row.loss_mask]
+        assert "What" not in data.tokenizer.decode([int(id) for id in counted])
+        assert batch.loss_mask[number, : len(row.targets)].tolist() == row.loss_mask.tolist()
+    found = TrainingLoss(model)(batch)
+    assert found.item() == pytest.approx(loss.item(), rel=1e-5)
+
+
+def test_other_words_of_a_question_change_no_target(tmp_path: Path) -> None:
+    config = config_of()
+    data = prepared(tmp_path, config)
+    model = model_of(config, data)
+    row = ChatTask(config, data).rows(0)[0]
+    assert row.loss_mask is not None
+    other = row.targets.copy()
+    prompt = np.flatnonzero(~row.loss_mask)
+    other[prompt] = (other[prompt] + 1) % data.tokenizer.vocab_size
+    changed = Row(row.inputs, other, shifted=True, loss_mask=row.loss_mask)
+    losses = [TrainingLoss(model)(Batch.from_rows([each])).item() for each in (row, changed)]
+    assert losses[0] == losses[1]
+
+
+def test_rows_of_text_and_of_conversations_stand_in_one_batch(tmp_path: Path) -> None:
+    """As with `data.mix`: of a row without a mask everything counts."""
+    config = config_of()
+    data = prepared(tmp_path, config)
+    row = ChatTask(config, data).rows(0)[0]
+    plain = Row.of_text(np.arange(5))
+    batch = Batch.from_rows([plain, row])
+    assert batch.loss_mask[0].sum() == 4
+    assert row.loss_mask is not None
+    assert batch.n_targets == 4 + row.loss_mask.sum()
+
+
+@pytest.mark.parametrize("kind", ["bpe", "characters"])
+def test_long_conversations_keep_their_last_tokens(tmp_path: Path, kind: str) -> None:
+    long = config_of(kind)
+    short = config_of(kind, context=12)
+    data = prepared(tmp_path, long)
+    for whole, cut in zip(conversation_rows(data.train, long), conversation_rows(data.train, short), strict=True):
+        assert cut.ids.tolist() == whole.ids.tolist()[-13:]
+        assert cut.loss_mask is not None
+        assert whole.loss_mask is not None
+        assert cut.loss_mask.tolist() == whole.loss_mask.tolist()[-12:]
+        assert cut.loss_mask[-1]
+    left = config_of(kind, context=40, too_long="leave_out")
+    fitting = conversation_rows(data.train, left)
+    assert all(len(row.inputs) <= 40 for row in fitting)
+
+
+@pytest.mark.parametrize("beams", [1, 3])
+def test_answers_end_where_the_template_ends_them(tmp_path: Path, beams: int) -> None:
+    """The text by which a template ends an answer ends the generated one too, and is left out."""
+    config = config_of("characters", LINES)
+    data = prepared(tmp_path, config)
+    chat = ChatModel(model_of(config, data), data.tokenizer, config)
+    assert chat.chat.ending == (("\nuser:",), frozenset())
+    settings = SampleConfig(tokens=30, temperature=0, beams=beams)
+    asked = conversations()[5][:-1]
+    text = "".join(chat.reply(asked, settings))
+    ids = chat.conversation_ids(asked)
+    assert chat.answers([ids[1:]], settings)[0].text == text
+    assert "\nuser:" not in text
+    named = ChatModel(model_of(config, data), data.tokenizer, config_of("characters", NAMED))
+    assert named.chat.ending == ((), frozenset({data.tokenizer.end_id}))
+
+
+def test_a_prompt_is_a_conversation_of_one_question(tmp_path: Path) -> None:
+    config = config_of()
+    data = prepared(tmp_path, config)
+    chat = ChatModel(model_of(config, data), data.tokenizer, config)
+    question = "What is 3 + 0?"
+    settings = SampleConfig(tokens=12, seed=4)
+    one = chat.generate([question], settings)[0].text
+    assert one == "".join(chat.reply([{"role": "user", "content": question}], settings))
+    assert one == "".join(chat.stream(question, settings))
+    with_end = f"What is {data.tokenizer.token_text(data.tokenizer.end_id)}?"
+    ids = chat.prompt_ids(with_end)
+    assert ids.count(data.tokenizer.end_id) == 2  # before the text and after it: what a person writes is text

@@ -1,0 +1,119 @@
+"""Parquet and Arrow files: the same records as the same rows in a .jsonl file."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from glassformer.base import packages
+from glassformer.base.config import DataConfig, Task, TokenizerConfig
+from glassformer.base.errors import GlassError
+from glassformer.text.columnar import json_lines
+from glassformer.text.prepare import Prepared, prepare
+from glassformer.text.records import RECORD_KINDS
+
+pyarrow = pytest.importorskip("pyarrow")
+parquet = pytest.importorskip("pyarrow.parquet")
+
+ROWS: list[dict[str, Any]] = [
+    {
+        "label": ["spam", "ham"][n % 2],
+        "text": f"message number {n} of many, in বাংলা too",
+        "summary": f"the short form of message {n}",
+        "when": datetime.date(2026, 1, 1 + n % 28),
+        "messages": [{"role": "user", "content": f"What is {n}?"}, {"role": "assistant", "content": f"It is {n}."}],
+    }
+    for n in range(60)
+]
+CHOICES: dict[Task, dict[str, str]] = {
+    "lm": {"column": "text"},
+    "classify": {"column": "text", "label_column": "label"},
+    "summarize": {"column": "text", "target_column": "summary"},
+    "chat": {},
+}
+
+
+def written(folder: Path, suffix: str, rows: list[dict[str, Any]]) -> Path:
+    """Write rows as a file of this kind."""
+    path = folder / f"rows{suffix}"
+    table = pyarrow.Table.from_pylist(rows)
+    if suffix == ".parquet":
+        parquet.write_table(table, path, row_group_size=7)
+    elif suffix == ".jsonl":
+        path.write_text("".join(json.dumps(row, default=str) + "\n" for row in rows), encoding="utf-8")
+    else:
+        make = pyarrow.ipc.new_file if suffix == ".feather" else pyarrow.ipc.new_stream
+        with pyarrow.OSFile(str(path), "wb") as sink, make(sink, table.schema) as writer:
+            writer.write_table(table, max_chunksize=9)
+    return path
+
+
+def prepared(task: Task, path: Path, **data: Any) -> Prepared:
+    settings = DataConfig(source=str(path), split="random", validation_fraction=0.2, **data)
+    tokenizer = TokenizerConfig(kind="bpe", vocab_size=400)
+    return prepare(RECORD_KINDS[task], settings, tokenizer, path.parent / ".tokens")
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".arrow", ".feather"])
+@pytest.mark.parametrize("task", list(CHOICES))
+def test_they_give_the_tokens_of_json_lines(tmp_path: Path, task: Task, suffix: str) -> None:
+    columns = prepared(task, written(tmp_path, suffix, ROWS), **CHOICES[task])
+    lines = prepared(task, written(tmp_path, ".jsonl", ROWS), **CHOICES[task])
+    for one, other in ((columns.train, lines.train), (columns.validation, lines.validation)):
+        for role in one.tokens:
+            assert one.tokens[role].tokens.tolist() == other.tokens[role].tokens.tolist()
+    assert columns.tokenizer.digest == lines.tokenizer.digest
+    assert any(suffix.strip(".").replace("feather", "arrow") in note for note in columns.notes)
+
+
+def test_a_folder_of_them_is_read_in_order(tmp_path: Path) -> None:
+    folder = tmp_path / "parts"
+    folder.mkdir()
+    for number in range(3):
+        written(folder, ".parquet", ROWS[20 * number : 20 * number + 20]).rename(folder / f"{number}.parquet")
+    found = prepared("lm", folder, column="text")
+    assert found.train.source.documents + found.validation.source.documents == 60
+
+
+def test_a_nested_column_holds_no_text(tmp_path: Path) -> None:
+    path = written(tmp_path, ".parquet", [{"nested": {"text": "a text in a struct"}, "other": 1} for _ in range(5)])
+    with pytest.raises(GlassError, match="left out 5 rows without text in that column"):
+        prepared("lm", path, column="nested")
+    with pytest.raises(GlassError, match="no column 'txt'"):
+        prepared("lm", path, column="txt")
+    assert not (tmp_path / ".tokens").exists()
+
+
+def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
+    for suffix in (".parquet", ".arrow", ".feather"):
+        path = written(tmp_path, suffix, ROWS)
+        path.write_bytes(path.read_bytes()[:100])
+        with pytest.raises(GlassError, match=f"rows{suffix} cannot be read as") as refused:
+            prepared("lm", path, column="text")
+        assert refused.value.remedy == "Write or download it again."
+
+
+def test_what_changes_while_it_is_read_is_refused(tmp_path: Path) -> None:
+    from dataclasses import replace
+
+    from glassformer.text.reading import SourceFile, columnar_scan
+
+    path = written(tmp_path, ".parquet", ROWS)
+    file = SourceFile(path, path.name, "jsonl")
+    scanned = replace(file, scan=columnar_scan(file))
+    assert len("".join(scanned.text()).splitlines()) == 60
+    written(tmp_path, ".parquet", ROWS[:-1])
+    with pytest.raises(GlassError, match=r"rows\.parquet changed while it was read"):
+        list(scanned.text())
+
+
+def test_without_the_package_it_is_said_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = written(tmp_path, ".parquet", ROWS)
+    monkeypatch.setattr(packages, "installed", lambda name: name != "pyarrow")
+    with pytest.raises(GlassError, match="needs the package pyarrow") as refused:
+        list(json_lines(path, path.name))
+    assert '".[parquet]"' in refused.value.remedy

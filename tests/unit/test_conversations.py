@@ -1,0 +1,204 @@
+"""Conversations: the forms in which data sets write them, what is left out or refused, and the borders of answers."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from glassformer.base.config import CHAT_TEMPLATE, Config, DataConfig, TokenizerConfig
+from glassformer.base.errors import GlassError
+from glassformer.text.chat_template import ChatTemplate
+from glassformer.text.conversations import messages_of
+from glassformer.text.prepare import Prepared, prepare
+from glassformer.text.records import END_MARK, RECORD_KINDS
+
+CHATML = (
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+NAMED = (
+    "{% for m in messages %}{{ m.role }}: {{ m.content }}{{ eos_token }}\n{% endfor %}"
+    "{% if add_generation_prompt %}assistant: {% endif %}"
+)
+TALK = [
+    {"role": "system", "content": "Be brief."},
+    {"role": "user", "content": "What is 1 + 1?"},
+    {"role": "assistant", "content": "2."},
+    {"role": "user", "content": "And 2 + 2?"},
+    {"role": "assistant", "content": "4."},
+]
+
+
+def test_other_data_sets_write_the_same() -> None:
+    sharegpt = [{"from": "human", "value": "Hi"}, {"from": "gpt", "value": "Ho"}]
+    assert messages_of(sharegpt, "line 1") == [
+        {"role": "user", "content": "Hi"},
+        {"role": "assistant", "content": "Ho"},
+    ]
+    parts = [{"role": "developer", "content": [{"type": "text", "text": "A"}, {"type": "text", "text": "B"}]}]
+    assert messages_of(parts, "line 1") == [{"role": "system", "content": "AB"}]
+    assert messages_of("text", "line 1") is None
+
+
+def test_messages_of_one_role_in_a_row_are_joined() -> None:
+    twice = [{"role": "user", "content": "one"}, {"role": "user", "content": "two"}]
+    assert messages_of(twice, "line 1") == [{"role": "user", "content": "one\ntwo"}]
+
+
+@pytest.mark.parametrize(
+    ("message", "problem"),
+    [
+        ({"role": "narrator", "content": "x"}, "has the role 'narrator'"),
+        ({"role": "user"}, "with a text in both"),
+        ({"role": "user", "content": 5}, "with a text in both"),
+        ({"role": "user", "content": [{"type": "image", "image": "x"}]}, "with a text in both"),
+        ("Hi", "with a text in both"),
+    ],
+)
+def test_messages_that_cannot_be_read_are_refused_with_their_position(message: Any, problem: str) -> None:
+    with pytest.raises(GlassError, match=problem) as refused:
+        messages_of([message], "line 7 of talks.jsonl")
+    assert refused.value.problem.startswith("line 7 of talks.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        (CHAT_TEMPLATE, ["2." + END_MARK, "4."]),
+        (CHATML, ["2.<|im_end|>\n", "4.<|im_end|>\n"]),
+        (NAMED, ["2." + END_MARK + "\n", "4." + END_MARK + "\n"]),
+    ],
+)
+def test_answers_have_exact_borders(source: str, expected: list[str]) -> None:
+    text, spans = ChatTemplate(source).training_text(TALK)
+    assert [text[start:stop] for start, stop in spans] == expected
+    borders = [0, *(border for span in spans for border in span), len(text)]
+    assert borders == sorted(borders)
+    assert "".join(text[start:stop] for start, stop in pairwise(borders)) == text
+
+
+def test_a_text_that_holds_the_end_mark_does_not_end_a_message() -> None:
+    talk = [{"role": "user", "content": f"a{END_MARK}b"}, {"role": "assistant", "content": "c"}]
+    text, spans = ChatTemplate(CHAT_TEMPLATE).training_text(talk)
+    assert text == f"a\ufffdb{END_MARK}c"
+    assert spans == ((4, 5),)
+
+
+def test_a_template_without_borders_fails_or_is_no_template() -> None:
+    backwards = "{% for m in messages | reverse %}{{ m.content }}{% endfor %}"
+    with pytest.raises(GlassError, match="answers have no borders"):
+        ChatTemplate(backwards).training_text(TALK)
+    with pytest.raises(GlassError, match="the chat template fails: ZeroDivisionError"):
+        ChatTemplate("{{ 1 / 0 }}").training_text(TALK)
+    with pytest.raises(GlassError, match="the chat template refuses this conversation: no"):
+        ChatTemplate("{{ raise_exception('no') }}").training_text(TALK)
+    with pytest.raises(GlassError, match="is no template"):
+        ChatTemplate("{% if")
+
+
+def prepared(folder: Path, rows: list[Any], kind: str = "bpe", **data: Any) -> Prepared:
+    """Prepare rows of a .jsonl file as conversations."""
+    path = folder / "talks.jsonl"
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
+    settings = DataConfig(source=str(path), split="random", validation_fraction=0.2, **data)
+    tokenizer = TokenizerConfig(kind=kind, vocab_size=400)  # type: ignore[arg-type]
+    return prepare(RECORD_KINDS["chat"], settings, tokenizer, folder / ".tokens")
+
+
+def talks(count: int = 20) -> list[Any]:
+    return [{"messages": [*TALK[:-1], {"role": "assistant", "content": f"It is {n}."}]} for n in range(count)]
+
+
+@pytest.mark.parametrize("kind", ["bpe", "characters", "words", "bytes", "unigram", "wordpiece", "graphemes"])
+def test_the_tokens_that_count_are_the_answers_and_their_ends(tmp_path: Path, kind: str) -> None:
+    found = prepared(tmp_path, talks(), kind)
+    store = found.train
+    end = found.tokenizer.end_id
+    for index in range(len(store)):
+        ids = [*store.target.document(index).tolist(), end]
+        counts = store.loss_mask_of(index).tolist()
+        assert len(ids) == len(counts)
+        assert counts[-1]  # the end of the last answer
+        inside = [id for id, counted in zip(ids, counts, strict=True) if counted]
+        assert found.tokenizer.decode(inside[: inside.index(end)]).replace(" ", "") == "2."
+        assert inside.count(end) == 2
+        outside = [id for id, counted in zip(ids, counts, strict=True) if not counted]
+        assert outside.count(end) == 3  # after the system message and both questions
+        assert "2." not in found.tokenizer.decode(outside)
+
+
+def test_the_end_mark_is_no_symbol_of_the_vocabulary(tmp_path: Path) -> None:
+    found = prepared(tmp_path, talks(), "characters")
+    assert found.tokenizer.encode(END_MARK) == [found.tokenizer.unknown_id]
+    assert found.train.unknown_share == 0
+
+
+def test_questions_and_answers_in_columns_are_conversations(tmp_path: Path) -> None:
+    rows = [{"question": f"What is {n} + 0?", "answer": f"{n}."} for n in range(20)]
+    found = prepared(tmp_path, rows)
+    assert len(found.train) + len(found.validation) == 20
+    assert any("question" in note and "answer" in note for note in found.notes)
+    named = [{"a": f"What is {n} + 0?", "b": f"{n}.", "c": f"comment number {n} of this row"} for n in range(20)]
+    again = prepared(tmp_path, named, column="a", target_column="b")
+    assert [text for text, *_ in again.train.texts()] == [text for text, *_ in found.train.texts()]
+
+
+def test_what_teaches_nothing_is_left_out_and_counted(tmp_path: Path) -> None:
+    odd = [
+        {"messages": [*TALK[:2]]},
+        {"messages": [TALK[1], {"role": "assistant", "content": "  "}]},
+        {"messages": []},
+        {"messages": "no list"},
+        {"other": 1},
+        {"messages": [*TALK, {"role": "user", "content": "Thanks!"}]},
+    ]
+    found = prepared(tmp_path, [*talks(), *odd])
+    notes = "\n".join(found.notes)
+    assert "left out 2 conversations without an answer" in notes
+    assert "left out 1 conversation with an empty answer" in notes
+    assert "left out 2 rows without a conversation" in notes
+    assert "that end without an answer, of which the end is not read" in notes
+    assert len(found.train) + len(found.validation) == 21
+    assert not any("Thanks" in text for part in (found.train, found.validation) for (text,) in part.texts())
+
+
+@pytest.mark.parametrize(
+    ("rows", "problem"),
+    [
+        ([{"messages": [{"role": "user", "content": "x"}]}] * 3, "holds no example that can be used"),
+        (
+            [{"messages": [{"role": "cook", "content": "x"}]}] * 3,
+            "line 1 of talks.jsonl: a message has the role 'cook'",
+        ),
+        ([{"a": 1, "b": 2, "c": 3}] * 3, "which are source and target is not clear"),
+    ],
+)
+def test_tables_without_conversations_are_refused_and_leave_nothing(
+    tmp_path: Path, rows: list[Any], problem: str
+) -> None:
+    with pytest.raises(GlassError, match=problem):
+        prepared(tmp_path, rows)
+    assert not (tmp_path / ".tokens").exists()
+
+
+def test_a_template_that_spells_a_special_token_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(GlassError, match=r"writes <\|end\|>, a special token"):
+        prepared(tmp_path, talks(), chat_template="{% for m in messages %}{{ m.content }}<|end|>{% endfor %}")
+
+
+def test_another_template_makes_other_tokens(tmp_path: Path) -> None:
+    plain = prepared(tmp_path, talks())
+    named = prepared(tmp_path, talks(), chat_template=NAMED)
+    assert plain.folder != named.folder
+    assert "assistant: " in next(iter(named.train.texts()))[0]
+    assert prepared(tmp_path, talks(), chat_template=NAMED).reused
+
+
+def test_settings_of_other_tasks_are_refused() -> None:
+    with pytest.raises(GlassError, match=r"data\.chat_template"):
+        Config.from_dict({"data": {"chat_template": NAMED}})
+    assert Config.from_dict({"train": {"task": "chat"}, "data": {"chat_template": NAMED}}).data.split == "random"
