@@ -16,7 +16,7 @@ from tests.journey.task_runs import TASKS, refused
 PARTS = {
     "lm": {"dec.self"}, "masked": {"enc.self"}, "classify": {"enc.self"},
     "translate": {"enc.self", "dec.self", "dec.cross"}, "two": {"enc.self", "dec.self", "dec.cross"},
-    "summarize": {"enc.self", "dec.self", "dec.cross"},
+    "summarize": {"enc.self", "dec.self", "dec.cross"}, "chat": {"dec.self"},
 }  # fmt: skip
 
 

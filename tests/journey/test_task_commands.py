@@ -34,7 +34,7 @@ def test_train_says_what_other_programs_rely_on(name: str, task_home: Path) -> N
     assert {"run", "step", "loss", "perplexity", "bits_per_byte", "train_seconds"} <= said.keys()
     assert Path(said["run"]) == Path(f"runs/{name}")
     assert said["perplexity"] == pytest.approx(math.exp(said["loss"]))
-    assert (said["bits_per_byte"] is None) == (name in ("masked", "classify"))
+    assert (said["bits_per_byte"] is None) == (name in ("masked", "classify", "chat"))
     lines = metrics(task_home / "runs" / name)
     assert [line["step"] for line in lines] == list(range(10, 61, 10))
     best = min((line["validation_loss"], line["step"]) for line in lines if "validation_loss" in line)
@@ -48,7 +48,7 @@ def test_what_to_do_next_is_said_and_works(name: str, task_home: Path, tmp_path:
     again = here("train", "--resume", "--out", f"runs/{name}", folder=task_home)
     last = again.stdout.splitlines()[-1]
     command, text = DOES[name]
-    assert f"runs/{name} is ready: glass {command} runs/{name} " in last.replace("\\", "/")
+    assert f"runs/{name} is ready: glass {command} runs/{name}" in last.replace("\\", "/")
     assert shown(command, "run", text, folder=tmp_path).strip()
 
 
@@ -265,7 +265,7 @@ def test_what_was_never_seen_is_named(name: str, task_home: Path) -> None:
 @pytest.mark.parametrize("name", TASKS)
 def test_a_wrong_command_names_the_right_one(name: str, task_home: Path) -> None:
     for command in ("generate", "classify", "fill"):
-        if command != DOES[name][0]:
+        if command != DOES[name][0] and (name, command) != ("chat", "generate"):  # it answers a question alone
             cause, remedy = refused(command, f"runs/{name}", "a [MASK] day", folder=task_home)
             assert f"runs/{name} learnt train.task = {'translate' if name == 'two' else name}" in cause
-            assert f"glass {DOES[name][0]} runs/{name} " in remedy
+            assert f"glass {DOES[name][0]} runs/{name}" in remedy

@@ -58,6 +58,11 @@ EXAMPLES: dict[str, tuple[str, dict[str, Any], Any]] = {
         "book.txt",
     ),
     "too_long": ("translate", {"source": "book.txt", "target": "other.txt"}, "leave_out"),
+    "chat_template": (
+        "chat",
+        {"source": "three.tsv", "column": "1", "target_column": "2"},
+        "{% for m in messages %}{{ m.role }} {{ m.content }}{{ eos_token }}{% endfor %}",
+    ),
 }
 SAMPLE: dict[str, tuple[dict[str, Any], Any]] = {
     "tokens": ({}, 7),

@@ -12,10 +12,18 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from glassformer.base.config import EXAMPLES
+from glassformer.base.config import EXAMPLES, TASK_FACTS
 from glassformer.base.errors import GlassError
 from glassformer.tasks import MaskFiller, TextClassifier, Translator
-from glassformer.tasks.example_tasks import ClassTask, PairTask, labelled_rows, pair_rows, row_lengths
+from glassformer.tasks.example_tasks import (
+    ChatTask,
+    ClassTask,
+    PairTask,
+    conversation_rows,
+    labelled_rows,
+    pair_rows,
+    row_lengths,
+)
 from glassformer.tasks.losses import logits_of, summed_loss, token_losses
 from glassformer.tasks.task import MaskedTask
 from glassformer.text.batches import Batch
@@ -69,9 +77,10 @@ def test_a_resumed_run_is_the_uninterrupted_one_bit_for_bit(tmp_path: Path, task
 @pytest.mark.parametrize("task", EXAMPLES)
 def test_a_step_counts_the_tokens_that_the_model_reads(tmp_path: Path, task: str) -> None:
     trainer = trainer_of(task, tmp_path, model__context=8, data__too_long="cut", train__batch_tokens=90)
-    assert isinstance(trainer.task, ClassTask | PairTask)
+    assert isinstance(trainer.task, ClassTask | PairTask | ChatTask)
     store = trainer.task.data.train
-    rows = (pair_rows if "target" in store.tokens else labelled_rows)(store, trainer.config)
+    rows_of = {"pairs": pair_rows, "labelled": labelled_rows, "conversations": conversation_rows}
+    rows = rows_of[TASK_FACTS[trainer.config.train.task].records](store, trainer.config)
     read = [[len(row.inputs)] if row.source is None else [len(row.source), len(row.inputs)] for row in rows]
     lengths = row_lengths(store, trainer.config)
     assert lengths.tolist() == read

@@ -1,13 +1,13 @@
 """`talk`: somebody tells about a few people and asks about them; every answer stands in what was told.
 
-A conversation has one to three questions. The first message tells two facts about each of three people, in any order,
-and asks the first question; later messages ask more about the same facts. There are five kinds of facts, and each is
+A conversation has one to six questions. The first message tells two facts about each of one to three people, in any
+order, and asks the first question; later messages ask more about the same facts. There are five kinds of facts, and each is
 asked after in two ways: what is true of a person (`What animal does Ada have?`), and of whom something is true (`Who
 has the crow?`). So there are ten kinds of questions, and 56 values for each gap.
 
-One in eight (value, kind of question) pairs is held out: `talk` never asks them, and the last question of a
-conversation of `talk-held-out` always does. `Where does Ada live?` with the answer Oslo may be held out, while `Who
-lives in Oslo?` is asked in training. Whoever answers such a question has learnt to look up, not to repeat.
+One in eight (fact, kind of question) pairs is held out: `talk` tells these facts, but never asks so about them, and the
+last question of a conversation of `talk-held-out` always does. `Where does Ada live?` may never be asked in training
+where Ada lives in Oslo. Whoever answers such a question has learnt to look up, not to repeat.
 """
 
 from __future__ import annotations
@@ -56,23 +56,32 @@ INSTRUMENTS = (
     "ukulele viola oud dulcimer kalimba tambourine triangle maracas castanets bongos timpani theremin"
 )
 Item = TypeVar("Item")
-PEOPLE = 3
+MOST_PEOPLE = 3
 FACTS_EACH = 2
-MOST_QUESTIONS = 3
+MOST_QUESTIONS = 6
 HELD_OUT = 8
-"""One of so many pairs of a value and a kind of question is held out."""
+"""One of so many pairs of a fact and a kind of question is held out."""
 
 
 @dataclass(frozen=True)
 class FactKind:
-    """A kind of fact about a person, and the two questions about it. `{name}` and `{value}` are gaps."""
+    """A kind of fact about a person, and two questions about it. `{name}` and `{value}` are gaps.
+
+    Attributes:
+        name: of the kind.
+        values: what can be true of a person.
+        told: the fact as it is told, and as it answers the question what is true of a person.
+        asked: that question.
+        asked_who: the question of whom it is true.
+        answer_who: the answer to that one.
+    """
 
     name: str
     values: tuple[str, ...]
     told: str
     asked: str
     asked_who: str
-    answer: str
+    answer_who: str
 
 
 FACT_KINDS = (
@@ -82,7 +91,7 @@ FACT_KINDS = (
         "{name} lives in {value}.",
         "Where does {name} live?",
         "Who lives in {value}?",
-        "{name} lives in {value}.",
+        "In {value} lives {name}.",
     ),
     FactKind(
         "animal",
@@ -90,7 +99,7 @@ FACT_KINDS = (
         "{name} has the {value}.",
         "What animal does {name} have?",
         "Who has the {value}?",
-        "{name} has the {value}.",
+        "The {value} is with {name}.",
     ),
     FactKind(
         "job",
@@ -98,7 +107,7 @@ FACT_KINDS = (
         "{name} is the {value}.",
         "What is the job of {name}?",
         "Who is the {value}?",
-        "{name} is the {value}.",
+        "The {value} is {name}.",
     ),
     FactKind(
         "food",
@@ -106,7 +115,7 @@ FACT_KINDS = (
         "{name} likes {value}.",
         "What does {name} like?",
         "Who likes {value}?",
-        "{name} likes {value}.",
+        "Fond of {value} is {name}.",
     ),
     FactKind(
         "instrument",
@@ -114,7 +123,7 @@ FACT_KINDS = (
         "{name} plays the {value}.",
         "What does {name} play?",
         "Who plays the {value}?",
-        "{name} plays the {value}.",
+        "The {value} is played by {name}.",
     ),
 )
 
@@ -132,10 +141,10 @@ class Fact:
         form = self.kind.asked_who if who else self.kind.asked
         return form.format(name=self.name, value=self.value)
 
-    @property
-    def answer(self) -> str:
-        """Answer either question."""
-        return self.kind.answer.format(name=self.name, value=self.value)
+    def answer(self, who: bool) -> str:
+        """Answer one of the two questions."""
+        form = self.kind.answer_who if who else self.kind.told
+        return form.format(name=self.name, value=self.value)
 
 
 @dataclass(frozen=True)
@@ -158,25 +167,25 @@ class Talk:
         return f"questions about people of whom somebody tells, and the right answers{last}"
 
     def recommended(self, task: str) -> Mapping[str, str]:
-        """Words as tokens."""
+        """Words as tokens, and positions that make it easy to look a few words back: names stand before their facts."""
         return {
             "tokenizer.kind": "words",
-            "model.positions": "rotary",
+            "model.positions": "alibi",
             "model.norm": "rmsnorm",
             "model.activation": "swiglu",
-            "model.tied": "false",
+            "model.tied": "true",
             "model.zero_output": "true",
-            "model.context": "128",
-            "model.layers": "3",
+            "model.context": "192",
+            "model.layers": "4",
             "model.width": "128",
-            "model.heads": "4",
+            "model.heads": "8",
             "train.optimizer": "muon",
             "train.learning_rate": "1e-2",
             "train.schedule": "linear",
             "train.warmup": "50",
-            "train.batch": "64",
-            "train.steps": "2000",
-            "data.size": "40000",
+            "train.batch": "32",
+            "train.steps": "5000",
+            "data.size": "60000",
             "sample.temperature": "0",
         }
 
@@ -188,12 +197,14 @@ class Talk:
     def answer(self, question: str, told: str) -> str | None:
         """Return the right answer to a question about what was told; None where nothing was told of it."""
         for fact in facts_told(told):
-            if question in (fact.question(who=False), fact.question(who=True)):
-                return fact.answer
+            for who in (False, True):
+                if question == fact.question(who):
+                    return fact.answer(who)
         return None
 
     def _conversation(self, numbers: random.Random) -> list[dict[str, str]]:
-        facts = _facts(numbers)
+        people = MOST_PEOPLE if self.held_out else 1 + below(numbers, MOST_PEOPLE)
+        facts = _facts(people, numbers)
         count = 1 + below(numbers, MOST_QUESTIONS)
         asked = [(fact, who) for fact in facts for who in (False, True)]
         _shuffle(asked, numbers)
@@ -210,17 +221,17 @@ class Talk:
         for fact, who in chosen:
             question = fact.question(who)
             messages.append({"role": "user", "content": question if messages else f"{told} {question}"})
-            messages.append({"role": "assistant", "content": fact.answer})
+            messages.append({"role": "assistant", "content": fact.answer(who)})
         return messages
 
 
-def _facts(numbers: random.Random) -> list[Fact]:
-    """Draw the facts of a conversation, in any order; no two people share a name or a value."""
-    names = _several(NAMES.split(), PEOPLE, numbers)
+def _facts(people: int, numbers: random.Random) -> list[Fact]:
+    """Draw the facts about so many people, in any order; no two people share a name or a value."""
+    names = _several(NAMES.split(), people, numbers)
     kinds = _several(FACT_KINDS, FACTS_EACH, numbers)
     facts = []
     for kind in kinds:
-        values = _several(kind.values, PEOPLE, numbers)
+        values = _several(kind.values, people, numbers)
         facts += [Fact(name, kind, value) for name, value in zip(names, values, strict=True)]
     _shuffle(facts, numbers)
     return facts
@@ -240,8 +251,8 @@ def facts_told(text: str) -> list[Fact]:
 
 
 def is_held_out(fact: Fact, who: bool) -> bool:
-    """Return whether training never asks this way about facts of this kind and value."""
-    return _is_held_out(f"{fact.kind.name} {fact.value} {'who' if who else 'what'}")
+    """Return whether training never asks this way about this fact."""
+    return _is_held_out(f"{fact.name} {fact.kind.name} {fact.value} {'who' if who else 'what'}")
 
 
 @cache

@@ -26,6 +26,7 @@ EXTRAS = {
     "metrics": (("sacrebleu",), "BLEU and chrF++ of translations"),
     "sklearn": (("scikit-learn",), "estimators for scikit-learn"),
     "backends": (("onnx", "onnxruntime"), "writing text faster"),
+    "parquet": (("pyarrow",), "Parquet and Arrow files"),
     "export": (("transformers", "onnx", "onnxscript", "onnxruntime", "gguf"), "taking a model to other programs"),
     "cluster": (("datatrove", "orjson"), "corpora beyond one machine"),
     "notebooks": (("jupytext", "nbformat", "ipykernel"), "exercises as notebooks"),

@@ -106,6 +106,7 @@ class TextJob:
         settings: of the sampling; their stop texts end it.
         scores: number of likeliest tokens to return with each token; None: no scores.
         stop_ids: tokens that end it as a stop text does.
+        scores_end: return scores of the end token too, as programs expect that score prompts.
     """
 
     def __init__(
@@ -116,6 +117,7 @@ class TextJob:
         settings: SampleConfig,
         scores: int | None = None,
         stop_ids: frozenset[int] = frozenset(),
+        scores_end: bool = False,
     ) -> None:
         self.order = order
         self.loaded = loaded
@@ -123,6 +125,7 @@ class TextJob:
         self.settings = settings
         self.scores = scores
         self.stop_ids = stop_ids
+        self.scores_end = scores_end
         self.choice = len(order.jobs)
         self.count = 0
         self._writer = loaded.writer(ids, settings.stop)
@@ -136,7 +139,8 @@ class TextJob:
         stopped = self._writer.add(token) or token in self.stop_ids
         if stopped and ended != "end":
             ended = "stop"
-        scored = self._scored(token, logits) if self.scores is not None and ended != "end" else None
+        wanted = self.scores is not None and (ended != "end" or self.scores_end)
+        scored = self._scored(token, logits) if wanted else None
         return TextPiece(self.choice, self._writer.take(last=ended is not None), scored, ended)
 
     def _scored(self, token: int, logits: Tensor) -> ScoredToken:

@@ -59,7 +59,7 @@ def ask_completion(engine: Engine, body: CompletionBody, order: Order) -> Pendin
     _check_scores(len(prompts) * len(settings), longest + tokens, body.logprobs, "logprobs")
     for ids in prompts:
         for each in settings:
-            TextJob(order, loaded, ids, each, body.logprobs)
+            TextJob(order, loaded, ids, each, body.logprobs, scores_end=bool(scores_before))
     before = [_echoed(loaded, prompt) if body.echo else "" for prompt in body.prompts for _ in settings]
     scored = body.logprobs is not None
     shape = CompletionShape(

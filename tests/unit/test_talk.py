@@ -1,0 +1,74 @@
+"""`talk`: every answer stands in what was told, pairs are held out, and simple rules are seldom right."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from glassformer.corpora import find_conversation_corpus
+from glassformer.corpora.talk import FACT_KINDS, FACTS_EACH, MOST_PEOPLE, facts_told, is_held_out
+
+TALK = find_conversation_corpus("talk")
+HELD_OUT = find_conversation_corpus("talk-held-out")
+
+
+def asked(messages: list[dict[str, str]]) -> list[tuple[str, str, str]]:
+    """What was told, and each question with its answer."""
+    told, _, first = messages[0]["content"].rpartition(". ")
+    told += "."
+    questions = [first, *(message["content"] for message in messages[2::2])]
+    answers = [message["content"] for message in messages[1::2]]
+    return [(told, question, answer) for question, answer in zip(questions, answers, strict=True)]
+
+
+@pytest.mark.parametrize("name", ["talk", "talk-held-out"])
+def test_every_answer_is_the_right_one(name: str) -> None:
+    corpus = find_conversation_corpus(name)
+    for messages in corpus.conversations(300, seed=5):
+        assert [message["role"] for message in messages] == ["user", "assistant"] * (len(messages) // 2)
+        for told, question, answer in asked(messages):
+            facts = facts_told(told)
+            assert len(facts) in [people * FACTS_EACH for people in range(1, MOST_PEOPLE + 1)]
+            assert name == "talk" or len(facts) == MOST_PEOPLE * FACTS_EACH
+            assert corpus.answer(question, told) == answer
+            assert (answer in told) != question.startswith("Who")
+    assert corpus.answer("Who has the moon?", "Ada has the crow.") is None
+
+
+def test_there_are_ten_kinds_of_questions_and_56_values() -> None:
+    assert len(FACT_KINDS) == 5
+    assert all(len(set(kind.values)) == len(kind.values) == 56 for kind in FACT_KINDS)
+    assert len({value for kind in FACT_KINDS for value in kind.values}) == 5 * 56
+
+
+def test_held_out_pairs_are_asked_in_one_corpus_alone() -> None:
+    def pairs(corpus_asked: list[tuple[str, str, str]]) -> list[bool]:
+        found = []
+        for told, question, _ in corpus_asked:
+            (pair,) = [
+                (fact, who) for fact in facts_told(told) for who in (False, True) if fact.question(who) == question
+            ]
+            found.append(is_held_out(*pair))
+        return found
+
+    for messages in TALK.conversations(300, seed=1):
+        assert not any(pairs(asked(messages)))
+    for messages in HELD_OUT.conversations(300, seed=1):
+        assert pairs(asked(messages)) == [False] * (len(messages) // 2 - 1) + [True]
+
+
+def test_conversations_are_functions_of_seed_and_number() -> None:
+    few = list(TALK.conversations(20, seed=3))
+    assert list(TALK.conversations(40, seed=3))[:20] == few
+    assert list(TALK.conversations(20, seed=4)) != few
+    assert not any(set("\n\t") & set(message["content"]) for messages in few for message in messages)
+
+
+def test_simple_rules_are_seldom_right() -> None:
+    """The most frequent answer, and the fact that was told last: the issue of a corpus is that it must be read."""
+    last = [asked(messages)[-1] for messages in HELD_OUT.conversations(1000, seed=1)]
+    answers = Counter(answer for _, _, answer in last)
+    assert answers.most_common(1)[0][1] < 30
+    told_last = [answer in [facts_told(told)[-1].answer(who) for who in (False, True)] for told, _, answer in last]
+    assert sum(told_last) < 300
