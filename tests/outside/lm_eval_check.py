@@ -9,13 +9,14 @@ import json
 import os
 import subprocess
 import sys
+from itertools import product
 from pathlib import Path
 
 import pytest
 
 from tests.journey.api_server import TOKEN, serving
 from tests.journey.commands import here as glass
-from tests.journey.task_files import write_all
+from tests.journey.task_files import ADJECTIVES, NOUNS, write_all, write_lines
 
 TASK = """task: own_pairs
 dataset_path: json
@@ -27,6 +28,7 @@ test_split: test
 doc_to_text: ""
 doc_to_choice: "{{{{[sentence_good, sentence_bad]}}}}"
 doc_to_target: 0
+target_delimiter: ""
 metric_list:
   - metric: acc
 """
@@ -43,9 +45,18 @@ def test_both_find_the_same_accuracy(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     done = glass("export", "runs/book", "--to", "hf", "--out", "exported", folder=tmp_path)
     assert done.returncode == 0, done.stderr
-    own = json.loads(glass("probe", "runs/book", "--pairs", "minimal-pairs.jsonl", "--json", folder=tmp_path).stdout)
+    rows = [
+        {
+            "sentence_good": f"It was a {adjective} day when the {noun} met the bird.",
+            "sentence_bad": f"It was a {adjective} day when the {other} met the fish.",
+        }
+        for adjective, noun, other in product(ADJECTIVES, NOUNS, NOUNS)
+        if noun != other
+    ]
+    write_lines(tmp_path / "pairs.jsonl", map(json.dumps, rows))
+    own = json.loads(glass("probe", "runs/book", "--pairs", "pairs.jsonl", "--json", folder=tmp_path).stdout)
     (tmp_path / "tasks").mkdir()
-    task = TASK.format(pairs=tmp_path / "minimal-pairs.jsonl")
+    task = TASK.format(pairs=tmp_path / "pairs.jsonl")
     (tmp_path / "tasks/own_pairs.yaml").write_text(task, encoding="utf-8")
     with serving([tmp_path / "runs/book"]) as served:
         arguments = {
@@ -62,6 +73,6 @@ def test_both_find_the_same_accuracy(tmp_path: Path) -> None:
     assert found.returncode == 0, found.stderr[-3000:]
     (results,) = (tmp_path / "out").rglob("results_*.json")
     theirs = json.loads(results.read_text(encoding="utf-8"))["results"]["own_pairs"]["acc,none"]
-    kinds = own["pairs"] if "pairs" in own else own
-    print(json.dumps(kinds)[:500], theirs)
-    assert 0.3 < theirs < 1
+    (group,) = own["probes"]["pairs"]["groups"]
+    assert 0 < theirs < 1
+    assert theirs == pytest.approx(group["share"])

@@ -1,9 +1,9 @@
 """`talk`: somebody tells about a few people and asks about them; every answer stands in what was told.
 
 A conversation has one to six questions. The first message tells two facts about each of one to three people, in any
-order, and asks the first question; later messages ask more about the same facts. There are five kinds of facts, and each is
-asked after in two ways: what is true of a person (`What animal does Ada have?`), and of whom something is true (`Who
-has the crow?`). So there are ten kinds of questions, and 56 values for each gap.
+order, and asks the first question; later messages ask more about the same facts. There are five kinds of facts, and
+each is asked after in two ways: what is true of a person (`What animal does Ada have?`), and of whom something is true
+(`Who has the crow?`). So there are ten kinds of questions, and 56 values for each gap.
 
 One in eight (fact, kind of question) pairs is held out: `talk` tells these facts, but never asks so about them, and the
 last question of a conversation of `talk-held-out` always does. `Where does Ada live?` may never be asked in training
