@@ -70,6 +70,8 @@ def test_every_other_command_is_glass_and_says_what_it_promises(newcomer: Path) 
             case ["fill", _]:
                 assert "[MASK] 1: " in shown
                 assert "[MASK]" not in first
+            case ["chat", _]:
+                assert shown.count("\n") == 1
             case ["generate", _]:
                 assert shown.startswith("It was")
                 assert len(shown) > 50

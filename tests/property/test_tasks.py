@@ -121,7 +121,7 @@ def test_every_task_learns_and_its_first_loss_is_that_of_chance(tmp_path: Path, 
     outcome = train(trainer)
     assert outcome is not None
     assert outcome.validation.loss < 0.9 * first
-    assert (outcome.bits_per_byte is None) == (task in ("masked", "classify"))
+    assert (outcome.bits_per_byte is None) == (task in ("masked", "classify", "chat"))
 
 
 @pytest.mark.parametrize("task", TASKS)
