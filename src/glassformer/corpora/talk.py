@@ -1,13 +1,12 @@
 """`talk`: somebody tells about a few people and asks about them; every answer stands in what was told.
 
 A conversation has one to six questions. The first message tells two facts about each of one to three people, in any
-order, and asks the first question; later messages ask more about the same facts. There are five kinds of facts, and
-each is asked after in two ways: what is true of a person (`What animal does Ada have?`), and of whom something is true
-(`Who has the crow?`). So there are ten kinds of questions, and 56 values for each gap.
+order, and asks the first question; later messages ask more about the same facts. There are six kinds of facts, each
+with its question and 56 values: `Ada has the crow.` answers `What animal does Ada have?`.
 
-One in eight (fact, kind of question) pairs is held out: `talk` tells these facts, but never asks so about them, and the
-last question of a conversation of `talk-held-out` always does. `Where does Ada live?` may never be asked in training
-where Ada lives in Oslo. Whoever answers such a question has learnt to look up, not to repeat.
+One in eight facts is held out: `talk` tells it, but never asks about it, and the last question of a conversation of
+`talk-held-out` always does. `Where does Ada live?` may never be asked in training where Ada lives in Oslo. Whoever
+answers such a question has learnt to look up, not to repeat.
 """
 
 from __future__ import annotations
@@ -55,96 +54,63 @@ INSTRUMENTS = (
     "fiddle recorder piccolo saxophone cornet bugle bagpipes didgeridoo koto shamisen erhu pipa balalaika bouzouki "
     "ukulele viola oud dulcimer kalimba tambourine triangle maracas castanets bongos timpani theremin"
 )
+PLANTS = (
+    "rose tulip lily daisy violet iris orchid poppy lotus jasmine lavender peony dahlia aster begonia "
+    "camellia carnation chrysanthemum clover cosmos crocus cyclamen daffodil fuchsia gardenia geranium "
+    "gladiolus hibiscus honeysuckle hyacinth hydrangea lilac lupin magnolia marigold narcissus nasturtium "
+    "oleander pansy petunia phlox primrose rhododendron snowdrop sunflower thistle verbena wisteria yarrow "
+    "zinnia fern ivy moss bamboo cactus heather"
+)
 Item = TypeVar("Item")
 MOST_PEOPLE = 3
 FACTS_EACH = 2
 MOST_QUESTIONS = 6
 HELD_OUT = 8
-"""One of so many pairs of a fact and a kind of question is held out."""
+"""One of so many facts is held out."""
 
 
 @dataclass(frozen=True)
 class FactKind:
-    """A kind of fact about a person, and two questions about it. `{name}` and `{value}` are gaps.
+    """A kind of fact about a person. `{name}` and `{value}` are gaps.
 
     Attributes:
-        name: of the kind.
         values: what can be true of a person.
-        told: the fact as it is told, and as it answers the question what is true of a person.
-        asked: that question.
-        asked_who: the question of whom it is true.
-        answer_who: the answer to that one.
+        told: the fact as it is told, and as it is answered.
+        asked: the question.
     """
 
-    name: str
     values: tuple[str, ...]
     told: str
     asked: str
-    asked_who: str
-    answer_who: str
 
 
 FACT_KINDS = (
-    FactKind(
-        "home",
-        tuple(CITIES.split()),
-        "{name} lives in {value}.",
-        "Where does {name} live?",
-        "Who lives in {value}?",
-        "In {value} lives {name}.",
-    ),
-    FactKind(
-        "animal",
-        tuple(ANIMALS.split()),
-        "{name} has the {value}.",
-        "What animal does {name} have?",
-        "Who has the {value}?",
-        "The {value} is with {name}.",
-    ),
-    FactKind(
-        "job",
-        tuple(JOBS.split()),
-        "{name} is the {value}.",
-        "What is the job of {name}?",
-        "Who is the {value}?",
-        "The {value} is {name}.",
-    ),
-    FactKind(
-        "food",
-        tuple(FOODS.split()),
-        "{name} likes {value}.",
-        "What does {name} like?",
-        "Who likes {value}?",
-        "Fond of {value} is {name}.",
-    ),
-    FactKind(
-        "instrument",
-        tuple(INSTRUMENTS.split()),
-        "{name} plays the {value}.",
-        "What does {name} play?",
-        "Who plays the {value}?",
-        "The {value} is played by {name}.",
-    ),
+    FactKind(tuple(CITIES.split()), "{name} lives in {value}.", "Where does {name} live?"),
+    FactKind(tuple(ANIMALS.split()), "{name} has the {value}.", "What animal does {name} have?"),
+    FactKind(tuple(JOBS.split()), "{name} is the {value}.", "What is the job of {name}?"),
+    FactKind(tuple(FOODS.split()), "{name} likes {value}.", "What does {name} like?"),
+    FactKind(tuple(INSTRUMENTS.split()), "{name} plays the {value}.", "What does {name} play?"),
+    FactKind(tuple(PLANTS.split()), "{name} grows the {value}.", "What does {name} grow?"),
 )
 
 
 @dataclass(frozen=True)
 class Fact:
-    """What is true of a person."""
+    """A fact about a person."""
 
     name: str
     kind: FactKind
     value: str
 
-    def question(self, who: bool) -> str:
-        """Ask who it is that the fact is about, or else what is true of the person."""
-        form = self.kind.asked_who if who else self.kind.asked
-        return form.format(name=self.name, value=self.value)
+    @property
+    def question(self) -> str:
+        """Return the question about it."""
+        return self.kind.asked.format(name=self.name)
 
-    def answer(self, who: bool) -> str:
-        """Answer one of the two questions."""
-        form = self.kind.answer_who if who else self.kind.told
-        return form.format(name=self.name, value=self.value)
+    @property
+    def answer(self) -> str:
+        """Return the answer, which is the fact as it is told."""
+        return self.kind.told.format(name=self.name, value=self.value)
 
 
 @dataclass(frozen=True)
@@ -196,32 +162,24 @@ class Talk:
 
     def answer(self, question: str, told: str) -> str | None:
         """Return the right answer to a question about what was told; None where nothing was told of it."""
-        for fact in facts_told(told):
-            for who in (False, True):
-                if question == fact.question(who):
-                    return fact.answer(who)
-        return None
+        return next((fact.answer for fact in facts_told(told) if fact.question == question), None)
 
     def _conversation(self, numbers: random.Random) -> list[dict[str, str]]:
         people = MOST_PEOPLE if self.held_out else 1 + below(numbers, MOST_PEOPLE)
         facts = _facts(people, numbers)
         count = 1 + below(numbers, MOST_QUESTIONS)
-        asked = [(fact, who) for fact in facts for who in (False, True)]
+        asked = list(facts)
         _shuffle(asked, numbers)
-        usual = [each for each in asked if not is_held_out(*each)]
-        rare = [each for each in asked if is_held_out(*each)]
-        if self.held_out:
-            if not rare:  # of some facts no question is held out
-                return self._conversation(numbers)
-            chosen = [*usual[: count - 1], rare[0]]
-        else:
-            chosen = usual[:count]
+        usual = [fact for fact in asked if not is_held_out(fact)]
+        rare = [fact for fact in asked if is_held_out(fact)]
+        chosen = [*usual[: count - 1], *rare[:1]] if self.held_out else usual[:count]
+        if not (rare if self.held_out else chosen):  # nothing may be asked of these facts
+            return self._conversation(numbers)
         messages: list[dict[str, str]] = []
-        told = " ".join(fact.kind.told.format(name=fact.name, value=fact.value) for fact in facts)
-        for fact, who in chosen:
-            question = fact.question(who)
-            messages.append({"role": "user", "content": question if messages else f"{told} {question}"})
-            messages.append({"role": "assistant", "content": fact.answer(who)})
+        told = " ".join(fact.answer for fact in facts)
+        for fact in chosen:
+            messages.append({"role": "user", "content": fact.question if messages else f"{told} {fact.question}"})
+            messages.append({"role": "assistant", "content": fact.answer})
         return messages
 
 
@@ -250,14 +208,10 @@ def facts_told(text: str) -> list[Fact]:
     return found
 
 
-def is_held_out(fact: Fact, who: bool) -> bool:
-    """Return whether training never asks this way about this fact."""
-    return _is_held_out(f"{fact.name} {fact.kind.name} {fact.value} {'who' if who else 'what'}")
-
-
 @cache
-def _is_held_out(key: str) -> bool:
-    return hashlib.sha256(key.encode("ascii")).digest()[0] % HELD_OUT == 0
+def is_held_out(fact: Fact) -> bool:
+    """Return whether training never asks about this fact."""
+    return hashlib.sha256(fact.answer.encode("ascii")).digest()[0] % HELD_OUT == 0
 
 
 def _several(items: Sequence[Item], count: int, numbers: random.Random) -> list[Item]:
