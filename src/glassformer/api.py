@@ -286,7 +286,14 @@ class Transformer:
         """
         if isinstance(messages, str):
             messages = [{"role": "user", "content": messages}]
-        return "".join(self.run.chat_model.reply(messages, self.config.sample))
+        model = self.run.chat_model
+        tokens = len(model.conversation_ids(messages))
+        if tokens > self.config.model.context:
+            raise GlassError(
+                f"the conversation has {tokens:,} tokens, and the model reads at most {self.config.model.context:,}",
+                "Leave out its oldest messages.",
+            )
+        return "".join(model.reply(messages, self.config.sample)).strip()
 
     def attention(
         self,

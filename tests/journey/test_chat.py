@@ -77,6 +77,8 @@ def test_evaluation_measures_answers_beside_simple_rules(task_home: Path) -> Non
     assert "conversations" in text
     assert "exact match" in text
     assert glass("evaluate", "runs/chat", "--against", "runs/chat", folder=task_home).returncode == 0
+    problem, _ = refused("evaluate", "runs/chat", "--against", "runs/lm", folder=task_home)
+    assert "learnt train.task = lm" in problem
 
 
 def test_data_look_shows_what_counts(task_home: Path) -> None:

@@ -57,6 +57,7 @@ def test_messages_of_one_role_in_a_row_are_joined() -> None:
         ({"role": "user", "content": 5}, "with a text in both"),
         ({"role": "user", "content": [{"type": "image", "image": "x"}]}, "with a text in both"),
         ("Hi", "with a text in both"),
+        ({"role": "user", "content": "\ud83d"}, "holds half a character"),
     ],
 )
 def test_messages_that_cannot_be_read_are_refused_with_their_position(message: Any, problem: str) -> None:

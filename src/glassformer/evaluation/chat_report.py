@@ -50,7 +50,8 @@ def chat_report(
     if other is not None:
         against = compared(measures, pair_measures(_answers(other, asked), references), len(asked))
     sources = [model.shown(ids) for ids in asked]
-    baselines = {"the last words of the question": figures_of(_last_words(sources, references), references)}
+    questions = [source.removesuffix(model.chat.before_answer).rstrip() for source in sources]
+    baselines = {"the last words of the question": figures_of(_last_words(questions, references), references)}
     if train is not None:
         frequent = most_frequent_answer(model, train)
         baselines["the most frequent answer"] = figures_of([frequent] * len(references), references)
@@ -86,7 +87,8 @@ def _answers(model: ChatModel, conversations: Sequence[Sequence[int]]) -> list[s
 
 def _last_words(sources: Sequence[str], references: Sequence[str]) -> list[str]:
     """Return as many of the last words of each text as its right answer has."""
-    return [
-        " ".join(source.split()[-len(reference.split()) :])
-        for source, reference in zip(sources, references, strict=True)
-    ]
+    found = []
+    for source, reference in zip(sources, references, strict=True):
+        words = source.split()
+        found.append(" ".join(words[max(0, len(words) - len(reference.split())) :]))
+    return found

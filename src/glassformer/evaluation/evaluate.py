@@ -107,7 +107,7 @@ def evaluate_run(request: EvaluationRequest) -> Report:
     model.config = config.with_changes(_writing(request))
     if request.against is not None and config.train.task not in EXAMPLES:
         raise GlassError(
-            f"--against compares runs that classify, translate or summarize, not train.task = {config.train.task}",
+            f"--against compares runs of {', '.join(EXAMPLES)}, not train.task = {config.train.task}",
             "Evaluate both runs, and compare bits per byte or the intervals.",
         )
     with tempfile.TemporaryDirectory(prefix="glass-evaluate-", ignore_cleanup_errors=True) as temporary:
@@ -331,6 +331,11 @@ def _other(request: EvaluationRequest, model: Translator | TextClassifier | Chat
         raise GlassError(
             f"{request.against} learnt train.task = {other.config.train.task}, {request.folder} {task}",
             "Compare runs of one task.",
+        )
+    if isinstance(model, ChatModel) and isinstance(other, ChatModel) and not model.reads_as(other):
+        raise GlassError(
+            f"{request.against} has another tokenizer or chat template than {request.folder}",
+            "Compare runs with one tokenizer and one template, or evaluate each by itself.",
         )
     other.config = other.config.with_changes(_writing(request))
     ours = model.config.sample.model_dump()

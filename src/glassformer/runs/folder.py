@@ -17,7 +17,8 @@
     snapshots/step-000850.npz  scores of the attention heads, where train.snapshots is above 0
     plan.json       the forecast of a run of minutes, and its outcome
     verify.json     the last proof sheet of glass verify
-    chat_template.jinja  makes one text of a conversation: of a run that learnt conversations, or put here by a person
+    chat_template.jinja  makes one text of a conversation: a copy of data.chat_template for other programs; of a run
+                    of lm put here by a person, or by glass import
     lock            held by the process that trains; everything that training writes is written while it is held
     creating        present only while glass train makes the folder
 

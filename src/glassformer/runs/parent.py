@@ -100,8 +100,8 @@ class Parent:
             found["model"] = {name: value for name, value in model.items() if name not in HEAD_SETTINGS}
         if task in TEXTS:
             found["data"] = {"windows": self.config.data.windows}
-        if task in CONVERSATIONS and task == self.task:
-            found["data"] = {"chat_template": self.config.data.chat_template}
+        if task in CONVERSATIONS and (template := self.run.chat_template()) is not None:
+            found["data"] = {"chat_template": template}
         if task == self.task:
             of_training = settings["train"]
             found["train"] |= {name: of_training[name] for name in KEPT_OF_TRAINING if name in of_training}

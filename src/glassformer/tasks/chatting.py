@@ -7,12 +7,14 @@ from collections.abc import Generator, Iterator, Sequence
 from functools import cached_property
 
 from glassformer.base.config import Config, SampleConfig
+from glassformer.base.errors import GlassError
 from glassformer.generation.beam import Watch
 from glassformer.generation.decoding import Stop, TokenStep, generate
 from glassformer.model.transformer import Model
 from glassformer.tasks.continuing import TextModel
 from glassformer.tasks.written_text import Sample, Writer
 from glassformer.text.chat_template import ChatTemplate, Message
+from glassformer.text.conversations import messages_of
 from glassformer.text.tokenizers import Tokenizer, frame_of
 
 TURNS = ("glassformer-first-question", "glassformer-answer", "glassformer-second-question")
@@ -42,15 +44,23 @@ class ChatModel(TextModel):
         super().__init__(model, tokenizer, config)
         self.chat = TokenizedTemplate(template or ChatTemplate(config.data.chat_template), tokenizer)
 
+    def reads_as(self, other: ChatModel) -> bool:
+        """Return whether another model reads the same tokens of a conversation."""
+        same_template = self.chat.template.source == other.chat.template.source
+        return same_template and self.tokenizer.digest == other.tokenizer.digest
+
     def conversation_ids(self, messages: Sequence[Message]) -> list[int]:
         """Return the ids that the model reads before it writes the assistant's next answer.
 
         Raises:
-            GlassError: the template refuses the conversation, or fails.
+            GlassError: there is no message, one cannot be read, or the template refuses the conversation.
         """
-        ids = self.chat.ids(messages)
+        if not messages:
+            raise GlassError("the conversation has no messages", "Give at least a question.")
+        ids = self.chat.ids(messages_of(list(messages), "the conversation") or [])
         before = list(frame_of(self.tokenizer, self.config).before)
-        if ids[: len(before)] != before:  # a template may write the start token itself
+        writes_start = "bos_token" in self.chat.template.source
+        if not writes_start or ids[: len(before)] != before:
             ids = [*before, *ids]
         return ids or [self.tokenizer.start_id]
 
@@ -72,7 +82,9 @@ class ChatModel(TextModel):
     def answers(self, conversations: Sequence[Sequence[int]], settings: SampleConfig) -> list[Sample]:
         """Write the next answer of conversations, given as ids without a start token; samples have no prompt."""
         before = list(frame_of(self.tokenizer, self.config).before)
-        rows = [[*before, *ids] for ids in conversations]
+        context = self.config.model.context
+        room = context - min(settings.tokens, context // 2)  # of a longer one the last tokens are read
+        rows = [[*before, *ids][-room:] for ids in conversations]
         settings = self._until_the_end(settings)
         if settings.beams > 1:
             return [found[0] for found in self.best(rows, settings, 1)]
@@ -125,9 +137,13 @@ class ChatModel(TextModel):
     def _steps(
         self, rows: Sequence[Sequence[int]], settings: SampleConfig, stop: Stop, seeds: Sequence[int] | None
     ) -> Iterator[TokenStep]:
+        return generate(self.model, rows, settings, self.end_id, stop, seeds, engine=self.engine)
+
+    @property
+    def end_id(self) -> int:
+        """Return the token by which the template ends an answer; the end token, unless it writes another one."""
         _, ends = self.chat.ending
-        end = next(iter(ends), self.tokenizer.end_id)
-        return generate(self.model, rows, settings, end, stop, seeds, engine=self.engine)
+        return next(iter(ends), self.tokenizer.end_id)
 
     def ids_before_text(self, ids: Sequence[int]) -> Sequence[int]:
         return ()  # an answer is encoded apart from what stands before it
@@ -169,6 +185,13 @@ class TokenizedTemplate:
             at = found.end()
         yield from self._tokenizer.encode(self._show(text[at:]))
 
+    @property
+    def before_answer(self) -> str:
+        """Return what the template writes between a question and its answer; without outer spaces."""
+        question = [{"role": "user", "content": TURNS[0]}]
+        asked = self.template.render(question, False, self._start, self._end)
+        return self.template.render(question, True, self._start, self._end).removeprefix(asked).strip()
+
     @cached_property
     def ending(self) -> tuple[tuple[str, ...], frozenset[int]]:
         """Stop texts and stop ids of an answer: the text or special token before the next question."""
@@ -182,7 +205,9 @@ class TokenizedTemplate:
         special = self._cut.search(between[0])
         if special is not None:
             return (), frozenset({self._special[special.group()]})
-        stop = between[0].rstrip() or between[0]
+        pieces = self.template.pieces(messages[:2], False, self._start, self._end)
+        closing = pieces[1].partition(answer)[2].strip() if len(pieces) > 1 else ""
+        stop = closing or between[0].rstrip() or between[0]
         return ((stop,) if stop else ()), frozenset()
 
     def _hide(self, text: str) -> str:

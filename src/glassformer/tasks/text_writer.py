@@ -48,6 +48,11 @@ class TextWriter(ABC):
         own = str(self.model.embedding.tokens.weight.dtype).removeprefix("torch.")
         return own if self.engine is None else self.engine.precision
 
+    @property
+    def end_id(self) -> int:
+        """Return the token that ends a text."""
+        return self.tokenizer.end_id
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}(train.task = {self.config.train.task}, {self.tokenizer!r})"
 
@@ -64,8 +69,7 @@ class TextWriter(ABC):
     ) -> Iterator[TokenStep]:
         """Yield steps of the token loop until every row has ended."""
         start = self.tokenizer.target_start
-        end = self.tokenizer.end_id
-        return generate(self.model, rows, settings, end, stop, seeds, start=start, engine=self.engine)
+        return generate(self.model, rows, settings, self.end_id, stop, seeds, start=start, engine=self.engine)
 
     def stream(self, prompt: str, settings: SampleConfig) -> Generator[str, None, Sample]:
         """Yield the text as it is generated, in pieces of whole characters; their sum is the text of `generate`.
@@ -156,7 +160,7 @@ class TextWriter(ABC):
         samples: dict[int, list[Sample]] = {}
         for group in self._batches(ids, settings):
             rows = [ids[index] for index in group]
-            end = self.tokenizer.end_id
+            end = self.end_id
             start = self.tokenizer.target_start
             found = beam_search(
                 self.model, rows, settings, end, wanted=wanted, start=start, watch=watch, engine=self.engine

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import re
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
@@ -20,8 +21,9 @@ from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from glassformer.base.errors import GlassError
-from glassformer.text.records import END_MARK, Spans
+from glassformer.text.records import END_MARK, START_MARK, Spans
 
+MARKS = re.compile(f"[{END_MARK}{START_MARK}]")
 Message = Mapping[str, str]
 """`role` and `content` of a message."""
 
@@ -60,7 +62,9 @@ class ChatTemplate:
         try:
             self._template = environment.from_string(source)
         except TemplateError as error:
-            raise GlassError(f"the chat template is no template: {error}", "Put it right.") from None
+            raise GlassError(
+                f"the chat template is no template: {error}", "Put data.chat_template or chat_template.jinja right."
+            ) from None
 
     def render(self, messages: Sequence[Message], next_turn: bool, bos_token: str, eos_token: str) -> str:
         """Return the text of a conversation.
@@ -79,10 +83,10 @@ class ChatTemplate:
             return self._template.render(messages=messages, add_generation_prompt=next_turn, **names)
         except TemplateError as error:
             problem = f"the chat template refuses this conversation: {error}"
-            raise GlassError(problem, "Send turns as the model was trained on.") from None
+            raise GlassError(problem, "Give the turns that the template takes, or another template.") from None
         except Exception as error:  # a template is a program, and may fail in any way
             problem = f"the chat template fails: {type(error).__name__}: {str(error)[:200]}"
-            raise GlassError(problem, "Put the template right.") from None
+            raise GlassError(problem, "Put data.chat_template or chat_template.jinja right.") from None
 
     def pieces(self, messages: Sequence[Message], next_turn: bool, bos_token: str, eos_token: str) -> list[str]:
         """Return the text of a conversation in pieces; every second one is an answer with what the template ends it by.
@@ -107,19 +111,20 @@ class ChatTemplate:
     def training_text(self, messages: Sequence[Message]) -> tuple[str, Spans]:
         """Return a conversation as one text, and the spans of its answers in it.
 
-        `END_MARK` stands for an end token. The text has no start token: rows begin with one. The end token at the very
-        end is left out: documents have one.
+        `END_MARK` and `START_MARK` stand for tokens. Those at the very beginning and the very end are left out: rows
+        begin with a start token and end with an end token.
 
         Raises:
             GlassError: as `render`; or the answers have no borders.
         """
-        cleaned = [{**message, "content": message["content"].replace(END_MARK, "\ufffd")} for message in messages]
-        pieces = self.pieces(cleaned, next_turn=False, bos_token="", eos_token=END_MARK)
+        cleaned = [{**message, "content": MARKS.sub("\ufffd", message["content"])} for message in messages]
+        pieces = self.pieces(cleaned, next_turn=False, bos_token=START_MARK, eos_token=END_MARK)
         if len(pieces) < 2:
             raise GlassError(
                 "the chat template rewrites earlier messages once an answer follows, so answers have no borders",
                 "Use a template that writes each message after those before it.",
             )
+        pieces[0] = pieces[0].removeprefix(START_MARK)
         text = "".join(pieces)
         shown = text.removesuffix(END_MARK)
         spans = []

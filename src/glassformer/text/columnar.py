@@ -36,10 +36,20 @@ def json_lines(path: Path, name: str) -> Iterator[str]:
         batches = _parquet_batches(path) if kind == "parquet" else _arrow_batches(path)
         for batch in batches:
             for row in batch.to_pylist():
-                yield json.dumps(row, ensure_ascii=False, default=str) + "\n"
-    except (pyarrow.ArrowInvalid, pyarrow.ArrowNotImplementedError) as error:
+                yield json.dumps(row, ensure_ascii=False, default=_as_text) + "\n"
+    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
         problem = " ".join(str(error).split())[:200]
         raise GlassError(f"{name} cannot be read as {kind}: {problem}", "Write or download it again.") from None
+
+
+def _as_text(value: object) -> str | None:
+    """Return a value that JSON lacks as text: bytes as UTF-8, or None if they are no text."""
+    if not isinstance(value, bytes):
+        return str(value)
+    try:
+        return value.decode("utf-8")
+    except UnicodeDecodeError:
+        return None
 
 
 def _parquet_batches(path: Path) -> Iterator[Any]:

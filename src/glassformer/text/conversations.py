@@ -53,6 +53,13 @@ def _role_and_content(message: object, position: str) -> tuple[str, str]:
             f'{position}: a message is not {{"role": ..., "content": ...}} with a text in both',
             'Write each message as {"role": "user", "content": "..."}.',
         )
+    try:
+        content.encode("utf-8")
+    except UnicodeEncodeError:
+        raise GlassError(
+            f"{position}: a message holds half a character (a lone surrogate)",
+            "Write the character whole: characters beyond U+FFFF need both \\u escapes.",
+        ) from None
     role = OTHER_NAMES.get(role, role)
     if role not in ROLES:
         raise GlassError(f"{position}: a message has the role {role!r}", f"Roles are {', '.join(ROLES)}.")
@@ -88,13 +95,13 @@ def conversation_records(
         if any(message["role"] == "assistant" and not message["content"].strip() for message in messages):
             tally.leave_out("conversations with an empty answer", position)
             continue
-        while messages and messages[-1]["role"] != "assistant":
-            messages.pop()
-            if messages:
-                tally.remark("conversations that end without an answer, of which the end is not read", position)
-        if not messages:
+        answered = [number for number, message in enumerate(messages, start=1) if message["role"] == "assistant"]
+        if not answered:
             tally.leave_out("conversations without an answer", position)
             continue
+        if answered[-1] < len(messages):
+            tally.remark("conversations that end without an answer, of which the end is not read", position)
+            messages = messages[: answered[-1]]
         try:
             text, spans = template.training_text(messages)
         except GlassError as error:

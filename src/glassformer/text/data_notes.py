@@ -89,6 +89,7 @@ def record_split_note(source: Source, own: Source | None, train: int, validation
     how = "the last ones"
     if source.data.split == "random":
         drawn = "the same share of each label" if labelled else "equal sources together"
+        drawn = "equal ones together" if source.kind.loss_spans else drawn
         how = f"drawn at random, {drawn}, seed {source.data.seed}"
     share = validation / max(1, train + validation)
     return f"validation: {validation:,} of {train + validation:,} {noun} ({share:.1%}), {how}"
@@ -131,6 +132,8 @@ def overlap_notes(found: Survey, own: Survey | None, held: Held) -> list[str]:
     sources, both = _marks_of(found)
     pairs = found.kind.labels == "none"
     kind, text, answers = ("pairs", "sources", "targets") if pairs else ("examples", "texts", "labels")
+    if found.kind.loss_spans:  # their one text is a whole record, so that only repeats are told
+        kind = text = found.kind.noun
     notes = []
     distinct, first = np.unique(both, return_index=True)
     if repeated := len(both) - len(distinct):

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from glassformer.base.files import sha256, sync
 from glassformer.text.record_store import part, token_prefixes
-from glassformer.text.records import END_MARK, RecordKind, Spans
+from glassformer.text.records import END_MARK, START_MARK, RecordKind, Spans
 from glassformer.text.store import StoreWriter
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ UNCUT = 4_000_000  # a text with no safe cut for so long is cut anyway
 BATCH = 512_000  # characters, of all roles together, given to the tokenizer at once
 BATCH_TEXTS = 8192
 LINES = 1024  # of texts.jsonl, written at once
-MARKED = re.compile(f"{END_MARK}|[^{END_MARK}]+")  # end tokens, and the text between them
+MARKED = re.compile(f"[{END_MARK}{START_MARK}]|[^{END_MARK}{START_MARK}]+")  # marks, and the text between them
 
 
 def no_progress(characters: int) -> None:
@@ -186,8 +186,8 @@ class TextEncoder:
     def add_with_spans(self, text: str, spans: Spans) -> None:
         """Append a whole text, of which the parts in `spans` count for the loss.
 
-        Every part is encoded apart, so that no token crosses the border of a span. Each `END_MARK` becomes an end
-        token. The end token after the text counts if the last part does.
+        Every part is encoded apart, so that no token crosses the border of a span. Marks become the tokens
+        that they stand for. The end token after the text counts if the last part does.
         """
         borders = [0, *(border for span in spans for border in span), len(text)]
         pieces = [
@@ -243,9 +243,10 @@ class TextEncoder:
             return
         ids = self.tokenizer.encode_many(self._texts)
         if self.loss_mask is not None:
+            marks = {END_MARK: self.tokenizer.end_id, START_MARK: self.tokenizer.start_id}
             for number, text in enumerate(self._texts):
-                if text == END_MARK:
-                    ids[number] = [self.tokenizer.end_id]
+                if text in marks:
+                    ids[number] = [marks[text]]
                     self._texts[number] = ""
         self.writer.add(self._texts, ids, self._lasts)
         if self.loss_mask is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -25,7 +26,7 @@ from glassformer.text.data_notes import (
 )
 from glassformer.text.encode import Meter, RecordWriter
 from glassformer.text.record_store import RecordStore, damaged
-from glassformer.text.records import END_MARK, RecordKind
+from glassformer.text.records import END_MARK, START_MARK, RecordKind
 from glassformer.text.source import Source, hash_of_sources, open_source
 from glassformer.text.split import SIDES, DocumentSplit, Side, SidedPiece, Split, split_documents, split_records
 from glassformer.text.survey import Survey, kept_pieces, kept_records, survey
@@ -277,7 +278,7 @@ class TrainingTexts:
         for side, texts, _, _, _ in self.sides():
             if side == "train":
                 for role in self.roles:
-                    yield from texts[role].split(END_MARK)
+                    yield from re.split(f"[{END_MARK}{START_MARK}]", texts[role])
 
 
 def plan_records(source: Source, own: Source | None = None) -> RecordPlan:
@@ -363,7 +364,7 @@ def _refuse_special_names(template: str, tokenizer: Tokenizer) -> None:
         if name in template:
             raise GlassError(
                 f"data.chat_template writes {name}, a special token of the tokenizer, which would be read as text",
-                "Write {{ eos_token }} where a message ends, and plain words elsewhere.",
+                "Give another --chat-template FILE: {{ eos_token }} where a message ends, plain words elsewhere.",
             )
 
 

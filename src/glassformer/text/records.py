@@ -18,6 +18,8 @@ Spans = tuple[tuple[int, int], ...]
 """(start, stop) of parts of a text, in characters, in order."""
 END_MARK = "\ufdd0"
 """Stands for an end token inside a text with spans. Unicode reserves this code for use inside programs."""
+START_MARK = "\ufdd1"
+"""Stands for a start token there."""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 from glassformer.base.errors import GlassError
 from glassformer.interop.export_report import ExportRequest
 from glassformer.interop.huggingface.choosing import choose
-from glassformer.interop.huggingface.export import export
+from glassformer.interop.huggingface.export import class_task, export
 from glassformer.interop.huggingface.tokenizer_files import refuse_unwritable
 from glassformer.verification.check import Check, Finding
 from glassformer.verification.verified_run import VerifiedRun
@@ -30,11 +30,10 @@ def not_exported(subject: VerifiedRun) -> str | None:
     if importlib.util.find_spec("transformers") is None:
         return "the package transformers is not installed"
     model = subject.model
-    config = subject.config
     sizes = model.config.replace(vocab_size=model.vocab_size)
     try:
         refuse_unwritable(subject.opened)
-        choose(sizes, dict(model.state_dict()), config.train.task, None, None)
+        choose(sizes, dict(model.state_dict()), class_task(subject.opened), None, None)
     except GlassError as error:
         return error.problem
     return None

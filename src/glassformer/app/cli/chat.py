@@ -60,6 +60,8 @@ def run(arguments: argparse.Namespace) -> int:
     model.engine = choose_engine(arguments.backend, model.model, settings, 1)
     if names_backend(arguments.backend, model):
         print(f"--- {model.backend}, {model.precision}", file=sys.stderr)
+    if arguments.system is not None and not arguments.system.strip():
+        raise GlassError("--system is empty", "Give a text, or leave it out.")
     first: list[Message] = [{"role": "system", "content": arguments.system}] if arguments.system else []
     if arguments.question is not None:
         say_unknown(model.tokenizer, [arguments.question])
@@ -78,7 +80,8 @@ def _answer_one(
     longest = model.config.model.context
     if len(ids) > longest:
         raise GlassError(
-            f"the question has {len(ids):,} tokens, and the model reads at most {longest:,}", "Ask a shorter one."
+            f"question and --system have {len(ids):,} tokens, and the model reads at most {longest:,}",
+            "Ask a shorter one.",
         )
     pieces = model.reply(messages, settings)
     if as_json:
@@ -100,11 +103,15 @@ def _talk(model: ChatModel, first: Sequence[Message], settings: SampleConfig) ->
             messages = list(first)
             continue
         say_unknown(model.tokenizer, [question])
-        messages.append({"role": "user", "content": question})
-        messages, forgotten = fitting(model, messages, len(first), settings.tokens)
+        asked: list[Message] = [*messages, {"role": "user", "content": question}]
+        try:
+            messages, forgotten = fitting(model, asked, len(first), settings.tokens)
+        except GlassError as error:  # the conversation goes on without this question
+            print(error, file=sys.stderr)
+            continue
         if forgotten:
             print(f"the oldest {forgotten} messages are forgotten: the context is full", file=sys.stderr)
-        answer = _show(model.reply(messages, settings))
+        answer = _show(model.reply(messages, settings)).strip()
         messages.append({"role": "assistant", "content": answer})
 
 
@@ -153,6 +160,7 @@ def fitting(model: ChatModel, messages: Sequence[Message], kept: int, tokens: in
     length = len(model.conversation_ids(left))
     if length > context:
         raise GlassError(
-            f"the question has {length:,} tokens, and the model reads at most {context:,}", "Ask a shorter one."
+            f"question and --system have {length:,} tokens, and the model reads at most {context:,}",
+            "Ask a shorter one.",
         )
     return left, len(messages) - len(left)

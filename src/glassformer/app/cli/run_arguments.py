@@ -7,8 +7,9 @@ import json
 from pathlib import Path
 
 from glassformer.app.cli.settings import add_setting_flags, add_short_flags, changes_from
-from glassformer.app.cli.texts import lines_of
+from glassformer.app.cli.texts import as_utf8
 from glassformer.base.config import Config
+from glassformer.base.errors import GlassError, nearest_file
 from glassformer.base.recipes import recipe_names
 from glassformer.launch.request import RunRequest, named_source
 
@@ -34,6 +35,15 @@ def request_from(arguments: argparse.Namespace) -> RunRequest:
     """Return the request for the run that the arguments describe."""
     changes = changes_from(arguments) | named_source(arguments.data, arguments.target)
     if arguments.chat_template is not None:
-        template = "\n".join(lines_of(arguments.chat_template, "template"))
-        changes["data.chat_template"] = json.dumps(template, ensure_ascii=False)
+        changes["data.chat_template"] = json.dumps(_template(arguments.chat_template), ensure_ascii=False)
     return RunRequest(changes, arguments.recipe, arguments.config, arguments.out, arguments.begin_from)
+
+
+def _template(path: Path) -> str:
+    """Return the text of a chat template."""
+    try:
+        return as_utf8(path.read_bytes(), str(path))
+    except FileNotFoundError:
+        raise GlassError(f"{path} does not exist", nearest_file(path, "Give a file with a Jinja template.")) from None
+    except OSError as error:
+        raise GlassError(f"{path} cannot be read: {error.strerror}", "Give a file with a Jinja template.") from None

@@ -92,7 +92,7 @@ def _resumed(arguments: argparse.Namespace) -> AbstractContextManager[Trainer]:
     from glassformer.training.parallel.joining import said_once
 
     with said_once():
-        for name in ("recipe", "config", "begin_from"):
+        for name in ("recipe", "config", "begin_from", "chat_template"):
             if getattr(arguments, name) is not None:
                 raise GlassError(
                     f"--resume was given with {name.removeprefix('begin_')} = {getattr(arguments, name)}",

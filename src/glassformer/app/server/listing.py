@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from glassformer.app.server.registry import ModelRegistry
 from glassformer.app.server.request_errors import as_json
-from glassformer.base.config import LABELLED, PAIRS, TASK_FACTS, Config
+from glassformer.base.config import CONVERSATIONS, LABELLED, PAIRS, TASK_FACTS, Config
 from glassformer.base.errors import GlassError
 from glassformer.model.pruned_attention import head_numbers
 from glassformer.runs.folder import Run
@@ -115,6 +115,8 @@ def sample_prompt(run: Run, config: Config, reader: Tokenizer) -> str:
         begun = " ".join(sample.split(" ")[:WORDS]) if sample.startswith(given) else ""
     else:
         begun = "" if given else sample.rpartition("\n=> ")[0]
+    if config.train.task in CONVERSATIONS:  # the last question alone
+        begun = begun.rpartition("\n")[2]
     words = (begun.strip() or given or TASK_FACTS[config.train.task].example).split(" ")
     while len(words) > 1 and len(reader.encode(" ".join(words))) > config.model.context - MARGIN:
         words.pop()

@@ -21,9 +21,10 @@ from typing import Any
 from glassformer.app.server.listing import shape_of
 from glassformer.app.share.quantize import Bits, Floats, Stored, pack, unpack
 from glassformer.app.share.tokenizing import for_the_page
-from glassformer.base.config import LABELLED, PAIRS, Config, ModelConfig
+from glassformer.base.config import CONVERSATIONS, LABELLED, PAIRS, Config, ModelConfig
 from glassformer.base.errors import GlassError
 from glassformer.base.pages import render_page
+from glassformer.base.wording import quoted
 from glassformer.runs.opening import OpenedRun
 from glassformer.text.tokenizers import frame_of
 
@@ -120,10 +121,15 @@ def make_package(opened: OpenedRun, bits: Bits, examples: Sequence[str]) -> Pack
         examples: texts to begin with; none: the run's own prompt.
 
     Raises:
-        GlassError: the tokenizer does not work in the page, or the run's files are damaged.
+        GlassError: the run chats, the tokenizer does not work in the page, or the run's files are damaged.
     """
     config = opened.config
     run = opened.files
+    if config.train.task in CONVERSATIONS:
+        raise GlassError(
+            f"{run.folder} answers in conversations, and a shared page has no chat template",
+            f"Serve it: glass serve {quoted(run.folder)}, or glass chat {quoted(run.folder)}",
+        )
     facts = shape_of(run)
     weights = {name: tensor.detach().float().cpu().numpy() for name, tensor in opened.model.state_dict().items()}
     stored, data = pack(weights, bits)

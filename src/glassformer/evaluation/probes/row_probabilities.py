@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from glassformer.base.config import LABELLED, TASK_FACTS
+from glassformer.base.config import CONVERSATIONS, LABELLED, TASK_FACTS
 from glassformer.base.errors import GlassError
 from glassformer.evaluation.minimal_pairs import TokenScores
 from glassformer.model.evaluation_mode import inference
@@ -49,9 +49,9 @@ def readable(model: AnyTextModel) -> Readable:
     Raises:
         GlassError: it does not; the error says why.
     """
-    if isinstance(model, Readable):
-        return model
     task = model.config.train.task
+    if isinstance(model, Readable) and task not in CONVERSATIONS:
+        return model
     why = "it gives the tokens of a text no probability" if task in LABELLED else "it writes a text for another one"
     raise GlassError(
         f"this run learnt to {TASK_FACTS[task].verb}: {why}, so there is nothing to probe",

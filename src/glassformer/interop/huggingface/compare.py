@@ -137,7 +137,7 @@ def _token_ids(words: Any, opened: OpenedRun) -> Measured:
     frame = frame_of(opened.tokenizer, opened.config)
     masked = opened.config.train.task == "masked"
     different = 0
-    spells = spells_special_tokens(opened.config)
+    spells = spells_special_tokens(opened.config, opened.files.chat_template())
     texts = [_without(text, words.all_special_tokens) for text in TEXTS] if spells else TEXTS
     for text in texts:
         ids = tokenizer.encode(text)

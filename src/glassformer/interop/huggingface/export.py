@@ -64,7 +64,7 @@ def export(request: ExportRequest) -> ExportReport:
     require_transformers()
     opened = OpenedRun.load(request.folder, request.which, device="cpu")
     refuse_unwritable(opened)
-    task = _class_task(opened)
+    task = class_task(opened)
     before = _imported_from(opened.folder)
     config = opened.model.config.replace(vocab_size=opened.model.vocab_size)
     ours = dict(opened.model.state_dict())
@@ -104,7 +104,7 @@ def export(request: ExportRequest) -> ExportReport:
     return ExportReport("hf", kind, request.out, size, measured, version_of("transformers"), tuple(notes), use)
 
 
-def _class_task(opened: OpenedRun) -> Task:
+def class_task(opened: OpenedRun) -> Task:
     """Return the task by which the class is chosen: that of a chat model is a language model's."""
     task = opened.config.train.task
     return "lm" if task in OF_DECODERS else task
@@ -120,7 +120,7 @@ def _imported_from(run: Path) -> str | None:
 
 
 def _write(folder: Path, architecture: Architecture, opened: OpenedRun, tokenizer_file: Path) -> None:
-    task = _class_task(opened)
+    task = class_task(opened)
     values, tensors = written(architecture, opened.model, task)
     values |= special_ids(opened.tokenizer, opened.config)
     if task in PAIRS:
@@ -144,8 +144,8 @@ def _write(folder: Path, architecture: Architecture, opened: OpenedRun, tokenize
             folder / "generation_config.json", {**writing_ids(opened.tokenizer, opened.config), "max_length": length}
         )
     save_tensors(tensors, folder / "model.safetensors", {"format": "pt"})
-    write_tokenizer(folder, tokenizer_file, opened.tokenizer, opened.config)
     template = opened.files.chat_template()
+    write_tokenizer(folder, tokenizer_file, opened.tokenizer, opened.config, template)
     if template is not None:
         begins = frame_of(opened.tokenizer, opened.config).before and "bos_token" not in template
         write_text(folder / CHAT_TEMPLATE_FILE, ("{{ bos_token }}" if begins else "") + template)

@@ -11,7 +11,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from glassformer.base.config import CONVERSATIONS, OF_DECODERS, PAIRS, Config
+from glassformer.base.config import OF_DECODERS, PAIRS, Config
 from glassformer.base.errors import GlassError
 from glassformer.base.files import write_text
 from glassformer.runs.opening import OpenedRun
@@ -58,19 +58,19 @@ def write_framed(path: Path, saved: Path, tokenizer: Tokenizer, config: Config) 
     return names
 
 
-def spells_special_tokens(config: Config) -> bool:
+def spells_special_tokens(config: Config, chat_template: str | None) -> bool:
     """Return whether text that spells a special token stands for it, as in masks and in chat templates."""
-    return config.train.task in ("masked", *CONVERSATIONS)
+    return config.train.task == "masked" or chat_template is not None
 
 
-def write_tokenizer(folder: Path, saved: Path, tokenizer: Tokenizer, config: Config) -> None:
+def write_tokenizer(folder: Path, saved: Path, tokenizer: Tokenizer, config: Config, chat_template: str | None) -> None:
     """Write `tokenizer.json` and `tokenizer_config.json` into a folder; `write_framed` says what the rest is."""
     names = write_framed(folder / "tokenizer.json", saved, tokenizer, config)
     facts: Json = {
         "tokenizer_class": TOKENIZER_CLASS,
         "model_max_length": config.model.context,
         "clean_up_tokenization_spaces": False,
-        "split_special_tokens": not spells_special_tokens(config),
+        "split_special_tokens": not spells_special_tokens(config, chat_template),
         "padding_side": "left"
         if config.train.task in OF_DECODERS
         else "right",  # a decoder goes on from the last place

@@ -18,7 +18,7 @@ from glassformer.app.server.request_errors import RefusedRequestError
 from glassformer.base.config import SampleConfig
 from glassformer.base.errors import GlassError
 from glassformer.runs.folder import CHAT_TEMPLATE_FILE, Run
-from glassformer.tasks import ChatModel
+from glassformer.tasks import ChatModel, TextModel
 from glassformer.text.chat_template import ChatTemplate
 
 if TYPE_CHECKING:
@@ -54,9 +54,10 @@ def ask_completion(engine: Engine, body: CompletionBody, order: Order) -> Pendin
             "prompt",
         )
     prompts = [_read(loaded, prompt) for prompt in body.prompts]
-    scores_before = _scores_before(loaded, body, prompts) if body.echo and body.logprobs is not None else []
-    longest = max(map(len, prompts)) if scores_before else 0
+    echoes_scores = bool(body.echo) and body.logprobs is not None
+    longest = max(map(len, prompts)) if echoes_scores else 0
     _check_scores(len(prompts) * len(settings), longest + tokens, body.logprobs, "logprobs")
+    scores_before = _scores_before(loaded, body, prompts) if echoes_scores else []
     for ids in prompts:
         for each in settings:
             TextJob(order, loaded, ids, each, body.logprobs, scores_end=bool(scores_before))
@@ -79,7 +80,6 @@ def _scores_before(loaded: Loaded, body: CompletionBody, prompts: list[list[int]
             "Leave one of them out; glass evaluate measures how well a model knows a text.",
             "echo",
         )
-    _check_scores(len(prompts), max(map(len, prompts)), body.logprobs, "logprobs")
     likeliest = body.logprobs or 0
     is_text = isinstance(body.prompts[0], str)
     return [prompt_scores(loaded, ids, likeliest, is_text) for ids in prompts]
@@ -142,7 +142,7 @@ def ask_chat(engine: Engine, body: ChatBody, order: Order) -> PendingAnswer:
 
 
 def _chat_model(loaded: Loaded) -> ChatModel:
-    """Return the model of a run as one that answers, by the template in its folder.
+    """Return the model of a run as one that answers: by its own template, or of a run of lm by the one in its folder.
 
     Raises:
         GlassError: there is none, or it is no template.
@@ -165,7 +165,9 @@ def _read(loaded: Loaded, prompt: str | Sequence[int]) -> list[int]:
     """Return the token ids of a prompt; refuse a prompt that is too long or has ids outside the vocabulary."""
     if isinstance(prompt, str):
         unread = getattr(loaded.text, "unread_tokens", None)  # a translator would cut what is too long
-        ids = loaded.text.prompt_ids(prompt)
+        text = loaded.text
+        # Of a chat model a prompt is a text to continue here, not a question.
+        ids = TextModel.prompt_ids(text, prompt) if isinstance(text, ChatModel) else text.prompt_ids(prompt)
         _check_length(loaded, ids, "prompt", 0 if unread is None else unread(prompt))
     else:
         ids = list(prompt)

@@ -10,6 +10,7 @@ import torch
 from glassformer.app.server.engine.jobs import ScoredToken
 from glassformer.generation.decoding import check_finite
 from glassformer.model.evaluation_mode import inference
+from glassformer.model.transformer import Decoder
 from glassformer.text.tokenizers import frame_of
 
 if TYPE_CHECKING:
@@ -34,20 +35,22 @@ def prompt_scores(loaded: Loaded, ids: Sequence[int], likeliest: int, is_text: b
         GlassError: the logits are not finite.
     """
     model = loaded.text.model
+    assert isinstance(model, Decoder)
     added = len(frame_of(loaded.tokenizer, loaded.text.config).before) if is_text else 0
     decoder = loaded.tokenizer.stream_decoder()
     offset = 0
     found: list[ScoredToken] = []
     with inference(model):
         device = model.embedding.tokens.weight.device
-        logits = model(torch.tensor([list(ids)], device=device))[0]  # (T, V)
-        check_finite(logits)
+        hidden = model.hidden_states(torch.tensor([list(ids)], device=device))  # (1, T, D)
         for number, token in enumerate(ids):
             if number == 0:
                 scored = ScoredToken(token, None, (), 0)
             else:
                 if (number - 1) % ROWS == 0:
-                    rows = logits[number - 1 : number - 1 + ROWS].double().log_softmax(dim=-1)  # (ROWS, V)
+                    logits = model.head(hidden[:, number - 1 : number - 1 + ROWS], model.embedding)[0]  # (ROWS, V)
+                    check_finite(logits)
+                    rows = logits.double().log_softmax(dim=-1)  # (ROWS, V)
                     best = rows.topk(min(likeliest, rows.shape[1]))
                 row = (number - 1) % ROWS
                 pairs = zip(best.indices[row].tolist(), best.values[row].tolist(), strict=True)
