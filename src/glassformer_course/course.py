@@ -38,5 +38,5 @@ def find(which: str | int) -> Exercise:
 
 
 def whole() -> list[Exercise]:
-    """All of them."""
+    """Return the exercises of the course, in order."""
     return [Exercise(name, number) for number, name in enumerate(COURSE, start=1)]

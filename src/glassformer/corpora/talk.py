@@ -215,7 +215,7 @@ def is_held_out(fact: Fact) -> bool:
 
 
 def _several(items: Sequence[Item], count: int, numbers: random.Random) -> list[Item]:
-    """Draw distinct items."""
+    """Return so many items, no position twice, in the order in which they are drawn."""
     left = list(items)
     return [left.pop(below(numbers, len(left))) for _ in range(count)]
 

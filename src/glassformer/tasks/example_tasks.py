@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -33,31 +34,24 @@ UNKNOWN = 0.05
 
 
 @dataclass(frozen=True)
-class PairTask:
-    """Write the target of a source."""
+class ExampleTask(ABC):
+    """A task that learns from examples with an answer: what all of them share."""
 
     config: Config
     data: Prepared
-    unit: str = "token"
 
-    @property
-    def choices(self) -> int:
-        """Vocabulary size V of the target."""
-        return self.data.tokenizer.vocab_size
-
-    @property
-    def validation_bytes(self) -> int | None:
-        """Bytes of all targets of the split; None where some are not measured whole or have unknown tokens."""
-        return measured_bytes(self.data.validation, self.config.model.context)
+    @abstractmethod
+    def _rows_of(self, store: RecordStore) -> Sequence[Row]:
+        """Return the examples of a store as rows."""
 
     @property
     def unknown_share(self) -> float:
-        """Share of the tokens of the validation targets that are the unknown token."""
+        """Share of the tokens of the last texts of validation that are the unknown token."""
         return self.data.validation.target.unknown_share
 
     @cached_property
     def _train(self) -> Sequence[Row]:
-        return pair_rows(self.data.train, self.config)
+        return self._rows_of(self.data.train)
 
     @cached_property
     def _order(self) -> AnyLength | LikeLength:
@@ -65,17 +59,41 @@ class PairTask:
 
     @property
     def steps_per_epoch(self) -> float:
-        """Return the steps of an epoch over the pairs that are used."""
+        """Return the steps of an epoch over the examples that are used."""
         return self._order.steps_per_epoch
 
     def rows(self, step: int) -> list[Row]:
-        """Any pairs, or pairs of like length."""
+        """Any examples, or examples of like length."""
         return [self._train[index] for index in self._order.step(step)]
 
     def held_out(self, limit: int | None) -> Sequence[Row]:
-        """Pairs of the validation part, shortest first, so that little is padding."""
+        """Examples of the validation part, shortest first, so that little is padding."""
         store = self.data.validation
-        return _evenly(pair_rows(store, self.config), limit, row_lengths(store, self.config)[:, 1])
+        return _evenly(self._rows_of(store), limit, row_lengths(store, self.config)[:, -1])
+
+    def concerns(self, model: Model, loss: Callable[[Sequence[Row]], float]) -> Iterator[str]:
+        """Says so if too much of the text is unknown."""
+        yield from unknown_concern(self.data)
+
+
+@dataclass(frozen=True)
+class PairTask(ExampleTask):
+    """Write the target of a source."""
+
+    unit: str = "token"
+
+    @property
+    def choices(self) -> int:
+        """Return the vocabulary size V of the target."""
+        return self.data.tokenizer.vocab_size
+
+    @property
+    def validation_bytes(self) -> int | None:
+        """Bytes of all targets of the split; None where some are not measured whole or have unknown tokens."""
+        return measured_bytes(self.data.validation, self.config.model.context)
+
+    def _rows_of(self, store: RecordStore) -> Sequence[Row]:
+        return pair_rows(store, self.config)
 
     def sample(self, model: Model, settings: SampleConfig) -> tuple[str, str]:
         """Return the prompt, or else the first validation source, and the generated text."""
@@ -99,49 +117,23 @@ class PairTask:
                 f"the decoder ignores its source so far: with other sources the loss is {others:.4f}, "
                 f"with the right ones {own:.4f}"
             )
-        yield from unknown_concern(self.data)
+        yield from super().concerns(model, loss)
 
 
 @dataclass(frozen=True)
-class ChatTask:
+class ChatTask(ExampleTask):
     """Write the answers of a conversation: their tokens alone count for the loss."""
 
-    config: Config
-    data: Prepared
     unit: str = "token"
     validation_bytes: None = None
 
     @property
     def choices(self) -> int:
-        """Vocabulary size V."""
+        """Return the vocabulary size V, of which a prediction chooses one token."""
         return self.data.tokenizer.vocab_size
 
-    @property
-    def unknown_share(self) -> float:
-        """Share of the tokens of the validation conversations that are the unknown token."""
-        return self.data.validation.source.unknown_share
-
-    @cached_property
-    def _train(self) -> Sequence[Row]:
-        return conversation_rows(self.data.train, self.config)
-
-    @cached_property
-    def _order(self) -> AnyLength | LikeLength:
-        return _order(self.config, len(self._train), lambda: row_lengths(self.data.train, self.config))
-
-    @property
-    def steps_per_epoch(self) -> float:
-        """Return the steps of an epoch over the conversations that are used."""
-        return self._order.steps_per_epoch
-
-    def rows(self, step: int) -> list[Row]:
-        """Any conversations, or conversations of like length."""
-        return [self._train[index] for index in self._order.step(step)]
-
-    def held_out(self, limit: int | None) -> Sequence[Row]:
-        """Conversations of the validation part, shortest first."""
-        store = self.data.validation
-        return _evenly(conversation_rows(store, self.config), limit, row_lengths(store, self.config)[:, 0])
+    def _rows_of(self, store: RecordStore) -> Sequence[Row]:
+        return conversation_rows(store, self.config)
 
     def sample(self, model: Model, settings: SampleConfig) -> tuple[str, str]:
         """The prompt, or else the first validation conversation up to its last answer, and the model's answer."""
@@ -151,61 +143,27 @@ class ChatTask:
         ids, _ = last_question(self.data.validation, 0)
         return writer.shown(ids), writer.answers([ids], settings)[0].text
 
-    def concerns(self, model: Model, loss: Callable[[Sequence[Row]], float]) -> Iterator[str]:
-        """Says so if too much of the text is unknown."""
-        yield from unknown_concern(self.data)
-
 
 @dataclass(frozen=True)
-class ClassTask:
+class ClassTask(ExampleTask):
     """Name the label of a text."""
 
-    config: Config
-    data: Prepared
     unit: str = "example"
     validation_bytes: None = None
 
     @property
-    def unknown_share(self) -> float:
-        """Share of the tokens of the validation texts that are the unknown token."""
-        return self.data.validation.source.unknown_share
-
-    @property
     def choices(self) -> int:
-        """Number C of labels that a prediction chooses from."""
+        """Return the number C of labels, of which a prediction chooses one."""
         return len(self.data.labels)
 
-    @cached_property
-    def _train(self) -> Sequence[Row]:
-        return labelled_rows(self.data.train, self.config)
-
-    @cached_property
-    def _order(self) -> AnyLength | LikeLength:
-        return _order(self.config, len(self._train), lambda: row_lengths(self.data.train, self.config))
-
-    @property
-    def steps_per_epoch(self) -> float:
-        """Return the steps of an epoch over the texts that are used."""
-        return self._order.steps_per_epoch
-
-    def rows(self, step: int) -> list[Row]:
-        """Any texts, or texts of like length."""
-        return [self._train[index] for index in self._order.step(step)]
-
-    def held_out(self, limit: int | None) -> Sequence[Row]:
-        """Texts of the validation part, shortest first."""
-        store = self.data.validation
-        return _evenly(labelled_rows(store, self.config), limit, row_lengths(store, self.config)[:, 0])
+    def _rows_of(self, store: RecordStore) -> Sequence[Row]:
+        return labelled_rows(store, self.config)
 
     def sample(self, model: Model, settings: SampleConfig) -> tuple[str, str]:
         """The prompt, or else the first text of the validation part, and the likeliest label."""
         prompt = settings.prompt or next(self.data.validation.texts())[0]
         found = TextClassifier(model, self.data.tokenizer, self.data.labels, self.config).classify([prompt])[0]
         return prompt, f"{found.label} ({found.probability:.1%})"
-
-    def concerns(self, model: Model, loss: Callable[[Sequence[Row]], float]) -> Iterator[str]:
-        """Says so if too much of the text is unknown."""
-        yield from unknown_concern(self.data)
 
 
 def pair_rows(store: RecordStore, config: Config) -> Sequence[Row]:

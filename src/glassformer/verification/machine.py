@@ -63,7 +63,7 @@ class Device:
 
 @dataclass(frozen=True)
 class Machine:
-    """What the report shows.
+    """Versions, devices and checks of this machine, as `glass doctor` reports them.
 
     Attributes:
         versions: of Python, of this package and of what it always needs.
