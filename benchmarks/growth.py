@@ -134,8 +134,6 @@ def written(options: argparse.Namespace, shape: Shape, batch: int, prompt: int, 
     numbers = torch.Generator().manual_seed(0)
     prompts = torch.randint(0, shape.vocabulary, (batch, prompt), generator=numbers).tolist()
     for name, backend in BACKENDS.items():
-        if options.isa is not None and backend != "torch":
-            continue  # onnxruntime cannot be restricted
         write = generation.write_with_ours(model, settings, backend)
         seconds = turns_of(partial(write, prompts), options.repeats)
         yield name, x, [1000 * each / settings.tokens for each in seconds]

@@ -1,10 +1,20 @@
-"""The option `--isa avx2`: measure as on a processor without AVX-512 and without instructions for bfloat16."""
+"""The option `--isa avx2`: measure as on a processor without AVX-512 and without instructions for bfloat16.
+
+PyTorch's libraries read environment variables. onnxruntime knows none, so a copy of it is changed: where it asks the
+processor for AVX-512 or AVX-VNNI (the instruction CPUID, leaf 7), the copy takes the answer for no.
+"""
 
 from __future__ import annotations
 
 import argparse
+import importlib.metadata
+import importlib.util
 import os
+import re
+import shutil
 import sys
+import tempfile
+from pathlib import Path
 
 RESTRICTIONS = {
     "avx2": {
@@ -13,7 +23,12 @@ RESTRICTIONS = {
         "MKL_ENABLE_INSTRUCTIONS": "AVX2",
     }
 }
-"""What the libraries read when they are loaded, by the value of `--isa`. onnxruntime knows no such variable."""
+"""What PyTorch's libraries read when they are loaded, by the value of `--isa`."""
+
+CPUID_LEAF_7_1 = rb"\xb8\x07\0\0\0\xb9\x01\0\0\0\x0f\xa2"  # mov eax, 7; mov ecx, 1; cpuid
+ASKS_AVX_VNNI = re.compile(CPUID_LEAF_7_1 + rb"\xa8\x10")  # test al, 16
+ASKS_AVX512F = re.compile(rb"\xf7[\xc0-\xc7]\0\0\x01\0")  # test of a register with bit 16
+FAR = 200  # bytes from the one question to the other
 
 
 def add_isa(parser: argparse.ArgumentParser) -> None:
@@ -26,4 +41,38 @@ def restrict(isa: str | None) -> None:
     if isa is None or RESTRICTIONS[isa].items() <= os.environ.items():
         return
     os.environ.update(RESTRICTIONS[isa])
+    if importlib.util.find_spec("onnxruntime") is not None:
+        folders = [str(onnxruntime_without_avx512()), os.environ.get("PYTHONPATH")]
+        os.environ["PYTHONPATH"] = os.pathsep.join(folder for folder in folders if folder)
     os.execv(sys.executable, [sys.executable, *sys.argv])
+
+
+def onnxruntime_without_avx512() -> Path:
+    """Return a folder with a copy of onnxruntime that uses AVX2; it is made once and kept among temporary files."""
+    version = importlib.metadata.version("onnxruntime")
+    target = Path(tempfile.gettempdir()) / f"onnxruntime-{version}-avx2"
+    if target.exists():
+        return target
+    spec = importlib.util.find_spec("onnxruntime")
+    assert spec is not None and spec.origin is not None
+    with tempfile.TemporaryDirectory(dir=target.parent) as made:
+        shutil.copytree(Path(spec.origin).parent, Path(made) / "copy" / "onnxruntime")
+        (library,) = Path(made).glob("copy/onnxruntime/capi/onnxruntime_pybind11_state*")
+        library.write_bytes(answered_no(library.read_bytes()))
+        (Path(made) / "copy").rename(target)
+    return target
+
+
+def answered_no(machine_code: bytes) -> bytes:
+    """Return the library with each question for AVX-VNNI and the question for AVX-512 behind it made to find no bit."""
+    changed = bytearray(machine_code)
+    questions = list(ASKS_AVX_VNNI.finditer(machine_code))
+    if not questions:
+        raise SystemExit("this onnxruntime asks for AVX-512 in another way\nmeasure without it: uninstall onnxruntime")
+    for question in questions:
+        changed[question.end() - 1] = 0
+        next_question = ASKS_AVX512F.search(machine_code, question.end(), question.end() + FAR)
+        if next_question is None:
+            raise SystemExit("no question for AVX-512 in onnxruntime\nmeasure without it: uninstall onnxruntime")
+        changed[next_question.end() - 2] = 0
+    return bytes(changed)

@@ -49,11 +49,12 @@ def _row(settings: argparse.Namespace, batch: int, length: int, options: Options
     model = generation.our_model(settings, context)
     numbers = torch.Generator().manual_seed(0)
     prompts = torch.randint(0, settings.vocabulary, (batch, length), generator=numbers).tolist()
-    writers = {OURS: generation.write_with_ours(model, settings)}
-    if options.isa is None:  # onnxruntime cannot be restricted
-        writers[f"{OURS} onnxruntime"] = generation.write_with_ours(model, settings, "onnxruntime")
-        writers[f"{OURS} int8"] = generation.write_with_ours(model, settings, "onnxruntime-int8")
-    writers[PEER] = generation.write_with_theirs(generation.their_model(model), settings)
+    writers = {
+        OURS: generation.write_with_ours(model, settings),
+        f"{OURS} onnxruntime": generation.write_with_ours(model, settings, "onnxruntime"),
+        f"{OURS} int8": generation.write_with_ours(model, settings, "onnxruntime-int8"),
+        PEER: generation.write_with_theirs(generation.their_model(model), settings),
+    }
     texts: dict[str, Any] = {}
     work: dict[str, Callable[[], object]] = {
         name: partial(_keep, texts, name, writer, prompts) for name, writer in writers.items()
