@@ -111,6 +111,8 @@ def questions(task: str) -> Iterator[tuple[str, dict[str, Any]]]:
         yield "lens", {"target": "the old dog"}
     if task in ("lm", "translate"):
         yield "sampling", {"temperature": 0.7, "top_k": 20, "top_p": 0.9, "repetition_penalty": 1.3}
+        yield "sampling", {"temperature": 1.2, "top_p": 0.95, "min_p": 0.2}
+        yield "sampling", {"temperature": 0, "top_k": 5, "min_p": 0.2, "repetition_penalty": 1.3}
         yield "beams", {"beams": 3, "tokens": 5}
         yield "write", {"temperature": 0.0, "tokens": 60}
         yield "write", {"temperature": 0.0, "tokens": 40, "repetition_penalty": 1.5, "stop": ["e"]}

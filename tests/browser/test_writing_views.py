@@ -38,12 +38,12 @@ def near(shown: list[float], real: list[float]) -> None:
 
 @pytest.mark.parametrize("run", ["book", "en-de"])
 def test_what_is_written_is_shaded(run: str, page: Visit, model: Library, runs: dict[str, Path]) -> None:
-    shown = page("write", run, tokens=30, seed=3, t=0.9)
+    shown = page("write", run, tokens=30, seed=3, t=0.9, m=0.1)
     writer = model(run)
     assert isinstance(writer, TextModel | Translator)
     shown.locator(".box .button.main").click()
     expect(shown.locator(".told")).to_contain_text("characters were read")
-    settings = writer.config.sample.replace(tokens=30, seed=3, temperature=0.9, beams=1, length_penalty=0.6)
+    settings = writer.config.sample.replace(tokens=30, seed=3, temperature=0.9, min_p=0.1, beams=1, length_penalty=0.6)
     (sample,) = writer.generate([TEXTS[run]], settings)
     assert shown.locator(".out .text").inner_text() == (TEXTS[run] if run == "book" else "") + sample.text
     found = matches(sample.text, training_text(OpenedRun.load(runs[run])), 12)
@@ -75,13 +75,13 @@ def test_labels_and_holes(page: Visit, model: Library) -> None:
 
 @pytest.mark.parametrize("run", ["book", "en-de"])
 def test_every_stage_of_sampling_and_the_tree(run: str, page: Visit, model: Library) -> None:
-    shown = page("sampling", run, t=0.7, k=12, p=0.8, r=1.3, seed=2)
+    shown = page("sampling", run, t=0.7, k=12, p=0.8, m=0.3, r=1.3, seed=2)
     writer = model(run)
     assert isinstance(writer, TextModel | Translator)
     after = next_logits(writer, TEXTS[run])
-    settings = SampleConfig(temperature=0.7, top_k=12, top_p=0.8, repetition_penalty=1.3, seed=2)
+    settings = SampleConfig(temperature=0.7, top_k=12, top_p=0.8, min_p=0.3, repetition_penalty=1.3, seed=2)
     found = explain_draw(after.logits, settings, after.previous, after.step)
-    near(values(shown, ".sum"), [1.0] * 5)
+    near(values(shown, ".sum"), [1.0] * 6)
     near(values(shown, ".left"), [stage.left for stage in found.stages])
     near(values(shown, ".largest"), [float(stage.shares.max()) for stage in found.stages])
     best = found.stages[0].shares.sort(descending=True, stable=True).indices[:5].tolist()
@@ -92,6 +92,19 @@ def test_every_stage_of_sampling_and_the_tree(run: str, page: Visit, model: Libr
     near(values(shown, ".found"), [each.score for each in texts if each.score is not None])
     assert value(shown, ".told") == pytest.approx(texts[0].score, abs=CLOSE)
     assert shown.locator("svg *").count() <= 2000
+
+
+@pytest.mark.parametrize("view", ["write", "sampling"])
+def test_min_p_is_off_until_its_slider_is_moved(view: str, page: Visit) -> None:
+    shown = page(view, "book")
+    label = shown.locator("label", has_text="Min-p")
+    expect(label.locator("output")).to_have_text("all")
+    for _ in range(7):
+        label.get_by_role("slider").press("ArrowRight")
+    expect(label.locator("output")).to_have_text("0.07")
+    assert ".m=0.07" in shown.url
+    if view == "sampling":
+        expect(shown.locator(".stages tbody tr").last).to_contain_text("min-p 0.07")
 
 
 @pytest.mark.parametrize(

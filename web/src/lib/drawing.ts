@@ -5,6 +5,7 @@ export interface Drawing {
   temperature: number;
   top_k: number | null;
   top_p: number | null;
+  min_p: number | null;
   repetition_penalty: number;
   seed: number;
 }
@@ -21,10 +22,12 @@ export function kept(name: string, otherwise: number, min: number, max: number):
 /** What is chosen; read in an effect or in markup, it follows. */
 export function drawing(temperature: number): Drawing {
   const [most, share] = [kept("k", 0, 0, 1e6), kept("p", 1, 0.01, 1)];
+  const least = kept("m", 0, 0, 1);
   return {
     temperature: kept("t", temperature, 0, 3),
     top_k: most >= 1 ? Math.round(most) : null,
     top_p: share < 1 ? share : null,
+    min_p: least > 0 ? least : null,
     repetition_penalty: kept("r", 1, 1, 3),
     seed: Math.round(kept("seed", 0, 0, 2 ** 32 - 1)),
   };

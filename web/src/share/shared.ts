@@ -15,6 +15,7 @@ export interface Sampling {
   temperature: number;
   top_k: number | null;
   top_p: number | null;
+  min_p: number | null;
   repetition_penalty: number;
   stop: string[];
   seed: number;

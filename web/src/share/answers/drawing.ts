@@ -2,7 +2,7 @@
 import type { Sampling } from "../shared";
 import { largest, softmax } from "../tensors";
 
-export type Drawing = Pick<Sampling, "temperature" | "top_k" | "top_p" | "repetition_penalty">;
+export type Drawing = Pick<Sampling, "temperature" | "top_k" | "top_p" | "min_p" | "repetition_penalty">;
 
 /** The distribution after one filter; `filter` null: the model's own. */
 export interface Stage {
@@ -13,14 +13,15 @@ export interface Stage {
 
 const ROUNDING = 1e-9; // a share that misses top_p by less than this reaches it
 const FILTERS: readonly [keyof Drawing, idle: number | null][] = [
-  ["repetition_penalty", 1], ["temperature", 1], ["top_k", null], ["top_p", null],
+  ["repetition_penalty", 1], ["temperature", 1], ["top_k", null], ["top_p", null], ["min_p", null],
 ];
 
 /** The model's own distribution, then one for each setting that acts. */
 export function stages(logits: Float64Array, drawing: Drawing, previous: readonly number[]): Stage[] {
   const found: Stage[] = [{ filter: null, setting: null, shares: softmax(logits.slice()) }];
-  const now: Drawing = { temperature: 1, top_k: null, top_p: null, repetition_penalty: 1 };
+  const now: Drawing = { temperature: 1, top_k: null, top_p: null, min_p: null, repetition_penalty: 1 };
   for (const [filter, idle] of FILTERS) {
+    if (now.temperature === 0) break; // one token has everything: nothing is left to filter
     if (drawing[filter] === idle) continue;
     (now[filter] as number | null) = drawing[filter];
     found.push({ filter, setting: drawing[filter], shares: probabilities(logits, now, previous) });
@@ -30,7 +31,7 @@ export function stages(logits: Float64Array, drawing: Drawing, previous: readonl
 
 /** The distribution that a token is drawn from; at temperature 0 all is on the likeliest. */
 export function probabilities(logits: Float64Array, drawing: Drawing, previous: readonly number[]): Float64Array {
-  const { temperature, top_k, top_p, repetition_penalty } = drawing;
+  const { temperature, top_k, top_p, min_p, repetition_penalty } = drawing;
   const scores = logits.slice();
   if (repetition_penalty !== 1) {
     for (const id of new Set(previous)) scores[id] = logits[id]! > 0 ? logits[id]! / repetition_penalty : logits[id]! * repetition_penalty;
@@ -51,8 +52,12 @@ export function probabilities(logits: Float64Array, drawing: Drawing, previous: 
       held += shares[id]!;
       return rank === 0 || before < top_p - ROUNDING;
     }), 0);
-    const sum = shares.reduce((total, share) => total + share, 0);
-    shares.forEach((share, id) => (shares[id] = share / sum));
+    normalize(shares);
+  }
+  if (min_p !== null) {
+    const least = min_p * shares[argmax(shares)]!;
+    shares.forEach((share, id) => { if (share < least) shares[id] = 0; });
+    normalize(shares);
   }
   return shares;
 }
@@ -67,6 +72,12 @@ export function argmax(x: Float64Array): number {
 function keep(x: Float64Array, ids: readonly number[], otherwise: number): void {
   const kept = new Set(ids);
   x.forEach((_, id) => { if (!kept.has(id)) x[id] = otherwise; });
+}
+
+/** Divide by the sum. */
+function normalize(x: Float64Array): void {
+  const sum = x.reduce((total, share) => total + share, 0);
+  x.forEach((share, id) => (x[id] = share / sum));
 }
 
 /** A token that takes part in the draw: it runs `number` at a speed of its probability, and the first to arrive is drawn. */

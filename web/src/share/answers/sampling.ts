@@ -16,13 +16,13 @@ export function sampling(shared: Shared, question: Question): object {
   if (run.task === "classify" || run.task === "masked") {
     throw new Problem(`${run.name} learnt train.task = ${run.task}: it draws no tokens.`, "Look at another view.");
   }
-  const { temperature = 1, top_k = null, top_p = null, repetition_penalty = 1, seed = 0, top = 20 } = question;
+  const { temperature = 1, top_k = null, top_p = null, min_p = null, repetition_penalty = 1, seed = 0, top = 20 } = question;
   const written = tokenizer.encode(question.target ?? "");
   const source = shared.writesForSource ? shared.cut(question.text) : null;
   const read = source === null ? shared.read(question.text) : [...tokenizer.roles.target_start, ...written];
   const logits = Reader.after(shared.model, source).read(read);
   const step = source === null ? 1 : written.length + 1;
-  const found = stages(logits, { temperature, top_k, top_p, repetition_penalty }, source === null ? read : written);
+  const found = stages(logits, { temperature, top_k, top_p, min_p, repetition_penalty }, source === null ? read : written);
   const [first, last] = [found[0]!.shares, found.at(-1)!.shares];
   const runners = temperature === 0 ? [] : race(last, numbersOf(seed, step, last.length));
   const token = runners[0]?.id ?? argmax(last);
@@ -49,7 +49,7 @@ export function sampling(shared: Shared, question: Question): object {
       [
         `after = next_logits(model, ${quoted(question.text)}, ${question.target == null ? "None" : quoted(question.target)})`,
         `settings = SampleConfig(temperature=${temperature}, top_k=${top_k ?? "None"}, top_p=${top_p ?? "None"},`,
-        `    repetition_penalty=${repetition_penalty}, seed=${seed})`,
+        `    min_p=${min_p ?? "None"}, repetition_penalty=${repetition_penalty}, seed=${seed})`,
         "found = explain_draw(after.logits, settings, after.previous, after.step)",
         "for stage in found.stages:  # the same as in the page; its race is another one, with random numbers of its own",
         "    print(stage.filter, float(stage.shares.sum()), stage.left, float(stage.shares.max()))",

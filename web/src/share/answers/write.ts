@@ -32,7 +32,7 @@ export async function write(shared: Shared, question: WriteQuestion): Promise<ob
   }
   const copied = { why: "a shared file does not hold the text that the run learnt from", least: 12, read: 0, whole: false, matches: [], cover: [] };
   const settings = settingsOf(shared, question);
-  const given = (["tokens", "beams", "temperature", "top_k", "top_p", "repetition_penalty"] as const).map((name) => `${name}=${settings[name] ?? "None"}`);
+  const given = (["tokens", "beams", "temperature", "top_k", "top_p", "min_p", "repetition_penalty"] as const).map((name) => `${name}=${settings[name] ?? "None"}`);
   return {
     kind: "text", text, tokens, ended, score, copied,
     python: script(shared, [], [
