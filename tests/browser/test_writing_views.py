@@ -145,6 +145,26 @@ def test_two_runs_beside_each_other(page: Visit, model: Library) -> None:
     near([max(bars[::2]), max(bars[1::2])], [float(each.max()) for each in shares])
 
 
+@pytest.mark.parametrize(("run", "other", "is_its"), [("sequel", "book", "parent"), ("book", "sequel", "child")])
+def test_a_run_is_compared_with_its_parent_or_child_first(run: str, other: str, is_its: str, page: Visit) -> None:
+    shown = page("compare", run)
+    pick = shown.get_by_label("Other run")
+    chosen = pick.locator("option:checked")
+    expect(chosen).to_have_text(f"{other} (its {is_its})")
+    expect(shown.locator(".relation")).to_have_text("sequel began with the weights of book.")
+    expect(shown.locator(".sums tbody b")).to_have_text([run, other])
+    pick.select_option("post")
+    expect(chosen).to_have_text("post")
+    expect(shown.locator(".relation")).to_have_count(0)
+    expect(shown.locator(".sums tbody b")).to_have_text([run, "post"])
+
+
+def test_a_run_without_a_parent_is_compared_with_one_of_its_task(page: Visit) -> None:
+    shown = page("compare", "post")
+    expect(shown.get_by_label("Other run").locator("option:checked")).to_have_text("book")
+    expect(shown.locator(".relation")).to_have_count(0)
+
+
 def test_three_machines_with_one_text(page: Visit, model: Library) -> None:
     text = "It was a small day when the child met the cat."
     at = text.index("child")

@@ -18,6 +18,7 @@ LEARNT = {  # name -> what follows `glass train`
     "mails": RUNS["classify"],
     "en-de": [*RUNS["translate"], "--model.layers=2"],
     "bangla": ["bangla.txt"],
+    "sequel": ["book.txt", "--from", "runs/book", "--model.layers=2", "--model.positions=rotary"],
 }
 TEXTS = {
     "book": 'It was a tall day when the dog met the bird. "Who sleeps here?" asked the dog.',
@@ -26,6 +27,7 @@ TEXTS = {
     "mails": "win a 7 pound prize now",
     "en-de": "the old dog sleeps .",
     "bangla": BANGLA[0],
+    "sequel": "It was a small day when the child met the cat.",
 }
 """What each run is asked with: a name -> a text."""
 LONG = {"layers": 12, "heads": 12, "width": 24, "head_width": 2, "hidden": 16, "context": 4096}

@@ -11,6 +11,8 @@ import pytest
 
 import glassformer
 from glassformer.app.cli.main import main
+from glassformer.app.server.listing import Listing
+from glassformer.app.server.registry import ModelRegistry
 from glassformer.base.errors import GlassError
 from glassformer.base.locks import only_one
 from tests.journey.commands import here as glass
@@ -50,6 +52,8 @@ def test_a_run_learns_on_and_needs_its_parent_no_more(name: str, task_home: Path
         own = tmp_path / "children/new" / file
         assert own.exists() == (tmp_path / "runs" / name / file).exists()
         assert not own.exists() or own.read_bytes() == (tmp_path / "runs" / name / file).read_bytes()
+    listed = Listing(ModelRegistry([tmp_path / "children/new", tmp_path / "runs" / name], "cpu")).all()
+    assert [run["parent"] for run in listed] == [name, None]
     shutil.rmtree(tmp_path / "runs" / name)
     command, given = DOES[name]
     done = glass(command, "children/new", given, folder=tmp_path)

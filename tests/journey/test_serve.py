@@ -21,10 +21,12 @@ import pytest
 from glassformer.app.cli.serve import LONG_ENOUGH
 from glassformer.app.server.access import MOST_BYTES, Access
 from glassformer.app.server.app import make_app
+from glassformer.app.server.listing import Listing
 from glassformer.app.server.registry import ModelRegistry, ServedModel
 from glassformer.app.server.view import Binary, PageView, TextQuestion
 from glassformer.app.server.views import VIEWS
 from glassformer.base.errors import GlassError
+from glassformer.base.files import sha256
 from glassformer.base.locks import only_one
 from glassformer.runs.folder import Run
 from tests.journey.api_server import TOKEN, Served, serving
@@ -76,8 +78,30 @@ def test_runs_are_listed_by_name(server: Served) -> None:
     assert book["attentions"] == {"dec.0.self": [0, 1, 2], "dec.1.self": [0, 1, 2]}
     assert mails["labels"] == list(LABELS)
     assert list(pairs["attentions"])[2:4] == ["dec.0.self", "dec.0.cross"]
-    assert all(run["prompt"] and run["error"] is None for run in runs)
+    assert all(run["prompt"] and run["error"] is None and run["parent"] is None for run in runs)
     assert str(Path(server.registry.run("book").folder)) not in json.dumps(runs)
+
+
+def test_parents_are_known_by_their_weights(home: Path, tmp_path: Path) -> None:
+    """Whatever folders are called, and wherever they are now; a sibling that still has the parent's weights is none."""
+    parent = make_run(tmp_path / "moved" / "renamed", positions="rotary")
+    child = make_run(tmp_path / "child")
+    sibling = make_run(tmp_path / "sibling", positions="rotary")
+    record = {"run": str(child), "weights_sha256": sha256(parent / "checkpoints/step-000001/model.safetensors")}
+    for run in (child, sibling):
+        manifest = json.loads((run / "manifest.json").read_text(encoding="utf-8"))
+        (run / "manifest.json").write_text(json.dumps({**manifest, "parent": record}), encoding="utf-8")
+
+    def parents(*folders: Path) -> dict[str, str | None]:
+        return {run["name"]: run["parent"] for run in Listing(ModelRegistry(folders, "cpu")).all()}
+
+    served = parents(home / "mails", sibling, child, parent)
+    assert served == {"mails": None, "sibling": "renamed", "child": "renamed", "renamed": None}
+    assert parents(home / "mails", sibling, child) == {"mails": None, "sibling": None, "child": None}
+    damaged = parent / "checkpoints/step-000001/manifest.json"
+    damaged.write_text('{"files": []}', encoding="utf-8")
+    (child / "manifest.json").write_text('{"parent": 7}', encoding="utf-8")
+    assert parents(child, sibling, parent) == {"child": None, "sibling": None, "renamed": None}
 
 
 def test_a_view_answers_with_the_librarys_numbers(server: Served) -> None:

@@ -173,6 +173,17 @@ def check_folder(folder: Path) -> None:
             raise GlassError(f"{path} was altered: its SHA-256 differs", remedy)
 
 
+def recorded_sha256(folder: Path, name: str) -> str | None:
+    """Return the SHA-256 of a file as the manifest of its folder has it; None: the manifest has none.
+
+    The file is not read, so this is cheap for large weights. `check_folder` compares it with the file.
+    """
+    try:
+        return str(json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["files"][name]["sha256"])
+    except (OSError, *MALFORMED):
+        return None
+
+
 def sha256(path: Path) -> str:
     """Hex digest of a file."""
     with path.open("rb") as file:

@@ -51,6 +51,7 @@ from glassformer.base.files import (
     is_whole,
     no_empty_folders,
     old_path,
+    recorded_sha256,
     restore_folder,
     write_text,
 )
@@ -138,6 +139,17 @@ class Run:
     def altered(self) -> str | None:
         """Return an experiment's change to the model that no setting has, such as "no causal mask", or None."""
         return self._facts().get("altered")
+
+    @property
+    def parent_weights(self) -> str | None:
+        """Return the SHA-256 of the weights that the run began with, those of its parent; None: it has no parent."""
+        parent = self._facts().get("parent")
+        return parent.get("weights_sha256") if isinstance(parent, dict) else None
+
+    def recorded_weights(self) -> set[str]:
+        """Return the SHA-256 of the weights of each checkpoint, as recorded when it was written."""
+        found = (recorded_sha256(folder, "model.safetensors") for folder in self.all_checkpoints())
+        return {digest for digest in found if digest is not None}
 
     def _facts(self) -> dict[str, Any]:
         """Return `manifest.json`; an empty table where it is missing or damaged."""

@@ -25,6 +25,8 @@ export interface Run {
   version: string | null;
   step: number | null;
   training: boolean;
+  /** The served run whose weights this one began with (`glass train --from`); null: none. */
+  parent: string | null;
   /** Why the run cannot be opened; null if it can. */
   error: { what: string; remedy: string } | null;
   task: "lm" | "masked" | "classify" | "translate" | "summarize";

@@ -35,8 +35,30 @@ class Listing:
         self._fixed: dict[str, tuple[str, dict[str, Any]]] = {}
 
     def all(self) -> list[dict[str, Any]]:
-        """One table of facts for each run, in the order of the registry; see `of`."""
-        return [self.of(name) for name in self._registry.names()]
+        """One table of facts for each run, in the order of the registry: see `of`.
+
+        To these it adds `parent`: the name of the served run whose weights the run began with, or null.
+        """
+        parents = self.parents()
+        return [{**self.of(name), "parent": parents.get(name)} for name in self._registry.names()]
+
+    def parents(self) -> dict[str, str]:
+        """Return the parent of each run whose parent is served, too: name -> name.
+
+        A parent is the run that has the checkpoint, by its SHA-256: folders are renamed, moved and copied.
+        """
+        runs = {name: self._registry.run(name) for name in self._registry.names()}
+        begun = {name: digest for name, run in runs.items() if (digest := run.parent_weights) is not None}
+        if not begun:
+            return {}
+        weights = {name: run.recorded_weights() for name, run in runs.items()}
+        found: dict[str, str] = {}
+        for child, digest in begun.items():
+            # A run that began with the same weights is a sibling, even if its best checkpoint still has them.
+            holders = [name for name in runs if digest in weights[name] and begun.get(name) != digest]
+            if holders:
+                found[child] = holders[0]
+        return found
 
     def of(self, name: str) -> dict[str, Any]:
         """One run: name, task, family, step (null: no checkpoint yet), training, and `shape_of`.

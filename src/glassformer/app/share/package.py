@@ -145,6 +145,7 @@ def make_package(opened: OpenedRun, bits: Bits, examples: Sequence[str]) -> Pack
             "step": opened.step,
             "training": False,
             "error": None,
+            "parent": None,
             **facts,
         },
         "examples": list(examples) or [facts["prompt"]],
