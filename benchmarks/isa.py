@@ -54,7 +54,8 @@ def onnxruntime_without_avx512() -> Path:
     if target.exists():
         return target
     spec = importlib.util.find_spec("onnxruntime")
-    assert spec is not None and spec.origin is not None
+    assert spec is not None
+    assert spec.origin is not None
     with tempfile.TemporaryDirectory(dir=target.parent) as made:
         shutil.copytree(Path(spec.origin).parent, Path(made) / "copy" / "onnxruntime")
         (library,) = Path(made).glob("copy/onnxruntime/capi/onnxruntime_pybind11_state*")
