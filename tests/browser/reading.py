@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote_plus, urlsplit
 
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import ConsoleMessage, Page, Request
 
 HERE = ("data", "blob")
+GRAVE = ("serious", "critical")
 PATIENCE = 30_000
 """Milliseconds in which an answer must have come, on a machine that does much else."""
 
@@ -145,4 +147,35 @@ def copied(page: Page, button: str = "Copy numbers") -> str:
     page.get_by_role("button", name=button, exact=True).click()
     page.wait_for_function("() => document.querySelector('.copy [role=status]')?.textContent.includes('copied')")
     found: str = page.evaluate("() => navigator.clipboard.readText()")
+    return found
+
+
+def views_of(page: Page) -> list[str]:
+    """The names of all views, as the menu has them."""
+    found: list[str] = page.locator("label.narrow option").evaluate_all("(all) => all.map((each) => each.value)")
+    assert len(found) > 5
+    return found
+
+
+def audit(page: Page, **options: Any) -> list[str]:
+    """What axe-core finds that is serious or critical."""
+    found = Axe().run(page, options={"resultTypes": ["violations"], **options})
+    return [
+        f"{each['id']}: {each['help']}: {each['nodes'][0]['html'][:200]}"
+        for each in found.response["violations"]
+        if each["impact"] in GRAVE
+    ]
+
+
+def measured(page: Page) -> dict[str, Any]:
+    """How far the document can be moved to the side, SVG nodes, and the largest canvas side."""
+    found: dict[str, Any] = page.evaluate(
+        """() => ({
+             beyond: document.documentElement.scrollWidth - document.documentElement.clientWidth,
+             nodes: document.querySelectorAll("svg, svg *").length,
+             canvas: Math.max(
+               0, ...[...document.querySelectorAll("canvas")].flatMap(({width, height}) => [width, height]),
+             ),
+           })"""
+    )
     return found

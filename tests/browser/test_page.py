@@ -7,52 +7,19 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, Response
 
 from tests.browser.conftest import Visit
-from tests.browser.reading import Served, quiet, settled, turn, values
+from tests.browser.reading import Served, audit, measured, quiet, settled, turn, values, views_of
 from tests.browser.tiny_runs import ARABIC, BANGLA, TEXTS, long_text
 
 pytestmark = pytest.mark.thorough
 
-GRAVE = ("serious", "critical")
 MOST_BYTES = 5_000_000
 MOST_REPLY = 2**20
 MOST_NODES = 2_000
 WRITES = ("alignment", "machines", "write")
 """Views that are walked through with a run that writes for a source; the others with a decoder."""
-
-
-def views_of(page: Page) -> list[str]:
-    """The names of all views, as the menu has them."""
-    found: list[str] = page.locator("label.narrow option").evaluate_all("(all) => all.map((each) => each.value)")
-    assert len(found) > 5
-    return found
-
-
-def audit(page: Page, **options: Any) -> list[str]:
-    """What axe-core finds that is serious or critical."""
-    found = Axe().run(page, options={"resultTypes": ["violations"], **options})
-    return [
-        f"{each['id']}: {each['help']}: {each['nodes'][0]['html'][:200]}"
-        for each in found.response["violations"]
-        if each["impact"] in GRAVE
-    ]
-
-
-def measured(page: Page) -> dict[str, Any]:
-    """How far the document can be moved to the side, SVG nodes, and the largest canvas side."""
-    found: dict[str, Any] = page.evaluate(
-        """() => ({
-             beyond: document.documentElement.scrollWidth - document.documentElement.clientWidth,
-             nodes: document.querySelectorAll("svg, svg *").length,
-             canvas: Math.max(
-               0, ...[...document.querySelectorAll("canvas")].flatMap(({width, height}) => [width, height]),
-             ),
-           })"""
-    )
-    return found
 
 
 def test_every_view_can_be_used_by_everyone(page: Visit) -> None:

@@ -18,6 +18,7 @@ LEARNT = {  # name -> what follows `glass train`
     "mails": RUNS["classify"],
     "en-de": [*RUNS["translate"], "--model.layers=2"],
     "bangla": ["bangla.txt"],
+    "talk": [*RUNS["chat"], "--model.layers=2", "--model.positions=rotary", "--train.snapshots=3", "--steps=200"],
     "sequel": ["book.txt", "--from", "runs/book", "--model.layers=2", "--model.positions=rotary"],
 }
 TEXTS = {
@@ -27,6 +28,7 @@ TEXTS = {
     "mails": "win a 7 pound prize now",
     "en-de": "the old dog sleeps .",
     "bangla": BANGLA[0],
+    "talk": "the old dog sleeps . what does the dog do ?",
     "sequel": "It was a small day when the child met the cat.",
 }
 """What each run is asked with: a name -> a text."""
@@ -39,7 +41,7 @@ def make_all(home: Path) -> None:
     write_all(home)
     write_lines(home / "bangla.txt", [*BANGLA, *ARABIC] * 40)
     for name, (source, *more) in LEARNT.items():
-        done = here("train", source, *TINY, *more, "--steps=20", "--out", f"runs/{name}", "--json", folder=home)
+        done = here("train", source, *TINY, "--steps=20", *more, "--out", f"runs/{name}", "--json", folder=home)
         assert done.returncode == 0, done.stderr
     make_long(home / "runs" / "long")
 

@@ -100,6 +100,29 @@ def test_a_chat_reads_the_tokens_of_training(tmp_path: Path, kind: str, template
                 assert messages[-1]["content"] in data.tokenizer.decode(answer)
 
 
+TOKENS_ONLY = "{% for m in messages %}{{ bos_token }}{{ m.content }}{{ eos_token }}{{ eos_token }}{% endfor %}"
+STRIPPED = "{% for m in messages %}{{ m.content | trim }}{{ eos_token }}{% endfor %}"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("template", "apart"),
+    [(CHAT_TEMPLATE, True), (TOKENS_ONLY, True), (NAMED, False), (LINES, False), (TEXT_ENDS, False), (STRIPPED, False)],
+)
+def test_the_tokens_around_a_question_are_those_of_every_question(
+    tmp_path: Path, kind: str, template: str, apart: bool
+) -> None:
+    config = config_of(kind, template)
+    data = prepared(tmp_path, config)
+    chat = ChatModel(model_of(config, data), data.tokenizer, config)
+    found = chat.around_question()
+    assert (found is not None) == apart
+    if found is not None:
+        before, after = found
+        for question in ("What is 7 + 2? বাংলা", " spaces ", "a\nb", "<|end|> is no token"):
+            assert chat.prompt_ids(question) == [*before, *data.tokenizer.encode(question), *after]
+
+
 def test_nothing_but_answers_teaches(tmp_path: Path) -> None:
     """The loss is that of the answers alone, and no gradient comes from the logits of a prompt."""
     config = config_of()

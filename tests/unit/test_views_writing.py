@@ -25,6 +25,7 @@ from glassformer.evaluation.copying import longest_overlap
 from glassformer.evaluation.training_text import training_text
 from glassformer.generation.sampling import probabilities
 from glassformer.runs.folder import Run
+from glassformer.tasks import ChatModel
 from tests.journey.commands import here
 from tests.unit.served_runs import LEARNT, TEXTS, Script, ask, check_scripts, learn, library
 
@@ -138,6 +139,82 @@ def test_the_stream_is_the_text_of_generate(client: TestClient, registry: ModelR
     assert last["score"] == pytest.approx(sample.score)
 
 
+CONVERSATION = [
+    {"role": "user", "content": "the old dog sleeps . what does the dog do ?"},
+    {"role": "assistant", "content": "it sleeps ."},
+    {"role": "user", "content": "who is it ?"},
+]
+
+
+@pytest.mark.parametrize("beams", [1, 3])
+def test_a_question_goes_with_the_conversation_before_it(
+    client: TestClient, registry: ModelRegistry, scripts: list[Script], beams: int
+) -> None:
+    given: dict[str, Any] = {"tokens": 8, "temperature": 0.9, "seed": 3, "beams": beams}
+    asked = {"text": CONVERSATION[-1]["content"], "history": CONVERSATION[:-1], **given}
+    *pieces, last = events(client, "talk", **asked)
+    model = library(registry.open("talk"))
+    assert isinstance(model, ChatModel)
+    settings = model.config.sample.replace(**given, length_penalty=0.6, stop=())
+    sample = model.answer(CONVERSATION, settings)
+    assert "".join(piece["text"] for piece in pieces) == sample.text == "".join(model.reply(CONVERSATION, settings))
+    assert (last["ended"], last["tokens"]) == (sample.ended, sample.tokens)
+    assert last["score"] == pytest.approx(sample.score)
+    answer = ask(registry, "talk", "write", **asked, least=4)
+    assert answer["text"] == sample.text
+    assert "\ufdd0" not in "".join(match["before"] + match["after"] for match in answer["copied"]["matches"])
+    matched = [n for match in answer["copied"]["matches"] for n in (match["start"], match["length"], match["position"])]
+    scripts.append((answer["python"], matched))
+
+
+@pytest.mark.parametrize("beams", [1, 3])
+def test_the_oldest_messages_of_a_full_context_are_forgotten(
+    client: TestClient, registry: ModelRegistry, beams: int
+) -> None:
+    history = CONVERSATION[:2] * 4  # 20 tokens each, of a context of 40
+    first, *pieces, _ = events(
+        client, "talk", text="who is it ?", history=history, tokens=8, temperature=0, beams=beams
+    )
+    assert first == {"forgotten": 6}
+    model = library(registry.open("talk"))
+    assert isinstance(model, ChatModel)
+    settings = model.config.sample.replace(tokens=8, temperature=0, beams=beams, length_penalty=0.6)
+    assert "".join(piece["text"] for piece in pieces) == model.answer(CONVERSATION, settings).text
+
+
+def test_history_is_for_conversations_and_a_question_must_fit(client: TestClient) -> None:
+    for run, view in (("book", "write"), ("book", "write/stream"), ("mails", "write")):
+        reply = client.post(f"/api/runs/{run}/{view}", json={"text": "It", "history": CONVERSATION[:2]})
+        assert reply.status_code == 400, reply.text
+        assert "does not answer in conversations" in reply.json()["error"]["what"]
+    reply = client.post("/api/runs/talk/write/stream", json={"text": "dog " * 60})
+    assert reply.status_code == 400
+    assert "the model reads at most 40" in reply.json()["error"]["what"]
+    wrong = [{"role": "robot", "content": "it sleeps ."}]
+    assert client.post("/api/runs/talk/write/stream", json={"text": "It", "history": wrong}).status_code == 422
+
+
+def test_tokens_of_a_question_have_no_loss(registry: ModelRegistry, scripts: list[Script]) -> None:
+    """A run that chats learnt answers alone; what it answers is measured as that of other runs."""
+    ablated = ask(registry, "talk", "ablation", off=["dec.0.self.0"], write=8, tokens=100)
+    assert (ablated["text"]["whole"], ablated["answer"]["what"]) == (None, "the first token of the answer")
+    assert "learnt answers alone" in ablated["text"]["how"]
+    model = library(registry.open("talk"))
+    assert isinstance(model, ChatModel)
+    greedy = model.config.sample.replace(temperature=0, beams=1, tokens=8)
+    assert ablated["written"]["before"] == model.generate([TEXTS["talk"]], greedy)[0].text
+    shares = [bar[when] for bar in ablated["answer"]["bars"] for when in ("before", "after")]
+    scripts.append((ablated["python"], [*shares, ablated["validation"]["whole"], ablated["validation"]["off"]]))
+    machine = ask(registry, "talk", "machines", at=5)
+    assert (machine["guess"], machine["costs"]["mean"]) == (None, None)
+    assert machine["writes"] == model.generate([TEXTS["talk"]], greedy.replace(tokens=24))[0].text
+    compared = ask(registry, "talk", "compare", other="book")
+    assert "talk learnt answers alone" in compared["note"]
+    tree = ask(registry, "talk", "beams", beams=3, tokens=8)
+    best = model.best([TEXTS["talk"]], greedy.replace(beams=3, length_penalty=0.6))[0]
+    assert [each["text"] for each in tree["found"]] == [each.text for each in best]
+
+
 def test_who_closes_the_stream_stops_the_writing(registry: ModelRegistry) -> None:
     """Drawn text leaves the engine's batch; beam search ends at its next step."""
     engines = Engines(registry)
@@ -190,6 +267,15 @@ def test_kept_heads_make_a_run_that_gives_what_was_seen(
     done = here("verify", "runs/book-small", folder=home)
     assert done.returncode == 0, done.stdout
     assert client.post("/api/runs/book/keep", json=body).status_code == 409
+
+
+@pytest.mark.thorough
+def test_a_run_that_chats_keeps_its_template_without_a_head(client: TestClient, home: Path) -> None:
+    body = {"heads": ["dec.0.self.0"], "name": "talk-small"}
+    reply = client.post("/api/runs/talk/keep", json=body)
+    assert reply.status_code == 200, reply.text
+    assert Run(home / "runs" / "talk-small").chat_template() == Run(home / "runs" / "talk").chat_template() is not None
+    assert [*events(client, "talk-small", tokens=4)][-1]["tokens"] <= 4
 
 
 @pytest.mark.parametrize("name", ["../up", "a/b", "", ".hidden", "con", "x" * 65, "a.partial", "a\\b", "ক"])

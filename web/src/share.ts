@@ -14,7 +14,7 @@ import { fromBase64, type Stored, Weights } from "./share/weights";
 import "./style.css";
 import { VIEWS } from "./views";
 import { SAMPLING } from "./words/sampling";
-import { TURN, WRITE } from "./words/write";
+import { CHAT, TURN, WRITE } from "./words/write";
 
 function part(id: string): HTMLElement {
   const found = document.getElementById(id);
@@ -43,9 +43,11 @@ answerBy(source);
 Object.assign(window, { glass: { shared, answers: ANSWERS, open: openShared, model: openModel, tokenizer: openTokenizer } });
 // A draw of the file is none of the library's: its random numbers are the browser's.
 WRITE.agrees = TURN.agrees = "greedy text and beam search give what `glass generate` gives; a draw has the same probabilities and other random numbers.";
+CHAT.agrees = "greedy text and beam search give what `glass chat` gives; a draw has the same probabilities and other random numbers.";
 SAMPLING.agrees = "each stage sums to 1 over the whole vocabulary and is the library's; the draw has random numbers of its own.";
 mount(App, {
   target: part("app"),
-  props: { views: VIEWS.filter((view) => source.has(view.name)), about: About },
+  // A question is answered by itself here: the view that keeps a conversation asks the server.
+  props: { views: VIEWS.filter((view) => source.has(view.name)).map((view) => ({ ...view, instead: {} })), about: About },
   context: new Map([["shared", shared]]),
 });

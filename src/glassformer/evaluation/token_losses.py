@@ -21,7 +21,7 @@ from glassformer.generation.logit_readers import next_logits as read_next_logits
 from glassformer.inspection.explain.sections import shown
 from glassformer.inspection.explain.subject import Subject
 from glassformer.model.evaluation_mode import inference
-from glassformer.tasks import AnyTextModel, MaskFiller, TextClassifier, TextModel, Translator
+from glassformer.tasks import AnyTextModel, ChatModel, MaskFiller, TextClassifier, TextModel, Translator
 from glassformer.tasks.losses import logits_of, token_losses, tokens_at_once
 from glassformer.tasks.task_rows import MOST_TOKENS, groups
 from glassformer.text.batches import Batch
@@ -219,6 +219,8 @@ def _place(model: AnyTextModel, subject: Subject, first: bool) -> int:
 
 
 def _what(model: AnyTextModel, first: bool) -> str:
+    if isinstance(model, ChatModel):
+        return "the first token of the answer"
     if isinstance(model, TextModel):
         return "the next token"
     if isinstance(model, Translator):

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from glassformer.runs.opening import OpenedRun
+from glassformer.text.records import END_MARK, START_MARK
 
 
 def training_text(opened: OpenedRun) -> Iterator[str]:
-    """Return the training part in pieces: running text, or the targets of all pairs, one in a line.
+    """Return the training part in pieces: running text, the targets of all pairs, or all conversations, one in a line.
+
+    An end token inside a conversation is a line end here.
 
     Args:
         opened: a run that writes.
@@ -19,4 +22,5 @@ def training_text(opened: OpenedRun) -> Iterator[str]:
     data = opened.data
     if data.kind.running_text:
         return data.train.tokens["text"].iter_text(opened.tokenizer)
-    return (f"{texts[-1]}\n" for texts in data.train.texts())
+    as_lines = str.maketrans({END_MARK: "\n", START_MARK: ""})
+    return (f"{texts[-1].translate(as_lines)}\n" for texts in data.train.texts())

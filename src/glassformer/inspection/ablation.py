@@ -32,7 +32,7 @@ from glassformer.inspection.sites import advice_on_part, attentions, find_head, 
 from glassformer.model.evaluation_mode import inference
 from glassformer.model.pruned_attention import head_numbers
 from glassformer.model.transformer import EncoderDecoder, Model
-from glassformer.tasks import TextModel, Translator
+from glassformer.tasks import ChatModel, TextModel, Translator
 from glassformer.tasks.losses import logits_of
 from glassformer.tasks.task_rows import MOST_TOKENS, TaskRows, row_losses
 from glassformer.tasks.written_text import written
@@ -370,15 +370,17 @@ def written_without(found: AblatedModel, model: TextModel | Translator, text: st
         GlassError: patterns shall be frozen; or as `generate`.
     """
     settings = model.config.sample.replace(beams=1, temperature=0.0, repetition_penalty=1.0, tokens=tokens)
+    if isinstance(model, ChatModel):
+        settings = model.until_the_end(settings)
     ids = model.prompt_ids(text)
     tokenizer = model.tokenizer
-    end = tokenizer.end_id
+    end = model.end_id
     new: list[int] = []
     cached = not any(_last(name) == "mask" for name in found.ablation.off)
     with found.applied():
         for step in generate(model.model, [ids], settings, end, cached=cached, start=tokenizer.target_start):
             new += [token for token in step.tokens if token != end]
-    return written(tokenizer, () if isinstance(model, Translator) else ids, new, settings.stop)[0]
+    return written(tokenizer, model.ids_before_text(ids), new, settings.stop)[0]
 
 
 @dataclass(frozen=True)

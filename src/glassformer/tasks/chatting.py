@@ -57,16 +57,44 @@ class ChatModel(TextModel):
         """
         if not messages:
             raise GlassError("the conversation has no messages", "Give at least a question.")
-        ids = self.chat.ids(messages_of(list(messages), "the conversation") or [])
-        before = list(frame_of(self.tokenizer, self.config).before)
-        writes_start = "bos_token" in self.chat.template.source
-        if not writes_start or ids[: len(before)] != before:
-            ids = [*before, *ids]
+        ids = self._begun(self.chat.ids(messages_of(list(messages), "the conversation") or []))
         return ids or [self.tokenizer.start_id]
+
+    def around_question(self) -> tuple[list[int], list[int]] | None:
+        """Return the ids before and after the tokens of a first question; None if they depend on the question."""
+        found = self.chat.around_question()
+        if found is None:
+            return None
+        before, after = found
+        return self._begun(before), after
 
     def prompt_ids(self, prompt: str) -> list[int]:
         """Return the ids of a conversation of one question."""
         return self.conversation_ids([{"role": "user", "content": prompt}])
+
+    def fitting(self, messages: Sequence[Message], tokens: int, kept: int = 0) -> list[Message]:
+        """Leave out the oldest questions and answers of a conversation until there is room for an answer.
+
+        Args:
+            messages: the last one is a question, which always stays.
+            tokens: of the longest answer; at most half of the context is left free for it.
+            kept: messages at the beginning that stay.
+
+        Raises:
+            GlassError: the last question, with the messages that stay, is longer than the context.
+        """
+        context = self.config.model.context
+        room = context - min(tokens, context // 2)
+        left = list(messages)
+        while len(self.conversation_ids(left)) > room and len(left) > kept + 1:
+            del left[kept : kept + 2]
+        length = len(self.conversation_ids(left))
+        if length > context:
+            asked = "the question and the messages that stay have" if kept else "the question has"
+            raise GlassError(
+                f"{asked} {length:,} tokens, and the model reads at most {context:,}", "Ask a shorter one."
+            )
+        return left
 
     def shown(self, ids: Sequence[int]) -> str:
         """Return the ids of a conversation as text, with a line for each message."""
@@ -85,7 +113,7 @@ class ChatModel(TextModel):
         context = self.config.model.context
         room = context - min(settings.tokens, context // 2)  # of a longer one the last tokens are read
         rows = [[*before, *ids][-room:] for ids in conversations]
-        settings = self._until_the_end(settings)
+        settings = self.until_the_end(settings)
         if settings.beams > 1:
             return [found[0] for found in self.best(rows, settings, 1)]
         samples: dict[int, Sample] = {}
@@ -94,6 +122,18 @@ class ChatModel(TextModel):
             samples.update(zip(group, found, strict=True))
         return [samples[index] for index in range(len(rows))]
 
+    def answer(self, messages: Sequence[Message], settings: SampleConfig) -> Sample:
+        """Return the next answer of a conversation; the sample has no prompt.
+
+        Raises:
+            GlassError: the template refuses the conversation, or fails.
+        """
+        ids = self.conversation_ids(messages)
+        settings = self.until_the_end(settings)
+        if settings.beams > 1:
+            return self.best([ids], settings, 1)[0][0]
+        return self._sampled([""], [ids], settings, None)[0]
+
     def reply(self, messages: Sequence[Message], settings: SampleConfig) -> Generator[str, None, Sample]:
         """Yield the next answer as it is written, as `stream` does.
 
@@ -101,7 +141,7 @@ class ChatModel(TextModel):
             GlassError: the template refuses the conversation, or fails.
         """
         ids = self.conversation_ids(messages)
-        settings = self._until_the_end(settings)
+        settings = self.until_the_end(settings)
         if settings.beams > 1:
             sample = self.best([ids], settings, 1)[0][0]
             yield sample.text
@@ -111,13 +151,13 @@ class ChatModel(TextModel):
 
     def stream(self, prompt: str, settings: SampleConfig) -> Generator[str, None, Sample]:
         """Yield the answer to a question as it is written; see `TextWriter.stream`."""
-        return super().stream(prompt, self._until_the_end(settings))
+        return super().stream(prompt, self.until_the_end(settings))
 
     def generate(
         self, prompts: Sequence[str], settings: SampleConfig, seeds: Sequence[int] | None = None
     ) -> list[Sample]:
         """Answer questions, each a conversation of its own; see `TextWriter.generate`."""
-        return super().generate(prompts, self._until_the_end(settings), seeds)
+        return super().generate(prompts, self.until_the_end(settings), seeds)
 
     def best(
         self,
@@ -127,12 +167,20 @@ class ChatModel(TextModel):
         watch: Watch | None = None,
     ) -> list[list[Sample]]:
         """Return the likeliest answers; see `TextWriter.best`."""
-        return super().best(prompts, self._until_the_end(settings), wanted, watch)
+        return super().best(prompts, self.until_the_end(settings), wanted, watch)
 
-    def _until_the_end(self, settings: SampleConfig) -> SampleConfig:
+    def until_the_end(self, settings: SampleConfig) -> SampleConfig:
         """Return settings that also stop at the text by which the template ends an answer."""
         stop, _ = self.chat.ending
         return settings.replace(stop=tuple(dict.fromkeys((*settings.stop, *stop))))
+
+    def _begun(self, ids: list[int]) -> list[int]:
+        """Return the ids of a conversation after the tokens that training rows began with."""
+        before = list(frame_of(self.tokenizer, self.config).before)
+        writes_start = "bos_token" in self.chat.template.source
+        if writes_start and ids[: len(before)] == before:
+            return ids
+        return [*before, *ids]
 
     def _steps(
         self, rows: Sequence[Sequence[int]], settings: SampleConfig, stop: Stop, seeds: Sequence[int] | None
@@ -175,15 +223,35 @@ class TokenizedTemplate:
         """
         hidden = [{name: self._hide(text) for name, text in message.items()} for message in messages]
         pieces = self.template.pieces(hidden, True, self._start, self._end)
-        return [id for piece in pieces for id in self._piece_ids(piece)]
+        return self._ids_of([part for piece in pieces for part in self._parts(piece)])
 
-    def _piece_ids(self, text: str) -> Iterator[int]:
+    def around_question(self) -> tuple[list[int], list[int]] | None:
+        """Return the ids that the template writes before and after a first question.
+
+        None: it writes text beside the question that is encoded together with it, or changes the question.
+        """
+        question = f" {TURNS[0]} "  # with spaces, which a template may strip
+        pieces = self.template.pieces([{"role": "user", "content": question}], True, self._start, self._end)
+        parts = [part for piece in pieces for part in self._parts(piece)]
+        holding = [at for at, part in enumerate(parts) if isinstance(part, str) and TURNS[0] in part]
+        if len(holding) != 1 or parts[holding[0]] != question:
+            return None
+        return self._ids_of(parts[: holding[0]]), self._ids_of(parts[holding[0] + 1 :])
+
+    def _parts(self, text: str) -> Iterator[str | int]:
+        """Yield the texts of a piece, each encoded by itself, and the special ids between them."""
         at = 0
         for found in self._cut.finditer(text):
-            yield from self._tokenizer.encode(self._show(text[at : found.start()]))
+            yield self._show(text[at : found.start()])
             yield self._special[found.group()]
             at = found.end()
-        yield from self._tokenizer.encode(self._show(text[at:]))
+        yield self._show(text[at:])
+
+    def _ids_of(self, parts: Sequence[str | int]) -> list[int]:
+        ids: list[int] = []
+        for part in parts:
+            ids += self._tokenizer.encode(part) if isinstance(part, str) else [part]
+        return ids
 
     @property
     def before_answer(self) -> str:

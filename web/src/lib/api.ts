@@ -29,7 +29,7 @@ export interface Run {
   parent: string | null;
   /** Why the run cannot be opened; null if it can. */
   error: { what: string; remedy: string } | null;
-  task: "lm" | "masked" | "classify" | "translate" | "summarize";
+  task: "lm" | "masked" | "classify" | "translate" | "summarize" | "chat";
   family: "decoder" | "encoder" | "encoder-decoder";
   layers: number;
   encoder_layers: number | null;

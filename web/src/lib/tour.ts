@@ -32,6 +32,7 @@ export const STOPS: readonly Stop[] = [
     instead: {
       classify: "Type a text that belongs to no label. It must still divide 100 % among them.",
       masked: "Move the [MASK] to another place, and see how its guesses change with what stands on both sides.",
+      chat: "Ask a question, and then one that only makes sense after it. Begin a new conversation and ask the second one alone: what is missing?",
       translate: "Translate a short sentence, and then the same one with two words exchanged.",
     },
   },

@@ -80,6 +80,11 @@ export class Shared {
     return this.header.settings.family === "encoder-decoder";
   }
 
+  /** Whether what is written continues the text that was read; an answer is encoded apart from its question. */
+  get continues(): boolean {
+    return !this.writesForSource && this.run.task !== "chat";
+  }
+
   /** The tokenizer of what is read in a stack. */
   tokenizerOf(stack: "enc" | "dec"): Tokenizer {
     return stack === "enc" ? this.sourceTokenizer : this.tokenizer;

@@ -3,6 +3,8 @@ import type { Component } from "svelte";
 
 import type { Run } from "../lib/api";
 
+type Load = () => Promise<{ default: Component<{ run: Run }> }>;
+
 export interface ViewEntry {
   /** In the address, and of the server's view where there is one of the same name. */
   name: string;
@@ -12,7 +14,9 @@ export interface ViewEntry {
   group: "Use" | "Read" | "Why" | "Learnt" | "Compare";
   /** Whether it looks at the text at the top of the page. */
   reads: boolean;
-  load: () => Promise<{ default: Component<{ run: Run }> }>;
+  load: Load;
+  /** The same for runs of these tasks, where it is another component. */
+  instead?: Partial<Record<Run["task"], Load>>;
   /** Why a run has nothing to show here; null if it has. */
   missing?: (run: Run) => string | null;
 }
@@ -22,7 +26,8 @@ const DRAWS_NOT = "it draws no tokens. Choose a run that continues text, transla
 export const VIEWS: readonly ViewEntry[] = [
   {
     name: "write", title: "Write", group: "Use", reads: false, load: () => import("./Write.svelte"),
-    called: { translate: "Translate", summarize: "Summarize", classify: "Classify", masked: "Fill" },
+    instead: { chat: () => import("./Chat.svelte") },
+    called: { translate: "Translate", summarize: "Summarize", classify: "Classify", masked: "Fill", chat: "Chat" },
   },
   {
     name: "sampling", title: "Sampling", group: "Use", reads: true, load: () => import("./Sampling.svelte"),
@@ -49,11 +54,14 @@ export const VIEWS: readonly ViewEntry[] = [
   { name: "replay", title: "Training replay", group: "Learnt", reads: false, load: () => import("./Replay.svelte") },
   {
     name: "loss", title: "Where the loss is", group: "Learnt", reads: true, load: () => import("./Loss.svelte"),
-    missing: (run) => (run.task === "classify" ? `${run.name} names labels: it gives the tokens of a text no probability, so none can surprise it. glass evaluate gives its loss.` : null),
+    missing: (run) => {
+      if (run.task === "classify") return `${run.name} names labels: it gives the tokens of a text no probability, so none can surprise it. glass evaluate gives its loss.`;
+      return run.task === "chat" ? `${run.name} learnt the answers of conversations alone: the tokens of a question have no loss. glass evaluate gives the loss of its answers.` : null;
+    },
   },
   {
     name: "probes", title: "Probes", group: "Learnt", reads: false, load: () => import("./Probes.svelte"),
-    missing: (run) => (run.task === "lm" || run.task === "masked" ? null : `${run.name} gives the tokens of one text no probability, so there is nothing to probe. Serve a run of --task lm or --task masked.`),
+    missing: (run) => (run.task === "lm" || run.task === "masked" ? null : run.task === "chat" ? `${run.name} learnt the answers of conversations alone, and probes ask about running text. Serve a run of --task lm or --task masked.` : `${run.name} gives the tokens of one text no probability, so there is nothing to probe. Serve a run of --task lm or --task masked.`),
   },
   { name: "proof", title: "Proof sheet", group: "Learnt", reads: false, load: () => import("./Proof.svelte") },
 ];

@@ -39,6 +39,20 @@ export const WRITE: Words = {
   agrees: "the text is that of `glass generate` with these settings and this seed.",
 };
 
+/** Of runs that answer in a conversation. */
+export const CHAT: Words = {
+  question: "What does the model answer?",
+  depths: {
+    school: "Ask the model something. It writes an answer piece by piece, and for the next question it reads the whole conversation again.",
+    student: "The model reads the conversation as one text and goes on with it, one token at a time, until it ends the answer. It remembers nothing else: what was said is only in the text.",
+    practitioner: "The conversation is written with the run's chat template, as in training and in `glass chat`. When it no longer fits the context, the oldest question and answer are left out.",
+    engineer: "Each answer is encoded apart from what stands before it, so the ids are those of training. One pass reads them; then one token at a time, with cached keys and values.",
+    researcher: "A sample of p(answer | conversation). Only the tokens of answers, and the end token after each, counted for the loss; what the model predicts inside a question was never trained.",
+  },
+  formula: "token ~ p(token | conversation, answer so far)",
+  agrees: "the answer is that of `glass chat` with these settings and this seed.",
+};
+
 /** Of runs that read one text and write another. */
 export const TURN: Words = {
   question: "What does the model write for your text?",

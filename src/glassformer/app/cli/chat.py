@@ -105,11 +105,11 @@ def _talk(model: ChatModel, first: Sequence[Message], settings: SampleConfig) ->
         say_unknown(model.tokenizer, [question])
         asked: list[Message] = [*messages, {"role": "user", "content": question}]
         try:
-            messages, forgotten = fitting(model, asked, len(first), settings.tokens)
+            messages = model.fitting(asked, settings.tokens, len(first))
         except GlassError as error:  # the conversation goes on without this question
             print(error, file=sys.stderr)
             continue
-        if forgotten:
+        if forgotten := len(asked) - len(messages):
             print(f"the oldest {forgotten} messages are forgotten: the context is full", file=sys.stderr)
         answer = _show(model.reply(messages, settings)).strip()
         messages.append({"role": "assistant", "content": answer})
@@ -135,32 +135,3 @@ def _show(pieces: Iterator[str]) -> str:
         text += piece
     print()
     return text
-
-
-def fitting(model: ChatModel, messages: Sequence[Message], kept: int, tokens: int) -> tuple[list[Message], int]:
-    """Leave out the oldest questions and answers of a conversation until there is room for an answer.
-
-    Args:
-        model: reads the conversation.
-        messages: the last one is a question, which always stays.
-        kept: messages at the beginning that stay.
-        tokens: of the longest answer; at most half of the context is left free for it.
-
-    Returns:
-        The messages that are left, and how many are left out.
-
-    Raises:
-        GlassError: the last question alone is longer than the context.
-    """
-    context = model.config.model.context
-    room = context - min(tokens, context // 2)
-    left = list(messages)
-    while len(model.conversation_ids(left)) > room and len(left) > kept + 1:
-        del left[kept : kept + 2]
-    length = len(model.conversation_ids(left))
-    if length > context:
-        raise GlassError(
-            f"question and --system have {length:,} tokens, and the model reads at most {context:,}",
-            "Ask a shorter one.",
-        )
-    return left, len(messages) - len(left)

@@ -3,6 +3,7 @@
 ::
 
     data: {"text": "He said"}                                      again and again: whole characters
+    data: {"forgotten": 2}                                         first, where so many messages of a chat do not fit
     data: {"ended": "end", "tokens": 40, "score": null}            at last; of beam search with its score
     data: {"error": {"what": …, "remedy": …}}                      instead, where it cannot go on
 
@@ -13,7 +14,7 @@ and beam search at its next step.
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +30,10 @@ from glassformer.app.server.workers import Workers
 from glassformer.base.errors import GlassError
 
 if TYPE_CHECKING:
+    from glassformer.app.server.engine.loaded import Loaded
     from glassformer.app.server.views.write import WriteQuestion
+    from glassformer.tasks import Sample
+    from glassformer.text.chat_template import Message
 
 
 async def writing_of(request: Request, registry: ModelRegistry, engines: Engines, name: str) -> Response:
@@ -39,8 +43,11 @@ async def writing_of(request: Request, registry: ModelRegistry, engines: Engines
         GlassError: there is no such run, it writes no text, the body is no question, or the queue is full.
     """
     question = await to_thread.run_sync(_asked, await request.body())
+    from glassformer.app.server.views.write import refuse_history  # with torch, which `_asked` has loaded
+
     engine = engines.engine(name)
     loaded = await to_thread.run_sync(engine.load)  # refuses a run that writes no text
+    refuse_history(name, loaded.text, question)
     if question.beams > 1:
         pieces = _searched(request.app.state.searchers, registry, name, question)
     else:
@@ -62,17 +69,16 @@ def _asked(body: bytes) -> WriteQuestion:
     return write.VIEW.asked(body)
 
 
-async def _drawn(engine: Engine, loaded: Any, question: WriteQuestion) -> AsyncIterator[dict[str, Any]]:
+async def _drawn(engine: Engine, loaded: Loaded, question: WriteQuestion) -> AsyncIterator[dict[str, Any]]:
     """One row of the engine's batch; it is submitted at once, so that a full queue is a status and not an event."""
-    from glassformer.app.server.views.write import settings_of
-
-    ids = await to_thread.run_sync(loaded.text.prompt_ids, question.text)
     order = Order()
-    job = TextJob(order, loaded, ids, settings_of(loaded.text, question))
+    job, forgotten = await to_thread.run_sync(_job, order, loaded, question)
     engine.submit([job])
 
     async def pieces() -> AsyncIterator[dict[str, Any]]:
         try:
+            if forgotten:
+                yield {"forgotten": forgotten}
             async for found in order.pieces():
                 text = "".join(piece.text for piece in found)
                 if text:
@@ -85,6 +91,26 @@ async def _drawn(engine: Engine, loaded: Any, question: WriteQuestion) -> AsyncI
     return pieces()
 
 
+def _job(order: Order, loaded: Loaded, question: WriteQuestion) -> tuple[TextJob, int]:
+    """Return the text to write, and how many messages of its conversation are left out."""
+    from glassformer.app.server.views.write import conversation_of, settings_of
+    from glassformer.tasks import ChatModel
+
+    model = loaded.text
+    settings = settings_of(model, question)
+    if not isinstance(model, ChatModel):
+        return TextJob(order, loaded, model.prompt_ids(question.text), settings), 0
+    messages = conversation_of(model, question)
+    _, stop_ids = model.chat.ending
+    job = TextJob(order, loaded, model.conversation_ids(messages), model.until_the_end(settings), stop_ids=stop_ids)
+    return job, _forgotten(question, messages)
+
+
+def _forgotten(question: WriteQuestion, messages: Sequence[Message]) -> int:
+    """Return how many messages of a conversation are left out."""
+    return len(question.history) + 1 - len(messages)
+
+
 class _StoppedError(Exception):
     """Nobody waits for the search any more."""
 
@@ -95,18 +121,21 @@ async def _searched(
     """Beam search has its text when it is over."""
     stopped = Event()
     try:
-        sample = await searchers(_search, registry, name, question, stopped)
-        if sample is not None:
+        found = await searchers(_search, registry, name, question, stopped)
+        if found is not None:
+            sample, forgotten = found
+            if forgotten:
+                yield {"forgotten": forgotten}
             yield {"text": sample.text}
             yield {"ended": sample.ended, "tokens": sample.tokens, "score": sample.score}
     finally:
         stopped.set()
 
 
-def _search(registry: ModelRegistry, name: str, question: WriteQuestion, stopped: Event) -> Any:
-    """The likeliest text; None where nobody waits for it any more."""
-    from glassformer.app.server.views.write import settings_of
-    from glassformer.tasks import TextModel, Translator
+def _search(registry: ModelRegistry, name: str, question: WriteQuestion, stopped: Event) -> tuple[Sample, int] | None:
+    """The likeliest text, and how many messages of its conversation are left out; None where nobody waits any more."""
+    from glassformer.app.server.views.write import conversation_of, settings_of
+    from glassformer.tasks import ChatModel, TextModel, Translator
 
     model = registry.open(name).copy().text_model
     assert isinstance(model, TextModel | Translator)
@@ -115,7 +144,13 @@ def _search(registry: ModelRegistry, name: str, question: WriteQuestion, stopped
         if stopped.is_set():
             raise _StoppedError
 
+    prompt: str | list[int] = question.text
+    forgotten = 0
+    if isinstance(model, ChatModel):
+        messages = conversation_of(model, question)
+        prompt = model.conversation_ids(messages)
+        forgotten = _forgotten(question, messages)
     try:
-        return model.best([question.text], settings_of(model, question), 1, watch)[0][0]
+        return model.best([prompt], settings_of(model, question), 1, watch)[0][0], forgotten
     except _StoppedError:
         return None

@@ -19,7 +19,7 @@ from glassformer.inspection.pruning.l0 import L0, learn_gates
 from glassformer.inspection.pruning.removal import cut_optimizers, fold_gates, refuse_unprunable, without
 from glassformer.inspection.sites import heads
 from glassformer.model.transformer import Model
-from glassformer.runs.folder import Which, create_run, open_run
+from glassformer.runs.folder import CHAT_TEMPLATE_FILE, Which, create_run, open_run
 from glassformer.runs.opening import OpenedRun
 from glassformer.training.checkpoint import TrainState, load_checkpoint, save_checkpoint
 from glassformer.training.optimizers import make_optimizers
@@ -134,7 +134,7 @@ def write_pruned(out: Path, opened: OpenedRun, found: Pruned, facts: Mapping[str
     with no_empty_folders(out.parent), clear_disk_errors(out):
         try:
             run = create_run(partial, config, {**kept, "pruned": {**origin, **facts}})
-            for name in ("tokenizer.json", "source_tokenizer.json", "labels.json"):
+            for name in ("tokenizer.json", "source_tokenizer.json", "labels.json", CHAT_TEMPLATE_FILE):
                 if (opened.folder / name).exists():
                     shutil.copyfile(opened.folder / name, run.folder / name)
             save_checkpoint(run, found.model, found.optimizers, state, config)

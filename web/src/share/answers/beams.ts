@@ -41,7 +41,7 @@ export function beams(shared: Shared, question: Partial<Rule> & { text: string }
 /** What was written after the prompt: whole characters. */
 export function textOf(shared: Shared, prompt: string, tokens: readonly number[]): string {
   const decoded = shared.tokenizer.stream();
-  if (!shared.writesForSource) shared.read(prompt).forEach((id) => decoded(id));
+  if (shared.continues) shared.read(prompt).forEach((id) => decoded(id));
   return tokens.map((id) => decoded(id)).join("");
 }
 

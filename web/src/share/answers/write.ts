@@ -58,7 +58,7 @@ export async function* writing(shared: Shared, question: WriteQuestion, signal?:
   const most = source === null ? settings.tokens : Math.min(settings.tokens, model.settings.context - begun + 1);
   const text = new StopFilter(settings.stop);
   const decoded = tokenizer.stream();
-  if (source === null) row.forEach(decoded); // the text goes on after the prompt: its first word may begin with a space
+  if (shared.continues) row.forEach(decoded); // the text goes on after the prompt: its first word may begin with a space
   let [ended, count, pause]: [Ended, number, number] = ["length", 0, 0];
   while (count < most) {
     const logits = reader.read(row);

@@ -103,7 +103,7 @@ def answer(opened: ServedModel, question: BeamQuestion) -> dict[str, Any]:
     steps: list[BeamStep] = []
     found = _search(model, question, steps)
     tokenizer = model.tokenizer
-    before = () if isinstance(model, Translator) else model.prompt_ids(question.text)
+    before = model.ids_before_text(model.prompt_ids(question.text))
     return {
         "nodes": [
             {**asdict(node), "text": "" if node.token is None else tokenizer.token_text(node.token)}
@@ -125,9 +125,8 @@ def answer(opened: ServedModel, question: BeamQuestion) -> dict[str, Any]:
 def _search(model: TextModel | Translator, question: BeamQuestion, steps: list[BeamStep]) -> list[Hypothesis]:
     settings = SampleConfig(beams=question.beams, tokens=question.tokens, length_penalty=question.length_penalty)
     ids = model.prompt_ids(question.text)
-    tokenizer = model.tokenizer
-    start = tokenizer.target_start
-    return beam_search(model.model, [ids], settings, tokenizer.end_id, start=start, watch=steps.append)[0]
+    start = model.tokenizer.target_start
+    return beam_search(model.model, [ids], settings, model.end_id, start=start, watch=steps.append)[0]
 
 
 def python(opened: ServedModel, question: BeamQuestion) -> str:
@@ -138,7 +137,7 @@ def python(opened: ServedModel, question: BeamQuestion) -> str:
         opened,
         f"settings = SampleConfig({given})",
         f"ids, steps = model.prompt_ids({question.text!r}), []",
-        "end = model.tokenizer.end_id",
+        "end = model.end_id",
         f"found = beam_search(model.model, [ids], settings, end{start}, watch=steps.append)[0]",
         "for each in found:",
         "    print(each.score, each.log_probability, repr(model.tokenizer.decode(each.tokens)))",

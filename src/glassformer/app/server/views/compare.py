@@ -24,7 +24,7 @@ from glassformer.app.server.view import Name, PageView, TextQuestion, script
 from glassformer.base.errors import GlassError
 from glassformer.evaluation.run_comparison import Stretch, bars, stretches
 from glassformer.evaluation.token_losses import Surprisals, outlook, surprisals
-from glassformer.tasks import MaskFiller, TextClassifier, Translator
+from glassformer.tasks import ChatModel, MaskFiller, TextClassifier, Translator
 
 MOST = 1_500
 """Stretches that are sent."""
@@ -112,6 +112,12 @@ def _note(pair: tuple[ServedModel, ServedModel]) -> str | None:
         return (
             "A masked run sees both sides of the token that is hidden, the other only what stands before it: "
             "the numbers answer two different questions."
+        )
+    chats = [each.name for each in pair if isinstance(each.model, ChatModel)]
+    if chats:
+        return (
+            f"{' and '.join(chats)} learnt answers alone: what a token of a question costs there was never trained. "
+            "Compare the answers."
         )
     return None
 

@@ -12,13 +12,14 @@ The answer::
 
 `allowed` has a row of 0 and 1 for each query, of the first `SHOWN` places. `guess` is what the run would put in the
 place of the token at character `at`: a decoder from what stands before it, an encoder from both sides; an
-encoder-decoder guesses no token of what it reads. `writes`: greedily, of a decoder after what stands before `at`.
-`costs` are of the text, or of the target that it writes. `validation` is over evenly drawn rows of the run's own
-validation part: each machine's own task, in its own unit.
+encoder-decoder, and a run that chats, guess no token of what they read. `writes`: greedily; a run of lm goes on after
+what stands before `at`. `costs` are of the text, or of the target that it writes. `validation` is over evenly drawn
+rows of the run's own validation part: each machine's own task, in its own unit.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any
 
@@ -26,12 +27,12 @@ from pydantic import Field
 
 from glassformer.app.server.registry import ServedModel
 from glassformer.app.server.view import PageView, TextQuestion, script
-from glassformer.app.server.views.text_case import refuse_unencoded
+from glassformer.app.server.views.text_case import NOT_LEARNT, refuse_unencoded
 from glassformer.base.errors import GlassError
 from glassformer.evaluation.token_losses import Surprisals, guess, surprisals
 from glassformer.inspection.explain import Subject
 from glassformer.inspection.visibility import sights
-from glassformer.tasks import MaskFiller, TextClassifier, TextModel, Translator
+from glassformer.tasks import AnyTextModel, ChatModel, MaskFiller, TextClassifier, TextModel, Translator
 from glassformer.training.validation import loss_on_rows
 
 SHOWN = 48
@@ -58,7 +59,7 @@ def answer(opened: ServedModel, question: MachinesQuestion) -> dict[str, Any]:
     subject, target = _subject(opened, question)
     costs: Surprisals = opened.cached(
         ("machine's costs", question.text, target),
-        lambda: surprisals(model, question.text, target),
+        lambda: _costs(model, question.text, target),
         lambda kept: 200 * len(kept.tokens),
     )
     labels = None
@@ -84,6 +85,14 @@ def answer(opened: ServedModel, question: MachinesQuestion) -> dict[str, Any]:
         "labels": labels,
         "validation": _validation(opened),
     }
+
+
+def _costs(model: AnyTextModel, text: str, target: str | None) -> Surprisals:
+    """Return the surprisal of each token; of a run that learnt answers alone, none of those of a question."""
+    found = surprisals(model, text, target)
+    if isinstance(model, ChatModel):
+        return replace(found, nats=(None,) * len(found.tokens), how=NOT_LEARNT)
+    return found
 
 
 def _subject(opened: ServedModel, question: MachinesQuestion) -> tuple[Subject, str | None]:
@@ -151,12 +160,13 @@ def place_at(costs: Surprisals, character: int) -> int | None:
 
 
 def _writes(opened: ServedModel, question: MachinesQuestion) -> str | None:
-    """Return the greedy output for the text; a decoder continues from the position of the guessed token."""
+    """Return the greedy output for the text; one that continues text does so before the guessed token."""
     model = opened.model
     if not isinstance(model, TextModel | Translator):
         return None
     settings = model.config.sample.replace(beams=1, temperature=0.0, repetition_penalty=1.0, tokens=WRITES)
-    text = question.text[: question.at].rstrip() if isinstance(model, TextModel) else question.text
+    continues = isinstance(model, TextModel) and not isinstance(model, ChatModel)
+    text = question.text[: question.at].rstrip() if continues else question.text
     return opened.cached(("machine writes", text), lambda: model.generate([text], settings)[0].text, len)
 
 
@@ -178,6 +188,13 @@ def _measured(opened: ServedModel) -> dict[str, Any]:
 def python(opened: ServedModel, question: MachinesQuestion) -> str:
     """Return a script that prints the loss of each token, and the prediction at one position."""
     model = opened.model
+    if isinstance(model, ChatModel):
+        return script(
+            opened,
+            f"greedy = dict(beams=1, temperature=0.0, repetition_penalty=1.0, tokens={WRITES})",
+            "settings = model.config.sample.replace(**greedy)",
+            f"print(model.generate([{question.text!r}], settings)[0].text)",
+        )
     target = opened.subject(question.text, question.target).target if isinstance(model, Translator) else None
     lines = [
         f"costs = surprisals(model, {question.text!r}, {target!r})",

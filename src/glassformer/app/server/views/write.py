@@ -12,6 +12,8 @@ has, for each character (Unicode code point), the length of the longest of them 
 the training text were read, `whole`: all of it; it is read for no longer than `SECONDS`. `why` says why none could be.
 With `written`, a text that was written already, as by the stream (see `app.server.writing`), nothing is written again.
 
+A run that answers in a conversation reads `history`, and then `text` as the next question.
+
 Of a classifier: ``{"kind": "label", "labels": [{"name": "ham", "probability": 0.9}]}``, the likeliest first. Of a
 filler: ``{"kind": "holes", "filled": …, "holes": [[{"id": 5, "text": " old", "probability": 0.4}]]}``, likewise.
 """
@@ -21,18 +23,19 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from glassformer.app.server.registry import ServedModel
-from glassformer.app.server.view import PageView, Text, ViewQuestion, script
+from glassformer.app.server.view import MOST_CHARACTERS, PageView, Text, ViewQuestion, script
 from glassformer.app.server.views.text_case import refuse_unencoded
 from glassformer.base.config import SampleConfig
 from glassformer.base.errors import GlassError
 from glassformer.evaluation.copying import cover, matches
 from glassformer.evaluation.training_text import training_text
-from glassformer.tasks import AnyTextModel, MaskFiller, TextClassifier, TextModel, Translator
+from glassformer.tasks import AnyTextModel, ChatModel, MaskFiller, TextClassifier, TextModel, Translator
+from glassformer.text.chat_template import Message
 
 MOST_READ = 30_000_000
 """Characters of the training text that are read."""
@@ -41,14 +44,29 @@ SECONDS = 10.0
 MOST_WRITTEN = 50_000
 """Characters of a text that is looked for."""
 MOST_MATCHES = 500
+MOST_MESSAGES = 1_000
+"""Of a conversation before its last question."""
 Stop = Annotated[str, Field(min_length=1, max_length=200)]
+
+
+class ChatMessage(ViewQuestion):
+    """An earlier message of a conversation.
+
+    Attributes:
+        role: its author.
+        content: its text.
+    """
+
+    role: Literal["system", "user", "assistant"]
+    content: Annotated[str, Field(max_length=MOST_CHARACTERS)]
 
 
 class WriteQuestion(ViewQuestion):
     """Request for the output of a run on a text.
 
     Attributes:
-        text: to go on after, to translate, to classify or to fill.
+        text: to go on after, to translate, to classify or to fill; of a run that chats, the question.
+        history: of a run that chats, the messages before the question, oldest first.
         tokens, temperature, top_k, top_p, min_p, repetition_penalty, seed, beams, length_penalty, stop: as in the
             settings of `sample`; of runs that write.
         top: of a filler, candidates for each hole.
@@ -57,6 +75,7 @@ class WriteQuestion(ViewQuestion):
     """
 
     text: Text
+    history: Annotated[tuple[ChatMessage, ...], Field(max_length=MOST_MESSAGES)] = ()
     tokens: Annotated[int, Field(ge=1, le=2_048)] = 100
     temperature: Annotated[float, Field(ge=0, le=10)] = 0.8
     top_k: Annotated[int, Field(ge=1, le=10_000_000)] | None = None
@@ -91,9 +110,30 @@ def settings_of(model: AnyTextModel, question: WriteQuestion) -> SampleConfig:
     return model.config.sample.replace(**{name: getattr(question, name) for name in SETTINGS})
 
 
+def refuse_history(name: str, model: AnyTextModel, question: WriteQuestion) -> None:
+    """Raise a `GlassError` if `history` was given to a run that does not answer in conversations."""
+    if question.history and not isinstance(model, ChatModel):
+        raise GlassError(
+            f"history was given, but {name} does not answer in conversations",
+            "Leave it out, or ask a run of --task chat.",
+        )
+
+
+def conversation_of(model: ChatModel, question: WriteQuestion) -> list[Message]:
+    """Return the messages that a run answers: the history, as far as it fits into the context, and the question.
+
+    Raises:
+        GlassError: the question alone is longer than the context.
+    """
+    messages: list[Message] = [{"role": each.role, "content": each.content} for each in question.history]
+    messages.append({"role": "user", "content": question.text})
+    return model.fitting(messages, question.tokens)
+
+
 def answer(opened: ServedModel, question: WriteQuestion) -> dict[str, Any]:
     """Return the generated text and its matches in the training text, the labels, or the candidates for each hole."""
     model = opened.model
+    refuse_history(opened.name, model, question)
     if isinstance(model, TextClassifier):
         (found,) = model.classify([question.text])
         labels = [{"name": name, "probability": share} for name, share in found.probabilities.items()]
@@ -110,7 +150,11 @@ def answer(opened: ServedModel, question: WriteQuestion) -> dict[str, Any]:
         }
     said: dict[str, Any] = {"text": question.written, "tokens": None, "ended": None, "score": None}
     if question.written is None:
-        (sample,) = model.generate([question.text], settings_of(model, question))
+        settings = settings_of(model, question)
+        if isinstance(model, ChatModel):
+            sample = model.answer(conversation_of(model, question), settings)
+        else:
+            (sample,) = model.generate([question.text], settings)
         said = {"text": sample.text, "tokens": sample.tokens, "ended": sample.ended, "score": sample.score}
     return {"kind": "text", **said, "copied": _copied(opened, model, said["text"], question.least)}
 
@@ -169,10 +213,19 @@ def python(opened: ServedModel, question: WriteQuestion) -> str:
             "        print(each.probability, each.token, repr(each.text))",
         )
     given = ", ".join(f"{name}={getattr(question, name)!r}" for name in SETTINGS)
+    writes = [f"(sample,) = model.generate([{text!r}], settings)"]
+    if isinstance(opened.model, ChatModel):
+        messages = conversation_of(opened.model, question)
+        writes = [
+            "messages = [",
+            *(f"    {message!r}," for message in messages),
+            "]",
+            "sample = model.answer(messages, settings)",
+        ]
     return script(
         opened,
         f"settings = model.config.sample.replace({given})",
-        f"(sample,) = model.generate([{text!r}], settings)",
+        *writes,
         "print(repr(sample.text))",
         f"for match in matches(sample.text, training_text(run), {question.least}):",
         "    print(match.start, match.length, match.position)",

@@ -1,1 +1,0 @@
-import{at as e,b as t}from"./index-VBYYV1Hw.js";function n(...n){let r=t.text+t.target;e(()=>{let e=t.text+t.target;if(e!==r){r=e;for(let e of n)delete t.more[e]}})}export{n as t};
