@@ -75,16 +75,19 @@ TEXTS = {
     "masked": "the [MASK] dog sleeps near [MASK] river",
     "classify": "the old dog sleeps near it",
     "translate": "the old dog sleeps; it's 7",
+    "chat": "the old dog sleeps, আমি বাংলায়",
 }
 BANGLA = "আমি বাংলায়"
 SCHEMES = {"lm": {"kind": "bpe"}, "masked": {"kind": "words"}, "classify": {"kind": "unigram", "vocab_size": 320},
-           "translate": {"kind": "wordpiece", "joint": False}}  # fmt: skip
+           "translate": {"kind": "wordpiece", "joint": False}, "chat": {"kind": "words"}}  # fmt: skip
 SETTINGS: dict[str, dict[str, Any]] = {
     "lm": {"positions": "alibi", "kv_heads": 1, "window": 5, "activation": "swiglu", "norm_order": "output"},
     "masked": {"positions": "relative", "norm": "rmsnorm", "head_bias": True, "embedding_norm": True},
     "classify": {"positions": "learned", "activation": "gelu_tanh", "norm_bias": True, "pooling": "mean"},
+    "chat": {"positions": "rotary", "kv_heads": 1, "norm": "rmsnorm"},
     "translate": {"positions": "rotary", "shared_embedding": False, "tied": False, "attention_bias": True},
 }
+WRITE = ("lm", "translate", "chat")
 NOT_THE_SAME = {
     "python", "copied", "count", "log_frequency", "counts", "why", "counted", "special", "unread", "unknown", "draw",
     "number", "arrival",
@@ -94,7 +97,7 @@ NOT_THE_SAME = {
 
 def questions(task: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """Every view that a task has in a shared file, with what it is asked."""
-    head = "dec.1.self.2" if task in ("lm", "translate") else "enc.1.self.2"
+    head = "dec.1.self.2" if task in WRITE else "enc.1.self.2"
     yield "tokens", {}
     yield "attention", {"head": head, "form": "float32"}
     yield "attention", {"head": head, "px": 3, "form": "float32", "queries": [1, 6], "keys": [0, 5]}
@@ -109,7 +112,7 @@ def questions(task: str) -> Iterator[tuple[str, dict[str, Any]]]:
         yield "attention", {"head": "dec.0.cross.1", "target": "the old dog", "form": "float32"}
         yield "receipt", {"target": "the old dog", "place": 1, "part": 5}
         yield "lens", {"target": "the old dog"}
-    if task in ("lm", "translate"):
+    if task in WRITE:
         yield "sampling", {"temperature": 0.7, "top_k": 20, "top_p": 0.9, "repetition_penalty": 1.3}
         yield "sampling", {"temperature": 1.2, "top_p": 0.95, "min_p": 0.2}
         yield "sampling", {"temperature": 0, "top_k": 5, "min_p": 0.2, "repetition_penalty": 1.3}
@@ -203,7 +206,7 @@ def largest_difference(expected: Binary, found: list[float | None]) -> float:
     return float(np.abs(np.nan_to_num(theirs) - np.nan_to_num(ours)).max() / (1 if in_bytes else 1e-5))
 
 
-@pytest.mark.parametrize("task", ["lm", "masked", "classify", "translate"])
+@pytest.mark.parametrize("task", ["lm", "masked", "classify", "translate", "chat"])
 def test_the_views_answer_as_the_server_does(
     task: str, opened: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -242,4 +245,19 @@ def test_a_file_is_opened_and_writes(opened: Page, tmp_path: Path) -> None:
     settings = SampleConfig(temperature=0, tokens=40)
     (sample,) = load_shared(report.out).generate([BANGLA], settings)
     assert (page.text_content(".out [aria-live]") or "").strip() == (BANGLA + sample.text).strip()
+    page.close()
+
+
+def test_a_file_answers_a_question(opened: Page, tmp_path: Path) -> None:
+    made = make_run(tmp_path / "run", "chat", SCHEMES["chat"])
+    report = share_run(ShareRequest(made, tmp_path / "chat.html", 8, ["the old dog"]))
+    page = opened.context.new_page()
+    faults: list[str] = []
+    page.on("pageerror", lambda error: faults.append(str(error)))
+    page.goto(report.out.as_uri() + "#write?text=the+old+dog&.t=0&.tokens=20")
+    page.click("button.main:text-is('Ask')")
+    page.wait_for_function("document.querySelector('.told')?.innerText.includes('tokens;')")
+    (sample,) = load_shared(report.out).generate(["the old dog"], SampleConfig(temperature=0, tokens=20))
+    assert (page.text_content(".out [aria-live]") or "").strip() == sample.text.strip()
+    assert faults == []
     page.close()

@@ -23,7 +23,13 @@ from glassformer.text.tokenizers import Tokenizer
 from tests.journey.commands import here
 from tests.parity.written_runs import make_run
 
-TASKS = {"lm": "the old dog", "masked": "the [MASK] dog", "classify": "the old dog", "translate": "the old dog"}
+TASKS = {
+    "lm": "the old dog",
+    "masked": "the [MASK] dog",
+    "classify": "the old dog",
+    "translate": "the old dog",
+    "chat": "the old dog",
+}
 
 
 @pytest.fixture(scope="module")
@@ -118,6 +124,15 @@ def test_what_the_page_does_not_compute_is_refused_by_name(
     with pytest.raises(GlassError, match=r"does not compute model.activation = \w+\nIt computes relu; glass serve"):
         share_run(ShareRequest(runs["lm"], tmp_path / "a.html", 16))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_chat_template_with_text_in_it_is_refused(tmp_path: Path) -> None:
+    """The page puts tokens around a question, and has no templates."""
+    names = "{% for m in messages %}{{ m.role }}: {{ m.content }}{{ eos_token }}{% endfor %}"
+    run = make_run(tmp_path / "run", "chat", data={"chat_template": names})
+    with pytest.raises(GlassError, match="has text around it\nServe the run: glass serve"):
+        share_run(ShareRequest(run, tmp_path / "a.html", 16))
+    assert not (tmp_path / "a.html").exists()
 
 
 def test_a_failure_leaves_the_old_file(runs: dict[str, Path], tmp_path: Path) -> None:

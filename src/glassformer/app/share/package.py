@@ -26,6 +26,7 @@ from glassformer.base.errors import GlassError
 from glassformer.base.pages import render_page
 from glassformer.base.wording import quoted
 from glassformer.runs.opening import OpenedRun
+from glassformer.tasks import ChatModel
 from glassformer.text.tokenizers import frame_of
 
 FORMAT = 1
@@ -121,21 +122,16 @@ def make_package(opened: OpenedRun, bits: Bits, examples: Sequence[str]) -> Pack
         examples: texts to begin with; none: the run's own prompt.
 
     Raises:
-        GlassError: the run chats, the tokenizer does not work in the page, or the run's files are damaged.
+        GlassError: the run's chat template or its tokenizer does not work in the page, or its files are damaged.
     """
     config = opened.config
     run = opened.files
-    if config.train.task in CONVERSATIONS:
-        raise GlassError(
-            f"{run.folder} answers in conversations, and a shared page has no chat template",
-            f"Serve it: glass serve {quoted(run.folder)}, or glass chat {quoted(run.folder)}",
-        )
     facts = shape_of(run)
     weights = {name: tensor.detach().float().cpu().numpy() for name, tensor in opened.model.state_dict().items()}
     stored, data = pack(weights, bits)
     tokenizer = for_the_page(opened.tokenizer, run.tokenizer_file)
     source = for_the_page(opened.source_tokenizer, run.source_tokenizer_file) if config.two_vocabularies else None
-    frame = frame_of(opened.source_tokenizer if config.train.task in PAIRS else opened.tokenizer, config)
+    before, after = _around_text(opened)
     header = {
         "format": FORMAT,
         "bits": bits,
@@ -151,13 +147,35 @@ def make_package(opened: OpenedRun, bits: Bits, examples: Sequence[str]) -> Pack
         "examples": list(examples) or [facts["prompt"]],
         "settings": settings_of(config, facts["attentions"]),
         "sample": config.sample.model_dump(mode="json"),
-        "frame": {"before": list(frame.before), "after": list(frame.after)},
+        "frame": {"before": before, "after": after},
         "tokenizer": tokenizer,
         "source_tokenizer": source,
         "config": _without_places(config),
         "tensors": [each.facts() for each in stored],
     }
     return Package(header, data)
+
+
+def _around_text(opened: OpenedRun) -> tuple[list[int], list[int]]:
+    """Return the ids before and after every text that is read, or every question.
+
+    Raises:
+        GlassError: a chat template writes something else: the page has no templates.
+    """
+    model = opened.text_model
+    if not isinstance(model, ChatModel):
+        pairs = opened.config.train.task in PAIRS
+        frame = frame_of(opened.source_tokenizer if pairs else opened.tokenizer, opened.config)
+        return list(frame.before), list(frame.after)
+    found = model.around_question()
+    stop, _ = model.chat.ending
+    if found is None or stop or model.end_id != model.tokenizer.end_id:
+        folder = opened.folder
+        raise GlassError(
+            f"the chat template of {folder} does not work in the page: a question or an answer has text around it",
+            f"Serve the run: glass serve {quoted(folder)}",
+        )
+    return found
 
 
 def settings_of(config: Config, attentions: Json) -> Json:
@@ -195,4 +213,7 @@ def _without_places(config: Config) -> Json:
     """The settings that a model and its tokenizer need; no file names, which are nobody else's business."""
     whole = config.model_dump(mode="json")
     kept = {name: whole[name] for name in ("model", "tokenizer", "sample")}
-    return {**kept, "train": {"task": config.train.task}, "data": {"windows": config.data.windows}}
+    data: Json = {"windows": config.data.windows}
+    if config.train.task in CONVERSATIONS:
+        data["chat_template"] = config.data.chat_template
+    return {**kept, "train": {"task": config.train.task}, "data": data}
