@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from glassformer.base.config import LABELLED, OF_DECODERS, PAIRS, TEXTS, Config
 from glassformer.base.errors import GlassError
 from glassformer.base.wording import quoted
+from glassformer.runs.parent import Parent
 from glassformer.runs.run_text import open_text
 from glassformer.runs.text_location import token_cache
 from glassformer.tasks.make import make_task
 from glassformer.tasks.mixed import MixedTask
 from glassformer.tasks.task import Task
 from glassformer.text.prepare import Prepared
-from glassformer.training.parallel.processes import Processes
+from glassformer.training.parallel.processes import OneProcess, Processes
 
 
 @dataclass(frozen=True)
@@ -26,10 +27,40 @@ class ParentText:
     Attributes:
         task: the parent's task on that text; None: it cannot be used.
         reason: why not.
+        config: the settings by which its rows are made.
+        tokens: the folder of the encoded text.
     """
 
     task: Task | None
     reason: str = ""
+    config: Config | None = None
+    tokens: Path | None = None
+
+    @classmethod
+    def opened(cls, config: Config, tokens: Path) -> Self:
+        """Open an encoded text.
+
+        Raises:
+            GlassError: it is gone or damaged.
+        """
+        return cls(make_task(config, open_text(config, tokens)), config=config, tokens=tokens)
+
+    @classmethod
+    def from_facts(cls, facts: Mapping[str, Any]) -> Self:
+        """Open the text that `facts` of another process describes.
+
+        Raises:
+            GlassError: it is gone or damaged.
+        """
+        if "reason" in facts:
+            return cls(None, facts["reason"])
+        return cls.opened(Config.from_dict(facts["config"]), Path(facts["tokens"]))
+
+    def facts(self) -> dict[str, Any]:
+        """Return as JSON what another process needs to open this text."""
+        if self.config is None:
+            return {"reason": self.reason}
+        return {"config": self.config.model_dump(mode="json"), "tokens": str(self.tokens)}
 
     def mixed_into(self, task: Task, config: Config) -> Task:
         """Return the task of a run, with rows of the parent's text among its own if `data.mix` is above 0."""
@@ -37,6 +68,21 @@ class ParentText:
             return task
         whole_steps = config.train.batch_tokens is not None
         return MixedTask(task, self.task, config.data.mix, config.train.seed, whole_steps)
+
+
+def text_of_parent(parent: Parent | None, folder: Path, config: Config, data: Prepared) -> ParentText | None:
+    """Look for the encoded text of a parent before a run begins, in one process.
+
+    Args:
+        parent: the run to begin from; None: the answer is None.
+        folder: of the run to be.
+        config: of the run to be.
+        data: its text.
+
+    Raises:
+        GlassError: as `find_parent_text`.
+    """
+    return None if parent is None else find_parent_text(parent.record(), folder, config, data, OneProcess())
 
 
 def find_parent_text(
@@ -96,5 +142,5 @@ def _parent_text(record: Mapping[str, Any], folder: Path, config: Config, data: 
             continue
         if task in LABELLED and found.labels != data.labels:
             return ParentText(None, "the labels of the parent are not those of this run")
-        return ParentText(make_task(own, found))
+        return ParentText(make_task(own, found), config=own, tokens=place)
     return ParentText(None, f"the text of the parent, {record['data']['source']}, is not at hand in {recorded}")
