@@ -10,6 +10,7 @@ from typing import Any, Self
 from glassformer.base.config import LABELLED, OF_DECODERS, PAIRS, TEXTS, Config
 from glassformer.base.errors import GlassError
 from glassformer.base.wording import quoted
+from glassformer.runs.folder import ParentEntry
 from glassformer.runs.parent import Parent
 from glassformer.runs.run_text import open_text
 from glassformer.runs.text_location import token_cache
@@ -82,16 +83,16 @@ def text_of_parent(parent: Parent | None, folder: Path, config: Config, data: Pr
     Raises:
         GlassError: as `find_parent_text`.
     """
-    return None if parent is None else find_parent_text(parent.record(), folder, config, data, OneProcess())
+    return None if parent is None else find_parent_text(parent.entry(), folder, config, data, OneProcess())
 
 
 def find_parent_text(
-    record: Mapping[str, Any], folder: Path, config: Config, data: Prepared, processes: Processes
+    parent: ParentEntry, folder: Path, config: Config, data: Prepared, processes: Processes
 ) -> ParentText:
     """Look for the encoded text of a parent.
 
     Args:
-        record: what the manifest of the run says of its parent.
+        parent: what the manifest of the run says of it.
         folder: of the run.
         config: of the run.
         data: the text of the run.
@@ -100,37 +101,37 @@ def find_parent_text(
     Raises:
         GlassError: `data.mix` is above 0, and the text cannot be used.
     """
-    found = _parent_text(record, folder, config, data)
+    found = _parent_text(parent, folder, config, data)
     if processes.all_reduce_max(found.task is None) and found.task is not None:
         found = ParentText(None, "the text of the parent is not at hand in all processes")
     if found.task is None and config.data.mix:
         processes.raise_on_all(
             GlassError(
                 f"data.mix = {config.data.mix:g}, but {found.reason}",
-                f"Restore it, or begin anew without data.mix: --from {quoted(Path(record['run']))}",
+                f"Restore it, or begin anew without data.mix: --from {quoted(Path(parent.run))}",
             )
         )
     return found
 
 
-def _parent_text(record: Mapping[str, Any], folder: Path, config: Config, data: Prepared) -> ParentText:
+def _parent_text(parent: ParentEntry, folder: Path, config: Config, data: Prepared) -> ParentText:
     """Return the parent's text, if it is there and the model of the run has a head for the parent's task."""
-    task = record["task"]
+    task = parent.task
     alike = any(task in tasks and config.train.task in tasks for tasks in (PAIRS, OF_DECODERS))
     if task != config.train.task and not alike:
         return ParentText(None, f"the parent learnt {task}, for which this run has no head")
-    if "imported" in record:
-        return ParentText(None, f"{record['run']} was imported, without the text that it was trained on")
+    if parent.imported is not None:
+        return ParentText(None, f"{parent.run} was imported, without the text that it was trained on")
     of_the_child = {"batch_tokens"} if task in TEXTS else set()  # rows of running text have one length
     own = Config.from_dict(
         {
             **config.model_dump(include={"model", "tokenizer", "sample"}),
-            "data": record["data_settings"],
+            "data": parent.data_settings,
             "train": {**config.train.model_dump(exclude=of_the_child), "task": task},
         }
     )
-    recorded = Path(record["data"]["tokens"])
-    caches = (token_cache(folder), token_cache(Path(record["run"])))
+    recorded = Path(parent.data["tokens"])
+    caches = (token_cache(folder), token_cache(Path(parent.run)))
     for place in (recorded, *(cache / recorded.name for cache in caches)):
         try:
             found = open_text(own, place)
@@ -138,9 +139,9 @@ def _parent_text(record: Mapping[str, Any], folder: Path, config: Config, data: 
             continue
         digests = [each.digest for each in found.tokenizers.values()]
         own_digests = [each.digest for each in data.tokenizers.values()]
-        if found.text_hash != record["data"]["text_hash"] or digests != own_digests:
+        if found.text_hash != parent.data["text_hash"] or digests != own_digests:
             continue
         if task in LABELLED and found.labels != data.labels:
             return ParentText(None, "the labels of the parent are not those of this run")
         return ParentText(make_task(own, found), config=own, tokens=place)
-    return ParentText(None, f"the text of the parent, {record['data']['source']}, is not at hand in {recorded}")
+    return ParentText(None, f"the text of the parent, {parent.data['source']}, is not at hand in {recorded}")
