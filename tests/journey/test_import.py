@@ -12,10 +12,12 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from glassformer.runs.folder import Run
+from glassformer.runs.opening import OpenedRun
 from tests.journey.commands import here
 from tests.journey.task_runs import refused
 from tests.journey.their_models import BEGIN, END, GPT2, LLAMA, T5, bytes_bpe, saved, unigram
-from tests.parity.hugging_face import change_config
+from tests.parity.hugging_face import change_config, transformers
 
 
 @pytest.fixture(scope="module")
@@ -293,3 +295,69 @@ def test_a_run_that_is_there_is_not_written_over(home: Path, tmp_path: Path) -> 
     shutil.copytree(home / "gpt2", tmp_path / "gpt2")
     assert here("import", "gpt2", "--out", "runs/one", folder=tmp_path).returncode == 0
     assert "already holds a run" in refused("import", "gpt2", "--out", "runs/one", folder=tmp_path)[0]
+
+
+ASKED = [{"role": "user", "content": "It was a small day."}]
+CHAT = "{% for m in messages %}{{ m.role }}: {{ m.content }}{{ eos_token }}{% endfor %}"
+SHOUTED = "{% for m in messages %}{{ m.content | upper }}{% endfor %}"
+TEMPLATES: dict[str, tuple[Any, str | None, str]] = {  # what the tokenizer has, the template that is taken, the note
+    "one": (CHAT, CHAT, ""),
+    "one with a name": ({"default": CHAT}, CHAT, ""),
+    "several": (
+        {"rag": SHOUTED, "default": CHAT, "tool_use": SHOUTED},
+        CHAT,
+        "note: of its chat templates the one named default is taken; left out: rag, tool_use",
+    ),
+    "no default": (
+        {"rag": SHOUTED, "tool_use": SHOUTED},
+        None,
+        "note: its chat templates are named rag, tool_use, and none is named default: none is taken. "
+        "Put the one to use into runs/one/chat_template.jinja",
+    ),
+}
+
+
+@pytest.mark.parametrize("in_files", [True, False])
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_the_default_of_named_chat_templates_is_taken(name: str, in_files: bool, home: Path, tmp_path: Path) -> None:
+    given, taken, note = TEMPLATES[name]
+    shutil.copytree(home / "gpt2", tmp_path / "gpt2")
+    words = bytes_bpe()
+    words.chat_template = given
+    words.save_pretrained(tmp_path / "gpt2", save_jinja_files=in_files)
+    done = here("import", "gpt2", "--out", "runs/one", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    said = done.stdout.replace("\\", "/")
+    assert note in said
+    assert ("chat template" in said) == bool(note)
+    assert Run(tmp_path / "runs/one").chat_template() == taken
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "gpt2")
+    if taken is None:
+        with pytest.raises(ValueError, match="no default"):
+            theirs.apply_chat_template(ASKED)
+        return
+    ids = theirs.apply_chat_template(ASKED, return_dict=False)
+    assert OpenedRun.load(tmp_path / "runs/one", device="cpu").chat_model.conversation_ids(ASKED) == ids
+
+
+def test_files_of_chat_templates_count_before_entries(home: Path, tmp_path: Path) -> None:
+    shutil.copytree(home / "gpt2", tmp_path / "gpt2")
+    words = bytes_bpe()
+    words.chat_template = CHAT
+    words.save_pretrained(tmp_path / "gpt2", save_jinja_files=False)
+    (tmp_path / "gpt2" / "chat_template.jinja").write_text(SHOUTED, encoding="utf-8")
+    assert transformers.AutoTokenizer.from_pretrained(tmp_path / "gpt2").chat_template == SHOUTED
+    assert here("import", "gpt2", "--out", "runs/one", folder=tmp_path).returncode == 0
+    assert Run(tmp_path / "runs/one").chat_template() == SHOUTED
+
+
+@pytest.mark.parametrize("wrong", [3, {"a": "b"}, [1], [{"name": "default"}], [{"name": "default", "template": 3}]])
+def test_chat_templates_of_another_form_are_refused(wrong: Any, home: Path, tmp_path: Path) -> None:
+    shutil.copytree(home / "gpt2", tmp_path / "gpt2")
+    path = tmp_path / "gpt2" / "tokenizer_config.json"
+    values = json.loads(path.read_text(encoding="utf-8"))
+    path.write_text(json.dumps({**values, "chat_template": wrong}), encoding="utf-8")
+    problem, remedy = refused("import", "gpt2", "--out", "runs/one", folder=tmp_path)
+    assert "neither a text nor a list of texts with names" in problem
+    assert '"default"' in remedy
+    assert not (tmp_path / "runs").exists()
