@@ -15,6 +15,9 @@ from glassformer.app.server.listing import Listing
 from glassformer.app.server.registry import ModelRegistry
 from glassformer.base.errors import GlassError
 from glassformer.base.locks import only_one
+from glassformer.training import step_measurement
+from glassformer.training.step_measurement import Probe
+from tests.journey.command_output import facts
 from tests.journey.commands import here as glass
 from tests.journey.task_runs import DOES, TASKS, refused
 from tests.trained import copy_runs
@@ -104,6 +107,32 @@ def test_the_recipe_is_fine_tune_and_the_plan_foresees_it(task_home: Path) -> No
     found = json.loads(done.stdout)
     assert found["loss_band"] is None
     assert not (task_home / "runs/book").exists()
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_the_plan_counts_what_is_measured_of_a_child_and_its_parent(
+    is_there: bool, task_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy_runs(task_home, tmp_path)
+    if not is_there:
+        shutil.rmtree(tmp_path / "runs" / ".tokens")
+    found: list[Probe] = []
+    measure = step_measurement.probe
+
+    def watched(*given: Any) -> Probe:
+        found.append(measure(*given))
+        return found[-1]
+
+    monkeypatch.setattr(step_measurement, "probe", watched)
+    words = ["book.txt", "--from", "runs/lm", *FEW, "--out", "children/new"]
+    plan = facts("plan", *words, "--probe", "0.02", folder=tmp_path)
+    (measured,) = found
+    assert measured.parent_seconds is not None
+    assert (measured.parent_seconds > 0) == is_there
+    once = 4 * measured.seconds_per_step + measured.last_evaluation_seconds
+    thrice = measured.evaluation_seconds + measured.checkpoint_seconds  # at the start, and after steps 2 and 4
+    twice = measured.sample_seconds + measured.parent_seconds
+    assert plan["whole_seconds"] == pytest.approx(once + 2 * twice + 3 * thrice)
 
 
 def test_python_begins_from_a_run_too(task_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

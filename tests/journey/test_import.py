@@ -11,62 +11,13 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
+from glassformer.runs.folder import Run
+from glassformer.runs.opening import OpenedRun
 from tests.journey.commands import here
 from tests.journey.task_runs import refused
+from tests.journey.their_models import BEGIN, END, GPT2, LLAMA, T5, bytes_bpe, saved, unigram
 from tests.parity.hugging_face import change_config, transformers
-
-TEXTS = ["It was a small day.", "the old dog sleeps", "আমার সোনার বাংলা", "Привет, мир!", "3,141 days\n\tlater"] * 3
-END = "<|endoftext|>"
-BEGIN = "<|begin|>"
-
-
-def bytes_bpe(begin: str | None = None) -> Any:
-    """Byte-level BPE as GPT-2's; with a token before every text, as Llama 3's."""
-    words = Tokenizer(models.BPE())
-    words.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    words.decoder = decoders.ByteLevel()
-    special = [END, *([begin] if begin else [])]
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(vocab_size=300, special_tokens=special, initial_alphabet=alphabet)
-    words.train_from_iterator(TEXTS, trainer)
-    if begin:
-        frame = processors.TemplateProcessing(single=f"{begin} $A", special_tokens=[(begin, 1)])
-        words.post_processor = frame
-    return transformers.PreTrainedTokenizerFast(tokenizer_object=words, eos_token=END)
-
-
-def unigram() -> Any:
-    """As T5's: spaces are letters, and a text ends with a token."""
-    words = Tokenizer(models.Unigram())
-    words.normalizer = normalizers.NFKC()
-    words.pre_tokenizer = pre_tokenizers.Metaspace()
-    words.decoder = decoders.Metaspace()
-    special = ["<pad>", "</s>", "<unk>"]
-    words.train_from_iterator(TEXTS, trainers.UnigramTrainer(vocab_size=90, special_tokens=special, unk_token="<unk>"))
-    words.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 1)])
-    return transformers.PreTrainedTokenizerFast(tokenizer_object=words, eos_token="</s>", unk_token="<unk>")
-
-
-def saved(folder: Path, kind: str, words: Any, **values: Any) -> Any:
-    """A model of theirs with random weights, and its tokenizer, as `save_pretrained` writes them."""
-    cls = getattr(transformers, kind)
-    torch.manual_seed(0)
-    model = cls(cls.config_class(vocab_size=len(words), eos_token_id=words.eos_token_id, **values)).eval()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(torch.randn(parameter.shape) * 0.1)
-    model.save_pretrained(folder)
-    words.save_pretrained(folder)
-    return model
-
-
-GPT2: dict[str, Any] = {"n_embd": 30, "n_layer": 2, "n_head": 5, "n_positions": 41, "bos_token_id": 0}
-LLAMA: dict[str, Any] = {"hidden_size": 30, "intermediate_size": 37, "num_hidden_layers": 2, "num_attention_heads": 5,
-                         "head_dim": 6, "max_position_embeddings": 41, "bos_token_id": 1}  # fmt: skip
-T5: dict[str, Any] = {"d_model": 30, "d_kv": 6, "d_ff": 37, "num_layers": 2, "num_heads": 5, "n_positions": 41,
-                      "decoder_start_token_id": 0, "pad_token_id": 0}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -344,3 +295,69 @@ def test_a_run_that_is_there_is_not_written_over(home: Path, tmp_path: Path) -> 
     shutil.copytree(home / "gpt2", tmp_path / "gpt2")
     assert here("import", "gpt2", "--out", "runs/one", folder=tmp_path).returncode == 0
     assert "already holds a run" in refused("import", "gpt2", "--out", "runs/one", folder=tmp_path)[0]
+
+
+ASKED = [{"role": "user", "content": "It was a small day."}]
+CHAT = "{% for m in messages %}{{ m.role }}: {{ m.content }}{{ eos_token }}{% endfor %}"
+SHOUTED = "{% for m in messages %}{{ m.content | upper }}{% endfor %}"
+TEMPLATES: dict[str, tuple[Any, str | None, str]] = {  # what the tokenizer has, the template that is taken, the note
+    "one": (CHAT, CHAT, ""),
+    "one with a name": ({"default": CHAT}, CHAT, ""),
+    "several": (
+        {"rag": SHOUTED, "default": CHAT, "tool_use": SHOUTED},
+        CHAT,
+        "note: of its chat templates the one named default is taken; left out: rag, tool_use",
+    ),
+    "no default": (
+        {"rag": SHOUTED, "tool_use": SHOUTED},
+        None,
+        "note: its chat templates are named rag, tool_use, and none is named default: none is taken. "
+        "Put the one to use into runs/one/chat_template.jinja",
+    ),
+}
+
+
+@pytest.mark.parametrize("in_files", [True, False])
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_the_default_of_named_chat_templates_is_taken(name: str, in_files: bool, home: Path, tmp_path: Path) -> None:
+    given, taken, note = TEMPLATES[name]
+    shutil.copytree(home / "gpt2", tmp_path / "gpt2")
+    words = bytes_bpe()
+    words.chat_template = given
+    words.save_pretrained(tmp_path / "gpt2", save_jinja_files=in_files)
+    done = here("import", "gpt2", "--out", "runs/one", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    said = done.stdout.replace("\\", "/")
+    assert note in said
+    assert ("chat template" in said) == bool(note)
+    assert Run(tmp_path / "runs/one").chat_template() == taken
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "gpt2")
+    if taken is None:
+        with pytest.raises(ValueError, match="no default"):
+            theirs.apply_chat_template(ASKED)
+        return
+    ids = theirs.apply_chat_template(ASKED, return_dict=False)
+    assert OpenedRun.load(tmp_path / "runs/one", device="cpu").chat_model.conversation_ids(ASKED) == ids
+
+
+def test_files_of_chat_templates_count_before_entries(home: Path, tmp_path: Path) -> None:
+    shutil.copytree(home / "gpt2", tmp_path / "gpt2")
+    words = bytes_bpe()
+    words.chat_template = CHAT
+    words.save_pretrained(tmp_path / "gpt2", save_jinja_files=False)
+    (tmp_path / "gpt2" / "chat_template.jinja").write_text(SHOUTED, encoding="utf-8")
+    assert transformers.AutoTokenizer.from_pretrained(tmp_path / "gpt2").chat_template == SHOUTED
+    assert here("import", "gpt2", "--out", "runs/one", folder=tmp_path).returncode == 0
+    assert Run(tmp_path / "runs/one").chat_template() == SHOUTED
+
+
+@pytest.mark.parametrize("wrong", [3, {"a": "b"}, [1], [{"name": "default"}], [{"name": "default", "template": 3}]])
+def test_chat_templates_of_another_form_are_refused(wrong: Any, home: Path, tmp_path: Path) -> None:
+    shutil.copytree(home / "gpt2", tmp_path / "gpt2")
+    path = tmp_path / "gpt2" / "tokenizer_config.json"
+    values = json.loads(path.read_text(encoding="utf-8"))
+    path.write_text(json.dumps({**values, "chat_template": wrong}), encoding="utf-8")
+    problem, remedy = refused("import", "gpt2", "--out", "runs/one", folder=tmp_path)
+    assert "neither a text nor a list of texts with names" in problem
+    assert '"default"' in remedy
+    assert not (tmp_path / "runs").exists()

@@ -70,13 +70,19 @@ def of_source(model: EncoderDecoder, source: list[int]) -> Scorer:
     return score
 
 
-def hypothesis(row: tuple[int, ...], log_probability: float, alpha: float, end: int | None) -> Hypothesis:
+def ends(row: tuple[int, ...], end: int | Sequence[int] | None) -> bool:
+    return row[-1] in end if isinstance(end, Sequence) else row[-1] == end
+
+
+def hypothesis(
+    row: tuple[int, ...], log_probability: float, alpha: float, end: int | Sequence[int] | None
+) -> Hypothesis:
     score = log_probability / ((5 + len(row)) / 6) ** alpha
-    return Hypothesis(row, log_probability, score, "end" if row[-1] == end else "length")
+    return Hypothesis(row, log_probability, score, "end" if ends(row, end) else "length")
 
 
 def by_hand(
-    score: Scorer, beams: int, alpha: float, end: int | None, most: int, wanted: int | None = None
+    score: Scorer, beams: int, alpha: float, end: int | Sequence[int] | None, most: int, wanted: int | None = None
 ) -> list[Hypothesis]:
     """The rules as they are written, for one source, in plain Python."""
     wanted = wanted or beams
@@ -90,9 +96,9 @@ def by_hand(
             for id, p in enumerate(each)
         ]
         found = sorted(found, key=lambda each: -each[1])
-        pool += [hypothesis(row, total, alpha, end) for row, total in found[:beams] if row[-1] == end]
+        pool += [hypothesis(row, total, alpha, end) for row, total in found[:beams] if ends(row, end)]
         pool = sorted(pool, key=lambda each: -each.score)[:wanted]
-        running = [each for each in found if each[0][-1] != end][:beams]
+        running = [each for each in found if not ends(each[0], end)][:beams]
         best = [hypothesis(row, total, alpha, end) for row, total in running]
         if not best or (len(pool) == wanted and best[0].score <= pool[-1].score):
             return pool
@@ -213,6 +219,20 @@ def test_targets_of_a_ragged_batch(positions: str, heads: int, window: int | Non
     for each, plain in zip(found, beam_search(model, sources, config, END, cached=False), strict=True):
         assert_same(each, plain)
     assert len({tuple(one.tokens for one in each) for each in found}) > 1  # the source matters
+
+
+@pytest.mark.parametrize("beams", [1, 2, 4])
+def test_several_tokens_may_end_a_text(beams: int) -> None:
+    """Also where most of the likeliest continuations end, as many hypotheses as there are beams go on."""
+    model = writer(end=1.0)
+    model.head.bias[[2, 3, 4]] += 1.0  # type: ignore[index, operator, union-attr]
+    starts = ids([3, 9, 5, 4])
+    config = SampleConfig(tokens=9, beams=beams, length_penalty=0.6)
+    found = beam_search(model, starts, config, END, more_ends=(2, 3, 4))
+    for each, start in zip(found, starts, strict=True):
+        assert_same(each, by_hand(of_prompt(model, start), beams, 0.6, (END, 2, 3, 4), 9))
+        assert {one.tokens[-1] for one in each if one.ended == "end"} <= {END, 2, 3, 4}
+    assert len({one.tokens[-1] for each in found for one in each if one.ended == "end"}) > 1
 
 
 @pytest.mark.thorough

@@ -18,6 +18,7 @@ from glassformer.tasks.chatting import ChatModel
 from glassformer.tasks.example_tasks import ChatTask, conversation_rows, last_question
 from glassformer.tasks.losses import TrainingLoss, logits_of, summed_loss
 from glassformer.text.batches import Batch
+from glassformer.text.chat_template import ChatTemplate
 from glassformer.text.prepare import Prepared, prepare
 from glassformer.text.records import END_MARK, RECORD_KINDS
 from glassformer.text.rows import Row
@@ -207,6 +208,30 @@ def test_answers_end_where_the_template_ends_them(tmp_path: Path, beams: int) ->
     marked = ChatModel(model_of(config, data), data.tokenizer, config_of("characters", TEXT_ENDS))
     assert marked.chat.ending == (("<|im_end|>",), frozenset())
     assert marked.chat.before_answer == "<|im_start|>assistant"
+
+
+@pytest.mark.parametrize("beams", [1, 3])
+def test_an_answer_ends_at_the_end_token_and_at_that_of_the_template(tmp_path: Path, beams: int) -> None:
+    """As in the API: a base model's own end token may differ from the one that its template writes."""
+    template = NAMED.replace("{{ eos_token }}", "<|unknown|>")
+    config = config_of("words", NAMED).with_changes({"model.tied": "false", "model.head_bias": "true"})
+    data = prepared(tmp_path, config)
+    tokenizer = data.tokenizer
+    assert tokenizer.unknown_id is not None
+    model = model_of(config, data)
+    assert isinstance(model.head.bias, torch.Tensor)
+    chat = ChatModel(model, tokenizer, config, ChatTemplate(template))
+    assert chat.chat.ending == ((), frozenset({tokenizer.unknown_id}))
+    asked = conversations()[5][:-1]
+    settings = SampleConfig(tokens=6, temperature=0, beams=beams)
+    for id, count in ((tokenizer.end_id, 1), (tokenizer.unknown_id, 1), (0, 6)):
+        with torch.no_grad():
+            model.head.bias.zero_()
+            model.head.bias[id] = 1000.0
+        found = chat.answers([chat.conversation_ids(asked)[1:]], settings)[0]
+        assert found.tokens == count
+        assert found.ended == ("end" if count == 1 else "length")
+        assert "".join(chat.reply(asked, settings)) == found.text
 
 
 def test_a_chat_reads_messages_as_training_did(tmp_path: Path) -> None:

@@ -276,6 +276,25 @@ def test_rows_end_by_end_token_stop_and_length() -> None:
     assert all(new == generated[row][: len(new)] for row, new in seen)  # the stop condition sees what was generated
 
 
+def test_several_tokens_may_end_a_row() -> None:
+    model = small()
+    starts = prompts(RAGGED)
+    whole = grown(starts, list(generate(model, starts, SAMPLED)))
+    generated = [row[len(start) :] for row, start in zip(whole, starts, strict=True)]
+    one = generated[0][3]
+    other = next(token for token in generated[1] if token not in generated[0][:4])
+    cut = []
+    for new in generated:
+        first = next((index for index, token in enumerate(new) if token in (one, other)), None)
+        cut.append(new if first is None else new[: first + 1])
+    steps = list(generate(model, starts, SAMPLED, one, more_ends=(other,)))
+    rows = grown(starts, steps)
+    assert [row[len(start) :] for row, start in zip(rows, starts, strict=True)] == cut
+    assert {new[-1] for new in cut} >= {one, other}
+    ended = {row: reason for step in steps for row, reason in step.ended.items()}
+    assert [ended[row] == "end" for row in range(len(starts))] == [new[-1] in (one, other) for new in cut]
+
+
 def test_candidates_are_the_models_probabilities() -> None:
     model = small()
     start = prompts((35,))[0]

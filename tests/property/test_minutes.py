@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from glassformer.base.config import SampleConfig
+from glassformer.runs.parent import Parent
 from glassformer.runs.run_text import prepare_for
 from glassformer.tasks.task import LanguageTask
 from glassformer.training import loop, setup
@@ -116,7 +117,12 @@ def costing(world: World) -> Iterator[None]:
 
 
 def trained(
-    folder: Path, world: World, name: str = "run", stop: Callable[[Trainer], bool] | None = None, **changes: Any
+    folder: Path,
+    world: World,
+    name: str = "run",
+    stop: Callable[[Trainer], bool] | None = None,
+    parent: Parent | None = None,
+    **changes: Any,
 ) -> tuple[TrainingOutcome | None, Trainer]:
     """Train a run of minutes in a world; `stop` is asked after each step whether a signal comes."""
     own = {
@@ -134,7 +140,8 @@ def trained(
     }
     world.now += world.costs.seconds("before")
     config = small_config(folder, **{**own, **changes})
-    with costing(world), new_training(config, folder / name, Silent(), seconds=lambda: world.now) as trainer:
+    opened = new_training(config, folder / name, Silent(), seconds=lambda: world.now, parent=parent)
+    with costing(world), opened as trainer:
         return _ended(trainer, stop), trainer
 
 
@@ -227,6 +234,26 @@ def test_legs_share_the_minutes_and_the_time_between_them_does_not_count(tmp_pat
     assert 0.9 * 60 <= first.now + second.now <= 1.1 * 60
     assert trainer.pace is not None
     assert trainer.pace.clock.earlier == pytest.approx(first.now)
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_time_is_kept_to_measure_the_parents_text_at_the_end(stopped: bool, tmp_path: Path) -> None:
+    """Also by a resumed leg, which does not measure it at its start."""
+    train(small_trainer(tmp_path, "parent", train__steps=4))
+    parent = Parent.open(tmp_path / "parent")
+    costs = Costs(evaluation=0.09, sample=0.001)
+    first = World(costs)
+    stop = (lambda trainer: first.now > 25) if stopped else None
+    outcome, _ = trained(tmp_path, first, stop=stop, parent=parent, model__layers=2)
+    spent = first.now
+    if stopped:
+        assert outcome is None
+        second = World(costs)
+        outcome, _ = gone_on(tmp_path, second)
+        spent += second.now
+    assert outcome is not None
+    assert outcome.parent_losses is not None
+    assert 0.9 * 60 <= spent <= 60
 
 
 def test_a_finished_run_has_nothing_left_and_goes_on_with_more_minutes(tmp_path: Path) -> None:

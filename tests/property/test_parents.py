@@ -135,6 +135,23 @@ def test_a_chain_of_parents_is_recorded(tmp_path: Path) -> None:
     assert record["weights_sha256"] != record["parent"]["weights_sha256"]
 
 
+def test_the_entry_of_a_parent_is_read_as_it_was_written_or_refused(tmp_path: Path) -> None:
+    parent = parent_of("lm", tmp_path)
+    run = child_of(parent, tmp_path).run
+    entry = run.parent_entry()
+    assert entry == Parent.open(parent).entry()
+    assert Run(parent).parent_entry() is None
+    path = run.folder / "manifest.json"
+    manifest = json.loads(path.read_text(encoding="utf-8"))
+    assert manifest["parent"].keys().isdisjoint({"imported", "parent"})
+    path.write_text(json.dumps({**manifest, "parent": {**manifest["parent"], "later": 1}}), encoding="utf-8")
+    assert run.parent_entry() == entry
+    for wrong in ({"task": "lm"}, [], "parent", {**manifest["parent"], "data": None}):
+        path.write_text(json.dumps({**manifest, "parent": wrong}), encoding="utf-8")
+        with pytest.raises(GlassError, match=r"manifest\.json is damaged"):
+            resumed(tmp_path, "child")
+
+
 FROZEN = {
     "lm": (["embedding", "layers.0"], ("embedding.", "stack.blocks.0.")),
     "masked": (["head", "layers.0-1"], ("head.", "stack.blocks.")),

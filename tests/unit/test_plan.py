@@ -140,6 +140,24 @@ def test_minutes_limit_evaluations_and_what_came_before_counts(tmp_path: Path) -
     assert planned(least, tmp_path).steps == 1
 
 
+def test_a_child_is_evaluated_before_its_first_step_and_its_parents_text_twice(tmp_path: Path) -> None:
+    config = small_config(tmp_path, train__steps=40, train__evaluate_every=100)
+    alone = planned(config, tmp_path).whole_seconds
+    assert alone is not None
+    for seconds in (4.0, 0.0):  # the parent's text may not be at hand
+        child = planned(config, tmp_path, replace(MEASURED, parent_seconds=seconds))
+        assert child.whole_seconds == pytest.approx(alone + 3.0 + 2 * seconds)
+    limits = {"train__steps": None, "train__minutes": 1.0, "train__evaluate_every": 1, "train__save_every": 1000}
+    timed = small_config(tmp_path, **limits)
+    # Of 58.9 s, 5 are for what is measured before the first step and belong to the fifth for evaluations, of which 1.4
+    # more fit; 6 for the final one, 2 for the parent's text, 0.6 for 2.4 checkpoints.
+    for evaluation in (3.0, 6.0):  # the slower one takes half of its rows, and half of the parent's
+        measured = replace(MEASURED, evaluation_seconds=evaluation, parent_seconds=2.0 * evaluation / 3.0)
+        plan = planned(timed, tmp_path, measured)
+        assert plan.steps == 76
+        assert plan.whole_seconds == pytest.approx(76 * 0.5 + 5 + 7 + 6 + 2 + 0.6)
+
+
 def test_what_was_not_measured_is_not_known(tmp_path: Path) -> None:
     plan = planned(small_config(tmp_path), tmp_path, None)
     assert (plan.steps, plan.train_seconds, plan.whole_seconds) == (24, None, None)

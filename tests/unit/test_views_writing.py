@@ -18,7 +18,7 @@ from glassformer.app.server.access import Access
 from glassformer.app.server.app import make_app
 from glassformer.app.server.engine import Engines
 from glassformer.app.server.registry import ModelRegistry
-from glassformer.app.server.views.write import WriteQuestion
+from glassformer.app.server.views.write import WriteQuestion, conversation_of
 from glassformer.base.config import SampleConfig
 from glassformer.base.errors import GlassError
 from glassformer.evaluation.copying import longest_overlap
@@ -180,6 +180,11 @@ def test_the_oldest_messages_of_a_full_context_are_forgotten(
     assert isinstance(model, ChatModel)
     settings = model.config.sample.replace(tokens=8, temperature=0, beams=beams, length_penalty=0.6)
     assert "".join(piece["text"] for piece in pieces) == model.answer(CONVERSATION, settings).text
+    system = {"role": "system", "content": "the dog sings ."}
+    first, *_ = events(client, "talk", text="who is it ?", history=[system, *history], tokens=8, beams=beams)
+    asked = WriteQuestion.model_validate({"text": "who is it ?", "history": [system, *history], "tokens": 8})
+    assert conversation_of(model, asked) == [system, *CONVERSATION]
+    assert first == {"forgotten": 6}
 
 
 def test_history_is_for_conversations_and_a_question_must_fit(client: TestClient) -> None:

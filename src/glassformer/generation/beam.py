@@ -6,7 +6,8 @@ With b beams, n the tokens of a hypothesis, log p the sum of their logarithmic p
   token counts as a token. Alpha 0 compares log p itself, which favours short texts.
 * **A step** considers the 2 b likeliest continuations of all running hypotheses of one source, over the whole
   vocabulary. At most b of them end (one for each running hypothesis), so at least b others continue, if there are as
-  many. The b likeliest of these keep running. They all have one length, so log p ranks them as scores would.
+  many. The b likeliest of these keep running. They all have one length, so log p ranks them as scores would. Where e
+  tokens may end a text, the (1 + e) b likeliest are considered.
 * **The pool.** A hypothesis that ends enters its source's pool if it is among the b likeliest continuations: with b = 1
   the search is then greedy. The pool keeps the best scores, as many as are wanted; of equal ones, the earliest.
 * **The end.** A source is done when its pool is full and no running hypothesis has, at its present length, a better
@@ -22,7 +23,7 @@ and grow alike, and a source that is done leaves with all its rows.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -102,6 +103,7 @@ def beam_search(
     start: Sequence[int] = (),
     watch: Watch | None = None,
     engine: Engine | None = None,
+    more_ends: Collection[int] = (),
 ) -> list[list[Hypothesis]]:
     """Return the likeliest texts for each prompt, up to `wanted` of them, best first.
 
@@ -123,18 +125,20 @@ def beam_search(
         start: starts the targets of an encoder-decoder; empty: the end token does.
         watch: receives each step.
         engine: of this model, computes the logits; None: PyTorch does.
+        more_ends: further tokens that end a hypothesis as `end_id` does.
 
     Raises:
         GlassError: a prompt is empty or holds an id outside the vocabulary; a source is longer than the context; no
             token starts the targets; the model's logits are not finite.
     """
     check_prompts(model, prompts)
+    end_ids = frozenset(more_ends) if end_id is None else frozenset({end_id, *more_ends})
     if isinstance(model, EncoderDecoder):
         begun = start_of_targets(model, end_id, start)
-        rule = _Rule.of(settings, most_tokens(model, settings, len(begun)), end_id, wanted)
+        rule = _Rule.of(settings, most_tokens(model, settings, len(begun)), end_ids, wanted)
         reader = make_reader(model, rule.most, engine, cached=cached)
         return _search(reader, [begun] * len(prompts), prompts, rule, watch)
-    rule = _Rule.of(settings, settings.tokens, end_id, wanted)
+    rule = _Rule.of(settings, settings.tokens, end_ids, wanted)
     reader = make_reader(model, rule.most, engine, cached=cached)
     return _search(reader, prompts, [()] * len(prompts), rule, watch)
 
@@ -151,14 +155,19 @@ class _Rule:
     beams: int
     length_penalty: float
     most: int  # tokens of a hypothesis
-    end_id: int | None
+    end_ids: frozenset[int]
     wanted: int  # hypotheses to return
 
     @classmethod
-    def of(cls, settings: SampleConfig, most: int, end_id: int | None, wanted: int | None) -> _Rule:
+    def of(cls, settings: SampleConfig, most: int, end_ids: frozenset[int], wanted: int | None) -> _Rule:
         """Return the rule of these settings."""
         wanted = settings.beams if wanted is None else min(wanted, settings.beams)
-        return cls(settings.beams, settings.length_penalty, most, end_id, wanted)
+        return cls(settings.beams, settings.length_penalty, most, end_ids, wanted)
+
+    @property
+    def considered(self) -> int:
+        """Return the number of continuations of a step, among which those that do not end suffice for all beams."""
+        return (1 + max(1, len(self.end_ids))) * self.beams
 
 
 @dataclass
@@ -203,7 +212,7 @@ def _search(
             if not beams:
                 break
             logits = reader.read([row for beam in beams for row in beam.rows]).logits  # (rows, V)
-            found = _candidates(logits, beams, 2 * rule.beams)
+            found = _candidates(logits, beams, rule.considered)
             before = len(beams[0].rows)
             parents = [_grow(beam, each, rule, watch) for beam, each in zip(beams, found, strict=True)]
             kept = kept_slots([beam.done(rule) for beam in beams])
@@ -262,9 +271,9 @@ def _grow(beam: _Beam, found: list[Child], rule: _Rule, watch: Watch | None) -> 
     """Continue a beam with the best continuations; return the parents of its new rows."""
     before = beam.rows
     for child in found[: rule.beams]:
-        if child.token == rule.end_id:
+        if child.token in rule.end_ids:
             beam.finish([*beam.rows[child.parent], child.token], child.log_probability, "end", rule)
-    running = [child for child in found if child.token != rule.end_id][: rule.beams]
+    running = [child for child in found if child.token not in rule.end_ids][: rule.beams]
     running = _in_parents_rows(running, len(beam.rows))
     beam.rows = [[*beam.rows[child.parent], child.token] for child in running]
     beam.sums = [child.log_probability for child in running]

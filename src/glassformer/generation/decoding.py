@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -81,6 +81,7 @@ class TokenLoop:
         end_id: ends a row; None: no token does.
         target_start: starts the targets of an encoder-decoder; empty: the end token does.
         stop: called after each token with the row's number and its generated tokens; True ends the row.
+        more_ends: further tokens that end a row as `end_id` does.
 
     Not safe to be used by several threads at once.
 
@@ -89,11 +90,16 @@ class TokenLoop:
     """
 
     def __init__(
-        self, reader: Reader, end_id: int | None, target_start: Sequence[int] = (), stop: Stop | None = None
+        self,
+        reader: Reader,
+        end_id: int | None,
+        target_start: Sequence[int] = (),
+        stop: Stop | None = None,
+        more_ends: Collection[int] = (),
     ) -> None:
         self.reader = reader
         self.model = reader.model
-        self.end_id = end_id
+        self.end_ids = frozenset({end_id, *more_ends})
         self.stop = stop
         self.target_start = start_of_targets(self.model, end_id, target_start)
         self.parts = list(self.model.modules())
@@ -166,7 +172,7 @@ class TokenLoop:
             yield self.step()  # the caller's code runs outside of `inference`
 
     def _reason_to_end(self, row: TokenRow, token: int) -> Ended | None:
-        if token == self.end_id:
+        if token in self.end_ids:
             return "end"
         if self.stop is not None and self.stop(row.index, row.tokens[row.start :]):
             return "stop"
@@ -183,6 +189,7 @@ def generate(
     cached: bool = True,
     start: Sequence[int] = (),
     engine: Engine | None = None,
+    more_ends: Collection[int] = (),
 ) -> Iterator[TokenStep]:
     """Write up to `settings.tokens` tokens for every prompt.
 
@@ -206,6 +213,7 @@ def generate(
         cached: False reads everything anew for each token: slow, for checking.
         start: starts the targets of an encoder-decoder; empty: the end token does.
         engine: of this model, computes the logits; None: PyTorch does.
+        more_ends: further tokens that end a row as `end_id` does.
 
     Raises:
         GlassError: a prompt is empty or holds an id outside the vocabulary; a source is longer than the context; no
@@ -215,7 +223,7 @@ def generate(
     if seeds is not None and len(seeds) != len(prompts):
         raise GlassError(f"{len(seeds)} seeds were given for {len(prompts)} prompts", "Give one seed for each prompt.")
     reader = make_reader(model, settings.tokens, engine, cached=cached)
-    loop = TokenLoop(reader, end_id, start, stop)
+    loop = TokenLoop(reader, end_id, start, stop, more_ends)
     for index, prompt in enumerate(prompts):
         loop.join(prompt, settings, None if seeds is None else seeds[index])
     return loop.steps()

@@ -374,12 +374,21 @@ def written_without(found: AblatedModel, model: TextModel | Translator, text: st
         settings = model.until_the_end(settings)
     ids = model.prompt_ids(text)
     tokenizer = model.tokenizer
-    end = model.end_id
+    ends = {model.end_id, *model.more_ends}
     new: list[int] = []
     cached = not any(_last(name) == "mask" for name in found.ablation.off)
     with found.applied():
-        for step in generate(model.model, [ids], settings, end, cached=cached, start=tokenizer.target_start):
-            new += [token for token in step.tokens if token != end]
+        steps = generate(
+            model.model,
+            [ids],
+            settings,
+            model.end_id,
+            cached=cached,
+            start=tokenizer.target_start,
+            more_ends=model.more_ends,
+        )
+        for step in steps:
+            new += [token for token in step.tokens if token not in ends]
     return written(tokenizer, model.ids_before_text(ids), new, settings.stop)[0]
 
 

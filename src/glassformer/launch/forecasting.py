@@ -17,6 +17,7 @@ from glassformer.training.auto_sizes import size_run
 from glassformer.training.clock import since
 from glassformer.training.forecast import loss_band
 from glassformer.training.parallel.joining import job, speaks
+from glassformer.training.parent_text import ParentText, text_of_parent
 from glassformer.training.plan import plan_run
 from glassformer.training.plan_file import Foresight
 from glassformer.training.step_measurement import Probe, ProbeError, probe
@@ -64,7 +65,8 @@ def foreseen(request: RunRequest, note: Callable[[str], None], began: float) -> 
         config = settled(config)
         parent = request.parent
         data = prepare_for(config, token_cache(request.folder), note, () if parent is None else parent.tokenizers)
-        measured = _measured(config, data.folder, seconds, note)
+        parent_text = text_of_parent(parent, request.folder, config, data)
+        measured = _measured(config, data.folder, seconds, note, parent_text)
         chosen = {}
         why = ()
     rungs = ladder(config, data)
@@ -76,11 +78,13 @@ def foreseen(request: RunRequest, note: Callable[[str], None], began: float) -> 
     return config, foresight
 
 
-def _measured(config: Config, tokens: Path, seconds: float, note: Callable[[str], None]) -> Probe | None:
+def _measured(
+    config: Config, tokens: Path, seconds: float, note: Callable[[str], None], parent_text: ParentText | None
+) -> Probe | None:
     """Return a measurement of these settings; None, with a note, if it fails."""
     note(f"measuring for about {seconds:g} seconds, to foresee time and memory")
     try:
-        return probe(config, tokens, seconds)
+        return probe(config, tokens, seconds, parent_text)
     except ProbeError as error:
         note(f"nothing was measured: {error.problem}. {error.remedy}")
         return None

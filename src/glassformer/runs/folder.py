@@ -32,16 +32,16 @@ import platform
 import re
 import shutil
 import sys
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib import metadata
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Self, get_args
 
 from glassformer import __version__
-from glassformer.base.config import Config
+from glassformer.base.config import Config, Task
 from glassformer.base.errors import MALFORMED, GlassError, nearest
 from glassformer.base.files import (
     OLD,
@@ -73,6 +73,50 @@ CHAT_TEMPLATE_FILE = "chat_template.jinja"
 """The chat template in a run folder, and in a folder of Hugging Face."""
 KEPT_BY_TRAINING = (*MADE_FIRST, "config.toml", "metrics.jsonl", "samples.txt", "loss.svg", "best", "last")
 """Files of a run that only the process that holds its lock writes."""
+
+
+@dataclass(frozen=True)
+class ParentEntry:
+    """The entry `parent` in the manifest of a run that began from another one.
+
+    Attributes:
+        run: the folder of the parent.
+        task: that the parent learnt.
+        checkpoint: the name of the checkpoint whose weights the run began with.
+        weights_sha256: of these weights.
+        data: the source of the parent's text, its hash and the token folder, as in `Run.manifest`.
+        data_settings: the `data` settings of the parent.
+        imported: how the parent was imported, as in its manifest; None: it was trained here.
+        parent: the entry in the manifest of the parent, as JSON; None: it has no parent.
+    """
+
+    run: str
+    task: Task
+    checkpoint: str
+    weights_sha256: str
+    data: Mapping[str, Any]
+    data_settings: Mapping[str, Any]
+    imported: Mapping[str, Any] | None = None
+    parent: Mapping[str, Any] | None = None
+
+    @classmethod
+    def from_facts(cls, facts: Mapping[str, Any]) -> Self:
+        """Read the entry; entries of later versions may have more fields.
+
+        Raises:
+            KeyError, TypeError: it is damaged.
+        """
+        needed = ("run", "task", "checkpoint", "weights_sha256", "data", "data_settings")
+        entry = cls(
+            **{name: facts[name] for name in needed}, imported=facts.get("imported"), parent=facts.get("parent")
+        )
+        if not all(isinstance(entry.data[name], str) for name in ("source", "text_hash", "tokens")):
+            raise TypeError("data of a parent are texts")
+        return entry
+
+    def facts(self) -> dict[str, Any]:
+        """Return the entry as JSON."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
 
 
 @dataclass(frozen=True)
@@ -196,6 +240,19 @@ class Run:
         except MALFORMED:
             raise GlassError(f"{path} is damaged", "Copy it from where the run was made.") from None
         return {**facts, "data": data}
+
+    def parent_entry(self) -> ParentEntry | None:
+        """Return what the manifest says of the run that this one began from; None: it began from nothing.
+
+        Raises:
+            GlassError: the manifest is missing or damaged.
+        """
+        found = self.manifest().get("parent")
+        try:
+            return None if found is None else ParentEntry.from_facts(found)
+        except MALFORMED:
+            path = self.folder / "manifest.json"
+            raise GlassError(f"{path} is damaged", "Copy it from where the run was made.") from None
 
     def checkpoint(self, which: Which = "best") -> Path:
         """The checkpoint folder that `best` or `last` names, every byte checked.

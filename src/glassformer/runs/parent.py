@@ -22,7 +22,7 @@ from glassformer.base.settings import UNSET
 from glassformer.base.wording import quoted
 from glassformer.model.transformer import Model
 from glassformer.model.weights import load_tensors
-from glassformer.runs.folder import Folder, Run, open_run
+from glassformer.runs.folder import Folder, ParentEntry, Run, open_run
 from glassformer.runs.run_text import tokenizers_of
 from glassformer.text.tokenizers import Tokenizer
 
@@ -158,16 +158,16 @@ class Parent:
                 value.copy_(found[name])
         return new
 
-    def record(self) -> dict[str, Any]:
+    def entry(self) -> ParentEntry:
         """Return what the manifest of a child says of this run, of its parent, and so on."""
         manifest = self.run.manifest()
-        kept: dict[str, Any] = {name: manifest[name] for name in ("parent", "imported") if name in manifest}
-        return {
-            "run": str(self.run.folder.resolve()),
-            "task": self.task,
-            "checkpoint": self.checkpoint.name,
-            "weights_sha256": sha256(self.checkpoint / "model.safetensors"),
-            "data": manifest["data"],
-            "data_settings": self.config.data.model_dump(mode="json"),
-            **kept,
-        }
+        return ParentEntry(
+            run=str(self.run.folder.resolve()),
+            task=self.task,
+            checkpoint=self.checkpoint.name,
+            weights_sha256=sha256(self.checkpoint / "model.safetensors"),
+            data=manifest["data"],
+            data_settings=self.config.data.model_dump(mode="json"),
+            imported=manifest.get("imported"),
+            parent=manifest.get("parent"),
+        )

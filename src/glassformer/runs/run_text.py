@@ -117,7 +117,7 @@ def encoded_text(
     own = _text_of_moved(run, config, named or {}, problem)
     files = " and ".join(filter(None, (own.data.source, own.data.target)))
     note(f"{problem}: reading {files} again" if problem else f"reading {files}, the text that {run.folder} began with")
-    given = tokenizers_of(run, config) if "parent" in run.manifest() else ()  # it was not trained on this text
+    given = tokenizers_of(run, config) if run.parent_entry() is not None else ()  # it was not trained on this text
     data = prepare_for(own, token_cache(run.folder), note, given)
     if data.text_hash != run.manifest()["data"]["text_hash"]:
         raise GlassError(f"{files} changed while it was read", "Run the same command again.")

@@ -9,7 +9,6 @@ from functools import cached_property
 from glassformer.base.config import Config, SampleConfig
 from glassformer.base.errors import GlassError
 from glassformer.generation.beam import Watch
-from glassformer.generation.decoding import Stop, TokenStep, generate
 from glassformer.model.transformer import Model
 from glassformer.tasks.continuing import TextModel
 from glassformer.tasks.written_text import Sample, Writer
@@ -174,6 +173,15 @@ class ChatModel(TextModel):
         stop, _ = self.chat.ending
         return settings.replace(stop=tuple(dict.fromkeys((*settings.stop, *stop))))
 
+    @property
+    def more_ends(self) -> frozenset[int]:
+        """Return the special token by which the template ends an answer: it ends one beside the end token."""
+        _, ends = self.chat.ending
+        return ends
+
+    def ids_before_text(self, ids: Sequence[int]) -> Sequence[int]:
+        return ()  # an answer is encoded apart from what stands before it
+
     def _begun(self, ids: list[int]) -> list[int]:
         """Return the ids of a conversation after the tokens that training rows began with."""
         before = list(frame_of(self.tokenizer, self.config).before)
@@ -181,20 +189,6 @@ class ChatModel(TextModel):
         if writes_start and ids[: len(before)] == before:
             return ids
         return [*before, *ids]
-
-    def _steps(
-        self, rows: Sequence[Sequence[int]], settings: SampleConfig, stop: Stop, seeds: Sequence[int] | None
-    ) -> Iterator[TokenStep]:
-        return generate(self.model, rows, settings, self.end_id, stop, seeds, engine=self.engine)
-
-    @property
-    def end_id(self) -> int:
-        """Return the token by which the template ends an answer; the end token, unless it writes another one."""
-        _, ends = self.chat.ending
-        return next(iter(ends), self.tokenizer.end_id)
-
-    def ids_before_text(self, ids: Sequence[int]) -> Sequence[int]:
-        return ()  # an answer is encoded apart from what stands before it
 
 
 class TokenizedTemplate:

@@ -53,6 +53,11 @@ class TextWriter(ABC):
         """Return the token that ends a text."""
         return self.tokenizer.end_id
 
+    @property
+    def more_ends(self) -> frozenset[int]:
+        """Return further tokens that end a text."""
+        return frozenset()
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}(train.task = {self.config.train.task}, {self.tokenizer!r})"
 
@@ -68,8 +73,17 @@ class TextWriter(ABC):
         self, rows: Sequence[Sequence[int]], settings: SampleConfig, stop: Stop, seeds: Sequence[int] | None
     ) -> Iterator[TokenStep]:
         """Yield steps of the token loop until every row has ended."""
-        start = self.tokenizer.target_start
-        return generate(self.model, rows, settings, self.end_id, stop, seeds, start=start, engine=self.engine)
+        return generate(
+            self.model,
+            rows,
+            settings,
+            self.end_id,
+            stop,
+            seeds,
+            start=self.tokenizer.target_start,
+            engine=self.engine,
+            more_ends=self.more_ends,
+        )
 
     def stream(self, prompt: str, settings: SampleConfig) -> Generator[str, None, Sample]:
         """Yield the text as it is generated, in pieces of whole characters; their sum is the text of `generate`.
@@ -160,10 +174,16 @@ class TextWriter(ABC):
         samples: dict[int, list[Sample]] = {}
         for group in self._batches(ids, settings):
             rows = [ids[index] for index in group]
-            end = self.end_id
-            start = self.tokenizer.target_start
             found = beam_search(
-                self.model, rows, settings, end, wanted=wanted, start=start, watch=watch, engine=self.engine
+                self.model,
+                rows,
+                settings,
+                self.end_id,
+                wanted=wanted,
+                start=self.tokenizer.target_start,
+                watch=watch,
+                engine=self.engine,
+                more_ends=self.more_ends,
             )
             for index, hypotheses in zip(group, found, strict=True):
                 before = self.ids_before_text(ids[index])

@@ -68,7 +68,7 @@ class Budget:
         """
         share = FINAL * self.seconds
         if now is not None:
-            share = min(share, max(share / 2, self.seconds - now - self.save - self.rest))
+            share = min(share, max(share / 2, self.seconds - now - self.final(0)))
         return self._fitting(share, self.all_rows)
 
     def _fitting(self, seconds: float, most: int) -> int:

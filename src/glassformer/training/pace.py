@@ -92,7 +92,7 @@ class Pace:
             sample: writes a short sample; returns how many times as long a whole one is.
         """
         self.clock.read()
-        self._measure_loss(loss)
+        self.budget.row = self._seconds_per_row(loss, self.budget.all_rows)
         sample()  # warms up
         self._spent()
         factor = sample()
@@ -107,16 +107,16 @@ class Pace:
         if self.state.step == 0:
             self.state.times.began = self.clock.now
 
-    def _measure_loss(self, loss: Callable[[int], object]) -> None:
+    def _seconds_per_row(self, loss: Callable[[int], object], most: int) -> float:
+        """Return the seconds of the loss per row; `loss` measures it over so many of `most` rows."""
         enough = min(LONGEST_TRIAL, TRIAL_SHARE * self.budget.seconds)
         count = 1
         while True:
             loss(count)
             took = self._spent()
-            self.budget.row = took / count
-            if took >= enough or count == self.budget.all_rows:
-                return
-            count = min(self.budget.all_rows, 2 * count)
+            if took >= enough or count == most:
+                return took / count
+            count = min(most, 2 * count)
 
     def _spent(self) -> float:
         """Return the seconds since the last reading, counted as evaluation."""
@@ -142,6 +142,15 @@ class Pace:
     def parents_text_measured(self) -> None:
         """Measure the seconds of the loss on the text of the run's parent, which is measured again at the end."""
         self.budget.parents_text = self._spent()
+
+    def reserve_for_parents_text(self, loss: Callable[[int], object], rows: int) -> None:
+        """Measure, in a resumed leg, what the loss on the text of the run's parent will take at the end.
+
+        Args:
+            loss: measures the loss over so many of the rows.
+            rows: of the parent's text, as many as were measured before the first step.
+        """
+        self.budget.parents_text = rows * self._seconds_per_row(loss, rows)
 
     def saving(self, last: bool) -> None:
         """Put into the state what the checkpoint keeps. Its writing counts as foreseen, and what follows the `last`."""
@@ -226,6 +235,9 @@ class Untimed:
 
     def parents_text_measured(self) -> None:
         """Ignore the loss on the parent's text."""
+
+    def reserve_for_parents_text(self, loss: Callable[[int], object], rows: int) -> None:
+        """Do not call `loss`: nothing is measured."""
 
     def saving(self, last: bool) -> None:
         """Leave the state as it is."""

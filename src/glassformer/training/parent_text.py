@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from glassformer.base.config import LABELLED, OF_DECODERS, PAIRS, TEXTS, Config
 from glassformer.base.errors import GlassError
 from glassformer.base.wording import quoted
+from glassformer.runs.folder import ParentEntry
+from glassformer.runs.parent import Parent
 from glassformer.runs.run_text import open_text
 from glassformer.runs.text_location import token_cache
 from glassformer.tasks.make import make_task
 from glassformer.tasks.mixed import MixedTask
 from glassformer.tasks.task import Task
 from glassformer.text.prepare import Prepared
-from glassformer.training.parallel.processes import Processes
+from glassformer.training.parallel.processes import OneProcess, Processes
 
 
 @dataclass(frozen=True)
@@ -26,10 +28,40 @@ class ParentText:
     Attributes:
         task: the parent's task on that text; None: it cannot be used.
         reason: why not.
+        config: the settings by which its rows are made.
+        tokens: the folder of the encoded text.
     """
 
     task: Task | None
     reason: str = ""
+    config: Config | None = None
+    tokens: Path | None = None
+
+    @classmethod
+    def opened(cls, config: Config, tokens: Path) -> Self:
+        """Open an encoded text.
+
+        Raises:
+            GlassError: it is gone or damaged.
+        """
+        return cls(make_task(config, open_text(config, tokens)), config=config, tokens=tokens)
+
+    @classmethod
+    def from_facts(cls, facts: Mapping[str, Any]) -> Self:
+        """Open the text that `facts` of another process describes.
+
+        Raises:
+            GlassError: it is gone or damaged.
+        """
+        if "reason" in facts:
+            return cls(None, facts["reason"])
+        return cls.opened(Config.from_dict(facts["config"]), Path(facts["tokens"]))
+
+    def facts(self) -> dict[str, Any]:
+        """Return as JSON what another process needs to open this text."""
+        if self.config is None:
+            return {"reason": self.reason}
+        return {"config": self.config.model_dump(mode="json"), "tokens": str(self.tokens)}
 
     def mixed_into(self, task: Task, config: Config) -> Task:
         """Return the task of a run, with rows of the parent's text among its own if `data.mix` is above 0."""
@@ -39,13 +71,28 @@ class ParentText:
         return MixedTask(task, self.task, config.data.mix, config.train.seed, whole_steps)
 
 
+def text_of_parent(parent: Parent | None, folder: Path, config: Config, data: Prepared) -> ParentText | None:
+    """Look for the encoded text of a parent before a run begins, in one process.
+
+    Args:
+        parent: the run to begin from; None: the answer is None.
+        folder: of the run to be.
+        config: of the run to be.
+        data: its text.
+
+    Raises:
+        GlassError: as `find_parent_text`.
+    """
+    return None if parent is None else find_parent_text(parent.entry(), folder, config, data, OneProcess())
+
+
 def find_parent_text(
-    record: Mapping[str, Any], folder: Path, config: Config, data: Prepared, processes: Processes
+    parent: ParentEntry, folder: Path, config: Config, data: Prepared, processes: Processes
 ) -> ParentText:
     """Look for the encoded text of a parent.
 
     Args:
-        record: what the manifest of the run says of its parent.
+        parent: what the manifest of the run says of it.
         folder: of the run.
         config: of the run.
         data: the text of the run.
@@ -54,37 +101,37 @@ def find_parent_text(
     Raises:
         GlassError: `data.mix` is above 0, and the text cannot be used.
     """
-    found = _parent_text(record, folder, config, data)
+    found = _parent_text(parent, folder, config, data)
     if processes.all_reduce_max(found.task is None) and found.task is not None:
         found = ParentText(None, "the text of the parent is not at hand in all processes")
     if found.task is None and config.data.mix:
         processes.raise_on_all(
             GlassError(
                 f"data.mix = {config.data.mix:g}, but {found.reason}",
-                f"Restore it, or begin anew without data.mix: --from {quoted(Path(record['run']))}",
+                f"Restore it, or begin anew without data.mix: --from {quoted(Path(parent.run))}",
             )
         )
     return found
 
 
-def _parent_text(record: Mapping[str, Any], folder: Path, config: Config, data: Prepared) -> ParentText:
+def _parent_text(parent: ParentEntry, folder: Path, config: Config, data: Prepared) -> ParentText:
     """Return the parent's text, if it is there and the model of the run has a head for the parent's task."""
-    task = record["task"]
+    task = parent.task
     alike = any(task in tasks and config.train.task in tasks for tasks in (PAIRS, OF_DECODERS))
     if task != config.train.task and not alike:
         return ParentText(None, f"the parent learnt {task}, for which this run has no head")
-    if "imported" in record:
-        return ParentText(None, f"{record['run']} was imported, without the text that it was trained on")
+    if parent.imported is not None:
+        return ParentText(None, f"{parent.run} was imported, without the text that it was trained on")
     of_the_child = {"batch_tokens"} if task in TEXTS else set()  # rows of running text have one length
     own = Config.from_dict(
         {
             **config.model_dump(include={"model", "tokenizer", "sample"}),
-            "data": record["data_settings"],
+            "data": parent.data_settings,
             "train": {**config.train.model_dump(exclude=of_the_child), "task": task},
         }
     )
-    recorded = Path(record["data"]["tokens"])
-    caches = (token_cache(folder), token_cache(Path(record["run"])))
+    recorded = Path(parent.data["tokens"])
+    caches = (token_cache(folder), token_cache(Path(parent.run)))
     for place in (recorded, *(cache / recorded.name for cache in caches)):
         try:
             found = open_text(own, place)
@@ -92,9 +139,9 @@ def _parent_text(record: Mapping[str, Any], folder: Path, config: Config, data: 
             continue
         digests = [each.digest for each in found.tokenizers.values()]
         own_digests = [each.digest for each in data.tokenizers.values()]
-        if found.text_hash != record["data"]["text_hash"] or digests != own_digests:
+        if found.text_hash != parent.data["text_hash"] or digests != own_digests:
             continue
         if task in LABELLED and found.labels != data.labels:
             return ParentText(None, "the labels of the parent are not those of this run")
-        return ParentText(make_task(own, found))
-    return ParentText(None, f"the text of the parent, {record['data']['source']}, is not at hand in {recorded}")
+        return ParentText(make_task(own, found), config=own, tokens=place)
+    return ParentText(None, f"the text of the parent, {parent.data['source']}, is not at hand in {recorded}")

@@ -80,7 +80,11 @@ class RunPlan:
 
     @property
     def whole_seconds(self) -> float | None:
-        """Return the seconds with evaluations, samples, and checkpoints: at the start, with each, and when due."""
+        """Return the seconds with evaluations, samples, and checkpoints: at the start, with each, and when due.
+
+        A run that begins from a parent is evaluated before its first step too, and so is the parent's text, before and
+        after training.
+        """
         if self.probe is None or self.steps is None:
             return None
         return _whole_seconds(self.config, self.probe, self.steps)
@@ -191,12 +195,18 @@ def _whole_seconds(config: Config, probe: Probe, steps: int) -> float:
     """Return the seconds of `steps` steps with evaluations, samples and checkpoints; minutes limit the evaluations."""
     train = config.train
     limit = math.inf if train.minutes is None else 60 * train.minutes
-    each = min(probe.evaluation_seconds, ONE_EVALUATION * limit) + probe.sample_seconds
+    longest = ONE_EVALUATION * limit
+    share = 1.0 if probe.evaluation_seconds <= longest else longest / probe.evaluation_seconds
+    one = share * probe.evaluation_seconds
+    each = one + probe.sample_seconds
+    parents_text = share * (probe.parent_seconds or 0.0)
+    before = 0.0 if probe.parent_seconds is None else one + parents_text
     due = math.ceil(steps / train.evaluate_every)
-    evaluations = min(due, max(1.0, EVALUATIONS * limit / each)) if each else due
+    evaluations = min(due, max(1.0, (EVALUATIONS * limit - before) / each)) if each else due
     saves = evaluations + sum(step % train.evaluate_every != 0 for step in range(0, steps, train.save_every)) + 1
     final = min(probe.last_evaluation_seconds, FINAL * limit)
-    return steps * probe.seconds_per_step + evaluations * each + final + saves * probe.checkpoint_seconds
+    after = final + parents_text
+    return before + steps * probe.seconds_per_step + evaluations * each + after + saves * probe.checkpoint_seconds
 
 
 def _tokens(store: RecordStore) -> int:

@@ -112,9 +112,9 @@ def new_training(
     mark |= {"job": name} if (name := job()) else {}
     parent_text = None
     if parent is not None:
-        record = parent.record()
-        mark |= {"parent": record}
-        parent_text = find_parent_text(record, folder, config, text, processes)
+        entry = parent.entry()
+        mark |= {"parent": entry.facts()}
+        parent_text = find_parent_text(entry, folder, config, text, processes)
     facts = {"data": source, "tokenizers": _digests(config, text), **mark}
 
     def create() -> Run:
@@ -280,8 +280,8 @@ def resume_training(
         data = _read_once(processes, config, lambda: encoded_text(run, config, reporter.note, named))
         model = fresh_model(config, data, alteration)
         entropy = _entropy(config, data)
-        record = run.manifest().get("parent")
-        parent_text = None if record is None else find_parent_text(record, folder, config, data, processes)
+        entry = run.parent_entry()
+        parent_text = None if entry is None else find_parent_text(entry, folder, config, data, processes)
         trainer = Trainer(run, config, model, _task(config, data, parent_text), reporter, entropy, processes, seconds)
         _give_parent_text(trainer, parent_text)
         trainer.resume(whole)

@@ -34,6 +34,7 @@ from glassformer.tasks.task_rows import MOST_TOKENS, groups
 from glassformer.training.checkpoint import save_state
 from glassformer.training.loop import compute_gradients
 from glassformer.training.memory import free_memory, has_many_lengths, least_training_memory, peak_memory, steady_heap
+from glassformer.training.parent_text import ParentText
 from glassformer.training.schedules import rate_factor
 from glassformer.training.setup import fresh_model, set_threads
 from glassformer.training.stepping import Stepper
@@ -73,6 +74,8 @@ class Probe:
         peak_bytes: the most memory that steps, the largest among them, evaluation, sample and checkpoint held; None
             where the system does not tell.
         free_bytes: what the device had free before; None where the system does not tell.
+        parent_seconds: of one evaluation of the held-out text of the run's parent; 0 if that text is not at hand, None
+            of a run without a parent.
     """
 
     device: str
@@ -86,20 +89,27 @@ class Probe:
     checkpoint_seconds: float
     peak_bytes: int | None
     free_bytes: int | None
+    parent_seconds: float | None = None
 
 
-def probe(config: Config, tokens: Path, seconds: float) -> Probe:
+def probe(config: Config, tokens: Path, seconds: float, parent_text: ParentText | None = None) -> Probe:
     """Measure training with these settings in a separate process.
 
     Args:
         config: all settings.
         tokens: the folder of the prepared text.
         seconds: how long steps are taken; evaluation, sample and start come on top, and slow steps may take longer.
+        parent_text: of the run's parent; None: it has none.
 
     Raises:
         ProbeError: it did not come to its end, most likely for lack of memory.
     """
-    asked = {"config": config.model_dump(mode="json"), "tokens": str(tokens), "seconds": seconds}
+    asked = {
+        "config": config.model_dump(mode="json"),
+        "tokens": str(tokens),
+        "seconds": seconds,
+        "parent": None if parent_text is None else parent_text.facts(),
+    }
     command = [sys.executable, "-m", "glassformer.training.step_measurement"]
     done = subprocess.run(command, input=json.dumps(asked), capture_output=True, text=True, check=False)
     lines = done.stdout.splitlines()
@@ -111,8 +121,10 @@ def probe(config: Config, tokens: Path, seconds: float) -> Probe:
     return Probe(**answer)
 
 
-def measure(config: Config, tokens: Path, seconds: float) -> Probe:
+def measure(config: Config, tokens: Path, seconds: float, parent_text: ParentText | None = None) -> Probe:
     """Measure in this process; draws random numbers, sets torch's threads, and leaves its mark on the peak of memory.
+
+    See `probe` for the arguments.
 
     Raises:
         GlassError: memory is short, or the prepared text is damaged.
@@ -136,6 +148,9 @@ def measure(config: Config, tokens: Path, seconds: float) -> Probe:
         task = stepper.task
         limit = config.train.evaluate_tokens
         evaluation = _evaluation_seconds(stepper, task.held_out(limit), seconds / 8)
+        parent_seconds = None if parent_text is None else 0.0
+        if parent_text is not None and parent_text.task is not None:
+            parent_seconds = _evaluation_seconds(stepper, parent_text.task.held_out(limit), seconds / 8)
         sample = _sample_seconds(task, stepper.model, short)
         checkpoint = _checkpoint_seconds(stepper, data.folder.parent)
         _settle(stepper, len(times), seconds)
@@ -154,6 +169,7 @@ def measure(config: Config, tokens: Path, seconds: float) -> Probe:
         checkpoint_seconds=checkpoint,
         peak_bytes=peak_memory(device),
         free_bytes=free,
+        parent_seconds=parent_seconds,
     )
 
 
@@ -252,7 +268,8 @@ def _main() -> None:
     config = Config.from_dict(asked["config"])
     steady_heap(config)
     try:
-        answer = asdict(measure(config, Path(asked["tokens"]), asked["seconds"]))
+        parent_text = None if asked["parent"] is None else ParentText.from_facts(asked["parent"])
+        answer = asdict(measure(config, Path(asked["tokens"]), asked["seconds"], parent_text))
     except GlassError as error:
         answer = {"problem": error.problem, "remedy": error.remedy}
     print(json.dumps(answer))

@@ -198,7 +198,11 @@ class Trainer:
             self._end_without_a_step(self.reason)
             return
         self._measure_costs()
-        if self.parent_text is not None and not self.state.evaluations:
+        if self.parent_text is None:
+            return
+        if self.state.evaluations:
+            self._reserve_for_parents_text(self.parent_text)
+        else:
             self._measure_beginning(self.parent_text)
             self.reason = self.reason_to_end()
 
@@ -248,12 +252,25 @@ class Trainer:
             self.state.parent_loss = self._loss_on_parents_text(parent_text.task)
         self.pace.training_begins()
 
+    def _reserve_for_parents_text(self, parent_text: ParentText) -> None:
+        """Let a resumed leg keep time for the loss on the parent's text, which is measured after training."""
+        if parent_text.task is None or self.state.parent_loss is None:
+            return
+        rows = self._rows_of_parents_text(parent_text.task)
+        self.pace.reserve_for_parents_text(
+            lambda count: self._loss_of(self.model, evenly(rows, count), self.processes), len(rows)
+        )
+
     def _parents_rows(self, task: Task) -> Sequence[Any]:
         return task.held_out(self.config.train.evaluate_tokens)
 
+    def _rows_of_parents_text(self, task: Task) -> Sequence[Any]:
+        """Return the rows of the parent's held-out text that this run measures."""
+        return evenly(self._parents_rows(task), self.state.parent_rows)
+
     def _loss_on_parents_text(self, task: Task) -> float:
         """Return the loss on the held-out text of the parent, on the same rows before and after training."""
-        rows = evenly(self._parents_rows(task), self.state.parent_rows)
+        rows = self._rows_of_parents_text(task)
         loss = self._loss_of(self.model, rows, self.processes).loss
         self.pace.parents_text_measured()
         return loss

@@ -30,6 +30,7 @@ from glassformer.base.wording import as_said, counted
 if TYPE_CHECKING:
     from glassformer.base.config import Config
     from glassformer.evaluation.simple_predictors import Rung
+    from glassformer.launch.request import RunRequest
     from glassformer.text.prepare import Prepared
     from glassformer.training.auto_sizes import Sized
     from glassformer.training.forecast import Band
@@ -72,7 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
         found = size_run(config, request.named_settings(), out, arguments.probe, _note)
     config = found.config if found else settled(config)
     data = text_of_run(config, out, _note, found.data if found else None, request.parent)
-    probe, warnings = (found.probe, []) if found else _probed(config, data, arguments.probe)
+    probe, warnings = (found.probe, []) if found else _probed(request, config, data, arguments.probe)
     plan = plan_run(config, data, probe)
     warnings += plan.warnings()
     if is_open and not found:
@@ -121,15 +122,17 @@ def _band_lines(task: str, band: Band | None) -> Iterator[str]:
         )
 
 
-def _probed(config: Config, data: Prepared, seconds: float) -> tuple[Probe | None, list[str]]:
+def _probed(request: RunRequest, config: Config, data: Prepared, seconds: float) -> tuple[Probe | None, list[str]]:
     """Return the measurements of the probe, or None, and a warning if the probe failed."""
+    from glassformer.training.parent_text import text_of_parent
     from glassformer.training.step_measurement import ProbeError, probe
 
     if not seconds:
         return None, []
+    parent_text = text_of_parent(request.parent, request.folder, config, data)
     print(f"measuring for about {seconds:g} seconds", file=sys.stderr)
     try:
-        return probe(config, data.folder, seconds), []
+        return probe(config, data.folder, seconds, parent_text), []
     except ProbeError as error:
         return None, [f"nothing was measured: {error.problem}. {error.remedy}"]
 

@@ -169,7 +169,7 @@ def _around_text(opened: OpenedRun) -> tuple[list[int], list[int]]:
         return list(frame.before), list(frame.after)
     found = model.around_question()
     stop, _ = model.chat.ending
-    if found is None or stop or model.end_id != model.tokenizer.end_id:
+    if found is None or stop or not model.more_ends <= {model.tokenizer.end_id}:
         folder = opened.folder
         raise GlassError(
             f"the chat template of {folder} does not work in the page: a question or an answer has text around it",

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.base.config import OF_DECODERS, PAIRS, Config, command_for
-from glassformer.base.errors import GlassError
+from glassformer.base.errors import MALFORMED, GlassError
 from glassformer.base.files import clear_disk_errors, no_empty_folders, partial_path
 from glassformer.interop.export_report import Measured
 from glassformer.interop.huggingface.folder import read_json
 from glassformer.interop.huggingface.read_model import Imported, read_model
 from glassformer.interop.huggingface.tokenizer_import import ImportedTokenizer, read_tokenizer
-from glassformer.runs.folder import Run, create_run, refuse_existing
+from glassformer.runs.folder import CHAT_TEMPLATE_FILE, Run, create_run, refuse_existing
 from glassformer.training.checkpoint import TrainState, save_checkpoint
 from glassformer.training.optimizers import make_optimizers
 
@@ -27,6 +27,10 @@ WRITING: dict[str, Any] = {
     "bad_words_ids": None, "suppress_tokens": None, "begin_suppress_tokens": None,
 }  # fmt: skip
 """Rules of writing, and the values with which they have no effect."""
+DEFAULT = "default"
+"""The name of the chat template that is used where none is asked for."""
+MORE_TEMPLATES = "additional_chat_templates"
+"""The folder of the named chat templates beside `chat_template.jinja`, which is the default."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +89,11 @@ def import_model(folder: Path, out: Path, note: Callable[[str], None]) -> Import
     measured, notes = _compared(folder, found, note)
     notes += said
     config = _config(found, words, folder)
-    _write_run(out, found, words, config, folder)
+    template = None
+    if found.task in OF_DECODERS:
+        template, left_out = _chat_template(folder, out)
+        notes += left_out
+    _write_run(out, found, words, config, folder, template)
     parameters = sum(parameter.numel() for parameter in found.model.parameters())
     kind = found.architecture.classes[found.task]
     return ImportReport(out, kind, found.task, parameters, measured, tuple(notes))
@@ -138,17 +146,52 @@ def _in_frames(found: Imported, words: ImportedTokenizer) -> bool:
     return words.framed and found.task in ("lm", "masked")
 
 
-def _chat_template(folder: Path) -> str | None:
-    """Return the template by which the model holds conversations: a file of its own, or an entry of its tokenizer's."""
+def _chat_template(folder: Path, out: Path) -> tuple[str | None, list[str]]:
+    """Return the template by which the model holds conversations, and notes on those that are left out.
+
+    As in transformers, files count before an entry of the tokenizer's, and of several templates the one named default.
+
+    Raises:
+        GlassError: a template cannot be read.
+    """
     own = Run(folder).chat_template()
-    if own is not None:
-        return own
+    named = {} if own is None else {DEFAULT: own}
+    others = sorted(path.stem for path in (folder / MORE_TEMPLATES).glob("*.jinja"))
+    if own is None and not others:
+        named = _configured_templates(folder)
+        others = [name for name in named if name != DEFAULT]
+    if not others:
+        return named.get(DEFAULT), []
+    listed = ", ".join(others)
+    if DEFAULT in named:
+        return named[DEFAULT], [f"of its chat templates the one named {DEFAULT} is taken; left out: {listed}"]
+    problem = f"its chat templates are named {listed}, and none is named {DEFAULT}: none is taken"
+    return None, [f"{problem}. Put the one to use into {out / CHAT_TEMPLATE_FILE}"]
+
+
+def _configured_templates(folder: Path) -> dict[str, str]:
+    """Return the chat templates in `tokenizer_config.json` by name; one without a name is the default."""
     path = folder / "tokenizer_config.json"
     found = read_json(path, "a tokenizer").get("chat_template") if path.exists() else None
-    return found if isinstance(found, str) else None
+    if found is None:
+        return {}
+    if isinstance(found, str):
+        return {DEFAULT: found}
+    try:
+        named = {each["name"]: each["template"] for each in found}
+        if all(isinstance(text, str) for text in (*named, *named.values())):
+            return named
+    except MALFORMED:
+        pass
+    raise GlassError(
+        f"chat_template in {path} is neither a text nor a list of texts with names",
+        'Put it right, or take it out: {"name": "default", "template": "..."} is an item of such a list.',
+    )
 
 
-def _write_run(out: Path, found: Imported, words: ImportedTokenizer, config: Config, folder: Path) -> None:
+def _write_run(
+    out: Path, found: Imported, words: ImportedTokenizer, config: Config, folder: Path, template: str | None
+) -> None:
     """The run folder, whole or not at all."""
     partial = partial_path(out)
     facts = {
@@ -164,7 +207,6 @@ def _write_run(out: Path, found: Imported, words: ImportedTokenizer, config: Con
                 words.tokenizer.save(run.source_tokenizer_file)
             if found.labels:
                 run.save_labels(found.labels)
-            template = _chat_template(folder) if found.task in OF_DECODERS else None
             if template is not None:
                 run.save_chat_template(template)
             optimizers = make_optimizers(found.model, config.train)

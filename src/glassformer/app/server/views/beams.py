@@ -23,7 +23,7 @@ from glassformer.app.server.view import PageView, Text, ViewQuestion, script
 from glassformer.base.config import SampleConfig
 from glassformer.base.errors import GlassError
 from glassformer.generation.beam import BeamStep, Hypothesis, beam_search, penalty
-from glassformer.tasks import TextModel, Translator
+from glassformer.tasks import ChatModel, TextModel, Translator
 from glassformer.tasks.written_text import written
 
 Fate = Literal["ran on", "ended", "dropped"]
@@ -126,19 +126,26 @@ def _search(model: TextModel | Translator, question: BeamQuestion, steps: list[B
     settings = SampleConfig(beams=question.beams, tokens=question.tokens, length_penalty=question.length_penalty)
     ids = model.prompt_ids(question.text)
     start = model.tokenizer.target_start
-    return beam_search(model.model, [ids], settings, model.end_id, start=start, watch=steps.append)[0]
+    (found,) = beam_search(
+        model.model, [ids], settings, model.end_id, start=start, watch=steps.append, more_ends=model.more_ends
+    )
+    return found
 
 
 def python(opened: ServedModel, question: BeamQuestion) -> str:
     """Return a script that prints the results of the search, and the tree."""
-    start = ", start=model.tokenizer.target_start" if isinstance(opened.model, Translator) else ""
+    more = ""
+    if isinstance(opened.model, Translator):
+        more = ", start=model.tokenizer.target_start"
+    if isinstance(opened.model, ChatModel):
+        more = ", more_ends=model.more_ends"
     given = f"beams={question.beams}, tokens={question.tokens}, length_penalty={question.length_penalty!r}"
     return script(
         opened,
         f"settings = SampleConfig({given})",
         f"ids, steps = model.prompt_ids({question.text!r}), []",
         "end = model.end_id",
-        f"found = beam_search(model.model, [ids], settings, end{start}, watch=steps.append)[0]",
+        f"found = beam_search(model.model, [ids], settings, end{more}, watch=steps.append)[0]",
         "for each in found:",
         "    print(each.score, each.log_probability, repr(model.tokenizer.decode(each.tokens)))",
         "for node in tree_of(steps, found, settings.length_penalty):",

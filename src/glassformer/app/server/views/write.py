@@ -122,12 +122,15 @@ def refuse_history(name: str, model: AnyTextModel, question: WriteQuestion) -> N
 def conversation_of(model: ChatModel, question: WriteQuestion) -> list[Message]:
     """Return the messages that a run answers: the history, as far as it fits into the context, and the question.
 
+    System messages at the beginning stay.
+
     Raises:
         GlassError: the question alone is longer than the context.
     """
     messages: list[Message] = [{"role": each.role, "content": each.content} for each in question.history]
     messages.append({"role": "user", "content": question.text})
-    return model.fitting(messages, question.tokens)
+    first = next(at for at, message in enumerate(messages) if message["role"] != "system")
+    return model.fitting(messages, question.tokens, first)
 
 
 def answer(opened: ServedModel, question: WriteQuestion) -> dict[str, Any]:

@@ -1,0 +1,124 @@
+"""A newcomer's walks: a model of Hugging Face is imported, taught, used, measured, and goes back as it came."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from glassformer.runs.folder import Run
+from glassformer.runs.opening import OpenedRun
+from tests.journey.command_output import facts
+from tests.journey.commands import here
+from tests.journey.task_files import BOOK, MAILS, write_book, write_conversations, write_mails
+from tests.journey.their_models import bytes_bpe, saved, wordpiece
+from tests.parity.hugging_face import transformers
+
+TAUGHT = ["--train.threads=1", "--train.batch=8", "--train.evaluate_every=20", "--train.learning_rate=0.01"]
+QUESTION = "the old dog sleeps . what does the dog do ?"
+ANSWER = ("--temperature=0", "--repetition-penalty=1", "--tokens=12")
+MAIL = "win a 7 pound prize now"
+AS_TRANSFORMERS = 1e-4
+"""Largest difference of logits: float32, other orders of sums."""
+
+
+def taught(*words: str, begin_from: str, out: str, folder: Path) -> dict[str, Any]:
+    """Teach a run more, and check that the loss on the new text went down."""
+    said = facts("train", *words, "--from", begin_from, *TAUGHT, "--out", out, folder=folder)
+    assert said["loss"] < 0.9 * said["first_loss"]
+    return said
+
+
+def remove(*folders: Path) -> None:
+    for folder in folders:
+        shutil.rmtree(folder)
+
+
+def tensors_of(run: Path) -> dict[str, torch.Tensor]:
+    return load_file(Run(run).checkpoint("best") / "model.safetensors")
+
+
+def assert_equal_weights(run: Path, other: Path) -> None:
+    own = tensors_of(run)
+    others = tensors_of(other)
+    assert own.keys() == others.keys()
+    for name, tensor in own.items():
+        assert torch.equal(tensor, others[name]), name
+
+
+def test_a_text_model_becomes_a_chat_model_and_goes_back(tmp_path: Path) -> None:
+    write_book(tmp_path)
+    write_conversations(tmp_path)
+    sizes = {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 128, "bos_token_id": 0}
+    saved(tmp_path / "theirs", "GPT2LMHeadModel", bytes_bpe(), **sizes)
+    assert all(each["ok"] for each in facts("import", "theirs", "--out", "runs/base", folder=tmp_path)["measured"])
+
+    book = taught("book.txt", "--steps=40", begin_from="runs/base", out="runs/book", folder=tmp_path)
+    assert book["parent_losses"] is None  # the text of an imported model is not at hand
+    words = ["talks.jsonl", "--task", "chat", "--steps=60"]
+    talk = taught(*words, begin_from="runs/book", out="runs/talk", folder=tmp_path)
+    assert talk["parent_losses"][0] == pytest.approx(book["loss"], rel=0.02)
+
+    answer = facts("chat", "runs/talk", QUESTION, *ANSWER, folder=tmp_path)["text"]
+    assert answer
+    measured = facts("evaluate", "runs/talk", folder=tmp_path)
+    assert measured["loss"] == pytest.approx(talk["loss"], abs=1e-5)
+
+    exported = facts("export", "runs/talk", "--to", "hf", "--out", "out", folder=tmp_path)
+    assert exported["architecture"] == "GPT2LMHeadModel"
+    facts("import", "out", "--out", "runs/back", folder=tmp_path)
+    assert_equal_weights(tmp_path / "runs/talk", tmp_path / "runs/back")
+    model = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "out").eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
+    asked = [{"role": "user", "content": QUESTION}]
+    ids = tokenizer.apply_chat_template(asked, add_generation_prompt=True, return_dict=False)
+    opened = OpenedRun.load(tmp_path / "runs/talk", device="cpu")
+    assert ids == opened.chat_model.conversation_ids(asked)
+    prompt = torch.tensor([ids])  # (1, T)
+    with torch.no_grad():
+        difference = (model(prompt).logits - opened.model.eval()(prompt)).abs().max()
+        limits = {"max_new_tokens": 12, "do_sample": False, "pad_token_id": tokenizer.eos_token_id}
+        written = model.generate(prompt, attention_mask=torch.ones_like(prompt), **limits)[0, len(ids) :]
+    assert float(difference) < AS_TRANSFORMERS
+    assert tokenizer.decode(written, skip_special_tokens=True).strip("\ufffd") == answer.strip("\ufffd")
+
+    remove(tmp_path / "theirs", tmp_path / "runs/base", tmp_path / "runs/book")
+    assert facts("chat", "runs/talk", QUESTION, *ANSWER, folder=tmp_path)["text"] == answer
+    assert facts("evaluate", "runs/talk", folder=tmp_path) == measured
+    assert here("export", "runs/talk", "--to", "hf", "--out", "again", folder=tmp_path).returncode == 0
+    one, other = (load_file(tmp_path / name / "model.safetensors") for name in ("out", "again"))
+    assert all(torch.equal(tensor, other[name]) for name, tensor in one.items())
+
+
+def test_a_masked_model_becomes_a_classifier_and_goes_back(tmp_path: Path) -> None:
+    write_mails(tmp_path)
+    texts = [text.format(n=n) for mails in MAILS.values() for text in mails for n in range(22)]
+    texts.append(BOOK)
+    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
+    sizes |= {"max_position_embeddings": 40, "pad_token_id": 0}
+    saved(tmp_path / "theirs", "BertForMaskedLM", wordpiece(texts), **sizes)
+    assert all(each["ok"] for each in facts("import", "theirs", "--out", "runs/base", folder=tmp_path)["measured"])
+
+    words = ["mails.csv", "--task", "classify", "--steps=40", "--model.pooling=first"]
+    said = taught(*words, begin_from="runs/base", out="runs/mails", folder=tmp_path)
+    child = tmp_path / "runs/mails"
+    assert (child / "tokenizer.json").read_bytes() == (tmp_path / "runs/base/tokenizer.json").read_bytes()
+    measured = facts("evaluate", "runs/mails", "test.csv", folder=tmp_path)
+    assert measured["accuracy"] > 0.7  # three labels
+    found = facts("classify", "runs/mails", MAIL, folder=tmp_path)
+    assert found["texts"][0]["label"] == "spam"
+
+    facts("export", "runs/mails", "--to", "hf", "--out", "out", folder=tmp_path)
+    facts("import", "out", "--out", "runs/back", folder=tmp_path)
+    assert_equal_weights(child, tmp_path / "runs/back")
+    classify = transformers.pipeline("text-classification", model=str(tmp_path / "out"), device="cpu")
+    theirs = {each["label"]: each["score"] for each in classify(MAIL, top_k=None)}
+    assert theirs == pytest.approx(found["texts"][0]["probabilities"], abs=1e-5)
+
+    remove(tmp_path / "theirs", tmp_path / "runs/base")
+    assert facts("classify", "runs/mails", MAIL, folder=tmp_path) == found
+    assert facts("evaluate", "runs/mails", folder=tmp_path)["loss"] == pytest.approx(said["loss"], abs=1e-5)
