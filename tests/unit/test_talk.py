@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from glassformer.corpora import find_conversation_corpus
-from glassformer.corpora.talk import FACT_KINDS, FACTS_EACH, MOST_PEOPLE, facts_told, is_held_out
+from glassformer.corpora.talk import FACT_KINDS, FACTS, MOST_PEOPLE, facts_told, is_held_out
 
 TALK = find_conversation_corpus("talk")
 HELD_OUT = find_conversation_corpus("talk-held-out")
@@ -29,8 +29,10 @@ def test_every_answer_is_the_right_one(name: str) -> None:
         assert [message["role"] for message in messages] == ["user", "assistant"] * (len(messages) // 2)
         for told, question, answer in asked(messages):
             facts = facts_told(told)
-            assert len(facts) in [people * FACTS_EACH for people in range(1, MOST_PEOPLE + 1)]
-            assert name == "talk" or len(facts) == MOST_PEOPLE * FACTS_EACH
+            assert len(facts) == FACTS
+            assert len({fact.kind for fact in facts}) == FACTS
+            assert len({fact.name for fact in facts}) <= MOST_PEOPLE
+            assert len(asked(messages)) <= FACTS
             assert corpus.answer(question, told) == answer
             assert answer in told
     assert corpus.answer("Where does Ada live?", "Ada has the crow.") is None

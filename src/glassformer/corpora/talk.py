@@ -1,8 +1,10 @@
 """`talk`: somebody tells about a few people and asks about them; every answer stands in what was told.
 
-A conversation has one to six questions. The first message tells two facts about each of one to three people, in any
-order, and asks the first question; later messages ask more about the same facts. There are six kinds of facts, each
-with its question and 56 values: `Ada has the crow.` answers `What animal does Ada have?`.
+The first message of a conversation tells five facts about one to three people and asks the first question; later
+messages ask about the others, three to five questions in all. There are six kinds of facts, each with its question and
+56 values: `Ada has the crow.` answers `What animal does Ada have?`. The facts of a conversation differ in kind, so that
+the question alone says which of them answers it. (Where two people live in two cities, small models take much longer
+than ten minutes to learn which of them is meant.)
 
 One in eight facts is held out: `talk` tells it, but never asks about it, and the last question of a conversation of
 `talk-held-out` always does. `Where does Ada live?` may never be asked in training where Ada lives in Oslo. Whoever
@@ -63,8 +65,8 @@ PLANTS = (
 )
 Item = TypeVar("Item")
 MOST_PEOPLE = 3
-FACTS_EACH = 2
-MOST_QUESTIONS = 6
+FACTS = 5
+FEWEST_QUESTIONS = 3
 HELD_OUT = 8
 """One of so many facts is held out."""
 
@@ -88,7 +90,7 @@ FACT_KINDS = (
     FactKind(tuple(CITIES.split()), "{name} lives in {value}.", "Where does {name} live?"),
     FactKind(tuple(ANIMALS.split()), "{name} has the {value}.", "What animal does {name} have?"),
     FactKind(tuple(JOBS.split()), "{name} is the {value}.", "What is the job of {name}?"),
-    FactKind(tuple(FOODS.split()), "{name} likes {value}.", "What does {name} like?"),
+    FactKind(tuple(FOODS.split()), "{name} eats the {value}.", "What does {name} eat?"),
     FactKind(tuple(INSTRUMENTS.split()), "{name} plays the {value}.", "What does {name} play?"),
     FactKind(tuple(PLANTS.split()), "{name} grows the {value}.", "What does {name} grow?"),
 )
@@ -133,25 +135,27 @@ class Talk:
         return f"questions about people of whom somebody tells, and the right answers{last}"
 
     def recommended(self, task: str) -> Mapping[str, str]:
-        """Words as tokens, and positions that make it easy to look a few words back: names stand before their facts."""
+        """Words as tokens, so that a value is one; two small layers that learn to look one up."""
         return {
             "tokenizer.kind": "words",
-            "model.positions": "alibi",
-            "model.norm": "rmsnorm",
-            "model.activation": "swiglu",
+            "model.positions": "rotary",
+            "model.norm": "layernorm",
+            "model.activation": "relu",
             "model.tied": "true",
-            "model.zero_output": "true",
-            "model.context": "192",
-            "model.layers": "4",
+            "model.zero_output": "false",
+            "model.context": "128",
+            "model.layers": "2",
             "model.width": "128",
-            "model.heads": "8",
+            "model.heads": "4",
             "train.optimizer": "muon",
-            "train.learning_rate": "1e-2",
+            "train.learning_rate": "2e-3",
+            "train.muon_learning_rate": "0.01",
             "train.schedule": "linear",
             "train.warmup": "50",
             "train.batch": "32",
-            "train.steps": "5000",
-            "data.size": "60000",
+            "train.steps": "3000",
+            "data.size": "40000",
+            "sample.tokens": "20",
             "sample.temperature": "0",
         }
 
@@ -165,9 +169,8 @@ class Talk:
         return next((fact.answer for fact in facts_told(told) if fact.question == question), None)
 
     def _conversation(self, numbers: random.Random) -> list[dict[str, str]]:
-        people = MOST_PEOPLE if self.held_out else 1 + below(numbers, MOST_PEOPLE)
-        facts = _facts(people, numbers)
-        count = 1 + below(numbers, MOST_QUESTIONS)
+        facts = _facts(1 + below(numbers, MOST_PEOPLE), numbers)
+        count = FEWEST_QUESTIONS + below(numbers, FACTS - FEWEST_QUESTIONS + 1)
         asked = list(facts)
         _shuffle(asked, numbers)
         usual = [fact for fact in asked if not is_held_out(fact)]
@@ -184,15 +187,12 @@ class Talk:
 
 
 def _facts(people: int, numbers: random.Random) -> list[Fact]:
-    """Draw the facts about so many people, in any order; no two people share a name or a value."""
+    """Draw `FACTS` facts of different kinds, in any order; each is about any of so many people."""
     names = _several(NAMES.split(), people, numbers)
-    kinds = _several(FACT_KINDS, FACTS_EACH, numbers)
-    facts = []
-    for kind in kinds:
-        values = _several(kind.values, people, numbers)
-        facts += [Fact(name, kind, value) for name, value in zip(names, values, strict=True)]
-    _shuffle(facts, numbers)
-    return facts
+    kinds = _several(FACT_KINDS, FACTS, numbers)
+    return [
+        Fact(names[below(numbers, people)], kind, kind.values[below(numbers, len(kind.values))]) for kind in kinds
+    ]
 
 
 def facts_told(text: str) -> list[Fact]:
