@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Sequence
 from functools import cached_property
 
 from glassformer.base.config import Config, SampleConfig
@@ -14,12 +13,12 @@ from glassformer.tasks.continuing import TextModel
 from glassformer.tasks.written_text import Sample, Writer
 from glassformer.text.chat_template import ChatTemplate, Message
 from glassformer.text.conversations import messages_of
+from glassformer.text.records import START_MARK
+from glassformer.text.special_names import MARK, SpecialNames, id_of_mark, marked_ids
 from glassformer.text.tokenizers import Tokenizer, frame_of
 
 TURNS = ("glassformer-first-question", "glassformer-answer", "glassformer-second-question")
 """Stand in a conversation for texts, to see what the template writes between them."""
-HIDDEN = "\ue000{}\ue001"
-"""Stands for the name of a special token that a person wrote: it stays text."""
 
 
 class ChatModel(TextModel):
@@ -56,11 +55,9 @@ class ChatModel(TextModel):
         """
         if not messages:
             raise GlassError("the conversation has no messages", "Give at least a question.")
-        ids = self.chat.ids(messages_of(list(messages), "the conversation") or [])
-        before = list(frame_of(self.tokenizer, self.config).before)
-        writes_start = "bos_token" in self.chat.template.source
-        if not writes_start or ids[: len(before)] != before:
-            ids = [*before, *ids]
+        before = frame_of(self.tokenizer, self.config).before
+        found = messages_of(list(messages), "the conversation") or []
+        ids = [*before, *self.chat.ids(found, after_start=bool(before))]
         return ids or [self.tokenizer.start_id]
 
     def prompt_ids(self, prompt: str) -> list[int]:
@@ -69,10 +66,10 @@ class ChatModel(TextModel):
 
     def shown(self, ids: Sequence[int]) -> str:
         """Return the ids of a conversation as text, with a line for each message."""
-        end = self.tokenizer.end_id
+        ends = {self.tokenizer.end_id, *self.more_ends}
         lines: list[list[int]] = [[]]
         for id in ids:
-            if id == end:
+            if id in ends:
                 lines.append([])
             else:
                 lines[-1].append(id)
@@ -154,60 +151,55 @@ class TokenizedTemplate:
     def __init__(self, template: ChatTemplate, tokenizer: Tokenizer) -> None:
         self.template = template
         self._tokenizer = tokenizer
-        self._start = tokenizer.token_text(tokenizer.start_id)
-        self._end = tokenizer.token_text(tokenizer.end_id)
-        names = {tokenizer.token_text(id): id for id in tokenizer.special}
-        self._special = {name: id for name, id in names.items() if name and name in template.source}
-        self._special |= {self._start: tokenizer.start_id, self._end: tokenizer.end_id}
-        self._cut = re.compile("|".join(map(re.escape, sorted(self._special, key=len, reverse=True))))
+        self._names = SpecialNames.of(tokenizer)
 
-    def ids(self, messages: Sequence[Message]) -> list[int]:
+    def ids(self, messages: Sequence[Message], after_start: bool = False) -> list[int]:
         """Return the token ids of a conversation, up to the beginning of the assistant's next answer.
+
+        Args:
+            messages: of the conversation.
+            after_start: the ids follow a start token: that of the template is left out at the beginning.
 
         Raises:
             GlassError: the template refuses it, or it is not valid Unicode.
         """
-        hidden = [{name: self._hide(text) for name, text in message.items()} for message in messages]
-        pieces = self.template.pieces(hidden, True, self._start, self._end)
-        return [id for piece in pieces for id in self._piece_ids(piece)]
+        pieces = self.template.pieces(messages, True, self._names)
+        if after_start:
+            pieces[0] = pieces[0].removeprefix(START_MARK)
+        return [id for piece in pieces for id in marked_ids(piece, self._tokenizer)]
 
-    def _piece_ids(self, text: str) -> Iterator[int]:
-        at = 0
-        for found in self._cut.finditer(text):
-            yield from self._tokenizer.encode(self._show(text[at : found.start()]))
-            yield self._special[found.group()]
-            at = found.end()
-        yield from self._tokenizer.encode(self._show(text[at:]))
+    @property
+    def writes_start(self) -> bool:
+        """Return whether the template begins a conversation with the start token."""
+        return self.template.pieces(_turns("user"), True, self._names)[0].startswith(START_MARK)
 
     @property
     def before_answer(self) -> str:
         """Return what the template writes between a question and its answer; without outer spaces."""
-        question = [{"role": "user", "content": TURNS[0]}]
-        asked = self.template.render(question, False, self._start, self._end)
-        return self.template.render(question, True, self._start, self._end).removeprefix(asked).strip()
+        question = _turns("user")
+        asked = self.template.marked(question, False, self._names)
+        return MARK.sub("", self.template.marked(question, True, self._names).removeprefix(asked)).strip()
 
     @cached_property
     def ending(self) -> tuple[tuple[str, ...], frozenset[int]]:
         """Stop texts and stop ids of an answer: the text or special token before the next question."""
         question, answer, other = TURNS
-        roles = zip(("user", "assistant", "user"), TURNS, strict=True)
-        messages = [{"role": role, "content": content} for role, content in roles]
-        text = self.template.render(messages, False, self._start, self._end)
+        messages = _turns("user", "assistant", "user")
+        text = self.template.marked(messages, False, self._names)
         between = text.partition(answer)[2].partition(other)
         if question not in text or not between[1]:
             return (), frozenset()
-        special = self._cut.search(between[0])
+        special = MARK.search(between[0])
         if special is not None:
-            return (), frozenset({self._special[special.group()]})
-        pieces = self.template.pieces(messages[:2], False, self._start, self._end)
+            id = id_of_mark(special.group(), self._tokenizer)
+            assert id is not None
+            return (), frozenset({id})
+        pieces = self.template.pieces(messages[:2], False, self._names)
         closing = pieces[1].partition(answer)[2].strip() if len(pieces) > 1 else ""
         stop = closing or between[0].rstrip() or between[0]
         return ((stop,) if stop else ()), frozenset()
 
-    def _hide(self, text: str) -> str:
-        return self._cut.sub(lambda found: HIDDEN.format(list(self._special).index(found.group())), text)
 
-    def _show(self, text: str) -> str:
-        for index, name in enumerate(self._special):
-            text = text.replace(HIDDEN.format(index), name)
-        return text
+def _turns(*roles: str) -> list[Message]:
+    """Return a conversation of texts that a template does not write itself."""
+    return [{"role": role, "content": content} for role, content in zip(roles, TURNS, strict=False)]

@@ -29,6 +29,8 @@ from glassformer.interop.huggingface.writing import written
 from glassformer.model.weights import save_tensors
 from glassformer.runs.folder import CHAT_TEMPLATE_FILE
 from glassformer.runs.opening import OpenedRun
+from glassformer.tasks.chatting import TokenizedTemplate
+from glassformer.text.chat_template import ChatTemplate
 from glassformer.text.tokenizers import frame_of
 
 USES = {
@@ -147,7 +149,8 @@ def _write(folder: Path, architecture: Architecture, opened: OpenedRun, tokenize
     template = opened.files.chat_template()
     write_tokenizer(folder, tokenizer_file, opened.tokenizer, opened.config, template)
     if template is not None:
-        begins = frame_of(opened.tokenizer, opened.config).before and "bos_token" not in template
+        chat = TokenizedTemplate(ChatTemplate(template), opened.tokenizer)
+        begins = frame_of(opened.tokenizer, opened.config).before and not chat.writes_start
         write_text(folder / CHAT_TEMPLATE_FILE, ("{{ bos_token }}" if begins else "") + template)
 
 

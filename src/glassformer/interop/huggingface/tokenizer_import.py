@@ -72,7 +72,8 @@ def read_tokenizer(folder: Path, size: int, task: Task, config: Json) -> Importe
         end = _end(theirs, names, config, path)
         if task in PAIRS and not len(frame):
             frame = Frame(after=(end,))  # an encoder-decoder without a frame of its own gets ours
-        start = frame.before[0] if frame.before else end
+        begin = theirs.token_to_id(names["bos_token"]) if "bos_token" in names else None
+        start = frame.before[0] if frame.before else end if begin is None else begin
         kind, unknown = _kind(document, theirs, path)
         most = max(theirs.get_vocab(with_added_tokens=True).values()) + 1
         _check_size(most, size, path)

@@ -123,6 +123,22 @@ class Tokenizer:
         """The ids that stand for text, in ascending order."""
         return np.array([id for id in range(self.vocab_size) if id not in self.special], dtype=np.int64)
 
+    @cached_property
+    def special_tokens(self) -> dict[str, int]:
+        """The id of each special token, by its name."""
+        names = {id: self._hf.id_to_token(id) for id in sorted(self.special)}
+        return {name: id for id, name in names.items() if name}
+
+    @property
+    def takes_space_before(self) -> frozenset[str]:
+        """The names of tokens that take the white space before them along, where a text spells them."""
+        return frozenset(token.content for token in self._hf.get_added_tokens_decoder().values() if token.lstrip)
+
+    @property
+    def takes_space_after(self) -> frozenset[str]:
+        """The names of tokens that take the white space after them along, where a text spells them."""
+        return frozenset(token.content for token in self._hf.get_added_tokens_decoder().values() if token.rstrip)
+
     def encode(self, text: str) -> list[int]:
         """The text's ids; never a special one but `unknown_id`.
 
