@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -123,6 +124,15 @@ def test_an_imported_chat_model_learns_with_the_special_tokens_of_its_template(
     facts("export", "runs/talk", "--to", "hf", "--out", "out", folder=tmp_path)
     facts("import", "out", "--out", "runs/back", folder=tmp_path)
     theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
+    writing = json.loads((tmp_path / "out" / "generation_config.json").read_text(encoding="utf-8"))
+    assert writing["eos_token_id"] == [words.eos_token_id, end]
+    model = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "out").eval()
+    prompt = torch.tensor([chat.prompt_ids(QUESTION)])  # (1, T)
+    with torch.no_grad():
+        written = model.generate(prompt, max_new_tokens=40, do_sample=False)[0, prompt.shape[1] :].tolist()
+    settings = settings.replace(tokens=40)
+    assert len(written) == chat.generate([QUESTION], settings)[0].tokens < 40
+    assert written[-1] == end
     back = OpenedRun.load(tmp_path / "runs/back", device="cpu").chat_model
     asked = [{"role": "user", "content": QUESTION}]
     told = [*asked, {"role": "assistant", "content": "it sleeps ."}, {"role": "user", "content": "who is it ?"}]

@@ -81,7 +81,7 @@ class ChatModel(TextModel):
         context = self.config.model.context
         room = context - min(settings.tokens, context // 2)  # of a longer one the last tokens are read
         rows = [[*before, *ids][-room:] for ids in conversations]
-        settings = self._until_the_end(settings)
+        settings = self.until_the_end(settings)
         if settings.beams > 1:
             return [found[0] for found in self.best(rows, settings, 1)]
         samples: dict[int, Sample] = {}
@@ -97,7 +97,7 @@ class ChatModel(TextModel):
             GlassError: the template refuses the conversation, or fails.
         """
         ids = self.conversation_ids(messages)
-        settings = self._until_the_end(settings)
+        settings = self.until_the_end(settings)
         if settings.beams > 1:
             sample = self.best([ids], settings, 1)[0][0]
             yield sample.text
@@ -107,13 +107,13 @@ class ChatModel(TextModel):
 
     def stream(self, prompt: str, settings: SampleConfig) -> Generator[str, None, Sample]:
         """Yield the answer to a question as it is written; see `TextWriter.stream`."""
-        return super().stream(prompt, self._until_the_end(settings))
+        return super().stream(prompt, self.until_the_end(settings))
 
     def generate(
         self, prompts: Sequence[str], settings: SampleConfig, seeds: Sequence[int] | None = None
     ) -> list[Sample]:
         """Answer questions, each a conversation of its own; see `TextWriter.generate`."""
-        return super().generate(prompts, self._until_the_end(settings), seeds)
+        return super().generate(prompts, self.until_the_end(settings), seeds)
 
     def best(
         self,
@@ -123,9 +123,9 @@ class ChatModel(TextModel):
         watch: Watch | None = None,
     ) -> list[list[Sample]]:
         """Return the likeliest answers; see `TextWriter.best`."""
-        return super().best(prompts, self._until_the_end(settings), wanted, watch)
+        return super().best(prompts, self.until_the_end(settings), wanted, watch)
 
-    def _until_the_end(self, settings: SampleConfig) -> SampleConfig:
+    def until_the_end(self, settings: SampleConfig) -> SampleConfig:
         """Return settings that also stop at the text by which the template ends an answer."""
         stop, _ = self.chat.ending
         return settings.replace(stop=tuple(dict.fromkeys((*settings.stop, *stop))))
@@ -133,8 +133,7 @@ class ChatModel(TextModel):
     @property
     def more_ends(self) -> frozenset[int]:
         """Return the special token by which the template ends an answer: it ends one beside the end token."""
-        _, ends = self.chat.ending
-        return ends
+        return self.chat.more_ends
 
     def ids_before_text(self, ids: Sequence[int]) -> Sequence[int]:
         return ()  # an answer is encoded apart from what stands before it
@@ -179,6 +178,12 @@ class TokenizedTemplate:
         question = _turns("user")
         asked = self.template.marked(question, False, self._names)
         return MARK.sub("", self.template.marked(question, True, self._names).removeprefix(asked)).strip()
+
+    @property
+    def more_ends(self) -> frozenset[int]:
+        """Return the special token by which the template ends an answer."""
+        _, ends = self.ending
+        return ends
 
     @cached_property
     def ending(self) -> tuple[tuple[str, ...], frozenset[int]]:

@@ -140,16 +140,15 @@ def _write(folder: Path, architecture: Architecture, opened: OpenedRun, tokenize
         if not architecture.classes[task].endswith(WHOLE):
             values["summary_type"] = opened.config.model.pooling
     _write_json(folder / "config.json", values)
-    if task in WRITERS:
-        length = opened.config.model.context
-        _write_json(
-            folder / "generation_config.json", {**writing_ids(opened.tokenizer, opened.config), "max_length": length}
-        )
-    save_tensors(tensors, folder / "model.safetensors", {"format": "pt"})
     template = opened.files.chat_template()
+    chat = None if template is None else TokenizedTemplate(ChatTemplate(template), opened.tokenizer)
+    if task in WRITERS:
+        more_ends = frozenset[int]() if chat is None else chat.more_ends
+        writing = writing_ids(opened.tokenizer, opened.config, more_ends)
+        _write_json(folder / "generation_config.json", {**writing, "max_length": opened.config.model.context})
+    save_tensors(tensors, folder / "model.safetensors", {"format": "pt"})
     write_tokenizer(folder, tokenizer_file, opened.tokenizer, opened.config, template)
-    if template is not None:
-        chat = TokenizedTemplate(ChatTemplate(template), opened.tokenizer)
+    if template is not None and chat is not None:
         begins = frame_of(opened.tokenizer, opened.config).before and not chat.writes_start
         write_text(folder / CHAT_TEMPLATE_FILE, ("{{ bos_token }}" if begins else "") + template)
 
