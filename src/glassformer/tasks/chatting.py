@@ -132,8 +132,8 @@ class ChatModel(TextModel):
 
     @property
     def more_ends(self) -> frozenset[int]:
-        """Return the special token by which the template ends an answer: it ends one beside the end token."""
-        return self.chat.more_ends
+        """Return the tokens that end an answer beside the end token: among them that of the template, if it has one."""
+        return self.tokenizer.more_ends | self.chat.more_ends
 
     def ids_before_text(self, ids: Sequence[int]) -> Sequence[int]:
         return ()  # an answer is encoded apart from what stands before it

@@ -56,7 +56,7 @@ class TextWriter(ABC):
     @property
     def more_ends(self) -> frozenset[int]:
         """Return further tokens that end a text."""
-        return frozenset()
+        return self.tokenizer.more_ends
 
     def until_the_end(self, settings: SampleConfig) -> SampleConfig:
         """Return settings that also stop at the text that ends one, where a text does."""

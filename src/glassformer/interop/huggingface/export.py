@@ -143,7 +143,7 @@ def _write(folder: Path, architecture: Architecture, opened: OpenedRun, tokenize
     template = opened.files.chat_template()
     chat = None if template is None else TokenizedTemplate(ChatTemplate(template), opened.tokenizer)
     if task in WRITERS:
-        more_ends = frozenset[int]() if chat is None else chat.more_ends
+        more_ends = opened.tokenizer.more_ends | (frozenset() if chat is None else chat.more_ends)
         writing = writing_ids(opened.tokenizer, opened.config, more_ends)
         _write_json(folder / "generation_config.json", {**writing, "max_length": opened.config.model.context})
     save_tensors(tensors, folder / "model.safetensors", {"format": "pt"})

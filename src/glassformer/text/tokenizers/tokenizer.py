@@ -77,6 +77,7 @@ class Tokenizer:
         padding_id: fills rows, and no text encodes to it; None where the tokenizer has none.
         frame: what stands around a text that is read, where an imported tokenizer says it; see `frames.frame_of`.
         target_start: the ids that a text begins with that an encoder-decoder writes.
+        more_ends: further ids that end a text that is written, where an imported tokenizer's model has them.
         drops_space: the space that the first token carries is no part of the text.
         mask_id: stands for a token that is hidden and to be filled in; None where the tokenizer has none. No text
             encodes to it.
@@ -110,6 +111,7 @@ class Tokenizer:
         self.special = roles.special
         self.frame = roles.frame
         self.target_start = roles.target_start
+        self.more_ends = roles.more_ends
         self._bytes = roles.bytes
         self.drops_space = roles.drops_space
         self._changes_text = self._hf.normalizer is not None
