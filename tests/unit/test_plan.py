@@ -23,11 +23,14 @@ from glassformer.evaluation.simple_predictors import ladder
 from glassformer.model.precision import Speeds
 from glassformer.runs.run_text import prepare_for
 from glassformer.tasks.make import make_task
+from glassformer.tasks.task import Task
 from glassformer.training import memory, step_measurement
 from glassformer.training.checkpoint import save_checkpoint
+from glassformer.training.loop import compute_gradients
+from glassformer.training.parent_text import ParentText
 from glassformer.training.plan import RunPlan, plan_run
 from glassformer.training.reporting import Silent
-from glassformer.training.setup import fresh_model, new_training
+from glassformer.training.setup import fresh_model, new_training, task_of
 from glassformer.training.step_measurement import Probe, ProbeError
 from glassformer.training.stepping import Gradients, Stepper
 from tests.property.trainers import small_config, take_step
@@ -315,6 +318,29 @@ def test_the_largest_steps_are_found_and_taken(tmp_path: Path, monkeypatch: pyte
     taken.clear()
     step_measurement._settle(Stepper(fresh_model(windows, data), make_task(windows, data), windows), 5, 60.0)
     assert len(taken) == 1  # all are as large, and none is needed before it
+
+
+def test_the_probe_mixes_rows_of_the_parent_as_training_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = small_config(tmp_path)
+    new = old.with_changes({"data.source": str(writer(tmp_path)("new.txt", "abcdefgh " * 200)), "data.mix": "0.5"})
+    cache = tmp_path / "cache"
+    parent = prepare_for(old, cache, lambda text: None)
+    data = prepare_for(new, cache, lambda text: None, tuple(parent.tokenizers.values()))
+    parent_text = ParentText.opened(old, parent.folder)
+    taken: list[list[list[int]]] = []
+
+    def rows_of(task: Task, step: int) -> list[list[int]]:
+        return [row.ids.tolist() for row in task.rows(step)]
+
+    def gradients(stepper: Stepper, step: int) -> Gradients:
+        taken.append(rows_of(stepper.task, step))
+        return compute_gradients(stepper, step)
+
+    monkeypatch.setattr(step_measurement, "compute_gradients", gradients)
+    step_measurement.measure(new, data.folder, 0.01, parent_text)
+    mixed = task_of(new, data, parent_text)
+    assert taken[0] == rows_of(mixed, 0)
+    assert taken[0] != rows_of(make_task(new, data), 0)
 
 
 @pytest.mark.skipif(not memory.FORGET.exists(), reason="this system cannot forget a peak")
