@@ -437,6 +437,9 @@ def test_free_memory_is_what_the_container_leaves(tmp_path: Path, monkeypatch: p
         assert memory.free_memory(torch.device("cpu")) == expected
 
 
+CACHES = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
+
+
 @pytest.mark.parametrize(
     ("task", "precision", "before", "after"),
     [
@@ -449,13 +452,14 @@ def test_free_memory_is_what_the_container_leaves(tmp_path: Path, monkeypatch: p
 def test_shapes_that_do_not_come_again_are_not_kept(
     task: str, precision: str, before: str | None, after: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    name = "ONEDNN_PRIMITIVE_CACHE_CAPACITY"
-    monkeypatch.setenv(name, before or "")
-    if before is None:
-        monkeypatch.delenv(name)
+    for name in CACHES:
+        monkeypatch.setenv(name, before or "")
+        if before is None:
+            monkeypatch.delenv(name)
     settings = {"train": {"task": task, "precision": precision, "device": "cpu"}}
     memory.steady_heap(Config.from_dict(settings))
-    assert os.environ.get(name) == after
+    assert os.environ.get(CACHES[0]) == after
+    assert os.environ.get(CACHES[1]) == (before or (None if after is None else "16"))
 
 
 @pytest.mark.parametrize(("speeds", "kept"), [(None, "128"), (Speeds(100.0, 500.0), "128"), (Speeds(100.0, 2.0), "0")])
@@ -463,9 +467,9 @@ def test_the_precision_that_auto_will_be_decides_how_many_shapes_are_kept(
     speeds: Speeds | None, kept: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The probe of `glass plan` gets the precision itself: both must have the same memory."""
-    name = "ONEDNN_PRIMITIVE_CACHE_CAPACITY"
-    monkeypatch.setenv(name, "")
-    monkeypatch.delenv(name)
+    for name in CACHES:
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
     monkeypatch.setattr(memory, "known_speeds", lambda: speeds)
     memory.keep_few_shapes(Config.from_dict({"train": {"task": "classify", "precision": "auto", "device": "cpu"}}))
-    assert os.environ.get(name) == kept
+    assert os.environ.get(CACHES[0]) == kept
