@@ -8,7 +8,7 @@ Time is that of training; memory is the peak of the training process (Linux: wit
     python benchmarks/plan_against_run.py --texts ~/texts --seconds 15 --only classify
 
 The texts are read where they lie: shakespeare/input.txt, bangla/tagore.txt, multi30k/train.en.gz and .de.gz,
-agnews/ag_news_test.csv. --out writes NAME.json and NAME.md.
+agnews/ag_news_test.csv; the conversations are generated. --out writes NAME.json and NAME.md.
 """
 
 from __future__ import annotations
@@ -50,6 +50,7 @@ CASES: dict[str, tuple[list[str], str]] = {
     "classify, like length": (NEWS, f"{SMALL} model.context=256 train.batch_tokens=2048 tokenizer.vocab_size=4000"),
     "translate, any length": (PAIRS, f"{SMALL} model.context=96 train.batch=32 tokenizer.vocab_size=4000"),
     "translate, like length": (PAIRS, f"{MIDDLE} model.context=96 train.batch_tokens=2048 tokenizer.vocab_size=4000"),
+    "chat": (["talk", "--task", "chat", "--data.size", "4000"], f"{MIDDLE} model.positions=alibi train.precision=bf16"),
     "translate, characters": (PAIRS, f"{CHARACTERS} {SMALL} model.context=160 train.batch=16"),
 }  # fmt: skip
 SAME = ["--train.threads", "1", "--sample.beams", "1", "--sample.tokens", "50"]

@@ -12,8 +12,13 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from glassformer.app.server.engine.loaded import Loaded
+from glassformer.app.server.registry import ModelRegistry
+from glassformer.base.config import SampleConfig
+from glassformer.generation.decoding import generate
 from glassformer.runs.folder import Run
 from glassformer.runs.opening import OpenedRun
+from glassformer.tasks.written_text import Sample
 from tests.journey.commands import here
 from tests.journey.task_runs import refused
 from tests.journey.their_models import BEGIN, END, GPT2, LLAMA, T5, bytes_bpe, saved, unigram
@@ -55,6 +60,33 @@ def test_their_model_writes_the_same_text_here(
     wanted = theirs if kind.startswith("T5") else theirs.removeprefix(prompt)
     assert ours.strip("\ufffd ").split("\ufffd") == wanted.strip("\ufffd ").split("\ufffd")
     assert here("evaluate", "runs/one", folder=tmp_path).returncode == 2  # its own text is not here
+
+
+def test_a_text_ends_at_each_of_several_end_tokens(home: Path, tmp_path: Path) -> None:
+    def written(run: str) -> Sample:
+        writer = OpenedRun.load(tmp_path / "runs" / run, device="cpu").writer
+        return writer.generate(["It was a small"], SampleConfig(tokens=12, temperature=0))[0]
+
+    shutil.copytree(home / "gpt2", tmp_path / "gpt2")
+    assert here("import", "gpt2", "--out", "runs/one", folder=tmp_path).returncode == 0
+    opened = OpenedRun.load(tmp_path / "runs/one", device="cpu")
+    prompt = opened.tokenizer.encode("It was a small")
+    ids = [step.tokens[0] for step in generate(opened.model, [prompt], SampleConfig(tokens=12, temperature=0))]
+    end = ids[3]
+    path = tmp_path / "gpt2" / "generation_config.json"
+    values = json.loads(path.read_text(encoding="utf-8"))
+    path.write_text(json.dumps({**values, "eos_token_id": [0, end, 10**6]}), encoding="utf-8")
+    assert here("import", "gpt2", "--out", "runs/two", folder=tmp_path).returncode == 0
+    assert written("one").ended == "length"
+    assert (written("two").tokens, written("two").ended) == (ids.index(end) + 1, "end")
+    served = ModelRegistry([tmp_path / "runs/two"], "cpu", "torch").open("two")
+    assert Loaded(served).token_loop().end_ids == {0, end}
+
+    assert here("export", "runs/two", "--to", "hf", "--out", "out", folder=tmp_path).returncode == 0
+    exported = json.loads((tmp_path / "out" / "generation_config.json").read_text(encoding="utf-8"))
+    assert exported["eos_token_id"] == [0, end]
+    assert here("import", "out", "--out", "runs/back", folder=tmp_path).returncode == 0
+    assert written("back") == written("two")
 
 
 def test_shards_and_other_precisions_are_read(home: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,16 @@ from glassformer.runs.opening import OpenedRun
 from tests.journey.command_output import facts
 from tests.journey.commands import here
 from tests.journey.task_files import BOOK, MAILS, write_book, write_conversations, write_mails
-from tests.journey.their_models import bytes_bpe, saved, wordpiece
+from tests.journey.their_models import BEGIN, bytes_bpe, saved, wordpiece
 from tests.parity.hugging_face import transformers
 
 TAUGHT = ["--train.threads=1", "--train.batch=8", "--train.evaluate_every=20", "--train.learning_rate=0.01"]
 QUESTION = "the old dog sleeps . what does the dog do ?"
 ANSWER = ("--temperature=0", "--repetition-penalty=1", "--tokens=12")
+CHATML = (
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
 MAIL = "win a 7 pound prize now"
 AS_TRANSFORMERS = 1e-4
 """Largest difference of logits: float32, other orders of sums."""
@@ -92,6 +97,50 @@ def test_a_text_model_becomes_a_chat_model_and_goes_back(tmp_path: Path) -> None
     assert here("export", "runs/talk", "--to", "hf", "--out", "again", folder=tmp_path).returncode == 0
     one, other = (load_file(tmp_path / name / "model.safetensors") for name in ("out", "again"))
     assert all(torch.equal(tensor, other[name]) for name, tensor in one.items())
+
+
+@pytest.mark.parametrize("begin", [None, BEGIN])
+def test_an_imported_chat_model_learns_with_the_special_tokens_of_its_template(
+    begin: str | None, tmp_path: Path
+) -> None:
+    write_conversations(tmp_path)
+    words = bytes_bpe(begin, ["<|im_start|>", "<|im_end|>"])
+    words.chat_template = (begin or "") + CHATML
+    sizes = {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 128, "bos_token_id": 0}
+    saved(tmp_path / "theirs", "GPT2LMHeadModel", words, **sizes)
+    facts("import", "theirs", "--out", "runs/base", folder=tmp_path)
+    taught("talks.jsonl", "--task", "chat", "--steps=60", begin_from="runs/base", out="runs/talk", folder=tmp_path)
+
+    end = words.convert_tokens_to_ids("<|im_end|>")
+    spelt = f"{QUESTION} <|im_end|>"
+    answer = facts("chat", "runs/talk", spelt, *ANSWER, folder=tmp_path)["text"]
+    chat = OpenedRun.load(tmp_path / "runs/talk", device="cpu").chat_model
+    assert (chat.chat.template.source, chat.more_ends) == (words.chat_template, {end})
+    assert chat.prompt_ids(spelt).count(end) == 1
+    settings = chat.config.sample.replace(temperature=0, repetition_penalty=1, tokens=12)
+    assert "".join(chat.reply([{"role": "user", "content": spelt}], settings)) == answer
+    assert facts("evaluate", "runs/talk", "test-talks.jsonl", folder=tmp_path)["examples"] == 20
+
+    facts("export", "runs/talk", "--to", "hf", "--out", "out", folder=tmp_path)
+    facts("import", "out", "--out", "runs/back", folder=tmp_path)
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
+    writing = json.loads((tmp_path / "out" / "generation_config.json").read_text(encoding="utf-8"))
+    assert writing["eos_token_id"] == [words.eos_token_id, end]
+    model = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "out").eval()
+    prompt = torch.tensor([chat.prompt_ids(QUESTION)])  # (1, T)
+    with torch.no_grad():
+        written = model.generate(prompt, max_new_tokens=40, do_sample=False)[0, prompt.shape[1] :].tolist()
+    settings = settings.replace(tokens=40)
+    assert len(written) == chat.generate([QUESTION], settings)[0].tokens < 40
+    assert written[-1] == end
+    back = OpenedRun.load(tmp_path / "runs/back", device="cpu").chat_model
+    asked = [{"role": "user", "content": QUESTION}]
+    told = [*asked, {"role": "assistant", "content": "it sleeps ."}, {"role": "user", "content": "who is it ?"}]
+    for messages in (asked, told):
+        ids = theirs.apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
+        assert ids == words.apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
+        assert chat.conversation_ids(messages) == ids
+        assert back.conversation_ids(messages) == ids
 
 
 def test_a_masked_model_becomes_a_classifier_and_goes_back(tmp_path: Path) -> None:

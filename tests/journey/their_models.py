@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from tests.parity.hugging_face import transformers
 
@@ -16,8 +16,8 @@ END = "<|endoftext|>"
 BEGIN = "<|begin|>"
 
 
-def bytes_bpe(begin: str | None = None) -> Any:
-    """Byte-level BPE as GPT-2's; with a token before every text, as Llama 3's."""
+def bytes_bpe(begin: str | None = None, added: Iterable[str | AddedToken] = ()) -> Any:
+    """Byte-level BPE as GPT-2's; with a token before every text, as Llama 3's; with further special tokens."""
     words = Tokenizer(models.BPE())
     words.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     words.decoder = decoders.ByteLevel()
@@ -28,7 +28,9 @@ def bytes_bpe(begin: str | None = None) -> Any:
     if begin:
         frame = processors.TemplateProcessing(single=f"{begin} $A", special_tokens=[(begin, 1)])
         words.post_processor = frame
-    return transformers.PreTrainedTokenizerFast(tokenizer_object=words, eos_token=END)
+    words.add_special_tokens(list(added))
+    names = {"bos_token": begin} if begin else {}
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=words, eos_token=END, **names)
 
 
 def unigram() -> Any:

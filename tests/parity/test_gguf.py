@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tokenizers import Tokenizer as Words
 
 from glassformer.base.config import Config
 from glassformer.base.errors import GlassError
@@ -20,12 +21,19 @@ from glassformer.interop.gguf import writing
 from glassformer.interop.gguf.numpy_reader import GgufModel
 from glassformer.interop.gguf.targets import neighbouring
 from glassformer.runs.opening import OpenedRun
-from glassformer.text.tokenizers import Tokenizer
+from glassformer.text.tokenizers import Tokenizer, layout
 from tests.journey.commands import here
+from tests.journey.their_models import END, bytes_bpe, saved
+from tests.journey.their_models import LLAMA as LLAMA_SIZES
 from tests.parity.written_runs import make_run
 
 gguf = pytest.importorskip("gguf")
-pytest.importorskip("transformers")
+PreTrainedTokenizerFast = pytest.importorskip("transformers").PreTrainedTokenizerFast
+
+CHATML = (
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
 
 BIASES = {"attention_bias": True, "feedforward_bias": True}
 LLAMA: dict[str, Any] = {"positions": "rotary", "norm": "rmsnorm", "activation": "swiglu", "tied": False}
@@ -65,6 +73,23 @@ def test_float32_is_the_run_itself(name: str, tmp_path: Path) -> None:
     assert fields["tokenizer.ggml.add_bos_token"] == (name == "gpt2")
     assert fields[f"{name}.context_length"] == 37
     assert list(tmp_path.glob("*.gguf*")) == [report.out]
+
+
+def test_an_imported_chat_model_keeps_the_token_that_ends_an_answer(tmp_path: Path) -> None:
+    theirs = bytes_bpe(None, ["<|im_start|>", "<|im_end|>"])
+    document = json.loads(theirs.backend_tokenizer.to_str()) | {"pre_tokenizer": layout.pre_tokenizer("bpe")}
+    words = PreTrainedTokenizerFast(tokenizer_object=Words.from_str(json.dumps(document)), eos_token=END)
+    words.chat_template = CHATML
+    saved(tmp_path / "theirs", "LlamaForCausalLM", words, **{**LLAMA_SIZES, "hidden_size": 40, "head_dim": 8})
+    assert here("import", "theirs", "--out", "run", folder=tmp_path).returncode == 0
+    fields = {key: field.contents() for key, field in gguf.GGUFReader(exported(tmp_path).out).fields.items()}
+    assert fields["tokenizer.ggml.tokens"] == [words.convert_ids_to_tokens(id) for id in range(len(words))]
+    special = {END, "<|im_start|>", "<|im_end|>"}
+    kinds = dict(zip(fields["tokenizer.ggml.tokens"], fields["tokenizer.ggml.token_type"], strict=True))
+    assert {token for token, kind in kinds.items() if kind == 3} == special
+    assert fields["tokenizer.ggml.eos_token_id"] == words.eos_token_id
+    assert fields["tokenizer.ggml.eot_token_id"] == words.convert_tokens_to_ids("<|im_end|>")
+    assert fields["tokenizer.chat_template"] == CHATML
 
 
 @pytest.mark.thorough

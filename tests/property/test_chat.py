@@ -12,6 +12,7 @@ import torch
 
 from glassformer.base.config import CHAT_TEMPLATE, Config, SampleConfig
 from glassformer.base.errors import GlassError
+from glassformer.inspection.receipt import write_receipt
 from glassformer.model.build import build_model
 from glassformer.model.transformer import Decoder
 from glassformer.tasks.chatting import ChatModel
@@ -232,6 +233,28 @@ def test_an_answer_ends_at_the_end_token_and_at_that_of_the_template(tmp_path: P
         assert found.tokens == count
         assert found.ended == ("end" if count == 1 else "length")
         assert "".join(chat.reply(asked, settings)) == found.text
+        assert write_receipt(chat, "What?", settings=settings, step=count).token == id
+        if count == 1:
+            with pytest.raises(GlassError, match=r"1 token \(ended by end\)"):
+                write_receipt(chat, "What?", settings=settings, step=2)
+
+
+def test_a_receipt_ends_at_the_text_by_which_the_template_ends_an_answer(tmp_path: Path) -> None:
+    template = "{% for m in messages %}{{ m.content }}ii{% endfor %}"
+    config = config_of("characters", template).with_changes({"model.tied": "false", "model.head_bias": "true"})
+    data = prepared(tmp_path, config)
+    model = model_of(config, data)
+    (letter,) = data.tokenizer.encode("i")
+    assert isinstance(model.head.bias, torch.Tensor)
+    with torch.no_grad():
+        model.head.bias[letter] = 1000.0
+    chat = ChatModel(model, data.tokenizer, config)
+    assert chat.chat.ending == (("ii",), frozenset())
+    settings = SampleConfig(tokens=6, temperature=0)
+    assert chat.generate(["What?"], settings)[0].tokens == 2
+    assert write_receipt(chat, "What?", settings=settings, step=2).token == letter
+    with pytest.raises(GlassError, match=r"2 tokens \(ended by stop\)"):
+        write_receipt(chat, "What?", settings=settings, step=3)
 
 
 def test_a_chat_reads_messages_as_training_did(tmp_path: Path) -> None:

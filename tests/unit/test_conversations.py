@@ -14,7 +14,8 @@ from glassformer.base.errors import GlassError
 from glassformer.text.chat_template import ChatTemplate
 from glassformer.text.conversations import messages_of
 from glassformer.text.prepare import Prepared, prepare
-from glassformer.text.records import END_MARK, RECORD_KINDS
+from glassformer.text.records import END_MARK, RECORD_KINDS, START_MARK
+from glassformer.text.special_names import SpecialNames, marked_ids
 
 CHATML = (
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
@@ -71,7 +72,7 @@ def test_messages_that_cannot_be_read_are_refused_with_their_position(message: A
     [
         (CHAT_TEMPLATE, ["2." + END_MARK, "4."]),
         (CHATML, ["2.<|im_end|>\n", "4.<|im_end|>\n"]),
-        (NAMED, ["2." + END_MARK + "\n", "4." + END_MARK + "\n"]),
+        (NAMED, ["2." + END_MARK, "4." + END_MARK]),
     ],
 )
 def test_answers_have_exact_borders(source: str, expected: list[str]) -> None:
@@ -189,6 +190,18 @@ def test_tables_without_conversations_are_refused_and_leave_nothing(
 def test_a_template_that_spells_a_special_token_is_refused(tmp_path: Path) -> None:
     with pytest.raises(GlassError, match=r"writes <\|end\|>, a special token"):
         prepared(tmp_path, talks(), chat_template="{% for m in messages %}{{ m.content }}<|end|>{% endfor %}")
+
+
+def test_the_token_that_begins_and_ends_texts_begins_one_by_its_name(tmp_path: Path) -> None:
+    tokenizer = prepared(tmp_path, talks()).tokenizer
+    end = tokenizer.token_text(tokenizer.end_id)
+    template = ChatTemplate(f"{end}{{% for m in messages %}}{{{{ m.content }}}}{end}{{% endfor %}}")
+    names = SpecialNames.of(tokenizer)
+    text, spans = template.training_text(TALK[1:3], names)
+    assert text == f"What is 1 + 1?{END_MARK}2."  # rows begin with a start token and end with an end token
+    assert [text[start:stop] for start, stop in spans] == ["2."]
+    assert marked_ids(template.pieces(TALK[1:2], True, names)[0], tokenizer)[0] == tokenizer.start_id
+    assert template.pieces(TALK[1:2], True, names)[0].startswith(START_MARK)
 
 
 def test_another_template_makes_other_tokens(tmp_path: Path) -> None:

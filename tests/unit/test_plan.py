@@ -23,11 +23,14 @@ from glassformer.evaluation.simple_predictors import ladder
 from glassformer.model.precision import Speeds
 from glassformer.runs.run_text import prepare_for
 from glassformer.tasks.make import make_task
+from glassformer.tasks.task import Task
 from glassformer.training import memory, step_measurement
 from glassformer.training.checkpoint import save_checkpoint
+from glassformer.training.loop import compute_gradients
+from glassformer.training.parent_text import ParentText
 from glassformer.training.plan import RunPlan, plan_run
 from glassformer.training.reporting import Silent
-from glassformer.training.setup import fresh_model, new_training
+from glassformer.training.setup import fresh_model, new_training, task_of
 from glassformer.training.step_measurement import Probe, ProbeError
 from glassformer.training.stepping import Gradients, Stepper
 from tests.property.trainers import small_config, take_step
@@ -317,6 +320,29 @@ def test_the_largest_steps_are_found_and_taken(tmp_path: Path, monkeypatch: pyte
     assert len(taken) == 1  # all are as large, and none is needed before it
 
 
+def test_the_probe_mixes_rows_of_the_parent_as_training_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = small_config(tmp_path)
+    new = old.with_changes({"data.source": str(writer(tmp_path)("new.txt", "abcdefgh " * 200)), "data.mix": "0.5"})
+    cache = tmp_path / "cache"
+    parent = prepare_for(old, cache, lambda text: None)
+    data = prepare_for(new, cache, lambda text: None, tuple(parent.tokenizers.values()))
+    parent_text = ParentText.opened(old, parent.folder)
+    taken: list[list[list[int]]] = []
+
+    def rows_of(task: Task, step: int) -> list[list[int]]:
+        return [row.ids.tolist() for row in task.rows(step)]
+
+    def gradients(stepper: Stepper, step: int) -> Gradients:
+        taken.append(rows_of(stepper.task, step))
+        return compute_gradients(stepper, step)
+
+    monkeypatch.setattr(step_measurement, "compute_gradients", gradients)
+    step_measurement.measure(new, data.folder, 0.01, parent_text)
+    mixed = task_of(new, data, parent_text)
+    assert taken[0] == rows_of(mixed, 0)
+    assert taken[0] != rows_of(make_task(new, data), 0)
+
+
 @pytest.mark.skipif(not memory.FORGET.exists(), reason="this system cannot forget a peak")
 def test_a_peak_can_be_forgotten() -> None:
     device = torch.device("cpu")
@@ -411,6 +437,9 @@ def test_free_memory_is_what_the_container_leaves(tmp_path: Path, monkeypatch: p
         assert memory.free_memory(torch.device("cpu")) == expected
 
 
+CACHES = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
+
+
 @pytest.mark.parametrize(
     ("task", "precision", "before", "after"),
     [
@@ -423,13 +452,14 @@ def test_free_memory_is_what_the_container_leaves(tmp_path: Path, monkeypatch: p
 def test_shapes_that_do_not_come_again_are_not_kept(
     task: str, precision: str, before: str | None, after: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    name = "ONEDNN_PRIMITIVE_CACHE_CAPACITY"
-    monkeypatch.setenv(name, before or "")
-    if before is None:
-        monkeypatch.delenv(name)
+    for name in CACHES:
+        monkeypatch.setenv(name, before or "")
+        if before is None:
+            monkeypatch.delenv(name)
     settings = {"train": {"task": task, "precision": precision, "device": "cpu"}}
     memory.steady_heap(Config.from_dict(settings))
-    assert os.environ.get(name) == after
+    assert os.environ.get(CACHES[0]) == after
+    assert os.environ.get(CACHES[1]) == (before or (None if after is None else "16"))
 
 
 @pytest.mark.parametrize(("speeds", "kept"), [(None, "128"), (Speeds(100.0, 500.0), "128"), (Speeds(100.0, 2.0), "0")])
@@ -437,9 +467,9 @@ def test_the_precision_that_auto_will_be_decides_how_many_shapes_are_kept(
     speeds: Speeds | None, kept: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The probe of `glass plan` gets the precision itself: both must have the same memory."""
-    name = "ONEDNN_PRIMITIVE_CACHE_CAPACITY"
-    monkeypatch.setenv(name, "")
-    monkeypatch.delenv(name)
+    for name in CACHES:
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
     monkeypatch.setattr(memory, "known_speeds", lambda: speeds)
     memory.keep_few_shapes(Config.from_dict({"train": {"task": "classify", "precision": "auto", "device": "cpu"}}))
-    assert os.environ.get(name) == kept
+    assert os.environ.get(CACHES[0]) == kept

@@ -190,9 +190,7 @@ def _facts(people: int, numbers: random.Random) -> list[Fact]:
     """Draw `FACTS` facts of different kinds, in any order; each is about any of so many people."""
     names = _several(NAMES.split(), people, numbers)
     kinds = _several(FACT_KINDS, FACTS, numbers)
-    return [
-        Fact(names[below(numbers, people)], kind, kind.values[below(numbers, len(kind.values))]) for kind in kinds
-    ]
+    return [Fact(names[below(numbers, people)], kind, kind.values[below(numbers, len(kind.values))]) for kind in kinds]
 
 
 def facts_told(text: str) -> list[Fact]:

@@ -50,7 +50,7 @@ def chat_report(
     if other is not None:
         against = compared(measures, pair_measures(_answers(other, asked), references), len(asked))
     sources = [model.shown(ids) for ids in asked]
-    questions = [source.removesuffix(model.chat.before_answer).rstrip() for source in sources]
+    questions = [source.rstrip().removesuffix(model.chat.before_answer).rstrip() for source in sources]
     baselines = {"the last words of the question": figures_of(_last_words(questions, references), references)}
     if train is not None:
         frequent = most_frequent_answer(model, train)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Sequence
 from functools import cached_property
 
 from glassformer.base.config import Config, SampleConfig
@@ -14,12 +13,12 @@ from glassformer.tasks.continuing import TextModel
 from glassformer.tasks.written_text import Sample, Writer
 from glassformer.text.chat_template import ChatTemplate, Message
 from glassformer.text.conversations import messages_of
+from glassformer.text.records import START_MARK
+from glassformer.text.special_names import MARK, SpecialNames, id_of_mark, marked_ids, parts_of
 from glassformer.text.tokenizers import Tokenizer, frame_of
 
 TURNS = ("glassformer-first-question", "glassformer-answer", "glassformer-second-question")
 """Stand in a conversation for texts, to see what the template writes between them."""
-HIDDEN = "\ue000{}\ue001"
-"""Stands for the name of a special token that a person wrote: it stays text."""
 
 
 class ChatModel(TextModel):
@@ -56,16 +55,19 @@ class ChatModel(TextModel):
         """
         if not messages:
             raise GlassError("the conversation has no messages", "Give at least a question.")
-        ids = self._begun(self.chat.ids(messages_of(list(messages), "the conversation") or []))
+        before = frame_of(self.tokenizer, self.config).before
+        found = messages_of(list(messages), "the conversation") or []
+        ids = [*before, *self.chat.ids(found, after_start=bool(before))]
         return ids or [self.tokenizer.start_id]
 
     def around_question(self) -> tuple[list[int], list[int]] | None:
         """Return the ids before and after the tokens of a first question; None if they depend on the question."""
-        found = self.chat.around_question()
+        before = frame_of(self.tokenizer, self.config).before
+        found = self.chat.around_question(after_start=bool(before))
         if found is None:
             return None
-        before, after = found
-        return self._begun(before), after
+        first, after = found
+        return [*before, *first], after
 
     def prompt_ids(self, prompt: str) -> list[int]:
         """Return the ids of a conversation of one question."""
@@ -97,10 +99,10 @@ class ChatModel(TextModel):
 
     def shown(self, ids: Sequence[int]) -> str:
         """Return the ids of a conversation as text, with a line for each message."""
-        end = self.tokenizer.end_id
+        ends = {self.tokenizer.end_id, *self.more_ends}
         lines: list[list[int]] = [[]]
         for id in ids:
-            if id == end:
+            if id in ends:
                 lines.append([])
             else:
                 lines[-1].append(id)
@@ -175,20 +177,11 @@ class ChatModel(TextModel):
 
     @property
     def more_ends(self) -> frozenset[int]:
-        """Return the special token by which the template ends an answer: it ends one beside the end token."""
-        _, ends = self.chat.ending
-        return ends
+        """Return the tokens that end an answer beside the end token: among them that of the template, if it has one."""
+        return self.tokenizer.more_ends | self.chat.more_ends
 
     def ids_before_text(self, ids: Sequence[int]) -> Sequence[int]:
         return ()  # an answer is encoded apart from what stands before it
-
-    def _begun(self, ids: list[int]) -> list[int]:
-        """Return the ids of a conversation after the tokens that training rows began with."""
-        before = list(frame_of(self.tokenizer, self.config).before)
-        writes_start = "bos_token" in self.chat.template.source
-        if writes_start and ids[: len(before)] == before:
-            return ids
-        return [*before, *ids]
 
 
 class TokenizedTemplate:
@@ -202,80 +195,77 @@ class TokenizedTemplate:
     def __init__(self, template: ChatTemplate, tokenizer: Tokenizer) -> None:
         self.template = template
         self._tokenizer = tokenizer
-        self._start = tokenizer.token_text(tokenizer.start_id)
-        self._end = tokenizer.token_text(tokenizer.end_id)
-        names = {tokenizer.token_text(id): id for id in tokenizer.special}
-        self._special = {name: id for name, id in names.items() if name and name in template.source}
-        self._special |= {self._start: tokenizer.start_id, self._end: tokenizer.end_id}
-        self._cut = re.compile("|".join(map(re.escape, sorted(self._special, key=len, reverse=True))))
+        self._names = SpecialNames.of(tokenizer)
 
-    def ids(self, messages: Sequence[Message]) -> list[int]:
+    def ids(self, messages: Sequence[Message], after_start: bool = False) -> list[int]:
         """Return the token ids of a conversation, up to the beginning of the assistant's next answer.
+
+        Args:
+            messages: of the conversation.
+            after_start: the ids follow a start token: that of the template is left out at the beginning.
 
         Raises:
             GlassError: the template refuses it, or it is not valid Unicode.
         """
-        hidden = [{name: self._hide(text) for name, text in message.items()} for message in messages]
-        pieces = self.template.pieces(hidden, True, self._start, self._end)
-        return self._ids_of([part for piece in pieces for part in self._parts(piece)])
+        pieces = self.template.pieces(messages, True, self._names)
+        if after_start:
+            pieces[0] = pieces[0].removeprefix(START_MARK)
+        return [id for piece in pieces for id in marked_ids(piece, self._tokenizer)]
 
-    def around_question(self) -> tuple[list[int], list[int]] | None:
-        """Return the ids that the template writes before and after a first question.
+    def around_question(self, after_start: bool = False) -> tuple[list[int], list[int]] | None:
+        """Return the ids that the template writes before and after a first question; `after_start` as in `ids`.
 
         None: it writes text beside the question that is encoded together with it, or changes the question.
         """
         question = f" {TURNS[0]} "  # with spaces, which a template may strip
-        pieces = self.template.pieces([{"role": "user", "content": question}], True, self._start, self._end)
-        parts = [part for piece in pieces for part in self._parts(piece)]
-        holding = [at for at, part in enumerate(parts) if isinstance(part, str) and TURNS[0] in part]
+        pieces = self.template.pieces([{"role": "user", "content": question}], True, self._names)
+        if after_start:
+            pieces[0] = pieces[0].removeprefix(START_MARK)
+        parts = [part for piece in pieces for part in parts_of(piece)]
+        holding = [index for index, part in enumerate(parts) if TURNS[0] in part]
         if len(holding) != 1 or parts[holding[0]] != question:
             return None
-        return self._ids_of(parts[: holding[0]]), self._ids_of(parts[holding[0] + 1 :])
+        before = marked_ids("".join(parts[: holding[0]]), self._tokenizer)
+        return before, marked_ids("".join(parts[holding[0] + 1 :]), self._tokenizer)
 
-    def _parts(self, text: str) -> Iterator[str | int]:
-        """Yield the texts of a piece, each encoded by itself, and the special ids between them."""
-        at = 0
-        for found in self._cut.finditer(text):
-            yield self._show(text[at : found.start()])
-            yield self._special[found.group()]
-            at = found.end()
-        yield self._show(text[at:])
-
-    def _ids_of(self, parts: Sequence[str | int]) -> list[int]:
-        ids: list[int] = []
-        for part in parts:
-            ids += self._tokenizer.encode(part) if isinstance(part, str) else [part]
-        return ids
+    @property
+    def writes_start(self) -> bool:
+        """Return whether the template begins a conversation with the start token."""
+        return self.template.pieces(_turns("user"), True, self._names)[0].startswith(START_MARK)
 
     @property
     def before_answer(self) -> str:
         """Return what the template writes between a question and its answer; without outer spaces."""
-        question = [{"role": "user", "content": TURNS[0]}]
-        asked = self.template.render(question, False, self._start, self._end)
-        return self.template.render(question, True, self._start, self._end).removeprefix(asked).strip()
+        question = _turns("user")
+        asked = self.template.marked(question, False, self._names)
+        return MARK.sub("", self.template.marked(question, True, self._names).removeprefix(asked)).strip()
+
+    @property
+    def more_ends(self) -> frozenset[int]:
+        """Return the special token by which the template ends an answer."""
+        _, ends = self.ending
+        return ends
 
     @cached_property
     def ending(self) -> tuple[tuple[str, ...], frozenset[int]]:
         """Stop texts and stop ids of an answer: the text or special token before the next question."""
         question, answer, other = TURNS
-        roles = zip(("user", "assistant", "user"), TURNS, strict=True)
-        messages = [{"role": role, "content": content} for role, content in roles]
-        text = self.template.render(messages, False, self._start, self._end)
+        messages = _turns("user", "assistant", "user")
+        text = self.template.marked(messages, False, self._names)
         between = text.partition(answer)[2].partition(other)
         if question not in text or not between[1]:
             return (), frozenset()
-        special = self._cut.search(between[0])
+        special = MARK.search(between[0])
         if special is not None:
-            return (), frozenset({self._special[special.group()]})
-        pieces = self.template.pieces(messages[:2], False, self._start, self._end)
+            id = id_of_mark(special.group(), self._tokenizer)
+            assert id is not None
+            return (), frozenset({id})
+        pieces = self.template.pieces(messages[:2], False, self._names)
         closing = pieces[1].partition(answer)[2].strip() if len(pieces) > 1 else ""
         stop = closing or between[0].rstrip() or between[0]
         return ((stop,) if stop else ()), frozenset()
 
-    def _hide(self, text: str) -> str:
-        return self._cut.sub(lambda found: HIDDEN.format(list(self._special).index(found.group())), text)
 
-    def _show(self, text: str) -> str:
-        for index, name in enumerate(self._special):
-            text = text.replace(HIDDEN.format(index), name)
-        return text
+def _turns(*roles: str) -> list[Message]:
+    """Return a conversation of texts that a template does not write itself."""
+    return [{"role": role, "content": content} for role, content in zip(roles, TURNS, strict=False)]

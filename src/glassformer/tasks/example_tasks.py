@@ -220,13 +220,19 @@ def conversation_rows(store: RecordStore, config: Config) -> Sequence[Row]:
 
 
 def last_question(store: RecordStore, index: int) -> tuple[list[int], list[int]]:
-    """Return the ids of a conversation before its last answer, and those of that answer without its end token."""
+    """Return the ids of a conversation before its last answer, and those of that answer without its end token.
+
+    Another special token that ends the answer belongs to it; what the template writes after that does not.
+    """
     ids = store.target.document(index).tolist()
     counts = store.loss_mask_of(index)[: len(ids)].tolist()
-    start = len(ids)
+    end = len(ids)
+    while end and not counts[end - 1]:
+        end -= 1
+    start = end
     while start and counts[start - 1]:
         start -= 1
-    return ids[:start], ids[start:]
+    return ids[:start], ids[start:end]
 
 
 def row_lengths(store: RecordStore, config: Config) -> npt.NDArray[np.int64]:

@@ -56,7 +56,11 @@ class TextWriter(ABC):
     @property
     def more_ends(self) -> frozenset[int]:
         """Return further tokens that end a text."""
-        return frozenset()
+        return self.tokenizer.more_ends
+
+    def until_the_end(self, settings: SampleConfig) -> SampleConfig:
+        """Return settings that also stop at the text that ends one, where a text does."""
+        return settings
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(train.task = {self.config.train.task}, {self.tokenizer!r})"

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import datetime
 import json
-import re
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
@@ -22,8 +21,9 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from glassformer.base.errors import GlassError
 from glassformer.text.records import END_MARK, START_MARK, Spans
+from glassformer.text.special_names import MARK, SpecialNames
 
-MARKS = re.compile(f"[{END_MARK}{START_MARK}]")
+NO_NAMES = SpecialNames()
 Message = Mapping[str, str]
 """`role` and `content` of a message."""
 
@@ -88,43 +88,61 @@ class ChatTemplate:
             problem = f"the chat template fails: {type(error).__name__}: {str(error)[:200]}"
             raise GlassError(problem, "Put data.chat_template or chat_template.jinja right.") from None
 
-    def pieces(self, messages: Sequence[Message], next_turn: bool, bos_token: str, eos_token: str) -> list[str]:
-        """Return the text of a conversation in pieces; every second one is an answer with what the template ends it by.
+    def marked(self, messages: Sequence[Message], next_turn: bool, names: SpecialNames) -> str:
+        """Return the text of a conversation with marks for the special tokens that the template writes.
 
-        The model reads each piece encoded apart, so that an answer has the same tokens wherever it stands. The text is
-        one piece if the template writes earlier messages otherwise once later ones follow.
+        Args:
+            messages: of the conversation; names of special tokens in them are hidden.
+            next_turn: add what stands before the assistant's next answer.
+            names: of the special tokens that the template may write.
 
         Raises:
             GlassError: as `render`.
         """
-        whole = self.render(messages, next_turn, bos_token, eos_token)
-        borders = [0]
-        for number, message in enumerate(messages):
-            if message["role"] == "assistant":
-                before = self.render(messages[:number], True, bos_token, eos_token)
-                after = self.render(messages[: number + 1], False, bos_token, eos_token)
-                if not after.startswith(before) or not whole.startswith(after) or len(before) < borders[-1]:
-                    return [whole]
-                borders += [len(before), len(after)]
-        return [whole[start:stop] for start, stop in pairwise([*borders, len(whole)])]
+        return names.mark(self.render(messages, next_turn, START_MARK, END_MARK))
 
-    def training_text(self, messages: Sequence[Message]) -> tuple[str, Spans]:
+    def pieces(self, messages: Sequence[Message], next_turn: bool, names: SpecialNames = NO_NAMES) -> list[str]:
+        """Return the text of a conversation in pieces; every second one is an answer with what the template ends it by.
+
+        Marks stand for the special tokens that the template writes; an answer ends at the first one after it. The
+        model reads each piece encoded apart, so that an answer has the same tokens wherever it stands. The text is one
+        piece if the template writes earlier messages otherwise once later ones follow.
+
+        Raises:
+            GlassError: as `render`.
+        """
+        hidden = [{**message, "content": names.hide(message["content"])} for message in messages]
+        whole = self.marked(hidden, next_turn, names)
+        borders = [0]
+        for number, message in enumerate(hidden):
+            if message["role"] == "assistant":
+                before = self.marked(hidden[:number], True, names)
+                after = self.marked(hidden[: number + 1], False, names)
+                if not whole.startswith(after):  # a template may end each conversation, whatever its last message is
+                    after = after.removesuffix(END_MARK)
+                if not after.startswith(before) or not whole.startswith(after) or len(before) < borders[-1]:
+                    return [names.show(whole)]
+                answer = after.removeprefix(before)
+                borders += [len(before), len(before) + _answer_length(answer, message["content"])]
+        return [names.show(whole[start:stop]) for start, stop in pairwise([*borders, len(whole)])]
+
+    def training_text(self, messages: Sequence[Message], names: SpecialNames = NO_NAMES) -> tuple[str, Spans]:
         """Return a conversation as one text, and the spans of its answers in it.
 
-        `END_MARK` and `START_MARK` stand for tokens. Those at the very beginning and the very end are left out: rows
-        begin with a start token and end with an end token.
+        Marks stand for special tokens. An end token at the very end is left out, for rows end with one; so is a start
+        token at the very beginning, if rows begin with one.
 
         Raises:
             GlassError: as `render`; or the answers have no borders.
         """
-        cleaned = [{**message, "content": MARKS.sub("\ufffd", message["content"])} for message in messages]
-        pieces = self.pieces(cleaned, next_turn=False, bos_token=START_MARK, eos_token=END_MARK)
+        pieces = self.pieces(messages, False, names)
         if len(pieces) < 2:
             raise GlassError(
                 "the chat template rewrites earlier messages once an answer follows, so answers have no borders",
                 "Use a template that writes each message after those before it.",
             )
-        pieces[0] = pieces[0].removeprefix(START_MARK)
+        if names.starts:
+            pieces[0] = pieces[0].removeprefix(START_MARK)
         text = "".join(pieces)
         shown = text.removesuffix(END_MARK)
         spans = []
@@ -134,6 +152,18 @@ class ChatTemplate:
                 spans.append((start, min(start + len(piece), len(shown))))
             start += len(piece)
         return shown, tuple(spans)
+
+
+def _answer_length(text: str, content: str) -> int:
+    """Return the length of an answer with the special token that ends it, if there is one; otherwise of all the text.
+
+    Args:
+        text: of the answer, with what the template writes after it.
+        content: of the message.
+    """
+    found = text.rfind(content.strip())
+    ends = None if found < 0 else MARK.search(text, found + len(content.strip()))
+    return len(text) if ends is None else ends.end()
 
 
 def _to_json(value: Any, indent: int | None = None, ensure_ascii: bool = False) -> str:

@@ -7,9 +7,10 @@ from itertools import count
 from typing import Any
 
 from glassformer.base.errors import GlassError
-from glassformer.text.chat_template import ChatTemplate, Message
+from glassformer.text.chat_template import NO_NAMES, ChatTemplate, Message
 from glassformer.text.left_out import Tally
 from glassformer.text.records import RecordPiece
+from glassformer.text.special_names import SpecialNames
 
 ROLES = ("system", "user", "assistant")
 OTHER_NAMES = {"human": "user", "gpt": "assistant", "bot": "assistant", "developer": "system"}
@@ -74,7 +75,10 @@ def _joined_parts(parts: Sequence[Any]) -> str | None:
 
 
 def conversation_records(
-    rows: Iterable[tuple[str, Sequence[object]]], template: ChatTemplate, tally: Tally
+    rows: Iterable[tuple[str, Sequence[object]]],
+    template: ChatTemplate,
+    tally: Tally,
+    names: SpecialNames = NO_NAMES,
 ) -> Iterator[RecordPiece]:
     """Yield a record for each conversation; those that teach nothing are counted and left out.
 
@@ -82,6 +86,7 @@ def conversation_records(
         rows: the position of each row, and its messages, or its question and answer.
         template: makes one text of a conversation.
         tally: counts what is left out or changed.
+        names: of the special tokens that the template may write.
 
     Raises:
         GlassError: a message cannot be read, or the template fails.
@@ -103,7 +108,7 @@ def conversation_records(
             tally.remark("conversations that end without an answer, of which the end is not read", position)
             messages = messages[: answered[-1]]
         try:
-            text, spans = template.training_text(messages)
+            text, spans = template.training_text(messages, names)
         except GlassError as error:
             raise GlassError(f"{position}: {error.problem}", error.remedy) from None
         yield RecordPiece(next(numbers), (text,), (), position, loss_spans=spans)

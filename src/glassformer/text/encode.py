@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import time
 from array import array
 from collections.abc import Callable, Mapping
@@ -18,7 +17,8 @@ import numpy.typing as npt
 
 from glassformer.base.files import sha256, sync
 from glassformer.text.record_store import part, token_prefixes
-from glassformer.text.records import END_MARK, START_MARK, RecordKind, Spans
+from glassformer.text.records import RecordKind, Spans
+from glassformer.text.special_names import id_of_mark, parts_of
 from glassformer.text.store import StoreWriter
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ UNCUT = 4_000_000  # a text with no safe cut for so long is cut anyway
 BATCH = 512_000  # characters, of all roles together, given to the tokenizer at once
 BATCH_TEXTS = 8192
 LINES = 1024  # of texts.jsonl, written at once
-MARKED = re.compile(f"[{END_MARK}{START_MARK}]|[^{END_MARK}{START_MARK}]+")  # marks, and the text between them
 
 
 def no_progress(characters: int) -> None:
@@ -186,14 +185,14 @@ class TextEncoder:
     def add_with_spans(self, text: str, spans: Spans) -> None:
         """Append a whole text, of which the parts in `spans` count for the loss.
 
-        Every part is encoded apart, so that no token crosses the border of a span. Marks become the tokens
-        that they stand for. The end token after the text counts if the last part does.
+        Every part is encoded apart, so that no token crosses the border of a span. Marks become the tokens that they
+        stand for. The end token after the text counts if the last part does, unless that part is a token that ended it.
         """
         borders = [0, *(border for span in spans for border in span), len(text)]
         pieces = [
             (piece, number % 2 == 1)
             for number, (start, stop) in enumerate(pairwise(borders))
-            for piece in MARKED.findall(text[start:stop])
+            for piece in parts_of(text[start:stop])
         ]
         for number, (piece, counts) in enumerate(pieces, start=1):
             self._collect(self._without_pieces(piece, True, counts), number == len(pieces), counts)
@@ -243,15 +242,16 @@ class TextEncoder:
             return
         ids = self.tokenizer.encode_many(self._texts)
         if self.loss_mask is not None:
-            marks = {END_MARK: self.tokenizer.end_id, START_MARK: self.tokenizer.start_id}
             for number, text in enumerate(self._texts):
-                if text in marks:
-                    ids[number] = [marks[text]]
+                id = id_of_mark(text, self.tokenizer)
+                if id is not None:
+                    ids[number] = [id]
                     self._texts[number] = ""
+            for text, piece, last, counts in zip(self._texts, ids, self._lasts, self._counts, strict=True):
+                self.loss_mask.extend([counts] * len(piece))
+                if last:
+                    self.loss_mask.append(counts and text != "")  # the text of a mark is empty
         self.writer.add(self._texts, ids, self._lasts)
-        if self.loss_mask is not None:
-            for piece, last, counts in zip(ids, self._lasts, self._counts, strict=True):
-                self.loss_mask.extend([counts] * (len(piece) + last))
         self.progress(self._collected)
         self._texts = []
         self._lasts = []

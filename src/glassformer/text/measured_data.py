@@ -14,7 +14,7 @@ from glassformer.text.data_notes import unseen_notes
 from glassformer.text.encode import RecordWriter
 from glassformer.text.record_store import RecordStore
 from glassformer.text.records import RecordKind
-from glassformer.text.source import open_source
+from glassformer.text.source import open_source, with_names
 from glassformer.text.survey import kept_pieces, kept_records, survey
 from glassformer.text.tokenizers import Tokenizer
 
@@ -53,7 +53,8 @@ def encode_whole(
     """
     known = {name: index for index, name in enumerate(labels)} if kind.labels != "none" else None
     unseen = Counter[str]()
-    with open_source(kind, data, folder) as source:
+    with open_source(kind, data, folder) as opened:
+        source = with_names(opened, tokenizers[kind.roles[-1]])
         found = survey(source)
         writer = RecordWriter(kind, folder / "whole", tokenizers, known)
         try:

@@ -27,7 +27,7 @@ from glassformer.text.data_notes import (
 from glassformer.text.encode import Meter, RecordWriter
 from glassformer.text.record_store import RecordStore, damaged
 from glassformer.text.records import END_MARK, START_MARK, RecordKind
-from glassformer.text.source import Source, hash_of_sources, open_source
+from glassformer.text.source import Source, hash_of_sources, open_source, with_names
 from glassformer.text.split import SIDES, DocumentSplit, Side, SidedPiece, Split, split_documents, split_records
 from glassformer.text.survey import Survey, kept_pieces, kept_records, survey
 from glassformer.text.tables import ONLY_TABLES
@@ -154,6 +154,9 @@ def prepare(
     with no_empty_folders(cache), ExitStack() as stack:
         source = stack.enter_context(open_source(kind, data, cache))
         own = stack.enter_context(open_source(kind, data, cache, validation=True)) if data.validation else None
+        if given:
+            source = with_names(source, given[0])
+            own = with_names(own, given[0]) if own else None
         return prepare_source(source, own, tokenizer, cache, progress, given)
 
 
@@ -220,7 +223,7 @@ def _everything(
     if own is None:
         matters |= data.model_dump(include={*SPLIT_SETTINGS, "seed"} if data.split == "random" else set(SPLIT_SETTINGS))
     matters |= {"tables": readings} if readings else {}
-    matters |= {"chat_template": data.chat_template} if kind.loss_spans else {}
+    matters |= {"chat_template": data.chat_template, "answers_end": "at tokens"} if kind.loss_spans else {}
     return everything | {
         "task": kind.task,
         "sources": [source.digest, own.digest if own else None],
@@ -302,7 +305,7 @@ def make(source: Source, own: Source | None, vocabulary: TokenizerOrigin, folder
     if vocabulary.file is None and not vocabulary.given:
         progress(f"training the tokenizer ({vocabulary.config.kind})")
     tokenizers = vocabulary.tokenizers(kind, plan.training_texts)
-    if kind.loss_spans:
+    if kind.loss_spans and not vocabulary.given:
         _refuse_special_names(source.data.chat_template, tokenizers[kind.roles[0]])
     save_tokenizers(folder, kind, tokenizers)
     writers = _write(plan, tokenizers, folder, Meter("encoding", plan.characters, progress))
@@ -358,7 +361,7 @@ def _write(
 
 
 def _refuse_special_names(template: str, tokenizer: Tokenizer) -> None:
-    """Raise a `GlassError` if a chat template spells a special token, which would be read as text."""
+    """Raise a `GlassError` if a chat template spells a special token of a tokenizer that is trained on its texts."""
     for id in sorted(tokenizer.special):
         name = tokenizer.token_text(id)
         if name in template:

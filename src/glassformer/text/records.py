@@ -20,6 +20,10 @@ END_MARK = "\ufdd0"
 """Stands for an end token inside a text with spans. Unicode reserves this code for use inside programs."""
 START_MARK = "\ufdd1"
 """Stands for a start token there."""
+NAME_MARK = "\ufdd2"
+"""Stands before the name of another special token there."""
+NAME_END_MARK = "\ufdd3"
+"""Stands after that name."""
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 from glassformer.base.config import DataConfig
 from glassformer.base.errors import GlassError
 from glassformer.base.wording import counted
-from glassformer.text.chat_template import ChatTemplate
+from glassformer.text.chat_template import NO_NAMES, ChatTemplate
 from glassformer.text.cleaning import cleaned
 from glassformer.text.columns import (
     ChosenColumns,
@@ -39,7 +39,9 @@ from glassformer.text.reading import (
     with_table,
 )
 from glassformer.text.records import RecordKind, RecordPiece
+from glassformer.text.special_names import SpecialNames
 from glassformer.text.tables import Table, refuse_idle_settings
+from glassformer.text.tokenizers import Tokenizer
 
 SHOWN_CHARACTERS = 40  # of a line, in an error
 FIRST = 50  # records of a generated corpus whose hash stands for its generator: a change in it changes them
@@ -62,6 +64,7 @@ class Source:
         digest: a hash of all the content.
         notes: how it is read.
         parallel: line n of the second file answers line n of the first.
+        names: of the special tokens that a chat template may write.
     """
 
     kind: RecordKind
@@ -72,6 +75,7 @@ class Source:
     digest: str
     notes: tuple[str, ...]
     parallel: bool = False
+    names: SpecialNames = NO_NAMES
 
     @property
     def size(self) -> int:
@@ -111,7 +115,8 @@ class Source:
     def _examples(self, tally: Tally) -> Iterator[RecordPiece]:
         numbers = count()
         if self.kind.loss_spans:
-            yield from conversation_records(self._conversations(tally), ChatTemplate(self.data.chat_template), tally)
+            template = ChatTemplate(self.data.chat_template)
+            yield from conversation_records(self._conversations(tally), template, tally, self.names)
         elif self.corpus is not None:
             for number, (texts, labels) in enumerate(_generated(self.kind, self.corpus, self.data)):
                 position = f"example {number + 1} of {self.corpus}"
@@ -278,6 +283,11 @@ def open_source(kind: RecordKind, data: DataConfig, cache: Path, validation: boo
             if not validation:  # it may be another kind of source
                 refuse_idle_settings(tables_of(source.files), data, what)
             yield source
+
+
+def with_names(source: Source, tokenizer: Tokenizer) -> Source:
+    """Return a source whose chat template may write the special tokens of a tokenizer by their names."""
+    return replace(source, names=SpecialNames.of(tokenizer)) if source.kind.loss_spans else source
 
 
 def hash_of_sources(source: Source, own: Source | None) -> str:

@@ -123,7 +123,7 @@ def new_training(
     with _held(processes, new_folder_lock(folder)):
         run = processes.on_rank_zero(create)
         entropy = _entropy(config, text)
-        trainer = Trainer(run, config, model, _task(config, text, parent_text), reporter, entropy, processes, seconds)
+        trainer = Trainer(run, config, model, task_of(config, text, parent_text), reporter, entropy, processes, seconds)
         trainer.threads = threads
         _give_parent_text(trainer, parent_text)
         _begin_leg(trainer)
@@ -131,7 +131,7 @@ def new_training(
             yield trainer
 
 
-def _task(config: Config, data: Prepared, parent_text: ParentText | None) -> Task:
+def task_of(config: Config, data: Prepared, parent_text: ParentText | None) -> Task:
     """Return the task of a run, with the rows of its parent's text that it repeats."""
     task = make_task(config, data)
     return task if parent_text is None else parent_text.mixed_into(task, config)
@@ -282,7 +282,7 @@ def resume_training(
         entropy = _entropy(config, data)
         entry = run.parent_entry()
         parent_text = None if entry is None else find_parent_text(entry, folder, config, data, processes)
-        trainer = Trainer(run, config, model, _task(config, data, parent_text), reporter, entropy, processes, seconds)
+        trainer = Trainer(run, config, model, task_of(config, data, parent_text), reporter, entropy, processes, seconds)
         _give_parent_text(trainer, parent_text)
         trainer.resume(whole)
 

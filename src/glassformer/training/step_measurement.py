@@ -28,7 +28,6 @@ from glassformer.model.device import choose_device
 from glassformer.model.transformer import Model
 from glassformer.runs.run_text import open_text
 from glassformer.tasks.losses import tokens_at_once
-from glassformer.tasks.make import make_task
 from glassformer.tasks.task import Task
 from glassformer.tasks.task_rows import MOST_TOKENS, groups
 from glassformer.training.checkpoint import save_state
@@ -36,7 +35,7 @@ from glassformer.training.loop import compute_gradients
 from glassformer.training.memory import free_memory, has_many_lengths, least_training_memory, peak_memory, steady_heap
 from glassformer.training.parent_text import ParentText
 from glassformer.training.schedules import rate_factor
-from glassformer.training.setup import fresh_model, set_threads
+from glassformer.training.setup import fresh_model, set_threads, task_of
 from glassformer.training.stepping import Stepper
 from glassformer.training.thread_choice import choice_of
 from glassformer.training.validation import validation_loss
@@ -99,7 +98,7 @@ def probe(config: Config, tokens: Path, seconds: float, parent_text: ParentText 
         config: all settings.
         tokens: the folder of the prepared text.
         seconds: how long steps are taken; evaluation, sample and start come on top, and slow steps may take longer.
-        parent_text: of the run's parent; None: it has none.
+        parent_text: of the run's parent, of which `data.mix` takes rows; None: it has none.
 
     Raises:
         ProbeError: it did not come to its end, most likely for lack of memory.
@@ -141,7 +140,7 @@ def measure(config: Config, tokens: Path, seconds: float, parent_text: ParentTex
         )
     short = config.sample.replace(tokens=min(SAMPLED, config.sample.tokens))
     with clear_memory_errors():
-        stepper = Stepper(fresh_model(config, data), make_task(config, data), config)
+        stepper = Stepper(fresh_model(config, data), task_of(config, data, parent_text), config)
         if (threads := choice_of(config, lambda text: None)) is not None:
             threads.try_all(lambda step: _step(stepper, step), THREADS_SHARE * seconds, time.perf_counter)
         times = _step_times(stepper, seconds)

@@ -51,6 +51,7 @@ def of_next_token(model: Writes, text: str, settings: SampleConfig, step: int) -
         GlassError: the text ends before that token.
     """
     prompt = model.prompt_ids(text)
+    settings = model.until_the_end(settings)
     if settings.beams > 1:
         written, logits = _found(model, prompt, settings, step)
     else:
@@ -100,15 +101,15 @@ def of_label(model: TextClassifier, text: str) -> Moment:
 
 def _drawn(model: Writes, prompt: list[int], settings: SampleConfig, step: int) -> tuple[list[int], Tensor]:
     """The first `step` tokens that are drawn, and the logits of the last of them, (V)."""
-    writer = Writer(model.tokenizer, () if isinstance(model, Translator) else prompt, settings.stop)
+    writer = Writer(model.tokenizer, model.ids_before_text(prompt), settings.stop)
     settings = settings.replace(tokens=step)
-    end = model.tokenizer.end_id
+    start = model.tokenizer.target_start
 
     def stop(_: int, new: list[int]) -> bool:
         return writer.add(new[-1])
 
     written = []
-    for each in generate(model.model, [prompt], settings, end, stop, start=model.tokenizer.target_start):
+    for each in generate(model.model, [prompt], settings, model.end_id, stop, start=start, more_ends=model.more_ends):
         written.append(each.tokens[0])
     if len(written) < step:
         raise _too_short(len(written), each.ended[0])
@@ -118,7 +119,9 @@ def _drawn(model: Writes, prompt: list[int], settings: SampleConfig, step: int) 
 def _found(model: Writes, prompt: list[int], settings: SampleConfig, step: int) -> tuple[list[int], Tensor]:
     """Return the same for the text that beam search finds."""
     start = model.tokenizer.target_start
-    best = beam_search(model.model, [prompt], settings, model.tokenizer.end_id, wanted=1, start=start)[0][0]
+    best = beam_search(model.model, [prompt], settings, model.end_id, wanted=1, start=start, more_ends=model.more_ends)[
+        0
+    ][0]
     written = list(best.tokens[:step])
     if len(written) < step:
         raise _too_short(len(written), best.ended)

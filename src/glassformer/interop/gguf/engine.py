@@ -6,7 +6,7 @@ import importlib.util
 import json
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +42,9 @@ def engine() -> str | None:
     return f"llama.cpp ({version_of(PACKAGE)})"
 
 
-def compare_with_engine(opened: OpenedRun, path: Path, kind: str, target: Target) -> list[Measured]:
+def compare_with_engine(
+    opened: OpenedRun, path: Path, kind: str, target: Target, ends: Collection[int]
+) -> list[Measured]:
     """Open a file with llama.cpp, read texts and rows of tokens, and write `TOKENS` greedy tokens after three prompts.
 
     Args:
@@ -50,6 +52,7 @@ def compare_with_engine(opened: OpenedRun, path: Path, kind: str, target: Target
         path: of the file.
         kind: of its numbers; only of f32 the greedy tokens are compared.
         target: its architecture.
+        ends: tokens that end a text for llama.cpp.
 
     Raises:
         GlassError: llama.cpp does not open it.
@@ -78,7 +81,7 @@ def compare_with_engine(opened: OpenedRun, path: Path, kind: str, target: Target
     found = [Measured("by llama.cpp", largest_difference(ours, theirs), limit, said)]
     differ = 0
     for prompt, answer in zip(prompts, answers[len(read) :], strict=True):
-        differ += _unlikely(model, prompt, answer["tokens"], opened.tokenizer.end_id, max(LEVEL, 2 * limit))
+        differ += _unlikely(model, prompt, answer["tokens"], ends, max(LEVEL, 2 * limit))
     written = [len(answer["tokens"]) for answer in answers[len(read) :]]
     differ += sum(abs(one - other) for one, other in zip(written, counts, strict=True))
     compared = f"{sum(written)} tokens after {len(prompts)} prompts, by llama.cpp with its cache in float32"
@@ -128,7 +131,7 @@ def _next_token(given: str | list[int], size: int, whole: int) -> dict[str, Any]
 
 
 def _greedy(prompt: list[int], count: int) -> dict[str, Any]:
-    """A request for `count` likeliest tokens, of which none is the end token."""
+    """A request for `count` likeliest tokens, of which none ends a text."""
     return {"prompt": prompt, "n_predict": count, "temperature": 0, "ignore_eos": True, "return_tokens": True}
 
 
@@ -147,10 +150,10 @@ def _log_probabilities(model: Decoder, ids: Sequence[int]) -> Logits:
     return found
 
 
-def _unlikely(model: Decoder, prompt: Sequence[int], tokens: Sequence[int], end: int, level: float) -> int:
-    """Count llama.cpp's tokens that are not the run's likeliest at their positions, ignoring the end token."""
+def _unlikely(model: Decoder, prompt: Sequence[int], tokens: Sequence[int], ends: Collection[int], level: float) -> int:
+    """Count llama.cpp's tokens that are not the run's likeliest at their positions, ignoring tokens that end a text."""
     ours = _log_probabilities(model, [*prompt, *tokens][:-1])[len(prompt) - 1 :]  # (tokens, V)
-    ours[:, end] = -np.inf
+    ours[:, list(ends)] = -np.inf
     written = ours[np.arange(len(tokens)), list(tokens)]  # (tokens)
     return int((ours.max(axis=1) - written > level).sum())
 

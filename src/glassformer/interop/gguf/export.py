@@ -6,6 +6,7 @@ installed (`engine`), by transformers, and by llama.cpp's rules in NumPy (`readi
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -23,13 +24,16 @@ from glassformer.interop.gguf.targets import choose_target
 from glassformer.interop.gguf.tokens import read_tokens
 from glassformer.interop.gguf.writing import TYPES, gguf_tensors, need_gguf, write_gguf
 from glassformer.interop.huggingface.choosing import ARCHITECTURES, fitted
+from glassformer.interop.huggingface.tokenizer_files import special_ids
 from glassformer.interop.huggingface.weights import Tensors
 from glassformer.interop.huggingface.writing import written
 from glassformer.interop.output_comparison import check_greedy, largest_difference, logits_limit, random_rows
 from glassformer.model.build import build_model
 from glassformer.model.transformer import Decoder
 from glassformer.runs.opening import OpenedRun
-from glassformer.text.tokenizers import frame_of
+from glassformer.tasks.chatting import TokenizedTemplate
+from glassformer.text.chat_template import ChatTemplate
+from glassformer.text.tokenizers import Tokenizer, frame_of
 
 UNTRIED = "llama.cpp itself did not open the file: for that, pip install xllamacpp"
 
@@ -60,11 +64,16 @@ def export(request: ExportRequest) -> ExportReport:
         )
     config = opened.model.config.replace(vocab_size=opened.model.vocab_size)
     target = choose_target(config, dict(opened.model.state_dict()), request.architecture)
-    tokens = read_tokens(opened.files.tokenizer_file)
+    template = opened.files.chat_template()
+    tokens = replace(
+        read_tokens(opened.files.tokenizer_file),
+        end_id=opened.tokenizer.end_id,
+        start_id=opened.tokenizer.start_id,
+        answer_end_id=None if template is None else answer_end(template, opened.tokenizer),
+    )
     values, theirs = written(ARCHITECTURES[target.name], opened.model, "lm")
     form, ours = fitted(ARCHITECTURES[target.name], config, dict(opened.model.state_dict()))
     begins = bool(frame_of(opened.tokenizer, opened.config).before)
-    template = opened.files.chat_template()
     runs_here = engine() if config.context > 1 else None  # llama.cpp keeps a place for the token that it writes
     checked_by = runs_here or "our own reader of GGUF"
 
@@ -74,7 +83,7 @@ def export(request: ExportRequest) -> ExportReport:
         write_gguf(partial, tensors, kind, target, form, tokens, begins, request.folder.resolve().name, template)
         request.note(f"comparing by {checked_by}")
         found = compare(opened, partial, kind, values, rounded(form, ours, kind))
-        return found + (compare_with_engine(opened, partial, kind, target) if runs_here else [])
+        return found + (compare_with_engine(opened, partial, kind, target, tokens.ends) if runs_here else [])
 
     measured = appear_whole("GGUF", out, fill)
     use = f"llama-server --model {quoted(out)}"
@@ -82,6 +91,12 @@ def export(request: ExportRequest) -> ExportReport:
     if tokens.unknown_id is not None:
         notes.append(UNKNOWN)
     return ExportReport("gguf", target.name, out, out.stat().st_size, measured, checked_by, tuple(notes), use)
+
+
+def answer_end(template: str, tokenizer: Tokenizer) -> int | None:
+    """Return the special token by which a chat template ends an answer, or None if it is the end token or a text."""
+    others = TokenizedTemplate(ChatTemplate(template), tokenizer).more_ends - {tokenizer.end_id}
+    return next(iter(others), None)
 
 
 def rounded(form: ModelConfig, ours: Tensors, kind: str) -> Decoder:
@@ -110,15 +125,15 @@ def compare(opened: OpenedRun, path: Path, kind: str, values: dict[str, object],
         same: of `rounded`.
     """
     context = opened.config.model.context
-    end = opened.tokenizer.end_id
     lengths = sorted({min(length, context) for length in LENGTHS})
-    rows = [random_rows(1, length, end)[0] for length in lengths]
+    texts = opened.tokenizer.text_ids.tolist()
+    rows = [[texts[at] for at in random_rows(1, length, len(texts))[0]] for length in lengths]
     with torch.inference_mode():
         run, ours = (
             [model(torch.tensor([row]))[0].numpy() for row in rows] for model in (opened.model, same)
         )  # (T, V)
     by_rules = GgufModel(path)
-    back = ReadBack(path, {**values, "bos_token_id": end, "eos_token_id": end})
+    back = ReadBack(path, {**values, **special_ids(opened.tokenizer, opened.config)})
     ruled = [by_rules.logits(row) for row in rows]  # (T, V)
     read = [back.logits(row) for row in rows]  # (T, V)
     said = f"rows of {', '.join(map(str, lengths))} tokens"

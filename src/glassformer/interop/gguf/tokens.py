@@ -28,8 +28,10 @@ class Tokens:
         tokens: in id order, in byte letters.
         kinds: of each: `NORMAL`, `UNKNOWN` or `CONTROL`.
         merges: "left right", the first learnt first.
-        end_id: ends a document, and stands before a text where rows in training began with it.
+        end_id: ends a document.
         unknown_id: of the token for symbols that the vocabulary lacks; None where every text can be written.
+        start_id: stands before a text where rows in training began with it; None: the end token does.
+        answer_end_id: ends an answer of a chat, if that is not the end token.
     """
 
     tokens: list[str]
@@ -37,6 +39,13 @@ class Tokens:
     merges: list[str]
     end_id: int
     unknown_id: int | None = None
+    start_id: int | None = None
+    answer_end_id: int | None = None
+
+    @property
+    def ends(self) -> frozenset[int]:
+        """Return the tokens that end a text."""
+        return frozenset({self.end_id, self.end_id if self.answer_end_id is None else self.answer_end_id})
 
 
 def read_tokens(path: Path) -> Tokens:
@@ -60,14 +69,15 @@ def read_tokens(path: Path) -> Tokens:
         )
     if whole["pre_tokenizer"] != layout.pre_tokenizer(kind):
         raise GlassError("GGUF cannot carry this tokenizer: it cuts words by another rule than glassformer's", remedy)
-    special = [each["content"] for each in whole["added_tokens"]]
-    if kind == "characters":
-        return _characters(layout.tokens(model), special)
     words = layout.tokens(model)
+    added = {each["id"]: each["content"] for each in whole["added_tokens"]}
+    special = [content for id, content in sorted(added.items()) if id >= len(words)]
+    if kind == "characters":
+        return _characters(words, special)
     merges = [pair if isinstance(pair, str) else " ".join(pair) for pair in model["merges"]]
     if not merges:
         raise GlassError("GGUF cannot carry this tokenizer: it has no merges, and llama.cpp wants some", remedy)
-    kinds = [NORMAL] * len(words) + [CONTROL] * len(special)
+    kinds = [CONTROL if id in added else NORMAL for id in range(len(words) + len(special))]
     return Tokens([*words, *special], kinds, merges, len(words))
 
 

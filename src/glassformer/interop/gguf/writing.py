@@ -69,7 +69,7 @@ def write_gguf(
     target: Target,
     config: ModelConfig,
     tokens: Tokens,
-    begins_with_end: bool,
+    begins_with_start: bool,
     name: str,
     chat_template: str | None = None,
 ) -> None:
@@ -82,7 +82,7 @@ def write_gguf(
         target: the architecture.
         config: of the model, in the form that was written.
         tokens: of `read_tokens`.
-        begins_with_end: texts begin with the end token, as rows in training did.
+        begins_with_start: texts begin with the start token, as rows in training did.
         name: of the model, for people.
         chat_template: makes one text of a conversation; None: there is none.
 
@@ -99,7 +99,7 @@ def write_gguf(
     if kind == "q8_0":
         writer.add_quantization_version(gguf.GGML_QUANT_VERSION)
     _add_sizes(writer, target, config)
-    _add_tokens(writer, tokens, begins_with_end)
+    _add_tokens(writer, tokens, begins_with_start)
     if chat_template is not None:
         writer.add_chat_template(chat_template)
     chosen = gguf.GGMLQuantizationType[kind.upper()]
@@ -136,15 +136,17 @@ def _add_sizes(writer: Any, target: Target, config: ModelConfig) -> None:
         writer.add_vocab_size(config.vocab_size)
 
 
-def _add_tokens(writer: Any, tokens: Tokens, begins_with_end: bool) -> None:
+def _add_tokens(writer: Any, tokens: Tokens, begins_with_start: bool) -> None:
     writer.add_tokenizer_model("gpt2")  # GGUF's word for byte-level BPE
     writer.add_tokenizer_pre(PRE)
     writer.add_token_list(tokens.tokens)
     writer.add_token_types(tokens.kinds)
     writer.add_token_merges(tokens.merges)
-    writer.add_bos_token_id(tokens.end_id)
+    writer.add_bos_token_id(tokens.end_id if tokens.start_id is None else tokens.start_id)
     writer.add_eos_token_id(tokens.end_id)
+    if tokens.answer_end_id is not None:
+        writer.add_eot_token_id(tokens.answer_end_id)
     if tokens.unknown_id is not None:
         writer.add_unk_token_id(tokens.unknown_id)
-    writer.add_add_bos_token(begins_with_end)
+    writer.add_add_bos_token(begins_with_start)
     writer.add_add_eos_token(False)

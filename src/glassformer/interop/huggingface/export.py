@@ -29,6 +29,8 @@ from glassformer.interop.huggingface.writing import written
 from glassformer.model.weights import save_tensors
 from glassformer.runs.folder import CHAT_TEMPLATE_FILE
 from glassformer.runs.opening import OpenedRun
+from glassformer.tasks.chatting import TokenizedTemplate
+from glassformer.text.chat_template import ChatTemplate
 from glassformer.text.tokenizers import frame_of
 
 USES = {
@@ -138,16 +140,16 @@ def _write(folder: Path, architecture: Architecture, opened: OpenedRun, tokenize
         if not architecture.classes[task].endswith(WHOLE):
             values["summary_type"] = opened.config.model.pooling
     _write_json(folder / "config.json", values)
-    if task in WRITERS:
-        length = opened.config.model.context
-        _write_json(
-            folder / "generation_config.json", {**writing_ids(opened.tokenizer, opened.config), "max_length": length}
-        )
-    save_tensors(tensors, folder / "model.safetensors", {"format": "pt"})
     template = opened.files.chat_template()
+    chat = None if template is None else TokenizedTemplate(ChatTemplate(template), opened.tokenizer)
+    if task in WRITERS:
+        more_ends = opened.tokenizer.more_ends | (frozenset() if chat is None else chat.more_ends)
+        writing = writing_ids(opened.tokenizer, opened.config, more_ends)
+        _write_json(folder / "generation_config.json", {**writing, "max_length": opened.config.model.context})
+    save_tensors(tensors, folder / "model.safetensors", {"format": "pt"})
     write_tokenizer(folder, tokenizer_file, opened.tokenizer, opened.config, template)
-    if template is not None:
-        begins = frame_of(opened.tokenizer, opened.config).before and "bos_token" not in template
+    if template is not None and chat is not None:
+        begins = frame_of(opened.tokenizer, opened.config).before and not chat.writes_start
         write_text(folder / CHAT_TEMPLATE_FILE, ("{{ bos_token }}" if begins else "") + template)
 
 

@@ -8,6 +8,7 @@ tokenizer of `transformers` for hidden words.
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -141,6 +142,14 @@ def special_ids(tokenizer: Tokenizer, config: Config) -> Json:
     return found
 
 
-def writing_ids(tokenizer: Tokenizer, config: Config) -> Json:
-    """Return the special token ids for `generation_config.json`, where finished rows are filled with padding."""
-    return {**special_ids(tokenizer, config), "pad_token_id": padding_or_end(tokenizer)}
+def writing_ids(tokenizer: Tokenizer, config: Config, more_ends: Collection[int] = ()) -> Json:
+    """Return the special token ids for `generation_config.json`, where finished rows are filled with padding.
+
+    Args:
+        tokenizer: of the run.
+        config: of the run.
+        more_ends: tokens that end a text beside the end token.
+    """
+    found = {**special_ids(tokenizer, config), "pad_token_id": padding_or_end(tokenizer)}
+    others = sorted({*more_ends} - {tokenizer.end_id})
+    return {**found, "eos_token_id": [tokenizer.end_id, *others]} if others else found

@@ -72,7 +72,8 @@ def read_tokenizer(folder: Path, size: int, task: Task, config: Json) -> Importe
         end = _end(theirs, names, config, path)
         if task in PAIRS and not len(frame):
             frame = Frame(after=(end,))  # an encoder-decoder without a frame of its own gets ours
-        start = frame.before[0] if frame.before else end
+        begin = theirs.token_to_id(names["bos_token"]) if "bos_token" in names else None
+        start = frame.before[0] if frame.before else end if begin is None else begin
         kind, unknown = _kind(document, theirs, path)
         most = max(theirs.get_vocab(with_added_tokens=True).values()) + 1
         _check_size(most, size, path)
@@ -83,6 +84,8 @@ def read_tokenizer(folder: Path, size: int, task: Task, config: Json) -> Importe
         if roles["padding"] in (end, start, unknown):  # it stands in texts
             roles["padding"] = None
         roles["target_start"] = target_start(config, size) if task in PAIRS else None
+        if more_ends := _more_ends(config, end, size):
+            roles["more_ends"] = more_ends
         own = Tokenizer(imported_document(document, kind, size, roles, _prepends_space(document)))
     elif own.vocab_size != size:
         _check_size(own.vocab_size, size, path, equal=True)
@@ -135,6 +138,13 @@ def _end(theirs: tokenizers.Tokenizer, names: dict[str, str], config: Json, path
     raise GlassError(
         f"{path} has no token that ends a text: no eos_token is named", 'Say "eos_token" in tokenizer_config.json.'
     )
+
+
+def _more_ends(config: Json, end: int, size: int) -> list[int]:
+    """The tokens that end a text beside the end token, where `eos_token_id` is a list."""
+    ids = config.get("eos_token_id")
+    found = ids if isinstance(ids, list) else []
+    return sorted({id for id in found if isinstance(id, int) and 0 <= id < size and id != end})
 
 
 def _kind(document: Json, theirs: tokenizers.Tokenizer, path: Path) -> tuple[str, int | None]:

@@ -28,6 +28,7 @@ class Roles:
         padding: the padding token, to which no text encodes; None: there is none.
         frame: ids around an input text; None: the task and the settings decide.
         target_start: ids that begin the decoder's input in an encoder-decoder.
+        more_ends: further ids that end a text that is written.
     """
 
     size: int
@@ -41,6 +42,7 @@ class Roles:
     padding: int | None
     frame: Frame | None
     target_start: tuple[int, ...]
+    more_ends: frozenset[int] = frozenset()
 
 
 def roles_of(document: dict[str, Any]) -> Roles:
@@ -79,7 +81,7 @@ def imported_document(
         kind: "bpe", "wordpiece" or "unigram".
         size: rows of the model's embedding; those beyond the file's tokens stand for nothing.
         roles: the ids of "start", "end", "mask", "unknown" and "padding"; lists of ids "before" and "after" a text
-            that is read, and of the "target_start".
+            that is read, of the "target_start", and of tokens that end a text beside the end token, "more_ends".
         drops_space: see `Roles`.
     """
     facts: dict[str, Any] = {"format": layout.FORMAT, "kind": kind, "normalization": "none", "lowercase": False}
@@ -122,4 +124,5 @@ def _imported(document: dict[str, Any], kind: str, roles: dict[str, Any]) -> Rol
         padding=roles.get("padding"),
         frame=None if before is None or after is None else Frame(tuple(before), tuple(after)),
         target_start=tuple(roles.get("target_start") or (roles["end"],)),
+        more_ends=frozenset(roles.get("more_ends") or ()),
     )

@@ -77,6 +77,7 @@ class Tokenizer:
         padding_id: fills rows, and no text encodes to it; None where the tokenizer has none.
         frame: what stands around a text that is read, where an imported tokenizer says it; see `frames.frame_of`.
         target_start: the ids that a text begins with that an encoder-decoder writes.
+        more_ends: further ids that end a text that is written, where an imported tokenizer's model has them.
         drops_space: the space that the first token carries is no part of the text.
         mask_id: stands for a token that is hidden and to be filled in; None where the tokenizer has none. No text
             encodes to it.
@@ -110,6 +111,7 @@ class Tokenizer:
         self.special = roles.special
         self.frame = roles.frame
         self.target_start = roles.target_start
+        self.more_ends = roles.more_ends
         self._bytes = roles.bytes
         self.drops_space = roles.drops_space
         self._changes_text = self._hf.normalizer is not None
@@ -122,6 +124,22 @@ class Tokenizer:
     def text_ids(self) -> npt.NDArray[np.int64]:
         """The ids that stand for text, in ascending order."""
         return np.array([id for id in range(self.vocab_size) if id not in self.special], dtype=np.int64)
+
+    @cached_property
+    def special_tokens(self) -> dict[str, int]:
+        """The id of each special token, by its name."""
+        names = {id: self._hf.id_to_token(id) for id in sorted(self.special)}
+        return {name: id for id, name in names.items() if name}
+
+    @property
+    def takes_space_before(self) -> frozenset[str]:
+        """The names of tokens that take the white space before them along, where a text spells them."""
+        return frozenset(token.content for token in self._hf.get_added_tokens_decoder().values() if token.lstrip)
+
+    @property
+    def takes_space_after(self) -> frozenset[str]:
+        """The names of tokens that take the white space after them along, where a text spells them."""
+        return frozenset(token.content for token in self._hf.get_added_tokens_decoder().values() if token.rstrip)
 
     def encode(self, text: str) -> list[int]:
         """The text's ids; never a special one but `unknown_id`.

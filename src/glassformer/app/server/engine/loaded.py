@@ -88,7 +88,7 @@ class Loaded:
         """Return a new token loop of this model, which lasts for as long as texts are asked for."""
         reader = make_reader(self.text.model, LAYOUT_STEPS, self.text.engine, PREFILL_TOKENS)
         start = self.tokenizer.target_start if isinstance(self.text, Translator) else ()
-        return TokenLoop(reader, self.tokenizer.end_id, start)
+        return TokenLoop(reader, self.tokenizer.end_id, start, more_ends=self.tokenizer.more_ends)
 
     def writer(self, ids: Sequence[int], stop: Sequence[str]) -> Writer:
         """Return the writer of the text after a prompt."""

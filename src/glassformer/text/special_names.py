@@ -1,0 +1,129 @@
+"""Names of special tokens in the text of a conversation: a template writes tokens, a message only spells their names.
+
+A mark stands in the text for each token that the template writes, by its name, as `<|im_end|>`, or as `eos_token`. So
+it becomes one token, and the same name in a message stays text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Self
+
+from glassformer.text.records import END_MARK, NAME_END_MARK, NAME_MARK, START_MARK
+
+if TYPE_CHECKING:
+    from glassformer.text.tokenizers import Tokenizer
+
+HIDDEN = ("\ufdd4", "\ufdd5")
+"""Stand around the number of a name that a message spells, while the template is rendered."""
+SPACE = r"\s*"
+RESERVED = re.compile("[\ufdd0-\ufdd5]")
+MARK = re.compile(f"[{END_MARK}{START_MARK}]|{NAME_MARK}[^{NAME_END_MARK}]*{NAME_END_MARK}")
+PART = re.compile(f"{MARK.pattern}|[^{END_MARK}{START_MARK}{NAME_MARK}]+")  # marks, and the text between them
+
+
+@dataclass(frozen=True)
+class SpecialNames:
+    """Names of special tokens that a chat template may write.
+
+    Attributes:
+        marks: the mark that stands for each token, by name.
+        space_before, space_after: marks of the tokens that take the white space before or after them along.
+        starts: rows begin with a start token, so that the template's own is left out there.
+    """
+
+    marks: Mapping[str, str] = field(default_factory=dict)
+    space_before: frozenset[str] = frozenset()
+    space_after: frozenset[str] = frozenset()
+    starts: bool = True
+
+    @classmethod
+    def of(cls, tokenizer: Tokenizer) -> Self:
+        """Return the names of a tokenizer's special tokens."""
+        marks = {name: f"{NAME_MARK}{name}{NAME_END_MARK}" for name in tokenizer.special_tokens}
+        marks[tokenizer.token_text(tokenizer.start_id)] = START_MARK
+        marks[tokenizer.token_text(tokenizer.end_id)] = END_MARK
+        before = frozenset(marks[name] for name in tokenizer.takes_space_before if name in marks)
+        after = frozenset(marks[name] for name in tokenizer.takes_space_after if name in marks)
+        return cls(marks, before, after, tokenizer.frame is None or bool(tokenizer.frame.before))
+
+    @cached_property
+    def _spelt(self) -> re.Pattern[str]:
+        """Return a pattern of the names in a message, the longest first."""
+        return re.compile("|".join(map(re.escape, _longest_first(self.marks))))
+
+    @cached_property
+    def _written(self) -> re.Pattern[str]:
+        """Return a pattern of the names in a rendered text, each in a group, with the space that its token takes."""
+        marks = {**self.marks, START_MARK: START_MARK, END_MARK: END_MARK}
+        return re.compile(
+            "|".join(
+                f"{SPACE if marks[name] in self.space_before else ''}({re.escape(name)})"
+                f"{SPACE if marks[name] in self.space_after else ''}"
+                for name in _longest_first(marks)
+            )
+        )
+
+    @cached_property
+    def _numbers(self) -> dict[str, int]:
+        return {name: number for number, name in enumerate(self.marks)}
+
+    def hide(self, text: str) -> str:
+        """Return the text of a message without marks, and with placeholders for the names in it."""
+        cleaned = RESERVED.sub("\ufffd", text)
+        if not self.marks:
+            return cleaned
+        begin, end = HIDDEN
+        return self._spelt.sub(lambda found: f"{begin}{self._numbers[found.group()]}{end}", cleaned)
+
+    def show(self, text: str) -> str:
+        """Return a text with the names that `hide` hid."""
+        begin, end = HIDDEN
+        for name, number in self._numbers.items() if begin in text else ():
+            text = text.replace(f"{begin}{number}{end}", name)
+        return text
+
+    def mark(self, text: str) -> str:
+        """Return a rendered text with marks for the names in it."""
+        if not self.marks:
+            return text
+        marked = self._written.sub(lambda found: self._mark(found[found.lastindex or 0]), text)
+        by_name = marked.startswith(END_MARK) and not text.startswith(END_MARK)
+        if by_name and START_MARK not in self.marks.values():  # one token begins and ends texts
+            return START_MARK + marked.removeprefix(END_MARK)
+        return marked
+
+    def _mark(self, name: str) -> str:
+        return self.marks.get(name, name)
+
+
+def _longest_first(names: Iterable[str]) -> list[str]:
+    return sorted(names, key=len, reverse=True)
+
+
+def id_of_mark(text: str, tokenizer: Tokenizer) -> int | None:
+    """Return the token that a mark stands for, or None if the text is no mark."""
+    if text == END_MARK:
+        return tokenizer.end_id
+    if text == START_MARK:
+        return tokenizer.start_id
+    if text.startswith(NAME_MARK):
+        return tokenizer.special_tokens[text[1:-1]]
+    return None
+
+
+def parts_of(text: str) -> list[str]:
+    """Return the marks of a text and the texts between them."""
+    return PART.findall(text)
+
+
+def marked_ids(text: str, tokenizer: Tokenizer) -> list[int]:
+    """Return the token ids of a text with marks."""
+    found: list[int] = []
+    for part in parts_of(text):
+        id = id_of_mark(part, tokenizer)
+        found += tokenizer.encode(part) if id is None else [id]
+    return found
