@@ -383,6 +383,33 @@ def test_files_of_chat_templates_count_before_entries(home: Path, tmp_path: Path
     assert Run(tmp_path / "runs/one").chat_template() == SHOUTED
 
 
+@pytest.mark.parametrize("has_own", [True, False])
+def test_a_file_named_default_is_the_default(has_own: bool, home: Path, tmp_path: Path) -> None:
+    """As in transformers, also beside `chat_template.jinja`."""
+    shutil.copytree(home / "gpt2", tmp_path / "gpt2")
+    bytes_bpe().save_pretrained(tmp_path / "gpt2")
+    (tmp_path / "gpt2" / "additional_chat_templates").mkdir()
+    (tmp_path / "gpt2" / "additional_chat_templates" / "default.jinja").write_text(SHOUTED, encoding="utf-8")
+    if has_own:
+        (tmp_path / "gpt2" / "chat_template.jinja").write_text(CHAT, encoding="utf-8")
+    assert transformers.AutoTokenizer.from_pretrained(tmp_path / "gpt2").chat_template == SHOUTED
+    done = here("import", "gpt2", "--out", "runs/one", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "chat template" not in done.stdout
+    assert Run(tmp_path / "runs/one").chat_template() == SHOUTED
+
+
+@pytest.mark.parametrize("name", ["chat_template.jinja", "additional_chat_templates/rag.jinja"])
+def test_a_chat_template_that_cannot_be_read_is_refused(name: str, home: Path, tmp_path: Path) -> None:
+    shutil.copytree(home / "gpt2", tmp_path / "gpt2")
+    (tmp_path / "gpt2" / "additional_chat_templates").mkdir()
+    (tmp_path / "gpt2" / name).write_bytes(b"\xff")
+    problem, remedy = refused("import", "gpt2", "--out", "runs/one", folder=tmp_path)
+    assert f"{Path(name).name} cannot be read" in problem
+    assert remedy == "Copy it again, or take it out of the folder."
+    assert not (tmp_path / "runs").exists()
+
+
 @pytest.mark.parametrize("wrong", [3, {"a": "b"}, [1], [{"name": "default"}], [{"name": "default", "template": 3}]])
 def test_chat_templates_of_another_form_are_refused(wrong: Any, home: Path, tmp_path: Path) -> None:
     shutil.copytree(home / "gpt2", tmp_path / "gpt2")

@@ -30,7 +30,7 @@ WRITING: dict[str, Any] = {
 DEFAULT = "default"
 """The name of the chat template that is used where none is asked for."""
 MORE_TEMPLATES = "additional_chat_templates"
-"""The folder of the named chat templates beside `chat_template.jinja`, which is the default."""
+"""The folder of named chat templates. `chat_template.jinja` beside it is the default, if none in it has that name."""
 
 
 @dataclass(frozen=True)
@@ -154,12 +154,13 @@ def _chat_template(folder: Path, out: Path) -> tuple[str | None, list[str]]:
     Raises:
         GlassError: a template cannot be read.
     """
-    own = Run(folder).chat_template()
-    named = {} if own is None else {DEFAULT: own}
-    others = sorted(path.stem for path in (folder / MORE_TEMPLATES).glob("*.jinja"))
-    if own is None and not others:
+    own = folder / CHAT_TEMPLATE_FILE
+    named = {DEFAULT: _read_template(own)} if own.exists() else {}
+    for path in sorted((folder / MORE_TEMPLATES).glob("*.jinja")):
+        named[path.stem] = _read_template(path)
+    if not named:
         named = _configured_templates(folder)
-        others = [name for name in named if name != DEFAULT]
+    others = [name for name in named if name != DEFAULT]
     if not others:
         return named.get(DEFAULT), []
     listed = ", ".join(others)
@@ -167,6 +168,13 @@ def _chat_template(folder: Path, out: Path) -> tuple[str | None, list[str]]:
         return named[DEFAULT], [f"of its chat templates the one named {DEFAULT} is taken; left out: {listed}"]
     problem = f"its chat templates are named {listed}, and none is named {DEFAULT}: none is taken"
     return None, [f"{problem}. Put the one to use into {out / CHAT_TEMPLATE_FILE}"]
+
+
+def _read_template(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise GlassError(f"{path} cannot be read: {error}", "Copy it again, or take it out of the folder.") from None
 
 
 def _configured_templates(folder: Path) -> dict[str, str]:
