@@ -87,7 +87,14 @@ def test_parents_are_known_by_their_weights(home: Path, tmp_path: Path) -> None:
     parent = make_run(tmp_path / "moved" / "renamed", positions="rotary")
     child = make_run(tmp_path / "child")
     sibling = make_run(tmp_path / "sibling", positions="rotary")
-    record = {"run": str(child), "weights_sha256": sha256(parent / "checkpoints/step-000001/model.safetensors")}
+    record = {
+        "run": str(child),
+        "task": "lm",
+        "checkpoint": "step-000001",
+        "weights_sha256": sha256(parent / "checkpoints/step-000001/model.safetensors"),
+        "data": {"source": "none", "text_hash": "0", "tokens": "none"},
+        "data_settings": {},
+    }
     for run in (child, sibling):
         manifest = json.loads((run / "manifest.json").read_text(encoding="utf-8"))
         (run / "manifest.json").write_text(json.dumps({**manifest, "parent": record}), encoding="utf-8")
@@ -100,8 +107,10 @@ def test_parents_are_known_by_their_weights(home: Path, tmp_path: Path) -> None:
     assert parents(home / "mails", sibling, child) == {"mails": None, "sibling": None, "child": None}
     damaged = parent / "checkpoints/step-000001/manifest.json"
     damaged.write_text('{"files": []}', encoding="utf-8")
-    (child / "manifest.json").write_text('{"parent": 7}', encoding="utf-8")
-    assert parents(child, sibling, parent) == {"child": None, "sibling": None, "renamed": None}
+    manifest = json.loads((child / "manifest.json").read_text(encoding="utf-8"))
+    for wrong in (7, [], {"weights_sha256": 7}, {**record, "weights_sha256": []}, {**record, "weights_sha256": 7}):
+        (child / "manifest.json").write_text(json.dumps({**manifest, "parent": wrong}), encoding="utf-8")
+        assert parents(child, sibling, parent) == {"child": None, "sibling": None, "renamed": None}, wrong
 
 
 def test_a_view_answers_with_the_librarys_numbers(server: Served) -> None:

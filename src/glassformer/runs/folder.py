@@ -110,8 +110,10 @@ class ParentEntry:
         entry = cls(
             **{name: facts[name] for name in needed}, imported=facts.get("imported"), parent=facts.get("parent")
         )
-        if not all(isinstance(entry.data[name], str) for name in ("source", "text_hash", "tokens")):
-            raise TypeError("data of a parent are texts")
+        texts = [entry.run, entry.task, entry.checkpoint, entry.weights_sha256]
+        texts += [entry.data[name] for name in ("source", "text_hash", "tokens")]
+        if not all(isinstance(each, str) for each in texts):
+            raise TypeError("the names, hashes and data of a parent are texts")
         return entry
 
     def facts(self) -> dict[str, Any]:
@@ -186,9 +188,11 @@ class Run:
 
     @property
     def parent_weights(self) -> str | None:
-        """Return the SHA-256 of the weights that the run began with, those of its parent; None: it has no parent."""
-        parent = self._facts().get("parent")
-        return parent.get("weights_sha256") if isinstance(parent, dict) else None
+        """Return the SHA-256 of the weights of its parent that the run began with; None: no parent is known."""
+        with suppress(GlassError):
+            parent = self.parent_entry()
+            return None if parent is None else parent.weights_sha256
+        return None
 
     def recorded_weights(self) -> set[str]:
         """Return the SHA-256 of the weights of each checkpoint, as recorded when it was written."""

@@ -35,9 +35,9 @@ class Listing:
         self._fixed: dict[str, tuple[str, dict[str, Any]]] = {}
 
     def all(self) -> list[dict[str, Any]]:
-        """One table of facts for each run, in the order of the registry: see `of`.
+        """Return the facts of each run (see `of`), and `parent`.
 
-        To these it adds `parent`: the name of the served run whose weights the run began with, or null.
+        `parent` is the name of the served run whose weights it began with, or null.
         """
         parents = self.parents()
         return [{**self.of(name), "parent": parents.get(name)} for name in self._registry.names()]
@@ -45,7 +45,7 @@ class Listing:
     def parents(self) -> dict[str, str]:
         """Return the parent of each run whose parent is served, too: name -> name.
 
-        A parent is the run that has the checkpoint, by its SHA-256: folders are renamed, moved and copied.
+        Runs are matched by the SHA-256 of a checkpoint, because folders may be renamed, moved or copied.
         """
         runs = {name: self._registry.run(name) for name in self._registry.names()}
         begun = {name: digest for name, run in runs.items() if (digest := run.parent_weights) is not None}
