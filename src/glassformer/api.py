@@ -28,8 +28,8 @@ from glassformer.base.backends import BackendName
 from glassformer.base.config import TASK_FACTS, Config
 from glassformer.base.errors import GlassError, nearest
 from glassformer.base.settings import UNSET
-from glassformer.base.wording import counted
-from glassformer.evaluation.token_losses import framed_ids, outlook, surprisals
+from glassformer.base.wording import counted, quoted
+from glassformer.evaluation.token_losses import NOT_LEARNT, framed_ids, outlook, surprisals
 from glassformer.inspection.ablation import AblatedModel, ablatable, ablate, check_ablation
 from glassformer.inspection.attribution.case import check_number, run_model
 from glassformer.inspection.catalogue import catalogue
@@ -48,7 +48,16 @@ from glassformer.model.device import choose_device
 from glassformer.model.transformer import Model
 from glassformer.runs.folder import Folder, Which
 from glassformer.runs.opening import OpenedRun
-from glassformer.tasks import AnyTextModel, Candidate, Classified, MaskFiller, TextClassifier, TextModel, Translator
+from glassformer.tasks import (
+    AnyTextModel,
+    Candidate,
+    ChatModel,
+    Classified,
+    MaskFiller,
+    TextClassifier,
+    TextModel,
+    Translator,
+)
 from glassformer.text.tokenizers import Tokenizer
 from glassformer.training.loop import train
 from glassformer.training.memory import peak_memory
@@ -194,7 +203,7 @@ class Transformer:
 
         Raises:
             GlassError: the text is empty, longer than the context or too short to predict a token of it; or `target` is
-                missing, or of no use to the task.
+                missing, or of no use to the task; or the run answers in conversations: questions have no loss.
         """
         return self._loss(text, target)
 
@@ -461,6 +470,8 @@ class Transformer:
             return -float(shares[label].log())
         if isinstance(model, Translator) and target is None:
             raise GlassError("the loss of an encoder-decoder needs a target", "Give target=, the text it should write.")
+        if isinstance(model, ChatModel):
+            raise GlassError(NOT_LEARNT, f"Measure the loss of its answers: glass evaluate {quoted(self.folder)}")
         mean = surprisals(model, text, target, forward).mean
         if mean is None:
             raise GlassError(f"no token of {text!r} is predicted, so it has no loss", "Give a longer text.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Request, expect
 
 from glassformer.tasks import AnyTextModel, ChatModel
 from tests.browser.conftest import Visit
@@ -66,6 +66,78 @@ def test_the_second_question_goes_with_the_first(page: Visit, model: Library) ->
     settings = chat.config.sample.replace(tokens=8, temperature=0.7, seed=3, beams=1)
     alone = chat.answer([{"role": "user", "content": QUESTIONS[1]}], settings).text.strip()
     expect(shown.locator("li.assistant p")).to_have_text(alone or "(nothing)")
+
+
+BREAKS = """(breaks) => {
+  const ask = window.fetch;
+  window.fetch = (path, init) => {
+    if (!String(path).endsWith("/write/stream")) return ask(path, init);
+    let pulls = 0;
+    const body = new ReadableStream({
+      pull(controller) {
+        pulls += 1;
+        if (pulls === 1) controller.enqueue(new TextEncoder().encode('data: {"text": "it"}\\n\\n'));
+        else if (breaks) controller.error(new TypeError("network error"));
+        else controller.close();
+      },
+    });
+    window.fetch = ask;
+    return Promise.resolve(new Response(body));
+  };
+}"""
+"""Let the next answer end early: with an error, or as if it were whole."""
+
+
+@pytest.mark.parametrize("breaks", [True, False])
+@pytest.mark.parametrize("run", ["talk", "book"])
+def test_a_connection_that_breaks_is_said_and_the_question_comes_back(run: str, breaks: bool, page: Visit) -> None:
+    shown = page("write", run, tokens=8, t=0)
+    button = shown.locator(".button.main")
+    if run == "talk":
+        ask(shown, QUESTIONS[0], 1)
+        shown.locator(BOX).fill(QUESTIONS[1])
+    shown.evaluate(BREAKS, breaks)
+    button.click()
+    expect(shown.locator(".problem")).to_contain_text("The connection to the server broke.")
+    expect(shown.get_by_role("button", name="Stop")).to_be_disabled()
+    expect(button).to_be_enabled()
+    if run == "talk":
+        expect(shown.locator(BOX)).to_have_value(QUESTIONS[1])
+        expect(shown.locator("li.assistant")).to_have_count(1)
+        ask(shown, QUESTIONS[1], 2)
+    else:
+        button.click()
+        expect(shown.locator(".told")).to_contain_text("tokens;")
+    expect(shown.locator(".problem")).to_have_count(0)
+
+
+def test_messages_that_are_forgotten_are_not_sent_again(page: Visit, model: Library) -> None:
+    shown = page("write", "talk", tokens=8, t=0)
+    sent: list[list[dict[str, str]]] = []
+
+    def note(request: Request) -> None:
+        if request.url.endswith("/write/stream"):
+            sent.append((request.post_data_json or {})["history"])
+
+    shown.on("request", note)
+    for number in (1, 2, 3):
+        ask(shown, QUESTIONS[0], number)
+    forgotten = shown.locator("li.user.soft, li.assistant.soft").count()
+    assert forgotten > 0
+    turn(shown, "tokens", "talk", QUESTIONS[0])
+    turn(shown, "write", "talk", QUESTIONS[0], tokens=8, t=0)
+    expect(shown.locator("li.gap")).to_contain_text("no longer reads")
+    expect(shown.locator("li.user.soft, li.assistant.soft")).to_have_count(forgotten)
+    ask(shown, QUESTIONS[0], 4)
+    assert [len(history) for history in sent] == [0, 2, 4, 6 - forgotten]
+    assert shown.locator("li.user.soft, li.assistant.soft").count() > forgotten
+    chat = model("talk")
+    assert isinstance(chat, ChatModel)
+    texts = shown.locator("ol li:not(.gap) p").all_inner_texts()[:-1]
+    messages = [{"role": ("user", "assistant")[at % 2], "content": text} for at, text in enumerate(texts)]
+    settings = chat.config.sample.replace(tokens=8, temperature=0, beams=1)
+    alone = chat.answer(chat.fitting(messages, 8), settings).text.strip()
+    expect(shown.locator("li.assistant p").last).to_have_text(alone or "(nothing)")
 
 
 def test_a_full_context_is_said_and_a_question_that_is_too_long_comes_back(page: Visit) -> None:

@@ -161,7 +161,9 @@ def test_a_run_is_compared_with_its_parent_or_child_first(run: str, other: str, 
 
 def test_a_run_without_a_parent_is_compared_with_one_of_its_task(page: Visit) -> None:
     shown = page("compare", "post")
-    expect(shown.get_by_label("Other run").locator("option:checked")).to_have_text("book")
+    pick = shown.get_by_label("Other run")
+    expect(pick.locator("option:checked")).to_have_text("book")
+    assert [name for name in pick.locator("option").all_inner_texts() if "(its " in name] == []
     expect(shown.locator(".relation")).to_have_count(0)
 
 

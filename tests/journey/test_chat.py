@@ -45,7 +45,10 @@ def test_what_no_longer_fits_is_forgotten_and_said(task_home: Path) -> None:
     long = " ".join(["dog"] * 60)
     problem, remedy = refused("chat", "runs/chat", long, folder=task_home)
     assert "the model reads at most 40" in problem
-    assert remedy == "Ask a shorter one."
+    assert remedy == "Ask a shorter question."
+    problem, remedy = refused("chat", "runs/chat", "--system", long, QUESTION, folder=task_home)
+    assert "the question and the messages that stay have" in problem
+    assert remedy == "Shorten the question or the system message."
 
 
 def test_one_question_is_answered_as_text_and_as_json(task_home: Path) -> None:
@@ -60,6 +63,13 @@ def test_one_question_is_answered_as_text_and_as_json(task_home: Path) -> None:
     model = glassformer.load(task_home / "runs/chat")
     settings = {"role": "user", "content": QUESTION}
     assert model.chat(QUESTION) == model.chat([settings])
+
+
+def test_a_question_has_no_loss(task_home: Path) -> None:
+    model = glassformer.load(task_home / "runs/chat")
+    with pytest.raises(glassformer.GlassError, match="was trained on answers only") as refusal:
+        model.loss(QUESTION)
+    assert "glass evaluate" in refusal.value.remedy
 
 
 def test_evaluation_measures_answers_beside_simple_rules(task_home: Path) -> None:

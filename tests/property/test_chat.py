@@ -102,14 +102,78 @@ def test_a_chat_reads_the_tokens_of_training(tmp_path: Path, kind: str, template
                 assert messages[-1]["content"] in data.tokenizer.decode(answer)
 
 
+def test_a_question_always_stays(tmp_path: Path) -> None:
+    """Also after an odd number of messages: a conversation may begin with an answer."""
+    config = config_of("characters", context=60)
+    data = prepared(tmp_path, config)
+    chat = ChatModel(model_of(config, data), data.tokenizer, config)
+    system = {"role": "system", "content": "Be brief."}
+    answer = {"role": "assistant", "content": 40 * "a"}
+    question = {"role": "user", "content": "What is 3 + 0?"}
+    assert chat.fitting([answer, question], 30) == [question]
+    assert chat.fitting([system, answer, question], 30, kept=1) == [system, question]
+    assert chat.fitting([answer, question, answer, question], 30) == [question]
+    assert chat.fitting([answer, question], 1) == [answer, question]
+    short = {"role": "assistant", "content": "3"}
+    assert chat.fitting([answer, question, short, question], 12) == [short, question]
+    long = {"role": "user", "content": 70 * "b"}
+    with pytest.raises(GlassError, match=r"the question has 72 tokens.*\nAsk a shorter question\."):
+        chat.fitting([answer, long], 30)
+    with pytest.raises(GlassError, match=r"that stay have .*\nShorten the question or the system message\."):
+        chat.fitting([system, answer, long], 30, kept=1)
+
+
+@pytest.mark.parametrize("pairs", [0, 1, 7, 100])
+@pytest.mark.parametrize("kept", [0, 1])
+def test_as_few_messages_as_possible_are_left_out(
+    tmp_path: Path, pairs: int, kept: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = config_of("characters", context=120)
+    data = prepared(tmp_path, config)
+    chat = ChatModel(model_of(config, data), data.tokenizer, config)
+    messages = [{"role": "system", "content": "Be brief."}][:kept]
+    for number in range(pairs):
+        messages.append({"role": "user", "content": f"What is {number}?"})
+        messages.append({"role": "assistant", "content": "It is" + number % 5 * "."})
+    messages.append({"role": "user", "content": "What is 3 + 0?"})
+    left = list(messages)
+    while len(chat.conversation_ids(left)) > 120 - 20:
+        del left[kept : kept + 2]
+    lengths = []
+    read = chat.conversation_ids
+
+    def counted(given: list[dict[str, str]]) -> list[int]:
+        lengths.append(len(given))
+        return read(given)
+
+    monkeypatch.setattr(chat, "conversation_ids", counted)
+    assert chat.fitting(messages, 20, kept) == left
+    assert len(lengths) <= 9  # a template takes long for a long conversation: it is not tried for each message
+
+
 TOKENS_ONLY = "{% for m in messages %}{{ bos_token }}{{ m.content }}{{ eos_token }}{{ eos_token }}{% endfor %}"
-STRIPPED = "{% for m in messages %}{{ m.content | trim }}{{ eos_token }}{% endfor %}"
+CHANGED = "{%% for m in messages %%}{{ %s }}{{ eos_token }}{%% endfor %%}"
+CHANGES = (
+    "m.content | trim",
+    "m.content.replace('\\n', ' ')",
+    "m.content | e",
+    "m.content[:60]",
+    "m.content.replace('  ', ' ')",
+    "m.content | lower",
+)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
     ("template", "apart"),
-    [(CHAT_TEMPLATE, True), (TOKENS_ONLY, True), (NAMED, False), (LINES, False), (TEXT_ENDS, False), (STRIPPED, False)],
+    [
+        (CHAT_TEMPLATE, True),
+        (TOKENS_ONLY, True),
+        (NAMED, False),
+        (LINES, False),
+        (TEXT_ENDS, False),
+        *((CHANGED % change, False) for change in CHANGES),
+    ],
 )
 def test_the_tokens_around_a_question_are_those_of_every_question(
     tmp_path: Path, kind: str, template: str, apart: bool

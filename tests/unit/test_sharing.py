@@ -130,7 +130,12 @@ def test_a_chat_template_with_text_in_it_is_refused(tmp_path: Path) -> None:
     """The page puts tokens around a question, and has no templates."""
     names = "{% for m in messages %}{{ m.role }}: {{ m.content }}{{ eos_token }}{% endfor %}"
     run = make_run(tmp_path / "run", "chat", data={"chat_template": names})
-    with pytest.raises(GlassError, match="has text around it\nServe the run: glass serve"):
+    message = r"only special tokens around a question, .*, and end an answer with <\|end\|>\nServe the run: glass serve"
+    with pytest.raises(GlassError, match=message):
+        share_run(ShareRequest(run, tmp_path / "a.html", 16))
+    other = "{% for m in messages %}{{ m.content }}{{ '<|unknown|>' if loop.index is even else eos_token }}{% endfor %}"
+    run = make_run(tmp_path / "other", "chat", {"kind": "words"}, {"chat_template": other})
+    with pytest.raises(GlassError, match=message):
         share_run(ShareRequest(run, tmp_path / "a.html", 16))
     assert not (tmp_path / "a.html").exists()
 

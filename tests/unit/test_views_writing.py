@@ -21,12 +21,17 @@ from glassformer.app.server.registry import ModelRegistry
 from glassformer.app.server.views.write import WriteQuestion, conversation_of
 from glassformer.base.config import SampleConfig
 from glassformer.base.errors import GlassError
+from glassformer.base.files import write_folder
 from glassformer.evaluation.copying import longest_overlap
+from glassformer.evaluation.token_losses import NOT_LEARNT
 from glassformer.evaluation.training_text import training_text
 from glassformer.generation.sampling import probabilities
+from glassformer.model.weights import save_tensors
 from glassformer.runs.folder import Run
+from glassformer.runs.opening import OpenedRun
 from glassformer.tasks import ChatModel
 from tests.journey.commands import here
+from tests.parity.written_runs import make_run
 from tests.unit.served_runs import LEARNT, TEXTS, Script, ask, check_scripts, learn, library
 
 WRITES = ("book", "letters", "turn")
@@ -187,6 +192,56 @@ def test_the_oldest_messages_of_a_full_context_are_forgotten(
     assert first == {"forgotten": 6}
 
 
+def test_a_conversation_that_begins_with_an_answer_keeps_its_question(registry: ModelRegistry) -> None:
+    model = library(registry.open("talk"))
+    assert isinstance(model, ChatModel)
+    system = {"role": "system", "content": "the dog sings ."}
+    long = {"role": "assistant", "content": "it sleeps . " * 12}
+    for first in ([], [system]):
+        asked = {"text": "who is it ?", "history": [*first, long], "tokens": 8}
+        found = conversation_of(model, WriteQuestion.model_validate(asked))
+        assert found == [*first, {"role": "user", "content": "who is it ?"}]
+
+
+MARKED = "{% for m in messages %}{{ m.content }}{{ '<|unknown|>' if m.role == 'assistant' else eos_token }}{% endfor %}"
+
+
+@pytest.mark.parametrize("beams", [1, 3])
+def test_an_answer_ends_at_the_special_token_of_the_template(tmp_path: Path, beams: int) -> None:
+    folder = make_run(
+        tmp_path / "marked", "chat", {"kind": "words"}, {"chat_template": MARKED}, tied=False, head_bias=True
+    )
+    model = OpenedRun.load(folder, device="cpu").text_model
+    assert isinstance(model, ChatModel)
+    assert model.more_ends == {model.tokenizer.unknown_id}
+    bias = model.model.head.bias
+    assert isinstance(bias, torch.Tensor)
+    with torch.no_grad():
+        bias[model.tokenizer.unknown_id] = 1e4
+
+    def fill(place: Path) -> None:
+        save_tensors(dict(model.model.state_dict()), place / "model.safetensors")
+        (place / "state.json").write_text("{}", encoding="utf-8")
+
+    run = Run(folder)
+    write_folder(run.checkpoints / "step-000002", fill)
+    run.point("best", run.checkpoints / "step-000002")
+    headers = {"Authorization": "Bearer a-token", "Host": "127.0.0.1:80"}
+    app = make_app(ModelRegistry([folder], "cpu"), Access("a-token", 80))
+    with TestClient(app, base_url="http://127.0.0.1:80", headers=headers) as client:
+        reply = client.post("/api/runs/marked/write/stream", json={"text": "dog", "tokens": 5, "beams": beams})
+        *pieces, last = [json.loads(line[5:]) for line in reply.text.splitlines() if line.startswith("data:")]
+        body = {"model": "marked", "messages": [{"role": "user", "content": "dog"}], "logprobs": True}
+        answer = client.post("/v1/chat/completions", json=body).json()
+    sample = model.answer([{"role": "user", "content": "dog"}], SampleConfig(tokens=5, beams=beams))
+    assert (sample.text, sample.ended, sample.tokens) == ("", "end", 1)
+    assert "".join(piece["text"] for piece in pieces) == ""
+    assert (last["ended"], last["tokens"]) == ("end", 1)
+    choice = answer["choices"][0]
+    assert (choice["message"]["content"], choice["finish_reason"]) == ("", "stop")
+    assert choice["logprobs"]["content"] == []  # an end token has no text and no score
+
+
 def test_history_is_for_conversations_and_a_question_must_fit(client: TestClient) -> None:
     for run, view in (("book", "write"), ("book", "write/stream"), ("mails", "write")):
         reply = client.post(f"/api/runs/{run}/{view}", json={"text": "It", "history": CONVERSATION[:2]})
@@ -200,10 +255,10 @@ def test_history_is_for_conversations_and_a_question_must_fit(client: TestClient
 
 
 def test_tokens_of_a_question_have_no_loss(registry: ModelRegistry, scripts: list[Script]) -> None:
-    """A run that chats learnt answers alone; what it answers is measured as that of other runs."""
+    """A chat run was trained on answers only; what it answers is measured as that of other runs."""
     ablated = ask(registry, "talk", "ablation", off=["dec.0.self.0"], write=8, tokens=100)
     assert (ablated["text"]["whole"], ablated["answer"]["what"]) == (None, "the first token of the answer")
-    assert "learnt answers alone" in ablated["text"]["how"]
+    assert ablated["text"]["how"] == NOT_LEARNT
     model = library(registry.open("talk"))
     assert isinstance(model, ChatModel)
     greedy = model.config.sample.replace(temperature=0, beams=1, tokens=8)
@@ -213,8 +268,14 @@ def test_tokens_of_a_question_have_no_loss(registry: ModelRegistry, scripts: lis
     machine = ask(registry, "talk", "machines", at=5)
     assert (machine["guess"], machine["costs"]["mean"]) == (None, None)
     assert machine["writes"] == model.generate([TEXTS["talk"]], greedy.replace(tokens=24))[0].text
-    compared = ask(registry, "talk", "compare", other="book")
-    assert "talk learnt answers alone" in compared["note"]
+    for run, other in (("talk", "book"), ("book", "talk")):
+        compared = ask(registry, run, "compare", text=TEXTS["talk"], other=other)
+        assert (compared["stretches"], compared["why"]) == (None, NOT_LEARNT)
+        side = compared["runs"][0 if run == "talk" else 1]
+        assert (side["mean"], side["per_character"], side["how"]) == (None, None, NOT_LEARNT)
+        assert compared["bars"]
+    shown = [bar[side] for bar in compared["bars"] for side in ("one", "other") if bar[side] is not None]
+    scripts.append((compared["python"], shown))
     tree = ask(registry, "talk", "beams", beams=3, tokens=8)
     best = model.best([TEXTS["talk"]], greedy.replace(beams=3, length_penalty=0.6))[0]
     assert [each["text"] for each in tree["found"]] == [each.text for each in best]
@@ -280,7 +341,11 @@ def test_a_run_that_chats_keeps_its_template_without_a_head(client: TestClient, 
     reply = client.post("/api/runs/talk/keep", json=body)
     assert reply.status_code == 200, reply.text
     assert Run(home / "runs" / "talk-small").chat_template() == Run(home / "runs" / "talk").chat_template() is not None
-    assert [*events(client, "talk-small", tokens=4)][-1]["tokens"] <= 4
+    *pieces, _ = events(client, "talk-small", tokens=12, temperature=0)
+    small = OpenedRun.load(home / "runs" / "talk-small", device="cpu").text_model
+    assert isinstance(small, ChatModel)
+    (sample,) = small.generate([TEXTS["talk"]], small.config.sample.replace(tokens=12, temperature=0))
+    assert "".join(piece["text"] for piece in pieces) == sample.text != ""
 
 
 @pytest.mark.parametrize("name", ["../up", "a/b", "", ".hidden", "con", "x" * 65, "a.partial", "a\\b", "ক"])

@@ -34,6 +34,8 @@ MOST_HOLES = 512
 LEFT = "each token, after those that stand before it"
 TARGET = "each token of the target, after those before it, with the source in sight"
 NO_PROBABILITY = "a classifier gives the tokens of a text no probability"
+NOT_LEARNT = "the run was trained on answers only: the tokens of a question have no loss"
+"""Reason shown where a chat run has no loss."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,8 @@ class Outlook:
 def surprisals(model: AnyTextModel, text: str, target: str | None = None, forward: Forward | None = None) -> Surprisals:
     """Return the surprisal of each token of a text; of a run that writes for a source, of each token of the target.
 
-    A run that fills holes has each token hidden in turn, with all others in sight; its holes have no token to cost.
+    A run that fills holes has each token hidden in turn, with all others in sight; its holes have no token to cost. The
+    text of a chat run is a question, whose tokens have no loss.
 
     Args:
         model: the run.
@@ -116,11 +119,14 @@ def surprisals(model: AnyTextModel, text: str, target: str | None = None, forwar
         how = TARGET
     elif isinstance(model, TextModel):
         tokens = model.prompt_ids(text)
-        how = LEFT
         _refuse_long(len(tokens), model)
-        whole = Row.of_text(np.array(tokens))
-        known = _left_to_right(model, Batch.from_rows([whole]), forward) if len(tokens) > 1 else []
-        nats = [None, *known]
+        nats = [None] * len(tokens)
+        how = NOT_LEARNT
+        if not isinstance(model, ChatModel):
+            how = LEFT
+            if len(tokens) > 1:
+                whole = Row.of_text(np.array(tokens))
+                nats = [None, *_left_to_right(model, Batch.from_rows([whole]), forward)]
     else:
         tokens = framed_ids(model, text)
         _refuse_long(len(tokens), model)

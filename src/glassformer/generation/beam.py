@@ -4,10 +4,9 @@ With b beams, n the tokens of a hypothesis, log p the sum of their logarithmic p
 
 * **Score.** log p / ((5 + n) / 6)^alpha, alpha the length penalty (Wu et al. 2016, section 7, equation 14). An end
   token counts as a token. Alpha 0 compares log p itself, which favours short texts.
-* **A step** considers the 2 b likeliest continuations of all running hypotheses of one source, over the whole
-  vocabulary. At most b of them end (one for each running hypothesis), so at least b others continue, if there are as
-  many. The b likeliest of these keep running. They all have one length, so log p ranks them as scores would. Where e
-  tokens may end a text, the (1 + e) b likeliest are considered.
+* **A step.** With e end tokens (e >= 1), a step considers the (1 + e) b likeliest continuations of all running
+  hypotheses of one source, over the whole vocabulary. At most e b of them end, so at least b others continue, if there
+  are as many. The b likeliest of these keep running. They all have one length, so log p ranks them as scores would.
 * **The pool.** A hypothesis that ends enters its source's pool if it is among the b likeliest continuations: with b = 1
   the search is then greedy. The pool keeps the best scores, as many as are wanted; of equal ones, the earliest.
 * **The end.** A source is done when its pool is full and no running hypothesis has, at its present length, a better
@@ -55,6 +54,11 @@ class Hypothesis:
     log_probability: float
     score: float
     ended: Ended
+
+    @property
+    def text_tokens(self) -> tuple[int, ...]:
+        """Return the tokens of the text: all but the end token."""
+        return self.tokens[:-1] if self.ended == "end" else self.tokens
 
 
 @dataclass(frozen=True)
@@ -166,7 +170,7 @@ class _Rule:
 
     @property
     def considered(self) -> int:
-        """Return the number of continuations of a step, among which those that do not end suffice for all beams."""
+        """Return the number of continuations considered in a step: enough that b of them do not end the text."""
         return (1 + max(1, len(self.end_ids))) * self.beams
 
 

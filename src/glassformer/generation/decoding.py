@@ -99,7 +99,7 @@ class TokenLoop:
     ) -> None:
         self.reader = reader
         self.model = reader.model
-        self.end_ids = frozenset({end_id, *more_ends})
+        self.end_ids = frozenset(more_ends) if end_id is None else frozenset({end_id, *more_ends})
         self.stop = stop
         self.target_start = start_of_targets(self.model, end_id, target_start)
         self.parts = list(self.model.modules())

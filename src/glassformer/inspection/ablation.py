@@ -374,7 +374,7 @@ def written_without(found: AblatedModel, model: TextModel | Translator, text: st
         settings = model.until_the_end(settings)
     ids = model.prompt_ids(text)
     tokenizer = model.tokenizer
-    ends = {model.end_id, *model.more_ends}
+    ends = {tokenizer.end_id, *model.more_ends}
     new: list[int] = []
     cached = not any(_last(name) == "mask" for name in found.ablation.off)
     with found.applied():
@@ -382,7 +382,7 @@ def written_without(found: AblatedModel, model: TextModel | Translator, text: st
             model.model,
             [ids],
             settings,
-            model.end_id,
+            tokenizer.end_id,
             cached=cached,
             start=tokenizer.target_start,
             more_ends=model.more_ends,

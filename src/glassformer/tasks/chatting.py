@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Generator, Sequence
 from functools import cached_property
 
@@ -86,15 +87,23 @@ class ChatModel(TextModel):
         """
         context = self.config.model.context
         room = context - min(tokens, context // 2)
-        left = list(messages)
-        while len(self.conversation_ids(left)) > room and len(left) > kept + 1:
-            del left[kept : kept + 2]
+
+        def without(pairs: int) -> list[Message]:
+            last = len(messages) - 1
+            return [*messages[:kept], *messages[min(kept + 2 * pairs, last) :]]
+
+        def fits(pairs: int) -> bool:
+            return len(self.conversation_ids(without(pairs))) <= room
+
+        if fits(0):
+            return list(messages)
+        most = (len(messages) - kept) // 2  # pairs before the last question, of which the last may be one message
+        left = without(bisect_left(range(most), True, lo=1, key=fits))
         length = len(self.conversation_ids(left))
         if length > context:
             asked = "the question and the messages that stay have" if kept else "the question has"
-            raise GlassError(
-                f"{asked} {length:,} tokens, and the model reads at most {context:,}", "Ask a shorter one."
-            )
+            remedy = "Shorten the question or the system message." if kept else "Ask a shorter question."
+            raise GlassError(f"{asked} {length:,} tokens, and the model reads at most {context:,}", remedy)
         return left
 
     def shown(self, ids: Sequence[int]) -> str:
@@ -217,7 +226,8 @@ class TokenizedTemplate:
 
         None: it writes text beside the question that is encoded together with it, or changes the question.
         """
-        question = f" {TURNS[0]} "  # with spaces, which a template may strip
+        # What a template may change: outer and double spaces, line breaks, characters of HTML, letters, the length.
+        question = f" \n{TURNS[0]}  <&\"'>É\n" + 500 * "x" + " "
         pieces = self.template.pieces([{"role": "user", "content": question}], True, self._names)
         if after_start:
             pieces[0] = pieces[0].removeprefix(START_MARK)

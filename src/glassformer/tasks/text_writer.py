@@ -49,13 +49,8 @@ class TextWriter(ABC):
         return own if self.engine is None else self.engine.precision
 
     @property
-    def end_id(self) -> int:
-        """Return the token that ends a text."""
-        return self.tokenizer.end_id
-
-    @property
     def more_ends(self) -> frozenset[int]:
-        """Return further tokens that end a text."""
+        """Return the tokens that end a text beside the tokenizer's end token."""
         return self.tokenizer.more_ends
 
     def until_the_end(self, settings: SampleConfig) -> SampleConfig:
@@ -81,7 +76,7 @@ class TextWriter(ABC):
             self.model,
             rows,
             settings,
-            self.end_id,
+            self.tokenizer.end_id,
             stop,
             seeds,
             start=self.tokenizer.target_start,
@@ -182,7 +177,7 @@ class TextWriter(ABC):
                 self.model,
                 rows,
                 settings,
-                self.end_id,
+                self.tokenizer.end_id,
                 wanted=wanted,
                 start=self.tokenizer.target_start,
                 watch=watch,
@@ -206,5 +201,5 @@ class TextWriter(ABC):
         return batches_by_length(reach, ROWS, TOKENS)
 
     def _sample(self, prompt: str, before: Sequence[int], found: Hypothesis, settings: SampleConfig) -> Sample:
-        text, stopped = written(self.tokenizer, before, found.tokens, settings.stop)
+        text, stopped = written(self.tokenizer, before, found.text_tokens, settings.stop)
         return Sample(prompt, text, len(found.tokens), "stop" if stopped else found.ended, found.score)

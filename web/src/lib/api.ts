@@ -18,6 +18,8 @@ export class Problem extends Error {
   }
 }
 
+export const BROKEN = new Problem("The connection to the server broke.", "Try again.");
+
 /** A run, as the server lists it. */
 export interface Run {
   name: string;
@@ -99,7 +101,7 @@ export async function askBytes<Header>(
   return { header, bytes: whole.slice(4 + length) };
 }
 
-/** The events of a POST request that is answered with a stream, one at a time. */
+/** The events of a POST request that is answered with a stream, one at a time. It may end early: look for the last event. */
 export function events<Event>(path: string, body: object, signal: AbortSignal): AsyncGenerator<Event> {
   return asked().events(path, body, signal) as AsyncGenerator<Event>;
 }

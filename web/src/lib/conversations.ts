@@ -6,13 +6,21 @@ export interface Message {
   content: string;
 }
 
-const held = new SvelteMap<string, readonly Message[]>();
-
-/** The messages of the conversation with a run, oldest first. */
-export function conversationWith(run: string): readonly Message[] {
-  return held.get(run) ?? [];
+export interface Conversation {
+  /** Oldest first. */
+  messages: readonly Message[];
+  /** Number of the oldest messages that no longer fit the context: they are shown, and not sent again. */
+  forgotten: number;
 }
 
-export function keepConversation(run: string, messages: readonly Message[]): void {
-  held.set(run, messages);
+export const NEW: Conversation = { messages: [], forgotten: 0 };
+
+const held = new SvelteMap<string, Conversation>();
+
+export function conversationWith(run: string): Conversation {
+  return held.get(run) ?? NEW;
+}
+
+export function keepConversation(run: string, conversation: Conversation): void {
+  held.set(run, conversation);
 }

@@ -1,5 +1,5 @@
 /** `glass serve` as the one who answers: requests to the server that the page came from. */
-import { Problem, type Run, type Source } from "./api";
+import { BROKEN, Problem, type Run, type Source } from "./api";
 
 const UNREACHED = new Problem(
   "The server did not answer.",
@@ -19,7 +19,7 @@ async function* stream(path: string, body: object, signal: AbortSignal): AsyncGe
   if (reply.body === null) return;
   const reader = reply.body.pipeThrough(new TextDecoderStream()).getReader();
   let waiting = "";
-  for (let part = await reader.read(); !part.done; part = await reader.read()) {
+  for (let part = await next(reader); !part.done; part = await next(reader)) {
     const blocks = (waiting + part.value).replaceAll("\r\n", "\n").split("\n\n");
     waiting = blocks.pop() ?? "";
     for (const block of blocks) {
@@ -31,6 +31,15 @@ async function* stream(path: string, body: object, signal: AbortSignal): AsyncGe
       if (data === "[DONE]") return;
       if (data !== "") yield JSON.parse(data);
     }
+  }
+}
+
+async function next(reader: ReadableStreamDefaultReader<string>): Promise<ReadableStreamReadResult<string>> {
+  try {
+    return await reader.read();
+  } catch (error) {
+    if (error instanceof DOMException && error.name === "AbortError") throw error;
+    throw BROKEN;
   }
 }
 

@@ -56,12 +56,18 @@ export const VIEWS: readonly ViewEntry[] = [
     name: "loss", title: "Where the loss is", group: "Learnt", reads: true, load: () => import("./Loss.svelte"),
     missing: (run) => {
       if (run.task === "classify") return `${run.name} names labels: it gives the tokens of a text no probability, so none can surprise it. glass evaluate gives its loss.`;
-      return run.task === "chat" ? `${run.name} learnt the answers of conversations alone: the tokens of a question have no loss. glass evaluate gives the loss of its answers.` : null;
+      if (run.task === "chat") return `${run.name} was trained on answers only: the tokens of a question have no loss. glass evaluate gives the loss of its answers.`;
+      return null;
     },
   },
   {
     name: "probes", title: "Probes", group: "Learnt", reads: false, load: () => import("./Probes.svelte"),
-    missing: (run) => (run.task === "lm" || run.task === "masked" ? null : run.task === "chat" ? `${run.name} learnt the answers of conversations alone, and probes ask about running text. Serve a run of --task lm or --task masked.` : `${run.name} gives the tokens of one text no probability, so there is nothing to probe. Serve a run of --task lm or --task masked.`),
+    missing: (run) => {
+      if (run.task === "lm" || run.task === "masked") return null;
+      const remedy = "Serve a run of --task lm or --task masked.";
+      if (run.task === "chat") return `${run.name} was trained on answers only, and probes ask about running text. ${remedy}`;
+      return `${run.name} gives the tokens of one text no probability, so there is nothing to probe. ${remedy}`;
+    },
   },
   { name: "proof", title: "Proof sheet", group: "Learnt", reads: false, load: () => import("./Proof.svelte") },
 ];

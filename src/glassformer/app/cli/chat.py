@@ -75,14 +75,8 @@ def run(arguments: argparse.Namespace) -> int:
 def _answer_one(
     model: ChatModel, first: Sequence[Message], question: str, settings: SampleConfig, as_json: bool
 ) -> int:
-    messages = [*first, {"role": "user", "content": question}]
-    ids = model.conversation_ids(messages)
-    longest = model.config.model.context
-    if len(ids) > longest:
-        raise GlassError(
-            f"question and --system have {len(ids):,} tokens, and the model reads at most {longest:,}",
-            "Ask a shorter one.",
-        )
+    messages: list[Message] = [*first, {"role": "user", "content": question}]
+    messages = model.fitting(messages, settings.tokens, len(first))
     pieces = model.reply(messages, settings)
     if as_json:
         text = "".join(pieces)

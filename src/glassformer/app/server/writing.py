@@ -3,7 +3,8 @@
 ::
 
     data: {"text": "He said"}                                      again and again: whole characters
-    data: {"forgotten": 2}                                         first, where so many messages of a chat do not fit
+    data: {"forgotten": 2}                                         first, if the oldest messages do not fit the context:
+                                                                   their number
     data: {"ended": "end", "tokens": 40, "score": null}            at last; of beam search with its score
     data: {"error": {"what": …, "remedy": …}}                      instead, where it cannot go on
 
@@ -92,7 +93,7 @@ async def _drawn(engine: Engine, loaded: Loaded, question: WriteQuestion) -> Asy
 
 
 def _job(order: Order, loaded: Loaded, question: WriteQuestion) -> tuple[TextJob, int]:
-    """Return the text to write, and how many messages of its conversation are left out."""
+    """Return the job that writes a text, and the number of messages of its conversation that are left out."""
     from glassformer.app.server.views.write import conversation_of, settings_of
     from glassformer.tasks import ChatModel
 
@@ -101,13 +102,13 @@ def _job(order: Order, loaded: Loaded, question: WriteQuestion) -> tuple[TextJob
     if not isinstance(model, ChatModel):
         return TextJob(order, loaded, model.prompt_ids(question.text), settings), 0
     messages = conversation_of(model, question)
-    _, stop_ids = model.chat.ending
-    job = TextJob(order, loaded, model.conversation_ids(messages), model.until_the_end(settings), stop_ids=stop_ids)
+    ids = model.conversation_ids(messages)
+    job = TextJob(order, loaded, ids, model.until_the_end(settings), more_ends=model.more_ends)
     return job, _forgotten(question, messages)
 
 
 def _forgotten(question: WriteQuestion, messages: Sequence[Message]) -> int:
-    """Return how many messages of a conversation are left out."""
+    """Return the number of messages of a conversation that are left out."""
     return len(question.history) + 1 - len(messages)
 
 
@@ -133,7 +134,10 @@ async def _searched(
 
 
 def _search(registry: ModelRegistry, name: str, question: WriteQuestion, stopped: Event) -> tuple[Sample, int] | None:
-    """The likeliest text, and how many messages of its conversation are left out; None where nobody waits any more."""
+    """Return the likeliest text, and the number of messages of its conversation that are left out.
+
+    None if the client closed the stream.
+    """
     from glassformer.app.server.views.write import conversation_of, settings_of
     from glassformer.tasks import ChatModel, TextModel, Translator
 

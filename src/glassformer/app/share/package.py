@@ -160,7 +160,7 @@ def _around_text(opened: OpenedRun) -> tuple[list[int], list[int]]:
     """Return the ids before and after every text that is read, or every question.
 
     Raises:
-        GlassError: a chat template writes something else: the page has no templates.
+        GlassError: these depend on the question, or more than the end token ends an answer: the page has no templates.
     """
     model = opened.text_model
     if not isinstance(model, ChatModel):
@@ -171,8 +171,10 @@ def _around_text(opened: OpenedRun) -> tuple[list[int], list[int]]:
     stop, _ = model.chat.ending
     if found is None or stop or not model.more_ends <= {model.tokenizer.end_id}:
         folder = opened.folder
+        end = model.tokenizer.token_text(model.tokenizer.end_id)
         raise GlassError(
-            f"the chat template of {folder} does not work in the page: a question or an answer has text around it",
+            f"the chat template of {folder} does not work in the page: it must write only special tokens around a "
+            f"question, leave the question unchanged, and end an answer with {end}",
             f"Serve the run: glass serve {quoted(folder)}",
         )
     return found

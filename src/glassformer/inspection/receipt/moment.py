@@ -109,7 +109,9 @@ def _drawn(model: Writes, prompt: list[int], settings: SampleConfig, step: int) 
         return writer.add(new[-1])
 
     written = []
-    for each in generate(model.model, [prompt], settings, model.end_id, stop, start=start, more_ends=model.more_ends):
+    for each in generate(
+        model.model, [prompt], settings, model.tokenizer.end_id, stop, start=start, more_ends=model.more_ends
+    ):
         written.append(each.tokens[0])
     if len(written) < step:
         raise _too_short(len(written), each.ended[0])
@@ -119,9 +121,9 @@ def _drawn(model: Writes, prompt: list[int], settings: SampleConfig, step: int) 
 def _found(model: Writes, prompt: list[int], settings: SampleConfig, step: int) -> tuple[list[int], Tensor]:
     """Return the same for the text that beam search finds."""
     start = model.tokenizer.target_start
-    best = beam_search(model.model, [prompt], settings, model.end_id, wanted=1, start=start, more_ends=model.more_ends)[
-        0
-    ][0]
+    best = beam_search(
+        model.model, [prompt], settings, model.tokenizer.end_id, wanted=1, start=start, more_ends=model.more_ends
+    )[0][0]
     written = list(best.tokens[:step])
     if len(written) < step:
         raise _too_short(len(written), best.ended)

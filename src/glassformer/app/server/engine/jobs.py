@@ -105,7 +105,7 @@ class TextJob:
         ids: of the prompt, or of the source.
         settings: of the sampling; their stop texts end it.
         scores: number of likeliest tokens to return with each token; None: no scores.
-        stop_ids: tokens that end it as a stop text does.
+        more_ends: tokens that end it beside the tokenizer's end token.
         scores_end: return scores of the end token too, as programs expect that score prompts.
     """
 
@@ -116,7 +116,7 @@ class TextJob:
         ids: Sequence[int],
         settings: SampleConfig,
         scores: int | None = None,
-        stop_ids: frozenset[int] = frozenset(),
+        more_ends: frozenset[int] = frozenset(),
         scores_end: bool = False,
     ) -> None:
         self.order = order
@@ -124,7 +124,7 @@ class TextJob:
         self.ids = ids
         self.settings = settings
         self.scores = scores
-        self.stop_ids = stop_ids
+        self.more_ends = more_ends
         self.scores_end = scores_end
         self.choice = len(order.jobs)
         self.count = 0
@@ -136,8 +136,9 @@ class TextJob:
     def take(self, token: int, logits: Tensor, ended: Ended | None) -> TextPiece:
         """Return the piece that a token adds, sampled from logits (V); `ended`: why the loop ends the row with it."""
         self.count += 1
-        stopped = self._writer.add(token) or token in self.stop_ids
-        if stopped and ended != "end":
+        if token in self.more_ends:
+            ended = "end"
+        if ended != "end" and self._writer.add(token):  # an end token has no text
             ended = "stop"
         wanted = self.scores is not None and (ended != "end" or self.scores_end)
         scored = self._scored(token, logits) if wanted else None

@@ -131,13 +131,13 @@ def ask_chat(engine: Engine, body: ChatBody, order: Order) -> PendingAnswer:
     except GlassError as error:
         raise BadRequestError(error.problem, error.remedy, "messages") from None
     _check_length(loaded, ids, "messages")
-    stop, stop_ids = writer.chat.ending
+    stop, _ = writer.chat.ending
     tokens = body.max_completion_tokens or body.max_tokens or loaded.text.config.sample.tokens
     scores = (body.top_logprobs or 0) if body.logprobs else None
     settings = body.settings(tokens, stop)
     _check_scores(len(settings), tokens, scores, "top_logprobs")
     for each in settings:
-        TextJob(order, loaded, ids, each, scores, stop_ids)
+        TextJob(order, loaded, ids, each, scores, writer.more_ends)
     return PendingAnswer(engine, order, ChatShape(body.model, loaded.tokenizer, bool(body.logprobs)), len(ids))
 
 

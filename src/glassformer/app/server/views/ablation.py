@@ -10,8 +10,8 @@ The answer::
      "validation": null | {"whole": 1.7, "off": 2.0, "tokens": 4096, "rows": 16, "unit": "token", "why": null | "…"},
      "keep": {"heads": ["dec.0.self.0"], "why": null | "…"}}
 
-`text` is the loss on this text, in nats per token: of a filler each token is hidden in turn; a classifier has none, nor
-have the tokens of a question, of a run that chats.
+`text` is the loss on this text, in nats per token: of a filler each token is hidden in turn; a classifier and a chat
+run have none.
 `validation` is what `glass evaluate RUN --ablate … --tokens N` prints, where it was asked for; `why` says why there is
 none. `bars` are the likeliest answers before and after: the next token (of a target that is not given, its first one),
 the first hole's, or the label. `keep`: the heads that a run without them would lack, or why there can be none.
@@ -25,7 +25,7 @@ from pydantic import Field
 
 from glassformer.app.server.registry import ServedModel
 from glassformer.app.server.view import Name, PageView, TextQuestion, script
-from glassformer.app.server.views.text_case import NOT_LEARNT, refuse_unencoded
+from glassformer.app.server.views.text_case import refuse_unencoded
 from glassformer.base.errors import GlassError
 from glassformer.evaluation.run_comparison import bars
 from glassformer.evaluation.token_losses import Surprisals, outlook, surprisals
@@ -42,7 +42,7 @@ from glassformer.inspection.ablation import (
 )
 from glassformer.inspection.explain import Subject
 from glassformer.inspection.pruning.removal import refuse_unprunable
-from glassformer.tasks import ChatModel, TextModel, Translator
+from glassformer.tasks import TextModel, Translator
 from glassformer.tasks.task_rows import TaskRows
 from glassformer.training.validation import loss_on_rows
 
@@ -116,8 +116,6 @@ def _on_text(opened: ServedModel, subject: Subject, question: AblationQuestion, 
     """The loss on this text."""
     model = opened.model
     target = subject.target
-    if isinstance(model, ChatModel):
-        return {"whole": None, "off": None, "tokens": 0, "how": NOT_LEARNT, "target": None}
     key = "costs", question.text, question.target
     try:
         whole: Surprisals = opened.cached(
@@ -203,9 +201,8 @@ def python(opened: ServedModel, question: AblationQuestion) -> str:
         ]
     else:
         lines += ["off = AblatedModel(model.model, ablation)"]
-    if not isinstance(opened.model, ChatModel):
-        lines += ["print(surprisals(model, text, target).mean, surprisals(model, text, target, off).mean)"]
     lines += [
+        "print(surprisals(model, text, target).mean, surprisals(model, text, target, off).mean)",
         "subject = subject_of(model, text, target)",
         f"before, after = (outlook(model, subject, each, first={question.target is None}) for each in (None, off))",
         f"for bar in bars(before, after, {question.top}):",

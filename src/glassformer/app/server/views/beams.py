@@ -111,7 +111,7 @@ def answer(opened: ServedModel, question: BeamQuestion) -> dict[str, Any]:
         ],
         "found": [
             {
-                "text": written(tokenizer, before, each.tokens, ())[0],
+                "text": written(tokenizer, before, each.text_tokens, ())[0],
                 "tokens": len(each.tokens),
                 "log_probability": each.log_probability,
                 "score": each.score,
@@ -125,9 +125,14 @@ def answer(opened: ServedModel, question: BeamQuestion) -> dict[str, Any]:
 def _search(model: TextModel | Translator, question: BeamQuestion, steps: list[BeamStep]) -> list[Hypothesis]:
     settings = SampleConfig(beams=question.beams, tokens=question.tokens, length_penalty=question.length_penalty)
     ids = model.prompt_ids(question.text)
-    start = model.tokenizer.target_start
     (found,) = beam_search(
-        model.model, [ids], settings, model.end_id, start=start, watch=steps.append, more_ends=model.more_ends
+        model.model,
+        [ids],
+        settings,
+        model.tokenizer.end_id,
+        start=model.tokenizer.target_start,
+        watch=steps.append,
+        more_ends=model.more_ends,
     )
     return found
 
@@ -144,10 +149,10 @@ def python(opened: ServedModel, question: BeamQuestion) -> str:
         opened,
         f"settings = SampleConfig({given})",
         f"ids, steps = model.prompt_ids({question.text!r}), []",
-        "end = model.end_id",
+        "end = model.tokenizer.end_id",
         f"found = beam_search(model.model, [ids], settings, end{more}, watch=steps.append)[0]",
         "for each in found:",
-        "    print(each.score, each.log_probability, repr(model.tokenizer.decode(each.tokens)))",
+        "    print(each.score, each.log_probability, repr(model.tokenizer.decode(each.text_tokens)))",
         "for node in tree_of(steps, found, settings.length_penalty):",
         "    print(node.parent, node.token, node.score, node.fate)",
         imports=[

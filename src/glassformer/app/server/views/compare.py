@@ -113,12 +113,6 @@ def _note(pair: tuple[ServedModel, ServedModel]) -> str | None:
             "A masked run sees both sides of the token that is hidden, the other only what stands before it: "
             "the numbers answer two different questions."
         )
-    chats = [each.name for each in pair if isinstance(each.model, ChatModel)]
-    if chats:
-        return (
-            f"{' and '.join(chats)} learnt answers alone: what a token of a question costs there was never trained. "
-            "Compare the answers."
-        )
     return None
 
 
@@ -136,7 +130,7 @@ def python(opened: ServedModel, question: CompareQuestion, other: ServedModel) -
         f"for bar in bars(*says, {question.top}):",
         "    print(bar.one, bar.other, bar.name)",
     ]
-    if not any(isinstance(each.model, TextClassifier) for each in (opened, other)):
+    if not any(isinstance(each.model, TextClassifier | ChatModel) for each in (opened, other)):
         lines += ["for each in stretches(*costs):", "    print(each.start, each.end, each.one, each.other)"]
     return script(
         opened,

@@ -12,14 +12,13 @@ The answer::
 
 `allowed` has a row of 0 and 1 for each query, of the first `SHOWN` places. `guess` is what the run would put in the
 place of the token at character `at`: a decoder from what stands before it, an encoder from both sides; an
-encoder-decoder, and a run that chats, guess no token of what they read. `writes`: greedily; a run of lm goes on after
-what stands before `at`. `costs` are of the text, or of the target that it writes. `validation` is over evenly drawn
-rows of the run's own validation part: each machine's own task, in its own unit.
+encoder-decoder or a chat run predicts no token of its input. `writes`: the greedy output; a run of lm continues the
+text before `at`. `costs` are of the text, or of the target that it writes. `validation` is over evenly drawn rows of
+the run's own validation part: each machine's own task, in its own unit.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any
 
@@ -27,12 +26,12 @@ from pydantic import Field
 
 from glassformer.app.server.registry import ServedModel
 from glassformer.app.server.view import PageView, TextQuestion, script
-from glassformer.app.server.views.text_case import NOT_LEARNT, refuse_unencoded
+from glassformer.app.server.views.text_case import refuse_unencoded
 from glassformer.base.errors import GlassError
 from glassformer.evaluation.token_losses import Surprisals, guess, surprisals
 from glassformer.inspection.explain import Subject
 from glassformer.inspection.visibility import sights
-from glassformer.tasks import AnyTextModel, ChatModel, MaskFiller, TextClassifier, TextModel, Translator
+from glassformer.tasks import ChatModel, MaskFiller, TextClassifier, TextModel, Translator
 from glassformer.training.validation import loss_on_rows
 
 SHOWN = 48
@@ -59,7 +58,7 @@ def answer(opened: ServedModel, question: MachinesQuestion) -> dict[str, Any]:
     subject, target = _subject(opened, question)
     costs: Surprisals = opened.cached(
         ("machine's costs", question.text, target),
-        lambda: _costs(model, question.text, target),
+        lambda: surprisals(model, question.text, target),
         lambda kept: 200 * len(kept.tokens),
     )
     labels = None
@@ -85,14 +84,6 @@ def answer(opened: ServedModel, question: MachinesQuestion) -> dict[str, Any]:
         "labels": labels,
         "validation": _validation(opened),
     }
-
-
-def _costs(model: AnyTextModel, text: str, target: str | None) -> Surprisals:
-    """Return the surprisal of each token; of a run that learnt answers alone, none of those of a question."""
-    found = surprisals(model, text, target)
-    if isinstance(model, ChatModel):
-        return replace(found, nats=(None,) * len(found.tokens), how=NOT_LEARNT)
-    return found
 
 
 def _subject(opened: ServedModel, question: MachinesQuestion) -> tuple[Subject, str | None]:

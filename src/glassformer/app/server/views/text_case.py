@@ -13,8 +13,6 @@ from glassformer.inspection.receipt.naming import label_named, token_named
 from glassformer.runs.run_text import stored_text
 from glassformer.tasks import AnyTextModel, TextClassifier, Translator
 
-NOT_LEARNT = "the run learnt answers alone: the tokens of a question have no loss"
-"""Of a run that answers in conversations."""
 MOST_TRACE = 2 << 30
 """Bytes that the scores and weights of one pass may take, where a view needs them all at once."""
 

@@ -1,1 +1,0 @@
-import{b as e,st as t}from"./index-CcSA5JF3.js";function n(...n){let r=e.text+e.target;t(()=>{let t=e.text+e.target;if(t!==r){r=t;for(let t of n)delete e.more[t]}})}export{n as t};
