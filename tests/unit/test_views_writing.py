@@ -151,6 +151,7 @@ CONVERSATION = [
 ]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("beams", [1, 3])
 def test_a_question_goes_with_the_conversation_before_it(
     client: TestClient, registry: ModelRegistry, scripts: list[Script], beams: int
@@ -254,6 +255,7 @@ def test_history_is_for_conversations_and_a_question_must_fit(client: TestClient
     assert client.post("/api/runs/talk/write/stream", json={"text": "It", "history": wrong}).status_code == 422
 
 
+@pytest.mark.thorough
 def test_tokens_of_a_question_have_no_loss(registry: ModelRegistry, scripts: list[Script]) -> None:
     """A chat run was trained on answers only; what it answers is measured as that of other runs."""
     ablated = ask(registry, "talk", "ablation", off=["dec.0.self.0"], write=8, tokens=100)
