@@ -1,7 +1,9 @@
 """Few labels: masked training on many texts without labels first, against a classifier from nothing.
 
-All texts are made by the corpus `topics`, whose best possible error is known. For each seed, 20,000 texts without
-labels, 300 with labels and 2,000 to test on are drawn; no text is in two of them. The plain command line then trains
+All texts are made by the corpus `topics`, whose best possible error is known. Each word that tells about a topic stands
+for 20 invented ones, drawn anew at each place, so that 300 texts show most of them once or never: 880 words that a
+classifier must know. For each seed, 20,000 texts without labels, 300 with labels and 2,000 to test on are drawn; no
+text is in two of them. The plain command line then trains
 
 * `taught`: a masked model on the texts without labels, and from it (`--from`) a classifier on the 300;
 * `alone`: a classifier on the 300, as large and as regularized as the recipe for labels chooses, in as many minutes
@@ -17,22 +19,45 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import random
+import re
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
-from glassformer.corpora.topics import Topics
+from glassformer.corpora.topics import WORDS, Topics
 
 FINE_TUNING = 3  # minutes of the recipe `fine-tune`
+SYNONYMS = 20  # invented words for each word that tells about a topic
+SYLLABLES = [consonant + vowel for consonant in "bdfgklmnprstvz" for vowel in "aeiou"]
+WORD = re.compile(r"[a-z]+")
+
+
+def invented_words(numbers: random.Random) -> dict[str, list[str]]:
+    """Return for each word that tells about a topic the words that stand for it; no two words have one of them."""
+    words = [word for lists in WORDS.values() for row in lists.values() for word in row.split()]
+    invented: set[str] = set()
+    while len(invented) < SYNONYMS * len(words):
+        invented.add("".join(numbers.choices(SYLLABLES, k=3)))
+    shuffled = sorted(invented)
+    numbers.shuffle(shuffled)
+    return {word: shuffled[SYNONYMS * i : SYNONYMS * (i + 1)] for i, word in enumerate(words)}
 
 
 def write_texts(folder: Path, seed: int, options: argparse.Namespace) -> None:
     """Write `unlabelled.txt`, `labels.csv` and `test.csv`."""
     topics = Topics()
     drawn = dict(topics.labelled(options.unlabelled + options.labels + options.test + 1000, seed))
-    texts = list(drawn.items())[: options.unlabelled + options.labels + options.test]
+    numbers = random.Random(seed)
+    invented = invented_words(numbers)
+
+    def synonym(found: re.Match[str]) -> str:
+        return numbers.choice(invented.get(found.group(), [found.group()]))
+
+    texts = [(WORD.sub(synonym, text), label) for text, label in drawn.items()]
+    texts = texts[: options.unlabelled + options.labels + options.test]
     assert len(texts) == options.unlabelled + options.labels + options.test
     unlabelled = texts[: options.unlabelled]
     (folder / "unlabelled.txt").write_text("".join(text + "\n" for text, _ in unlabelled), encoding="utf-8")
@@ -56,7 +81,7 @@ def glass(folder: Path, *words: str) -> dict[str, Any]:
 
 def measure(seed: int, options: argparse.Namespace) -> dict[str, Any]:
     """Return the errors on the texts to test on, with their intervals, and that of TF-IDF."""
-    again = ["--train.seed", str(seed), "--data.seed", str(seed)]
+    again = ["--train.seed", str(seed), "--data.seed", str(seed), "--tokenizer.kind", "words"]
     lines = ["--task", "masked", "--data.document", "line", "--data.windows", "documents"]
     labels = ["--task", "classify"]
     with tempfile.TemporaryDirectory() as name:
@@ -64,7 +89,7 @@ def measure(seed: int, options: argparse.Namespace) -> dict[str, Any]:
         write_texts(folder, seed, options)
         minutes = ["--minutes", str(options.minutes)]
         glass(folder, "train", "unlabelled.txt", *lines, *minutes, "--out", "masked", *again)
-        glass(folder, "train", "labels.csv", *labels, "--from", "masked", "--out", "taught", *again)
+        glass(folder, "train", "labels.csv", *labels, "--from", "masked", "--out", "taught", *again[:4])
         minutes = ["--minutes", str(options.minutes + FINE_TUNING)]
         glass(folder, "train", "labels.csv", *labels, *minutes, "--out", "alone", *again)
         found = {name: glass(folder, "evaluate", name, "test.csv") for name in ("taught", "alone")}

@@ -82,7 +82,8 @@ def test_every_choice_is_a_run_that_can_be(
     config = config_of(sizes.settings, task)
     if task not in EXAMPLES:
         assert config.model.context < tokens
-    assert sizes.tokens <= 2 * max(RULES[task].epochs * tokens, 512 * 2)
+    rules = RULES[task]
+    assert sizes.tokens <= 2 * max(rules.epochs * tokens, 512 * max(2, rules.fewest_steps))
     assert all(sizes.why)
 
 
@@ -198,3 +199,12 @@ def test_few_labelled_texts_are_read_a_few_times_with_much_dropout() -> None:
     many = choose_sizes(replace(LABELS, text_tokens=10**9), SPEED, {})
     assert many.settings["model.dropout_residual"] == 0.1
     assert many.shape.weights("encoder") >= sizes.shape.weights("encoder")
+
+
+def test_a_few_hundred_labelled_texts_are_read_for_enough_steps() -> None:
+    """12,000 tokens, read 6 times in steps of 512, would be 141 steps."""
+    case = replace(LABELS, text_tokens=12_000, vocabulary=600)
+    sizes = choose_sizes(case, SPEED, {})
+    assert sizes.settings["train.batch_tokens"] == 512
+    assert sizes.tokens == pytest.approx(1000 * 512, rel=0.01)
+    assert choose_sizes(replace(case, seconds=0.5), SPEED, {}).tokens < 1000 * 512

@@ -77,6 +77,8 @@ class SizingRules:
         weights_per_token: of the data, at most.
         steps: that a run takes at least, where batches are not the smallest already.
         epochs: how often the data is read at most; after that, time would be wasted.
+        fewest_steps: of the smallest batch that a run takes nevertheless, if the time allows them: after fewer steps a
+            model of a few hundred examples is far from what it can learn.
         context: of windows over running text at most, in tokens.
         bytes_per_token: of the training texts, for each token of the vocabulary; None: the vocabulary is the recipe's.
         dropout: rows of (epochs at most, dropout of the embedding, dropout of the residual stream), the first row that
@@ -88,6 +90,7 @@ class SizingRules:
     weights_per_token: float
     steps: int
     epochs: float = 40.0
+    fewest_steps: int = 0
     context: int = LONGEST_CONTEXT
     bytes_per_token: int | None = None
     dropout: tuple[tuple[float, float, float], ...] = ()
@@ -104,6 +107,7 @@ RULES = {
         weights_per_token=2.5,
         steps=1000,
         epochs=6.0,
+        fewest_steps=1000,
         bytes_per_token=200,
         dropout=LABELS_DROPOUT,
     ),
@@ -158,6 +162,12 @@ class SizingCase:
         """Return the rules of the task."""
         return rules_of(self.task)
 
+    @property
+    def most_tokens(self) -> float:
+        """Return the number of tokens that a run reads at most, repetitions counted."""
+        smallest_batch, _ = TOKENS_PER_STEP
+        return max(self.rules.epochs * self.text_tokens, self.rules.fewest_steps * smallest_batch)
+
 
 @dataclass(frozen=True)
 class ModelShape:
@@ -211,7 +221,7 @@ def choose_sizes(case: SizingCase, speed: float, said: Mapping[str, Any]) -> Siz
     fitting = [shape for shape in shapes if _suits(shape, case, speed)]
     shape = fitting[-1] if fitting else shapes[0]
     possible = speed * case.seconds / shape.arithmetic(case)
-    tokens = min(possible, case.rules.epochs * case.text_tokens)
+    tokens = min(possible, case.most_tokens)
     row = min(case.row_tokens or shape.context, shape.context)
     chosen: dict[str, Any] = {
         "model.layers": shape.layers,
@@ -260,7 +270,7 @@ def choose_vocabulary(size: int, task: str) -> int | None:
 
 def _suits(shape: ModelShape, case: SizingCase, speed: float) -> bool:
     weights = shape.weights(case.family)
-    tokens = min(speed * case.seconds / shape.arithmetic(case), case.rules.epochs * case.text_tokens)
+    tokens = min(speed * case.seconds / shape.arithmetic(case), case.most_tokens)
     rules = case.rules
     return tokens >= rules.tokens_per_weight * weights and weights <= rules.weights_per_token * case.text_tokens
 
@@ -307,10 +317,11 @@ def _why(shape: ModelShape, case: SizingCase, speed: float, smallest: bool, capp
         f"weights, {possible / weights:,.1f} for each"
     ]
     if case.rules.dropout:
-        epochs = min(possible / case.text_tokens, case.rules.epochs)
+        epochs = min(possible, case.most_tokens) / case.text_tokens
         found.append(f"the examples are read {epochs:.1f} times, and dropout is chosen by that")
     if smallest:
         found.append("for this text and this time, that is a large model")
     if capped:
-        found.append(f"the text has {case.text_tokens:,} tokens: it is read {case.rules.epochs:g} times and no more")
+        epochs = case.most_tokens / case.text_tokens
+        found.append(f"the text has {case.text_tokens:,} tokens: it is read {epochs:.3g} times and no more")
     return found
