@@ -11,10 +11,11 @@ import pytest
 
 from glassformer.base.config import CHAT_TEMPLATE, Config, DataConfig, TokenizerConfig
 from glassformer.base.errors import GlassError
+from glassformer.interop.huggingface.tokenizer_files import template_tokens
 from glassformer.text.chat_template import ChatTemplate
 from glassformer.text.conversations import messages_of
 from glassformer.text.prepare import Prepared, prepare
-from glassformer.text.records import END_MARK, RECORD_KINDS, START_MARK
+from glassformer.text.records import END_MARK, NAME_END_MARK, NAME_MARK, RECORD_KINDS, START_MARK
 from glassformer.text.special_names import SpecialNames, marked_ids
 
 CHATML = (
@@ -216,3 +217,33 @@ def test_settings_of_other_tasks_are_refused() -> None:
     with pytest.raises(GlassError, match=r"data\.chat_template"):
         Config.from_dict({"data": {"chat_template": NAMED}})
     assert Config.from_dict({"train": {"task": "chat"}, "data": {"chat_template": NAMED}}).data.split == "random"
+
+
+def chatml_names() -> SpecialNames:
+    """Names of ChatML's tokens beside an end token with another name."""
+    marks = {name: f"{NAME_MARK}{name}{NAME_END_MARK}" for name in ("<|im_start|>", "<|im_end|>")}
+    return SpecialNames({**marks, "<|endoftext|>": END_MARK})
+
+
+@pytest.mark.parametrize("answer", ["yes", "d", "end", "im_end", "<|im_end|>"])
+def test_an_answer_that_stands_in_the_name_of_a_token_has_exact_borders(answer: str) -> None:
+    template = ChatTemplate(CHATML)
+    messages = [{"role": "user", "content": "What?"}, {"role": "assistant", "content": answer}]
+    text, spans = template.training_text(messages, chatml_names())
+    assert [text[start:stop] for start, stop in spans] == [f"{answer}{NAME_MARK}<|im_end|>{NAME_END_MARK}"]
+
+
+def test_what_follows_an_answer_that_the_template_changes_does_not_count() -> None:
+    template = ChatTemplate("{% for m in messages %}{{ m.content|upper }}{{ eos_token }}\n{% endfor %}")
+    messages = [{"role": "user", "content": "What?"}, {"role": "assistant", "content": "yes"}]
+    text, spans = template.training_text(messages)
+    assert [text[start:stop] for start, stop in spans] == [f"YES{END_MARK}"]
+
+
+def test_a_template_that_refuses_a_plain_conversation_names_no_token_for_an_export(tmp_path: Path) -> None:
+    tokenizer = prepared(tmp_path, talks()).tokenizer
+    assert template_tokens(None, tokenizer) == (frozenset(), False)
+    assert template_tokens("{{ bos_token }}{{ raise_exception('needs tools') }}", tokenizer) == (frozenset(), True)
+    ends, writes_start = template_tokens(NAMED, tokenizer)
+    assert ends == {tokenizer.end_id}
+    assert not writes_start

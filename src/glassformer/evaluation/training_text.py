@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from glassformer.runs.opening import OpenedRun
-from glassformer.text.records import END_MARK, START_MARK
+from glassformer.text.records import START_MARK
+from glassformer.text.special_names import MARK
 
 
 def training_text(opened: OpenedRun) -> Iterator[str]:
     """Return the training part in pieces: running text, the targets of all pairs, or all conversations, one in a line.
 
-    An end token inside a conversation is a line end here.
+    A special token inside a conversation is a line end here; the start token is left out.
 
     Args:
         opened: a run that writes.
@@ -22,5 +23,8 @@ def training_text(opened: OpenedRun) -> Iterator[str]:
     data = opened.data
     if data.kind.running_text:
         return data.train.tokens["text"].iter_text(opened.tokenizer)
-    as_lines = str.maketrans({END_MARK: "\n", START_MARK: ""})
-    return (f"{texts[-1].translate(as_lines)}\n" for texts in data.train.texts())
+    return (f"{_as_lines(texts[-1])}\n" for texts in data.train.texts())
+
+
+def _as_lines(text: str) -> str:
+    return MARK.sub(lambda mark: "" if mark.group() == START_MARK else "\n", text)

@@ -161,8 +161,11 @@ def _answer_length(text: str, content: str) -> int:
         text: of the answer, with what the template writes after it.
         content: of the message.
     """
-    found = text.rfind(content.strip())
-    ends = None if found < 0 else MARK.search(text, found + len(content.strip()))
+    without_names = MARK.sub(lambda mark: END_MARK * len(mark.group()), text)  # which may hold a short answer
+    found = without_names.rfind(content.strip())
+    if found < 0:  # the template changed the answer
+        return max((mark.end() for mark in MARK.finditer(text)), default=len(text))
+    ends = MARK.search(text, found + len(content.strip()))
     return len(text) if ends is None else ends.end()
 
 

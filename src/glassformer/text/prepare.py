@@ -223,7 +223,10 @@ def _everything(
     if own is None:
         matters |= data.model_dump(include={*SPLIT_SETTINGS, "seed"} if data.split == "random" else set(SPLIT_SETTINGS))
     matters |= {"tables": readings} if readings else {}
-    matters |= {"chat_template": data.chat_template, "answers_end": "at tokens"} if kind.loss_spans else {}
+    if kind.loss_spans:
+        matters["chat_template"] = data.chat_template
+        if data.chat_template != DataConfig.model_fields["chat_template"].default:
+            matters["answers_end"] = "at tokens"  # in older folders they ended after what follows the token
     return everything | {
         "task": kind.task,
         "sources": [source.digest, own.digest if own else None],

@@ -1,7 +1,7 @@
 """Names of special tokens in the text of a conversation: a template writes tokens, a message only spells their names.
 
-A mark stands in the text for each token that the template writes, by its name, as `<|im_end|>`, or as `eos_token`. So
-it becomes one token, and the same name in a message stays text.
+In the rendered text a mark stands for each special token that the template writes, by name (`<|im_end|>`) or as
+`eos_token`. A mark becomes one token; the same name in a message stays text.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class SpecialNames:
 
     Attributes:
         marks: the mark that stands for each token, by name.
-        space_before, space_after: marks of the tokens that take the white space before or after them along.
+        space_before, space_after: marks of tokens that absorb the white space before or after them.
         starts: rows begin with a start token, so that the template's own is left out there.
     """
 

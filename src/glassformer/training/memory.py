@@ -35,8 +35,8 @@ SHAPES_KEPT = {"fp32": 0, "bf16": 128, "auto": 128}
 """By train.precision. Measured: keeping none costs no time in float32 and a third more in bfloat16, where 128 are as
 fast as 1,024. With `auto`, if this processor was never timed, bfloat16 may still be chosen."""
 MULTIPLICATIONS_KEPT = 16
-"""Measured in bfloat16 with conversations of up to 111 tokens: as fast as 128 and as PyTorch's own 1,024, which take 80
-and 420 MiB more within 100 steps."""
+"""Value of LRU_CACHE_CAPACITY. Measured in bfloat16 on conversations of up to 111 tokens: no slower than 128 or than
+PyTorch's default of 1,024, which use 80 and 420 MiB more after 100 steps."""
 M_TRIM_THRESHOLD = -1
 M_MMAP_THRESHOLD = -3
 """Their numbers in glibc's malloc.h."""
@@ -115,10 +115,10 @@ def keep_few_shapes(config: Config) -> None:
     """Limit the caches of oneDNN and of PyTorch's layer above it when rows have many lengths.
 
     By default oneDNN holds 1,024 primitives of about 100 kB each, which only costs memory when shapes rarely repeat.
-    `SHAPES_KEPT` gives the limit for each precision. PyTorch holds as many multiplications in bfloat16, of some hundred
-    kB each with what they work in, and the heap breaks up between them: `MULTIPLICATIONS_KEPT` is the limit. Both read
-    their variable, ONEDNN_PRIMITIVE_CACHE_CAPACITY and LRU_CACHE_CAPACITY, at the first matrix multiplication, so call
-    this before any, including the timing that resolves `auto`. An existing value of a variable is kept.
+    `SHAPES_KEPT` gives the limit for each precision. PyTorch also caches up to 1,024 bfloat16 matrix multiplications of
+    some hundred kB each, including their workspace, and these fragment the heap. `MULTIPLICATIONS_KEPT` is that limit.
+    Both libraries read their variable (ONEDNN_PRIMITIVE_CACHE_CAPACITY, LRU_CACHE_CAPACITY) at the first matrix
+    multiplication, so call this before any, including the timing that resolves `auto`. Existing values are kept.
     """
     if not has_many_lengths(config):
         return

@@ -76,9 +76,9 @@ class SizingRules:
         tokens_per_weight: that a run shall read at least, repetitions counted.
         weights_per_token: of the data, at most.
         steps: that a run takes at least, where batches are not the smallest already.
-        epochs: how often the data is read at most; after that, time would be wasted.
-        fewest_steps: of the smallest batch that a run takes nevertheless, if the time allows them: after fewer steps a
-            model of a few hundred examples is far from what it can learn.
+        epochs: maximum passes over the data, unless `fewest_steps` needs more.
+        fewest_steps: minimum number of steps with the smallest batch, if the time allows; with fewer, a model of a few
+            hundred examples is undertrained.
         context: of windows over running text at most, in tokens.
         bytes_per_token: of the training texts, for each token of the vocabulary; None: the vocabulary is the recipe's.
         dropout: rows of (epochs at most, dropout of the embedding, dropout of the residual stream), the first row that
@@ -323,5 +323,5 @@ def _why(shape: ModelShape, case: SizingCase, speed: float, smallest: bool, capp
         found.append("for this text and this time, that is a large model")
     if capped:
         epochs = case.most_tokens / case.text_tokens
-        found.append(f"the text has {case.text_tokens:,} tokens: it is read {epochs:.3g} times and no more")
+        found.append(f"the text has {case.text_tokens:,} tokens: it is read {epochs:,.0f} times and no more")
     return found

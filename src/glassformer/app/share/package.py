@@ -164,6 +164,11 @@ def _around_text(opened: OpenedRun) -> tuple[list[int], list[int]]:
     """
     model = opened.text_model
     if not isinstance(model, ChatModel):
+        if opened.tokenizer.more_ends:
+            raise GlassError(
+                f"the model of {opened.folder} ends a text by any of several tokens, and the page knows one",
+                f"Serve the run: glass serve {quoted(opened.folder)}",
+            )
         pairs = opened.config.train.task in PAIRS
         frame = frame_of(opened.source_tokenizer if pairs else opened.tokenizer, opened.config)
         return list(frame.before), list(frame.after)

@@ -24,15 +24,13 @@ from glassformer.interop.gguf.targets import choose_target
 from glassformer.interop.gguf.tokens import read_tokens
 from glassformer.interop.gguf.writing import TYPES, gguf_tensors, need_gguf, write_gguf
 from glassformer.interop.huggingface.choosing import ARCHITECTURES, fitted
-from glassformer.interop.huggingface.tokenizer_files import special_ids
+from glassformer.interop.huggingface.tokenizer_files import special_ids, template_tokens
 from glassformer.interop.huggingface.weights import Tensors
 from glassformer.interop.huggingface.writing import written
 from glassformer.interop.output_comparison import check_greedy, largest_difference, logits_limit, random_rows
 from glassformer.model.build import build_model
 from glassformer.model.transformer import Decoder
 from glassformer.runs.opening import OpenedRun
-from glassformer.tasks.chatting import TokenizedTemplate
-from glassformer.text.chat_template import ChatTemplate
 from glassformer.text.tokenizers import Tokenizer, frame_of
 
 UNTRIED = "llama.cpp itself did not open the file: for that, pip install xllamacpp"
@@ -95,8 +93,8 @@ def export(request: ExportRequest) -> ExportReport:
 
 def answer_end(template: str, tokenizer: Tokenizer) -> int | None:
     """Return the special token by which a chat template ends an answer, or None if it is the end token or a text."""
-    others = TokenizedTemplate(ChatTemplate(template), tokenizer).more_ends - {tokenizer.end_id}
-    return next(iter(others), None)
+    ends, _ = template_tokens(template, tokenizer)
+    return next(iter(ends - {tokenizer.end_id}), None)
 
 
 def rounded(form: ModelConfig, ours: Tensors, kind: str) -> Decoder:

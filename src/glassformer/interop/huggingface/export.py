@@ -22,6 +22,7 @@ from glassformer.interop.huggingface.tokenizer_files import (
     padding_or_end,
     refuse_unwritable,
     special_ids,
+    template_tokens,
     write_tokenizer,
     writing_ids,
 )
@@ -29,8 +30,6 @@ from glassformer.interop.huggingface.writing import written
 from glassformer.model.weights import save_tensors
 from glassformer.runs.folder import CHAT_TEMPLATE_FILE
 from glassformer.runs.opening import OpenedRun
-from glassformer.tasks.chatting import TokenizedTemplate
-from glassformer.text.chat_template import ChatTemplate
 from glassformer.text.tokenizers import frame_of
 
 USES = {
@@ -141,15 +140,15 @@ def _write(folder: Path, architecture: Architecture, opened: OpenedRun, tokenize
             values["summary_type"] = opened.config.model.pooling
     _write_json(folder / "config.json", values)
     template = opened.files.chat_template()
-    chat = None if template is None else TokenizedTemplate(ChatTemplate(template), opened.tokenizer)
+    template_ends, writes_start = template_tokens(template, opened.tokenizer)
     if task in WRITERS:
-        more_ends = opened.tokenizer.more_ends | (frozenset() if chat is None else chat.more_ends)
+        more_ends = opened.tokenizer.more_ends | template_ends
         writing = writing_ids(opened.tokenizer, opened.config, more_ends)
         _write_json(folder / "generation_config.json", {**writing, "max_length": opened.config.model.context})
     save_tensors(tensors, folder / "model.safetensors", {"format": "pt"})
     write_tokenizer(folder, tokenizer_file, opened.tokenizer, opened.config, template)
-    if template is not None and chat is not None:
-        begins = frame_of(opened.tokenizer, opened.config).before and not chat.writes_start
+    if template is not None:
+        begins = frame_of(opened.tokenizer, opened.config).before and not writes_start
         write_text(folder / CHAT_TEMPLATE_FILE, ("{{ bos_token }}" if begins else "") + template)
 
 

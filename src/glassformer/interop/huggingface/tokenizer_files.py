@@ -16,7 +16,9 @@ from glassformer.base.config import OF_DECODERS, PAIRS, Config
 from glassformer.base.errors import GlassError
 from glassformer.base.files import write_text
 from glassformer.runs.opening import OpenedRun
+from glassformer.tasks.chatting import TokenizedTemplate
 from glassformer.tasks.filling import SPACE_BELONGS_TO_WORD
+from glassformer.text.chat_template import ChatTemplate
 from glassformer.text.tokenizers import Frame, Tokenizer, frame_of, layout
 
 Json = dict[str, Any]
@@ -153,3 +155,17 @@ def writing_ids(tokenizer: Tokenizer, config: Config, more_ends: Collection[int]
     found = {**special_ids(tokenizer, config), "pad_token_id": padding_or_end(tokenizer)}
     others = sorted({*more_ends} - {tokenizer.end_id})
     return {**found, "eos_token_id": [tokenizer.end_id, *others]} if others else found
+
+
+def template_tokens(template: str | None, tokenizer: Tokenizer) -> tuple[frozenset[int], bool]:
+    """Return the tokens by which a chat template ends an answer, and whether it writes the start token.
+
+    A template that refuses a plain conversation, as one that asks for tools may, is exported as it is.
+    """
+    if template is None:
+        return frozenset(), False
+    try:
+        chat = TokenizedTemplate(ChatTemplate(template), tokenizer)
+        return chat.more_ends, chat.writes_start
+    except GlassError:
+        return frozenset(), "bos_token" in template

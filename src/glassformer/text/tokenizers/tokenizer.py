@@ -133,12 +133,12 @@ class Tokenizer:
 
     @property
     def takes_space_before(self) -> frozenset[str]:
-        """The names of tokens that take the white space before them along, where a text spells them."""
+        """Return the names of tokens that absorb the white space before them in a text."""
         return frozenset(token.content for token in self._hf.get_added_tokens_decoder().values() if token.lstrip)
 
     @property
     def takes_space_after(self) -> frozenset[str]:
-        """The names of tokens that take the white space after them along, where a text spells them."""
+        """Return the names of tokens that absorb the white space after them in a text."""
         return frozenset(token.content for token in self._hf.get_added_tokens_decoder().values() if token.rstrip)
 
     def encode(self, text: str) -> list[int]:
