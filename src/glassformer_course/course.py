@@ -6,11 +6,37 @@ from glassformer.base.errors import GlassError, nearest
 from glassformer_course.exercise import Exercise
 
 COURSE = (
-    "matmul", "softmax", "cross_entropy", "byte_pairs", "bigram", "embedding", "attention", "causal_mask", "multi_head",
-    "sinusoids", "rotary", "norms", "norms_backward", "block", "attention_backward", "adamw", "schedule", "tying",
-    "training_loop", "cache", "sampling", "padding", "masked_lm", "cross_attention", "beam", "logit_attribution",
-    "induction", "pruning", "answer_mask", "weight_average",
-)  # fmt: skip
+    "matmul",
+    "softmax",
+    "cross_entropy",
+    "byte_pairs",
+    "bigram",
+    "embedding",
+    "attention",
+    "causal_mask",
+    "multi_head",
+    "sinusoids",
+    "rotary",
+    "norms",
+    "norms_backward",
+    "block",
+    "attention_backward",
+    "adamw",
+    "schedule",
+    "tying",
+    "training_loop",
+    "cache",
+    "sampling",
+    "padding",
+    "masked_lm",
+    "cross_attention",
+    "beam",
+    "logit_attribution",
+    "induction",
+    "pruning",
+    "answer_mask",
+    "weight_average",
+)
 
 
 def numbers() -> range:

@@ -11,7 +11,7 @@ import torch
 
 from glassformer.app.share import share
 from glassformer.app.share.loading import load_shared
-from glassformer.app.share.package import DATA_BLOCK, Package
+from glassformer.app.share.package import DATA_BLOCK, Package, make_package
 from glassformer.app.share.quantize import LEVELS, Bits, pack, unpack
 from glassformer.app.share.share import ShareRequest, read_examples, share_run
 from glassformer.app.share.tokenizing import for_the_page
@@ -138,6 +138,15 @@ def test_a_chat_template_with_text_in_it_is_refused(tmp_path: Path) -> None:
     with pytest.raises(GlassError, match=message):
         share_run(ShareRequest(run, tmp_path / "a.html", 16))
     assert not (tmp_path / "a.html").exists()
+
+
+def test_a_tokenizer_with_several_ends_is_refused(
+    runs: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = OpenedRun.load(runs["lm"])
+    monkeypatch.setattr(opened.tokenizer, "more_ends", frozenset({3}))
+    with pytest.raises(GlassError, match=r"ends a text by any of several tokens, .*\nServe the run: glass serve"):
+        make_package(opened, 16, [])
 
 
 def test_a_failure_leaves_the_old_file(runs: dict[str, Path], tmp_path: Path) -> None:

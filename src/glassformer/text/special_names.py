@@ -72,7 +72,7 @@ class SpecialNames:
         return {name: number for number, name in enumerate(self.marks)}
 
     def hide(self, text: str) -> str:
-        """Return the text of a message without marks, and with placeholders for the names in it."""
+        """Replace marks in a message by U+FFFD, and special names by placeholders; `show` restores the names."""
         cleaned = RESERVED.sub("\ufffd", text)
         if not self.marks:
             return cleaned

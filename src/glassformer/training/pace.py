@@ -197,10 +197,10 @@ class Untimed:
     is_final_part_known = True
 
     def follow(self, state: TrainState) -> None:
-        """Ignore the state."""
+        """Do nothing: no clock runs, so a resumed run has none to go on with."""
 
     def part(self, rows: Sequence[Any]) -> Sequence[Any]:
-        """Return all rows."""
+        """Return all rows of an evaluation: none is left out to save time."""
         return rows
 
     def over(self) -> bool:
@@ -225,10 +225,10 @@ class Untimed:
         return 0.0
 
     def evaluated(self, rows: int) -> None:
-        """Ignore an evaluation."""
+        """Do nothing: how long an evaluation took changes no later one."""
 
     def sampled(self) -> None:
-        """Ignore a sample."""
+        """Do nothing: how long a sample took changes no later one."""
 
     def training_begins(self) -> None:
         """Ignore when training begins."""
@@ -243,10 +243,10 @@ class Untimed:
         """Leave the state as it is."""
 
     def saved(self) -> None:
-        """Ignore a checkpoint."""
+        """Do nothing: no time is reserved for the next checkpoint."""
 
     def final_part(self, rows: Sequence[Any]) -> Sequence[Any]:
-        """Return all rows."""
+        """Return all rows: the last evaluation is on the whole validation part."""
         return rows
 
     def overrun(self) -> None:

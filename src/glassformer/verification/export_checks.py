@@ -40,6 +40,12 @@ def not_exported(subject: VerifiedRun) -> str | None:
 
 
 CHECKS = (
-    Check("export-hf", "written for Hugging Face and read back, the run says the same", 1, "of the limits of its own",
-          export_hf, not_exported),
-)  # fmt: skip
+    Check(
+        "export-hf",
+        "written for Hugging Face and read back, the run says the same",
+        1,
+        "of the limits of its own",
+        export_hf,
+        not_exported,
+    ),
+)

@@ -23,12 +23,14 @@ from glassformer.tasks.filling import MaskFiller
 from glassformer.text.tokenizers import frame_of
 
 TEXTS = (
-    "The old dog sleeps in the sun.", "It wasn't 3,141.59 — was it?\n\n\tYes!  ",
+    "The old dog sleeps in the sun.",
+    "It wasn't 3,141.59 — was it?\n\n\tYes!  ",
     "আমার সোনার বাংলা, আমি তোমায় ভালোবাসি।",
-    "Привет, мир! Ελληνικά. עברית, العربية", "今天天气很好。東京タワー",
+    "Привет, мир! Ελληνικά. עברית, العربية",
+    "今天天气很好。東京タワー",
     "क्षत्रिय त्रिज्ञ 👩‍👩‍👧‍👦 e\u0301",
     "a\u200cb \u00a0<s></s><|end|>[MASK]",
-)  # fmt: skip
+)
 """Several scripts, spaces of all kinds, joined characters, and text that spells special tokens."""
 
 

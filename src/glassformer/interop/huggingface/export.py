@@ -33,10 +33,12 @@ from glassformer.runs.opening import OpenedRun
 from glassformer.text.tokenizers import frame_of
 
 USES = {
-    "ForCausalLM": "AutoModelForCausalLM", "LMHeadModel": "AutoModelForCausalLM", "ForMaskedLM": "AutoModelForMaskedLM",
+    "ForCausalLM": "AutoModelForCausalLM",
+    "LMHeadModel": "AutoModelForCausalLM",
+    "ForMaskedLM": "AutoModelForMaskedLM",
     "ForTokenClassification": "AutoModelForTokenClassification",
     "ForSequenceClassification": "AutoModelForSequenceClassification",
-}  # fmt: skip
+}
 """Their automatic class for the end of a class's name; all others are encoder-decoders."""
 NOTES = {
     "masked": "their class for hidden words has a layer more (model.head_transform): this one labels each place with "

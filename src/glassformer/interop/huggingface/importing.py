@@ -23,9 +23,14 @@ from glassformer.training.optimizers import make_optimizers
 SPECIAL = ("eos_token_id", "decoder_start_token_id", "forced_bos_token_id")
 """What `generation_config.json` says better than `config.json`."""
 WRITING: dict[str, Any] = {
-    "no_repeat_ngram_size": 0, "encoder_no_repeat_ngram_size": 0, "min_length": 0, "repetition_penalty": 1.0,
-    "bad_words_ids": None, "suppress_tokens": None, "begin_suppress_tokens": None,
-}  # fmt: skip
+    "no_repeat_ngram_size": 0,
+    "encoder_no_repeat_ngram_size": 0,
+    "min_length": 0,
+    "repetition_penalty": 1.0,
+    "bad_words_ids": None,
+    "suppress_tokens": None,
+    "begin_suppress_tokens": None,
+}
 """Rules of writing, and the values with which they have no effect."""
 DEFAULT = "default"
 """The name of the chat template that is used where none is asked for."""

@@ -51,7 +51,7 @@ class StreamDecoder:
         self._at_start = tokenizer.drops_space
 
     def feed(self, id: int) -> str:
-        """The characters that this token completes; often none when a token holds part of a character."""
+        """Return the characters that a token completes; none if it holds only a part of one."""
         data = self._tokenizer.token_bytes(id)
         if self._at_start and data:
             self._at_start = False
@@ -59,7 +59,7 @@ class StreamDecoder:
         return self._decoder.decode(data)
 
     def finish(self) -> str:
-        """What is left: U+FFFD where the last character was never completed."""
+        """Return U+FFFD if the last character was never completed, and otherwise an empty text."""
         return self._decoder.decode(b"", True)
 
 
