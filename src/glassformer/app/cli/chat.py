@@ -1,12 +1,12 @@
 """Talk with a run that learnt conversations (glass train --task chat), or that has a chat template.
 
   glass chat runs/talk
-  glass chat runs/talk "Ada lives in Oslo. Ben lives in Rome. Where does Ben live?"
+  glass chat runs/talk "Ada lives in Oslo. Ben has the crow. Where does Ada live?"
   glass chat runs/talk --system "Answer in one word." --temperature 0
 
 Without QUESTION, questions are read line by line, and the model sees the conversation so far. /new begins a new
 conversation; /quit or the end of the input (Ctrl-D) ends the program. When the conversation does not fit into the
-context any more, its oldest question and answer are forgotten, and it is said.
+context any more, its oldest question and answer are forgotten, and a line says so.
 """
 
 from __future__ import annotations
