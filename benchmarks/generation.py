@@ -64,6 +64,7 @@ def their_model(ours: Decoder) -> Any:
     """The same weights in Hugging Face's GPT-2; its biases are zero."""
     from transformers import GPT2Config, GPT2LMHeadModel
 
+    device = ours.embedding.tokens.weight.device
     config = ours.config
     theirs = GPT2LMHeadModel(
         GPT2Config(
@@ -96,7 +97,7 @@ def their_model(ours: Decoder) -> Any:
         weights[f"{there}.ln_1.weight"] = own[f"{here}.attention_norm.weight"]
         weights[f"{there}.ln_2.weight"] = own[f"{here}.feedforward_norm.weight"]
     theirs.load_state_dict(weights)
-    return theirs.eval()
+    return theirs.to(device).eval()
 
 
 def write_with_ours(model: Decoder, options: argparse.Namespace, backend: BackendName = "torch") -> Write:
@@ -123,7 +124,7 @@ def write_with_theirs(model: Any, options: argparse.Namespace) -> Write:
         draw |= {"temperature": options.temperature, "top_k": options.top_k or 0, "top_p": options.top_p or 1.0}
 
     def write(prompts: list[list[int]]) -> list[list[int]]:
-        ids = torch.tensor(prompts)  # (B, T)
+        ids = torch.tensor(prompts, device=model.device)  # (B, T)
         with torch.inference_mode():
             found = model.generate(
                 input_ids=ids, attention_mask=torch.ones_like(ids), max_new_tokens=options.tokens, **draw

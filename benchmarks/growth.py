@@ -91,9 +91,9 @@ def turns_of(work: Callable[[], object], repeats: int) -> list[float]:
 
 def steps_of(shape: Shape, x: float, repeats: int) -> Measured:
     """Seconds of a training step in every precision that is worth it."""
-    for precision in precisions(time.perf_counter):
+    for precision in precisions(time.perf_counter, "cpu"):
         torch.manual_seed(0)
-        step = our_step(shape, precision, {})
+        step = our_step(shape, precision, "cpu", {})
         step()
         yield precision, x, turns_of(step, repeats)
 

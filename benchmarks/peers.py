@@ -81,6 +81,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="tiny sizes, for a look in about a minute")
     parser.add_argument("--repeats", type=int, default=5, help="turns of each; default 5, with --quick 2")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="of everyone")
+    parser.add_argument("--device", default="cpu", help="steps and generation: cpu or cuda; default cpu")
     parser.add_argument("--clock", choices=CLOCKS, default="wall", help="whose seconds count; default wall")
     parser.add_argument("--compile", action="store_true", help="steps: also ours with train.compile")
     parser.add_argument("--nanogpt", type=Path, metavar="PATH", help="a local checkout of nanoGPT")

@@ -1,4 +1,4 @@
-"""Shared by all tests: one thread per process, float32, no network for any library, and where the real text lies."""
+"""Shared by all tests: one thread per process, no GPU, float32, no network, and where the real text lies."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ import pytest
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+if "GLASS_TEST_GPU" not in os.environ:  # set it for tests/gpu alone: the others expect the processor's numbers
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
 REAL_TEXT = Path(__file__).resolve().parents[2] / "shared" / "data"
 

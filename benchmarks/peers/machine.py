@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from glassformer.model.device import synchronize
 from peers.rows import Clock
 
 PACKAGES = ("torch", "transformers", "tokenizers", "sentencepiece", "numpy")
@@ -26,6 +27,7 @@ SLOW = 20e9
 def describe(threads: int) -> dict[str, Any]:
     """Return processor, instruction set in use, cores, memory and versions."""
     return {
+        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
         "processor": _processor(),
         "cores": os.cpu_count(),
         "threads": threads,
@@ -58,37 +60,42 @@ def _version(name: str) -> str | None:
         return None
 
 
-def matrix_speed(dtype: torch.dtype, clock: Clock, size: int = 2048, repeats: int = 3) -> float:
+def matrix_speed(dtype: torch.dtype, clock: Clock, size: int = 2048, repeats: int = 3, device: str = "cpu") -> float:
     """Return the FLOP/s of a product of square matrices, the best of a few; of smaller ones where it is slow.
 
     In float32 PyTorch multiplies by MKL, which uses no AVX-512 on processors that are not Intel's; oneDNN does. The
     faster of both counts, as it shows what the processor can do.
     """
-    if size > 256:
+    if size > 256 and device == "cpu":
         small = matrix_speed(dtype, clock, 256, 1)
         if small < SLOW:
             return small
-    one, other = (torch.randn(size, size).to(dtype) for _ in range(2))
+    one, other = (torch.randn(size, size, device=device).to(dtype) for _ in range(2))
     products: list[Callable[[], object]] = [lambda: one @ other]
-    if dtype == torch.float32 and hasattr(torch.ops.mkldnn, "_linear_pointwise"):
+    if device == "cpu" and dtype == torch.float32 and hasattr(torch.ops.mkldnn, "_linear_pointwise"):
         laid_out = torch.ops.mkldnn._reorder_linear_weight(other, None)
         products.append(lambda: torch.ops.mkldnn._linear_pointwise(one, laid_out, None, "none", [], ""))
     times = []
     for product in products:
         product()
         for _ in range(repeats):
+            synchronize(torch.device(device))
             start = clock()
             product()
+            synchronize(torch.device(device))
             times.append(clock() - start)
     return 2 * size**3 / min(times)
 
 
-def precisions(clock: Clock) -> list[str]:
+def precisions(clock: Clock, device: str) -> list[str]:
     """Return the precisions worth a measurement: bfloat16 only where its products are not slower than float32's.
 
     Without instructions for it a product takes 80 times as long, and `train.precision=auto` never chooses it.
     """
-    if matrix_speed(torch.bfloat16, clock, 512) < matrix_speed(torch.float32, clock, 512):
+    size = 512 if device == "cpu" else 4096
+    if matrix_speed(torch.bfloat16, clock, size, device=device) < matrix_speed(
+        torch.float32, clock, size, device=device
+    ):
         return ["fp32"]
     return ["bf16", "fp32"]
 

@@ -18,13 +18,12 @@ from torch import Tensor, nn
 
 from glassformer.base.config import Config
 from glassformer.model.build import build_model
-from glassformer.model.device import autocast
+from glassformer.model.device import autocast, synchronize
 from glassformer.text.batches import Batch
 from glassformer.text.rows import Row, mask
 from glassformer.training.loop import compute_gradients
 from glassformer.training.stepping import Stepper
 
-CPU = torch.device("cpu")
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 Step = Callable[[], object]
 Loss = Callable[[Tensor, Tensor], Tensor]  # inputs and targets, (B, T) each -> the mean over targets, ()
@@ -73,10 +72,10 @@ class _SameRows:
         return self._rows
 
 
-def our_step(shape: Shape, precision: str, changes: dict[str, Any]) -> Step:
+def our_step(shape: Shape, precision: str, device: str, changes: dict[str, Any]) -> Step:
     """The step that `glass train` takes; `changes` of its `train` settings."""
     model = {"layers": shape.layers, "heads": shape.heads, "width": shape.width, "context": shape.context}
-    train = {"batch": shape.batch, "precision": precision, "device": "cpu", **changes}
+    train = {"batch": shape.batch, "precision": precision, "device": device, **changes}
     config = Config.model_validate({"model": {**model, "vocab_size": shape.vocabulary}, "train": train})
     rows = [Row.of_text(row) for row in shape.ids().numpy().astype(np.int64)]
     stepper = Stepper(build_model(config.model), _SameRows(rows), config)
@@ -90,10 +89,10 @@ def masked_rows(shape: Shape) -> list[Row]:
     return [mask(np.maximum(row, 1), 0.15, 0, text, (0, number)) for number, row in enumerate(ids)]
 
 
-def our_masked_step(shape: Shape, precision: str) -> Step:
+def our_masked_step(shape: Shape, precision: str, device: str) -> Step:
     """The step that `glass train --task masked` takes."""
     model = {"layers": shape.layers, "heads": shape.heads, "width": shape.width, "context": shape.context}
-    train = {"task": "masked", "batch": shape.batch, "precision": precision, "device": "cpu"}
+    train = {"task": "masked", "batch": shape.batch, "precision": precision, "device": device}
     config = Config.model_validate(
         {"model": {**model, "family": "encoder", "vocab_size": shape.vocabulary}, "train": train}
     )
@@ -101,7 +100,7 @@ def our_masked_step(shape: Shape, precision: str) -> Step:
     return lambda: stepper.update(compute_gradients(stepper, 0), 1.0)
 
 
-def their_masked_step(shape: Shape, precision: str) -> Step:
+def their_masked_step(shape: Shape, precision: str, device: str) -> Step:
     """BERT of transformers, with the loss that it computes itself from labels."""
     from transformers import BertConfig, BertForMaskedLM
 
@@ -124,26 +123,30 @@ def their_masked_step(shape: Shape, precision: str) -> Step:
         found: Tensor = model(input_ids=inputs, labels=targets).loss
         return found
 
-    return _plain_step(model, loss, batch.inputs, labels, precision)
+    return _plain_step(model, loss, batch.inputs, labels, precision, device)
 
 
-def their_step(model: nn.Module, loss: Loss, shape: Shape, precision: str) -> Step:
+def their_step(model: nn.Module, loss: Loss, shape: Shape, precision: str, device: str) -> Step:
     """A plain loop's: what a script on top of the library would do."""
     ids = shape.ids()
-    return _plain_step(model, loss, ids[:, :-1].contiguous(), ids[:, 1:].contiguous(), precision)
+    return _plain_step(model, loss, ids[:, :-1].contiguous(), ids[:, 1:].contiguous(), precision, device)
 
 
-def _plain_step(model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor, precision: str) -> Step:
+def _plain_step(model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor, precision: str, device: str) -> Step:
+    model.to(device)
+    inputs = inputs.to(device)
+    targets = targets.to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.99), weight_decay=0.1)
     model.train()
 
     def step() -> None:
         optimizer.zero_grad(set_to_none=True)
-        with autocast(CPU, DTYPES[precision]):
+        with autocast(torch.device(device), DTYPES[precision]):
             found = loss(inputs, targets)  # ()
         found.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
+        synchronize(torch.device(device))
 
     return step
 
@@ -181,7 +184,7 @@ class TorchLayers(nn.Module):
             D, shape.heads, 4 * D, dropout=0.0, activation="gelu", batch_first=True, norm_first=True, bias=False
         )
         self.stack = nn.TransformerEncoder(layer, shape.layers, nn.LayerNorm(D), enable_nested_tensor=False)
-        self.mask = nn.Transformer.generate_square_subsequent_mask(shape.context)
+        self.register_buffer("mask", nn.Transformer.generate_square_subsequent_mask(shape.context), persistent=False)
 
     def forward(self, ids: Tensor) -> Tensor:
         """(B, T) -> logits (B, T, V)."""

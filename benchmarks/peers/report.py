@@ -10,8 +10,17 @@ from typing import Any
 from peers.rows import OURS
 
 Found = dict[str, Any]
-SHOWN = ("share_of_peak", "exponent", "loss", "reached", "equal_rows", "equal_texts", "weight_gb_read_per_second",
-         "bytes_per_token", "seconds_of_training")  # fmt: skip
+SHOWN = (
+    "share_of_peak",
+    "exponent",
+    "loss",
+    "reached",
+    "equal_rows",
+    "equal_texts",
+    "weight_gb_read_per_second",
+    "bytes_per_token",
+    "seconds_of_training",
+)
 
 
 def write(folder: Path, found: Found) -> None:
@@ -30,6 +39,7 @@ def markdown(found: Found) -> str:
     lines = [
         "# Beside the peers",
         "",
+        *([f"On the GPU: {machine['gpu']}."] if found["settings"].get("device", "cpu") != "cpu" else []),
         f"{machine['processor']}, {machine['cores']} cores ({machine['threads']} threads used), "
         f"{machine['memory_gb']} GB, {machine['system']}, Python {machine['python']}; {versions}.",
         f"Load when it began: {machine['load']} (others' work disturbs the figures where it is above 0.5).",

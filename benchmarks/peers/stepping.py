@@ -38,23 +38,28 @@ SHAPES = {
     "1.4 M, vocabulary 8,000": Shape(layers=2, heads=4, width=128, context=96, batch=64, vocabulary=8000),
 }
 MASKED = Shape(layers=2, heads=4, width=128, context=96, batch=64, vocabulary=8000)
+GPU_SHAPES = {"124 M": Shape(layers=12, heads=12, width=768, context=1024, batch=12, vocabulary=50304)}
+"""On a GPU also GPT-2's smallest."""
 QUICK_MASKED = Shape(layers=2, heads=2, width=32, context=32, batch=4)
 QUICK = {"0.03 M": Shape(layers=2, heads=2, width=32, context=32, batch=4)}
 PEAK = 1024  # rows of the matrices whose product is the peak
+GPU_PEAK = 8192  # on a GPU
 
 
 def measure(options: Options) -> Iterator[Row]:
     """A row for each shape; and one of masked training, whose logits are needed at 15 % of the positions."""
     steady_heap(Config())  # as `glass train` does; it serves everyone here
     yield _masked_row(QUICK_MASKED if options.quick else MASKED, options)
-    for name, shape in (QUICK if options.quick else SHAPES).items():
+    shapes = SHAPES if options.device == "cpu" else {**SHAPES, **GPU_SHAPES}
+    for name, shape in (QUICK if options.quick else shapes).items():
         torch.manual_seed(0)
         few = 2 if options.quick else max(1, 2_000_000_000 // shape.flops)  # small steps are taken several at a time
         steps = {who: partial(_several, step, few) for who, step in _contenders(shape, options).items()}
         clock = CLOCKS[options.clock]
         found: dict[str, list[float]] = {f"peak {name}": [] for name in DTYPES}
         peak = {
-            f"peak {name}": partial(_note_peak, found[f"peak {name}"], dtype, clock) for name, dtype in DTYPES.items()
+            f"peak {name}": partial(_note_peak, found[f"peak {name}"], dtype, clock, options.device)
+            for name, dtype in DTYPES.items()
         }
         seconds = take_turns({**steps, **peak}, options.repeats, clock)
         values = {who: [few * shape.tokens / each for each in seconds[who]] for who in steps}
@@ -70,9 +75,9 @@ def measure(options: Options) -> Iterator[Row]:
 def _masked_row(shape: Shape, options: Options) -> Row:
     torch.manual_seed(0)
     steps: dict[str, Step] = {}
-    for precision in precisions(CLOCKS[options.clock]):
-        steps[f"ours {precision}"] = our_masked_step(shape, precision)
-        steps[f"Hugging Face {precision}"] = their_masked_step(shape, precision)
+    for precision in precisions(CLOCKS[options.clock], options.device):
+        steps[f"ours {precision}"] = our_masked_step(shape, precision, options.device)
+        steps[f"Hugging Face {precision}"] = their_masked_step(shape, precision, options.device)
     seconds = take_turns(steps, options.repeats, CLOCKS[options.clock])
     values = {who: [shape.tokens / each for each in times] for who, times in seconds.items()}
     size = f"{shape.layers} layers x {shape.width}, vocabulary {shape.vocabulary:,}"
@@ -84,24 +89,29 @@ def _several(step: Step, count: int) -> None:
         step()
 
 
-def _note_peak(found: list[float], dtype: torch.dtype, clock: Clock) -> None:
-    found.append(matrix_speed(dtype, clock, PEAK))
+def _note_peak(found: list[float], dtype: torch.dtype, clock: Clock, device: str) -> None:
+    found.append(matrix_speed(dtype, clock, PEAK if device == "cpu" else GPU_PEAK, device=device))
 
 
 def _contenders(shape: Shape, options: Options) -> dict[str, Step]:
-    """Everyone's step in every precision that is worth it; nanoGPT's script uses float32 on a processor."""
+    """Everyone's step in every precision that is worth it; nanoGPT's in the one that its script uses on the device."""
     steps: dict[str, Step] = {}
     if options.compile:
-        steps["ours bf16 compiled"] = our_step(shape, "bf16", {"compile": True})
-    for precision in precisions(CLOCKS[options.clock]):
-        steps[f"ours {precision}"] = our_step(shape, precision, {})
+        steps["ours bf16 compiled"] = our_step(shape, "bf16", options.device, {"compile": True})
+    for precision in precisions(CLOCKS[options.clock], options.device):
+        steps[f"ours {precision}"] = our_step(shape, precision, options.device, {})
         gpt2 = hugging_face(shape)
         layers = TorchLayers(shape)
-        steps[f"Hugging Face {precision}"] = their_step(gpt2, partial(_gpt2_loss, gpt2), shape, precision)
-        steps[f"nn.Transformer {precision}"] = their_step(layers, partial(_layers_loss, layers), shape, precision)
+        steps[f"Hugging Face {precision}"] = their_step(
+            gpt2, partial(_gpt2_loss, gpt2), shape, precision, options.device
+        )
+        layers_loss = partial(_layers_loss, layers)
+        steps[f"nn.Transformer {precision}"] = their_step(layers, layers_loss, shape, precision, options.device)
     if options.nanogpt is not None:
         model = nanogpt(shape, options.nanogpt)
-        steps["nanoGPT fp32"] = their_step(model, partial(_nanogpt_loss, model), shape, "fp32")
+        precision = "fp32" if options.device == "cpu" else "bf16"
+        nanogpt_loss = partial(_nanogpt_loss, model)
+        steps[f"nanoGPT {precision}"] = their_step(model, nanogpt_loss, shape, precision, options.device)
     return steps
 
 

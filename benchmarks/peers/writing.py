@@ -46,22 +46,21 @@ def measure(options: Options) -> Iterator[Row]:
 
 def _row(settings: argparse.Namespace, batch: int, length: int, options: Options) -> Row:
     context = max(settings.context, length + settings.tokens)
-    model = generation.our_model(settings, context)
+    model = generation.our_model(settings, context).to(options.device)
     numbers = torch.Generator().manual_seed(0)
     prompts = torch.randint(0, settings.vocabulary, (batch, length), generator=numbers).tolist()
-    writers = {
-        OURS: generation.write_with_ours(model, settings),
-        f"{OURS} onnxruntime": generation.write_with_ours(model, settings, "onnxruntime"),
-        f"{OURS} int8": generation.write_with_ours(model, settings, "onnxruntime-int8"),
-        PEER: generation.write_with_theirs(generation.their_model(model), settings),
-    }
+    writers = {OURS: generation.write_with_ours(model, settings)}
+    if options.device == "cpu":
+        writers[f"{OURS} onnxruntime"] = generation.write_with_ours(model, settings, "onnxruntime")
+        writers[f"{OURS} int8"] = generation.write_with_ours(model, settings, "onnxruntime-int8")
+    writers[PEER] = generation.write_with_theirs(generation.their_model(model), settings)
     texts: dict[str, Any] = {}
     work: dict[str, Callable[[], object]] = {
         name: partial(_keep, texts, name, writer, prompts) for name, writer in writers.items()
     }
     if options.nanogpt is not None and batch == 1 and length == 16 and settings.temperature:
         shape = Shape(settings.layers, settings.heads, settings.width, context, 1, settings.vocabulary)
-        theirs = nanogpt(shape, options.nanogpt).eval()
+        theirs = nanogpt(shape, options.nanogpt).to(options.device).eval()
         work["nanoGPT"] = partial(_write_with_nanogpt, theirs, settings, prompts)
     seconds = take_turns(work, options.repeats, CLOCKS[options.clock])
     made = batch * settings.tokens
@@ -89,7 +88,8 @@ def _keep(texts: dict[str, Any], name: str, writer: generation.Write, prompts: l
 @torch.no_grad()
 def _write_with_nanogpt(model: Any, settings: argparse.Namespace, prompts: list[list[int]]) -> None:
     """It reads the whole text anew for each token. Its weights are its own: only time is compared."""
-    model.generate(torch.tensor(prompts), settings.tokens, temperature=settings.temperature)
+    ids = torch.tensor(prompts, device=next(model.parameters()).device)  # (B, T)
+    model.generate(ids, settings.tokens, temperature=settings.temperature)
 
 
 def measure_beams(options: Options) -> Iterator[Row]:

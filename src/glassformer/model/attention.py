@@ -219,6 +219,8 @@ def explicit_attention(
 
 def fused_attention(q: Tensor, k: Tensor, v: Tensor, mask: Mask, dropout: float = 0.0) -> Tensor:
     """Return z (B, H, T, K) by PyTorch's fused kernel, which never holds the pattern; arguments as in `attend`."""
+    if q.shape[1] == 0:  # every head was removed; the kernels for GPUs would divide by zero
+        return q  # (B, 0, T, K)
     attn_mask = mask.allowed  # (B or 1, 1, T or 1, S) bool, True where allowed, or None
     if mask.bias is not None:
         attn_mask = mask.bias.to(q.dtype)  # (B or 1, H, T, S), -inf where hidden

@@ -125,7 +125,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
         for first in range(0, len(x), rows):
             part = x[first : first + rows].to(dtype)  # (R, D)
             wanted = targets[first : first + rows, None]  # (R, 1)
-            log_p = linear(part, weight, own_bias).to(precise).log_softmax(dim=-1)  # (R, V)
+            log_p = linear(part, weight, own_bias).log_softmax(dim=-1, dtype=precise)  # (R, V)
             total -= (1 - smoothing) * log_p.gather(1, wanted).sum()
             if smoothing:
                 total -= smoothing / V * log_p.sum()
@@ -135,7 +135,10 @@ class _LinearCrossEntropy(torch.autograd.Function):
             if smoothing:
                 gradient -= smoothing / V  # (R, V)
             gradient.scatter_add_(1, wanted, gradient.new_full((), smoothing - 1).expand(wanted.shape))  # (R, V): p - q
-            gradient = gradient.div_(divisor).to(dtype)  # (R, V)
+            if dtype == precise:
+                gradient = gradient.div_(divisor)  # (R, V)
+            else:  # divided in `precise` and rounded once, in one pass over memory
+                gradient = torch.div(gradient, divisor, out=torch.empty_like(gradient, dtype=dtype))  # (R, V)
             x_gradient[first : first + rows] = gradient @ weight  # (R, D)
             if matrix_gradient is not None and dtype == precise:
                 matrix_gradient.addmm_(gradient.T, part)  # (V, D)

@@ -35,7 +35,9 @@ EXTRAS = {
 """The extras of this package: what each needs, and what it is for."""
 NEEDED = ("torch", "numpy", "tokenizers", "safetensors", "pydantic")
 PRECISIONS = (torch.float32, torch.bfloat16, torch.float16)
-SQUARE = 192  # side of the matrices that are multiplied to time a precision
+SQUARE = {"cpu": 192}
+"""Side of the matrices that are multiplied to time a precision, by device."""
+LARGE_SQUARE = 4096  # of other devices, which small matrices would not keep busy
 
 
 @dataclass(frozen=True)
@@ -150,7 +152,8 @@ def _device(name: str) -> Device:
 
 def _seconds(device: torch.device, dtype: torch.dtype) -> float:
     """Return the shortest time of several multiplications of two matrices, after a first one that is not counted."""
-    square = torch.ones(SQUARE, SQUARE, device=device, dtype=dtype)
+    side = SQUARE.get(device.type, LARGE_SQUARE)
+    square = torch.ones(side, side, device=device, dtype=dtype)
     took = []
     for _ in range(3):
         synchronize(device)
