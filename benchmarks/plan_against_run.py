@@ -43,7 +43,8 @@ CASES: dict[str, tuple[list[str], str]] = {
     "lm Bangla, byte pairs, bf16": (TAGORE, f"{MIDDLE} {MODERN} model.context=128 train.precision=bf16"),
     "lm Bangla, wide": (TAGORE, f"model.layers=2 model.width=384 {MODERN} model.context=128 train.batch=8"),
     "lm lines": (
-        PAIRS[:1], f"data.document=line data.windows=documents {MIDDLE} {MODERN} model.context=64 train.batch=32",
+        PAIRS[:1],
+        f"data.document=line data.windows=documents {MIDDLE} {MODERN} model.context=64 train.batch=32",
     ),
     "masked, context 128": ([*TAGORE, "--task", "masked"], f"{MIDDLE} model.context=128 train.batch=16"),
     "classify, any length": (NEWS, f"{SMALL} model.context=256 train.batch=32 tokenizer.vocab_size=4000"),
@@ -52,7 +53,7 @@ CASES: dict[str, tuple[list[str], str]] = {
     "translate, like length": (PAIRS, f"{MIDDLE} model.context=96 train.batch_tokens=2048 tokenizer.vocab_size=4000"),
     "chat": (["talk", "--task", "chat", "--data.size", "4000"], f"{MIDDLE} model.positions=alibi train.precision=bf16"),
     "translate, characters": (PAIRS, f"{CHARACTERS} {SMALL} model.context=160 train.batch=16"),
-}  # fmt: skip
+}
 SAME = ["--train.threads", "1", "--sample.beams", "1", "--sample.tokens", "50"]
 
 

@@ -37,9 +37,19 @@ SHAPE = Shape(layers=4, heads=4, width=128, context=64, batch=12)
 STEPS = 2000
 EVERY = 250
 PUBLISHED = {
-    "device": "cpu", "compile": "False", "eval_iters": 20, "log_interval": 1, "block_size": 64, "batch_size": 12,
-    "n_layer": 4, "n_head": 4, "n_embd": 128, "max_iters": STEPS, "lr_decay_iters": STEPS, "dropout": 0.0,
-}  # fmt: skip
+    "device": "cpu",
+    "compile": "False",
+    "eval_iters": 20,
+    "log_interval": 1,
+    "block_size": 64,
+    "batch_size": 12,
+    "n_layer": 4,
+    "n_head": 4,
+    "n_embd": 128,
+    "max_iters": STEPS,
+    "lr_decay_iters": STEPS,
+    "dropout": 0.0,
+}
 
 
 @dataclass(frozen=True)

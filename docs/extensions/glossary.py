@@ -12,10 +12,26 @@ from sphinx.transforms import SphinxTransform
 from glassformer_course.glossary import Entry, entries
 
 SKIPPED = (
-    nodes.literal, nodes.FixedTextElement, nodes.reference, nodes.target, nodes.title, nodes.math, nodes.math_block,
-    nodes.raw, nodes.table, nodes.term, nodes.caption, nodes.rubric, nodes.figure, nodes.footnote_reference,
-    addnodes.pending_xref, addnodes.toctree, addnodes.download_reference, addnodes.desc, addnodes.glossary,
-)  # fmt: skip
+    nodes.literal,
+    nodes.FixedTextElement,
+    nodes.reference,
+    nodes.target,
+    nodes.title,
+    nodes.math,
+    nodes.math_block,
+    nodes.raw,
+    nodes.table,
+    nodes.term,
+    nodes.caption,
+    nodes.rubric,
+    nodes.figure,
+    nodes.footnote_reference,
+    addnodes.pending_xref,
+    addnodes.toctree,
+    addnodes.download_reference,
+    addnodes.desc,
+    addnodes.glossary,
+)
 """Nothing in these is linked."""
 UNLINKED = ("index", "glossary", "settings", "commands", "library", "made/commands/", "made/library/")
 """Pages that name everything."""

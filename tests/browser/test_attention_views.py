@@ -31,9 +31,13 @@ pytestmark = pytest.mark.thorough
 
 NEAR = 1e-6
 HEADS = {  # a run -> heads of every kind of attention that it has
-    "book": ["dec.1.self.0"], "post": ["dec.0.self.1"], "fill": ["enc.0.self.1"], "mails": ["enc.0.self.0"],
-    "bangla": ["dec.0.self.0"], "en-de": ["enc.1.self.0", "dec.0.self.1", "dec.1.cross.1"],
-}  # fmt: skip
+    "book": ["dec.1.self.0"],
+    "post": ["dec.0.self.1"],
+    "fill": ["enc.0.self.1"],
+    "mails": ["enc.0.self.0"],
+    "bangla": ["dec.0.self.0"],
+    "en-de": ["enc.1.self.0", "dec.0.self.1", "dec.1.cross.1"],
+}
 CASES = [(run, head) for run, heads in HEADS.items() for head in heads]
 Model = Callable[[str], AnyTextModel]
 

@@ -47,13 +47,28 @@ CUT = """({json, texts}) => {
 }"""
 LEARNT_FROM = ["the old dog sleeps near the river; it's 7 o'clock.\n\nআমি বাংলায় গান গাই, and Größe too. "] * 20
 DIFFICULT = [
-    "", " ", "the old dog", "  two  spaces   and three ", "tab\tand\r\nline\n\n  ends\n",
-    "it's DON'T we'LL I\u017fS you'Re", "\u200cZ\u200dW\u200bJ\ufeff mark \x85 nel \u2028 ls \xa0 nbsp \u3000 wide",
-    "12345 ½ ٣٤٥ ४५", "<0x0A> <|end|> <|mask|> <s>", "আমি বাংলায় গান গাই। ক্ষ্ম র‍্য কিছু ক্ত্র স্ত্রী",
-    "हिन्दी क्षत्रिय श्री र्‍", "தமிழ் ക്ഷ ශ්‍රී မြန်မာ ไทย", "العَرَبِيَّة لا ﷺ שלום", "漢字かな交じり文 한국어 각 𠀀𪜀",
-    "👩‍👩‍👧‍👦🏳️‍🌈🇧🇩🇩🇪👍🏽 e\u0301 ﬁ Å ϓ̈ ẛ̣", "ΟΔΟΣ İstanbul ǅ ẞ Σ", "a\x00b\x07c\x1f\x7f", "x" * 130, "-" * 70,
-    "snake_case + a=b <c> `d` ~ ^ | $ «q» „r“ ।॥", "\U0001f468\u200d\U0001f9b0 \u0f0b\u17d4 \u0600\u06dd1",
-]  # fmt: skip
+    "",
+    " ",
+    "the old dog",
+    "  two  spaces   and three ",
+    "tab\tand\r\nline\n\n  ends\n",
+    "it's DON'T we'LL I\u017fS you'Re",
+    "\u200cZ\u200dW\u200bJ\ufeff mark \x85 nel \u2028 ls \xa0 nbsp \u3000 wide",
+    "12345 ½ ٣٤٥ ४५",
+    "<0x0A> <|end|> <|mask|> <s>",
+    "আমি বাংলায় গান গাই। ক্ষ্ম র‍্য কিছু ক্ত্র স্ত্রী",
+    "हिन्दी क्षत्रिय श्री र्‍",
+    "தமிழ் ക്ഷ ශ්‍රී မြန်မာ ไทย",
+    "العَرَبِيَّة لا ﷺ שלום",
+    "漢字かな交じり文 한국어 각 𠀀𪜀",
+    "👩‍👩‍👧‍👦🏳️‍🌈🇧🇩🇩🇪👍🏽 e\u0301 ﬁ Å ϓ̈ ẛ̣",
+    "ΟΔΟΣ İstanbul ǅ ẞ Σ",
+    "a\x00b\x07c\x1f\x7f",
+    "x" * 130,
+    "-" * 70,
+    "snake_case + a=b <c> `d` ~ ^ | $ «q» „r“ ।॥",
+    "\U0001f468\u200d\U0001f9b0 \u0f0b\u17d4 \u0600\u06dd1",
+]
 KINDS = ("characters", "graphemes", "bytes", "words", "bpe", "wordpiece", "unigram")
 TOKENIZERS = [
     *({"kind": kind, "vocab_size": 700} for kind in KINDS),
@@ -78,8 +93,13 @@ TEXTS = {
     "chat": "the old dog sleeps, আমি বাংলায়",
 }
 BANGLA = "আমি বাংলায়"
-SCHEMES = {"lm": {"kind": "bpe"}, "masked": {"kind": "words"}, "classify": {"kind": "unigram", "vocab_size": 320},
-           "translate": {"kind": "wordpiece", "joint": False}, "chat": {"kind": "words"}}  # fmt: skip
+SCHEMES = {
+    "lm": {"kind": "bpe"},
+    "masked": {"kind": "words"},
+    "classify": {"kind": "unigram", "vocab_size": 320},
+    "translate": {"kind": "wordpiece", "joint": False},
+    "chat": {"kind": "words"},
+}
 SETTINGS: dict[str, dict[str, Any]] = {
     "lm": {"positions": "alibi", "kv_heads": 1, "window": 5, "activation": "swiglu", "norm_order": "output"},
     "masked": {"positions": "relative", "norm": "rmsnorm", "head_bias": True, "embedding_norm": True},
@@ -89,9 +109,20 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 WRITE = ("lm", "translate", "chat")
 NOT_THE_SAME = {
-    "python", "copied", "count", "log_frequency", "counts", "why", "counted", "special", "unread", "unknown", "draw",
-    "number", "arrival",
-}  # fmt: skip
+    "python",
+    "copied",
+    "count",
+    "log_frequency",
+    "counts",
+    "why",
+    "counted",
+    "special",
+    "unread",
+    "unknown",
+    "draw",
+    "number",
+    "arrival",
+}
 """Fields that a shared file cannot have, or whose random numbers are its own."""
 
 

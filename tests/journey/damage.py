@@ -17,11 +17,29 @@ from tests.property.trainers import text_file
 
 SetUp = Callable[[Path], object]
 SMALL = [
-    "--steps", "3", "--set", "model.layers=1", "--set", "model.width=12", "--set", "model.heads=2",
-    "--set", "model.context=16", "--set", "tokenizer.kind=characters", "--set", "train.batch=4",
-    "--set", "sample.tokens=5", "--set", "train.threads=1", "--set", "train.evaluate_every=1",
-    "--set", "train.log_every=1",
-]  # fmt: skip
+    "--steps",
+    "3",
+    "--set",
+    "model.layers=1",
+    "--set",
+    "model.width=12",
+    "--set",
+    "model.heads=2",
+    "--set",
+    "model.context=16",
+    "--set",
+    "tokenizer.kind=characters",
+    "--set",
+    "train.batch=4",
+    "--set",
+    "sample.tokens=5",
+    "--set",
+    "train.threads=1",
+    "--set",
+    "train.evaluate_every=1",
+    "--set",
+    "train.log_every=1",
+]
 RUN = Path("runs") / "book"
 
 

@@ -13,9 +13,13 @@ from itertools import product
 from pathlib import Path
 
 NOUNS = {
-    "dog": "der {} Hund", "cat": "die {} Katze", "girl": "das {} Mädchen", "bird": "der {} Vogel",
-    "fish": "der {} Fisch", "child": "das {} Kind",
-}  # fmt: skip
+    "dog": "der {} Hund",
+    "cat": "die {} Katze",
+    "girl": "das {} Mädchen",
+    "bird": "der {} Vogel",
+    "fish": "der {} Fisch",
+    "child": "das {} Kind",
+}
 VERBS = {"sleeps": "schläft", "laughs": "lacht", "falls": "fällt", "sings": "singt", "waits": "wartet"}
 ADJECTIVES = {"old": "alte", "young": "junge", "small": "kleine", "tall": "große"}
 ENDINGS = [" .", " again .", " today ."]

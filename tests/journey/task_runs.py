@@ -10,10 +10,20 @@ from tests.journey.commands import here
 from tests.journey.task_files import write_all
 
 TINY = [
-    "--model.layers=1", "--model.width=24", "--model.heads=2", "--model.context=40", "--train.threads=1",
-    "--train.batch=8", "--train.warmup=0", "--train.evaluate_every=20", "--train.log_every=10", "--train.save_every=20",
-    "--train.learning_rate=0.02", "--sample.tokens=8", "--tokenizer.kind=words",
-]  # fmt: skip
+    "--model.layers=1",
+    "--model.width=24",
+    "--model.heads=2",
+    "--model.context=40",
+    "--train.threads=1",
+    "--train.batch=8",
+    "--train.warmup=0",
+    "--train.evaluate_every=20",
+    "--train.log_every=10",
+    "--train.save_every=20",
+    "--train.learning_rate=0.02",
+    "--sample.tokens=8",
+    "--tokenizer.kind=words",
+]
 STEPS = "--steps=60"
 RUNS = {  # what follows `glass train`
     "lm": ["book.txt"],
@@ -34,10 +44,14 @@ DOES = {  # a task's run, the command that uses it, and what it is given
     "chat": ("chat", "the old dog sleeps . what does the dog do ?"),
 }
 OTHER_TEXT = {
-    "lm": ["sentences.txt"], "masked": ["sentences.txt"], "classify": ["test.csv"], "translate": ["test.en", "test.de"],
-    "two": ["test.en", "test.de"], "summarize": ["test.jsonl"],
+    "lm": ["sentences.txt"],
+    "masked": ["sentences.txt"],
+    "classify": ["test.csv"],
+    "translate": ["test.en", "test.de"],
+    "two": ["test.en", "test.de"],
+    "summarize": ["test.jsonl"],
     "chat": ["test-talks.jsonl"],
-}  # fmt: skip
+}
 PAIRS = ("translate", "two", "summarize")
 TASKS = tuple(RUNS)
 

@@ -226,10 +226,14 @@ def test_beams_find_the_likeliest_texts(name: str, client: openai.OpenAI, runs: 
 
 @pytest.mark.parametrize(
     ("name", "asked", "words"),
-    [("book", {"beams": 2, "temperature": 0.5}, "beam search draws nothing"), ("en-de", {"n": 5}, "give beams = 5"),
-     ("en-de", {"logprobs": 2}, "it needs beams = 1"), ("book", {"length_penalty": 1.0}, "it needs beams above 1"),
-     ("book", {"beams": 17}, "beams")],
-)  # fmt: skip
+    [
+        ("book", {"beams": 2, "temperature": 0.5}, "beam search draws nothing"),
+        ("en-de", {"n": 5}, "give beams = 5"),
+        ("en-de", {"logprobs": 2}, "it needs beams = 1"),
+        ("book", {"length_penalty": 1.0}, "it needs beams above 1"),
+        ("book", {"beams": 17}, "beams"),
+    ],
+)
 def test_what_beam_search_has_not_is_refused(
     name: str, asked: dict[str, Any], words: str, client: openai.OpenAI
 ) -> None:
@@ -354,9 +358,14 @@ def test_what_ends_an_answer_is_read_off_the_template(book: TextModel) -> None:
 
 @pytest.mark.parametrize(
     "source",
-    ["{{ messages.append(1) }}", "{{ x.y }}{% if", "{{ raise_exception('no') }}", "{{ 1/0 }}",
-     "{{ cycler.__init__.__globals__ }}"],
-)  # fmt: skip
+    [
+        "{{ messages.append(1) }}",
+        "{{ x.y }}{% if",
+        "{{ raise_exception('no') }}",
+        "{{ 1/0 }}",
+        "{{ cycler.__init__.__globals__ }}",
+    ],
+)
 def test_a_template_is_a_guest_in_a_sandbox(book: TextModel, source: str) -> None:
     with pytest.raises(GlassError, match="template"):
         TokenizedTemplate(ChatTemplate(source), book.tokenizer).ids([{"role": "user", "content": "x"}])

@@ -13,9 +13,12 @@ from tests.journey.commands import here
 from tests.journey.task_runs import DOES, PAIRS, refused, train
 
 CORRUPT = {
-    "lm": "She was", "masked": "It was a [MASK] dog when the [MASK] met", "classify": "win a 7 pound prize today",
-    "translate": "the old cat sleeps .", "two": "the old cat sleeps .",
-}  # fmt: skip
+    "lm": "She was",
+    "masked": "It was a [MASK] dog when the [MASK] met",
+    "classify": "win a 7 pound prize today",
+    "translate": "the old cat sleeps .",
+    "two": "the old cat sleeps .",
+}
 VIEWS = ("logits", "lens", "rollout", "flow", "blank", "agreement")
 FAMILIES = ("lm", "masked", "classify", "two")
 

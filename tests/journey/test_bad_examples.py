@@ -10,9 +10,15 @@ import pytest
 from tests.journey.commands import here
 
 TINY = [
-    "--model.layers=1", "--model.width=8", "--model.heads=2", "--model.context=32", "--steps=2", "--train.batch=4",
-    "--tokenizer.kind=bytes", "--out=run",
-]  # fmt: skip
+    "--model.layers=1",
+    "--model.width=8",
+    "--model.heads=2",
+    "--model.context=32",
+    "--steps=2",
+    "--train.batch=4",
+    "--tokenizer.kind=bytes",
+    "--out=run",
+]
 PAIRS = "".join(f"the {n} cats sleep\tles {n} chats dorment\n" for n in range(30))
 MAILS = "".join(f"{('ham', 'spam')[n % 3 == 0]}\tmessage number {n} of many\n" for n in range(30))
 FILES = {

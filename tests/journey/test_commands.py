@@ -20,13 +20,37 @@ from tests.journey.command_output import REBUILT, facts, metrics, one_object, sh
 from tests.journey.commands import glass, here
 from tests.property.trainers import text_file
 
-SMALL = ["--model.layers", "1", "--model.width", "12", "--model.heads", "2", "--train.threads", "1",
-         "--set", "sample.tokens=12"]  # fmt: skip
+SMALL = [
+    "--model.layers",
+    "1",
+    "--model.width",
+    "12",
+    "--model.heads",
+    "2",
+    "--train.threads",
+    "1",
+    "--set",
+    "sample.tokens=12",
+]
 TINY = [
-    *SMALL, "--steps", "40", "--model.context", "13", "--set", "tokenizer.kind=characters", "--set", "train.batch=5",
-    "--set", "train.warmup=4", "--set", "train.evaluate_every=10", "--set", "train.log_every=5",
-    "--set", "train.learning_rate=0.02",
-]  # fmt: skip
+    *SMALL,
+    "--steps",
+    "40",
+    "--model.context",
+    "13",
+    "--set",
+    "tokenizer.kind=characters",
+    "--set",
+    "train.batch=5",
+    "--set",
+    "train.warmup=4",
+    "--set",
+    "train.evaluate_every=10",
+    "--set",
+    "train.log_every=5",
+    "--set",
+    "train.learning_rate=0.02",
+]
 TEXTS = [name for name, corpus in CORPORA.items() if corpus.tasks[0] == "lm"]  # what `glass train NAME` reads as text
 
 
@@ -217,10 +241,12 @@ def test_a_finished_run_that_is_resumed_says_the_same_again(copy: Path) -> None:
     [
         (["--minutes", "0.005"], "the 0.005 minutes are over"),
         (["--until-loss", "3.2"], "the validation loss reached 3.2"),
-        (["--train.patience", "2", "--train.learning_rate", "3", "--train.schedule", "constant"],
-         "2 evaluations brought no improvement"),
+        (
+            ["--train.patience", "2", "--train.learning_rate", "3", "--train.schedule", "constant"],
+            "2 evaluations brought no improvement",
+        ),
     ],
-)  # fmt: skip
+)
 def test_every_reason_to_stop(limit: list[str], reason: str, tmp_path: Path) -> None:
     text_file(tmp_path)
     said = facts("train", "proverbs.txt", "--out", "run", *TINY, "--steps", "9999", *limit, folder=tmp_path)

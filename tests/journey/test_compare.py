@@ -20,10 +20,25 @@ from tests.property.trainers import same, text_file
 pytestmark = pytest.mark.thorough
 
 SMALL = [
-    "--set", "model.layers=1", "--set", "model.width=16", "--set", "model.heads=2", "--set", "model.context=12",
-    "--set", "tokenizer.kind=characters", "--set", "train.batch=4", "--set", "train.evaluate_every=4",
-    "--set", "train.save_every=4", "--set", "sample.tokens=5",
-]  # fmt: skip
+    "--set",
+    "model.layers=1",
+    "--set",
+    "model.width=16",
+    "--set",
+    "model.heads=2",
+    "--set",
+    "model.context=12",
+    "--set",
+    "tokenizer.kind=characters",
+    "--set",
+    "train.batch=4",
+    "--set",
+    "train.evaluate_every=4",
+    "--set",
+    "train.save_every=4",
+    "--set",
+    "sample.tokens=5",
+]
 MASK = ["compare", "proverbs.txt", "--vary", "remove=nothing,causal-mask", *SMALL, "--jobs", "1", "--out", "grid"]
 
 
@@ -176,14 +191,16 @@ def test_a_cell_that_fails_does_not_stop_the_others(tmp_path: Path) -> None:
         (["--vary", "model.positions=learned,none", "--out", "proverbs.txt"], "proverbs.txt is a file"),
         (["--vary", "model.positions=learned,none", "--out", "x", "--seeds", "0"], "--seeds 0 is less than one"),
         (["--vary", "model.positions=learned,none", "--out", "x", "--jobs", "0"], "--jobs 0 is less than one"),
-        (["--vary", "model.positions=learned,none", "--out", "x", "--baseline", "positions=lerned"],
-         "there is no cell 'positions=lerned'"),
+        (
+            ["--vary", "model.positions=learned,none", "--out", "x", "--baseline", "positions=lerned"],
+            "there is no cell 'positions=lerned'",
+        ),
         (["--study", "cost", "--vary", "model.layers=1,2", "--out", "x"], "--study cost takes no settings"),
         (["--study", "cost", "--seeds", "3", "--out", "x"], "--study cost was given with --seeds"),
         (["--study", "cost", "--jobs", "1", "--out", "x"], "--study cost was given with --jobs"),
         (["--vary", "model.context=100000,200000", "--out", "x"], "the training part has"),
     ],
-)  # fmt: skip
+)
 def test_bad_input_is_refused_and_leaves_nothing(words: list[str], problem: str, tmp_path: Path) -> None:
     text_file(tmp_path)
     (tmp_path / "full").mkdir()

@@ -18,9 +18,24 @@ DATATROVE = pytest.mark.skipif(importlib.util.find_spec("datatrove") is None, re
 SETTINGS = ["--data.document", "line", "--data.duplicates", "exact", "--tokenizer.vocab_size", "280"]
 MANY = ["--engine", "datatrove", "--workers", "2", "--parts", "3"]
 MODEL = [
-    "--model.layers", "1", "--model.width", "12", "--model.heads", "2", "--model.context", "24", "--train.threads", "1",
-    "--train.batch", "3", "--sample.tokens", "4", "--steps", "5", "--json",
-]  # fmt: skip
+    "--model.layers",
+    "1",
+    "--model.width",
+    "12",
+    "--model.heads",
+    "2",
+    "--model.context",
+    "24",
+    "--train.threads",
+    "1",
+    "--train.batch",
+    "3",
+    "--sample.tokens",
+    "4",
+    "--steps",
+    "5",
+    "--json",
+]
 
 
 @pytest.fixture

@@ -25,9 +25,18 @@ SETTINGS: dict[str, tuple[str, list[str], str]] = {  # a run -> its task's files
     "masked": ("masked", [*POST, "--tokenizer.kind=wordpiece"], "BertForTokenClassification"),
     "classify": ("classify", POST, "BertMeanForSequenceClassification"),
     "translate": ("translate", [], "MBartForConditionalGeneration"),
-    "marian": ("translate", ["--model.norm_order=post", "--model.positions=sinusoidal", "--model.embedding_norm=false",
-                             "--tokenizer.kind=unigram", "--tokenizer.vocab_size=400"], "MarianMTModel"),
-}  # fmt: skip
+    "marian": (
+        "translate",
+        [
+            "--model.norm_order=post",
+            "--model.positions=sinusoidal",
+            "--model.embedding_norm=false",
+            "--tokenizer.kind=unigram",
+            "--tokenizer.vocab_size=400",
+        ],
+        "MarianMTModel",
+    ),
+}
 USE = {
     "lm": ["generate", "It was", "--tokens=20"],
     "masked": ["fill", "It was a [MASK] day"],

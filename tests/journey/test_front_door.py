@@ -33,9 +33,15 @@ RUNS = {
     "summarize": "summarize-fp32-adamw",
 }
 TINY = {
-    "model.layers": 1, "model.width": 32, "model.heads": 2, "model.context": 16, "train.batch": 2, "train.warmup": 0,
-    "train.evaluate_every": 2, "train.threads": 1,
-}  # fmt: skip
+    "model.layers": 1,
+    "model.width": 32,
+    "model.heads": 2,
+    "model.context": 16,
+    "train.batch": 2,
+    "train.warmup": 0,
+    "train.evaluate_every": 2,
+    "train.threads": 1,
+}
 
 
 @pytest.fixture(scope="module")

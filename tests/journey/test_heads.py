@@ -14,10 +14,14 @@ from tests.journey.commands import here
 from tests.journey.task_runs import TASKS, refused
 
 PARTS = {
-    "lm": {"dec.self"}, "masked": {"enc.self"}, "classify": {"enc.self"},
-    "translate": {"enc.self", "dec.self", "dec.cross"}, "two": {"enc.self", "dec.self", "dec.cross"},
-    "summarize": {"enc.self", "dec.self", "dec.cross"}, "chat": {"dec.self"},
-}  # fmt: skip
+    "lm": {"dec.self"},
+    "masked": {"enc.self"},
+    "classify": {"enc.self"},
+    "translate": {"enc.self", "dec.self", "dec.cross"},
+    "two": {"enc.self", "dec.self", "dec.cross"},
+    "summarize": {"enc.self", "dec.self", "dec.cross"},
+    "chat": {"dec.self"},
+}
 
 
 def told(run: str, folder: Path, *more: str) -> tuple[dict[str, Any], str]:

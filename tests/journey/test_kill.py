@@ -16,11 +16,29 @@ from tests.property.trainers import same, text_file
 pytestmark = pytest.mark.thorough
 
 SETTINGS = [
-    "--steps", "300", "--set", "model.layers=2", "--set", "model.width=64", "--set", "model.heads=2",
-    "--set", "model.context=24", "--set", "model.dropout_residual=0.1", "--set", "tokenizer.kind=characters",
-    "--set", "train.batch=16", "--set", "train.save_every=5", "--set", "train.evaluate_every=40",
-    "--set", "sample.tokens=10",
-]  # fmt: skip
+    "--steps",
+    "300",
+    "--set",
+    "model.layers=2",
+    "--set",
+    "model.width=64",
+    "--set",
+    "model.heads=2",
+    "--set",
+    "model.context=24",
+    "--set",
+    "model.dropout_residual=0.1",
+    "--set",
+    "tokenizer.kind=characters",
+    "--set",
+    "train.batch=16",
+    "--set",
+    "train.save_every=5",
+    "--set",
+    "train.evaluate_every=40",
+    "--set",
+    "sample.tokens=10",
+]
 KILLS = 20
 
 

@@ -60,11 +60,14 @@ CONTAINED = {
     "no file": ("", "broken", "It has no function softmax"),
     "changes its input": (CHANGING, "wrong", "softmax changed its argument 1"),
     "imports the reference": (
-        "from glassformer_course.exercises.softmax.check import softmax\n", "broken",
+        "from glassformer_course.exercises.softmax.check import softmax\n",
+        "broken",
         "glassformer_course is refused here: the answer is to be your own",
     ),
     "imports the library": (
-        "from glassformer.model.attention import attend as softmax\n", "broken", "glassformer is refused here",
+        "from glassformer.model.attention import attend as softmax\n",
+        "broken",
+        "glassformer is refused here",
     ),
     "imports torch": ("import torch\nsoftmax = torch.softmax\n", "broken", "torch is refused here"),
     "interrupts without words": (SPEECHLESS, "wrong", "softmax raised Odd (line 5)"),
@@ -77,10 +80,11 @@ CONTAINED = {
     "writes into the conversation": (
         "import os\ndef softmax(x):\n    for place in range(3, 9):\n        try:\n"
         "            os.write(place, b'{\"gave\": 1}\\n')\n        except OSError:\n            pass\n    return x\n",
-        "stopped", "it broke off the conversation with its marker",
+        "stopped",
+        "it broke off the conversation with its marker",
     ),
     "too large": ("def softmax(x):\n    return 'a' * (65 << 20)\n", "stopped", "a result is larger than 64 MB"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.thorough
@@ -301,7 +305,7 @@ def test_a_teacher_assigns_and_grades(tmp_path: Path) -> None:
         (("grade", "nowhere"), "there is no folder nowhere\n"),
         (("grade", "damaged", "--seconds", "0"), "--seconds is 0.0\nIt must be more than 0 and at most 3,600."),
     ],
-)  # fmt: skip
+)
 def test_mistakes_are_two_lines(words: tuple[str, ...], said: str, tmp_path: Path) -> None:
     (tmp_path / "damaged").mkdir()
     (tmp_path / "damaged" / "course.json").write_text("{", encoding="utf-8")

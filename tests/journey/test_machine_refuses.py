@@ -244,9 +244,17 @@ def test_stopped_politely_saves_and_says_how_to_go_on(number: int, here: Path) -
         (["evaluate", BOOK], "is gone: reading proverbs.txt again", remove("runs/.tokens")),
         (["train", "--resume", "--steps", "4"], "resuming runs/book", remove(RUN / "best", RUN / "tokenizer.json")),
     ],
-    ids=["unseen characters", "stop beyond ascii", "row without text", "column by number", "name beyond ascii",
-         "run moved without its text", "encoded text deleted", "small files of a run deleted"],
-)  # fmt: skip
+    ids=[
+        "unseen characters",
+        "stop beyond ascii",
+        "row without text",
+        "column by number",
+        "name beyond ascii",
+        "run moved without its text",
+        "encoded text deleted",
+        "small files of a run deleted",
+    ],
+)
 def test_what_looks_like_a_mistake_and_works(
     arguments: list[str], note: str, set_up: Callable[[Path], object], here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

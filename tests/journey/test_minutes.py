@@ -19,9 +19,23 @@ from tests.journey.commands import ended, glass, here, start
 from tests.property.trainers import text_file
 
 TINY = [
-    "--model.layers", "1", "--model.heads", "2", "--model.width", "16", "--model.context", "16", "--train.batch", "4",
-    "--tokenizer.kind", "characters", "--sample.tokens", "4", "--steps", "unset",
-]  # fmt: skip
+    "--model.layers",
+    "1",
+    "--model.heads",
+    "2",
+    "--model.width",
+    "16",
+    "--model.context",
+    "16",
+    "--train.batch",
+    "4",
+    "--tokenizer.kind",
+    "characters",
+    "--sample.tokens",
+    "4",
+    "--steps",
+    "unset",
+]
 
 
 def legs(folder: Path) -> list[dict[str, Any]]:

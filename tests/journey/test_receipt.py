@@ -161,7 +161,7 @@ def test_a_person_reads_parts_sources_and_the_race(task_home: Path) -> None:
         ("classify", ["win", "--token", "spma"], "there is no label 'spma'", "Did you mean spam?"),
         ("nothing", ["It was"], "there is no run at runs/nothing", ""),
     ],
-)  # fmt: skip
+)
 def test_what_is_wrong_is_said_in_two_lines(
     name: str, more: list[str], problem: str, remedy: str, task_home: Path
 ) -> None:

@@ -14,8 +14,15 @@ from glassformer.model.precision import Speeds, remember
 from tests.products import BfloatProducts
 from tests.property.trainers import LINES
 
-SMALLER = ["train.batch=2", "train.threads=1", "train.evaluate_tokens=200", "sample.tokens=2", "data.size=300",
-           "model.layers=1", "model.context=32"]  # fmt: skip
+SMALLER = [
+    "train.batch=2",
+    "train.threads=1",
+    "train.evaluate_tokens=200",
+    "sample.tokens=2",
+    "data.size=300",
+    "model.layers=1",
+    "model.context=32",
+]
 PAIRS = ["train.batch_tokens=90", "tokenizer.vocab_size=400"]
 CHANGES = {
     "auto-translate": PAIRS,

@@ -74,7 +74,22 @@ def saved(folder: Path, kind: str, words: Any, **values: Any) -> Any:
 
 
 GPT2: dict[str, Any] = {"n_embd": 30, "n_layer": 2, "n_head": 5, "n_positions": 41, "bos_token_id": 0}
-LLAMA: dict[str, Any] = {"hidden_size": 30, "intermediate_size": 37, "num_hidden_layers": 2, "num_attention_heads": 5,
-                         "head_dim": 6, "max_position_embeddings": 41, "bos_token_id": 1}  # fmt: skip
-T5: dict[str, Any] = {"d_model": 30, "d_kv": 6, "d_ff": 37, "num_layers": 2, "num_heads": 5, "n_positions": 41,
-                      "decoder_start_token_id": 0, "pad_token_id": 0}  # fmt: skip
+LLAMA: dict[str, Any] = {
+    "hidden_size": 30,
+    "intermediate_size": 37,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 5,
+    "head_dim": 6,
+    "max_position_embeddings": 41,
+    "bos_token_id": 1,
+}
+T5: dict[str, Any] = {
+    "d_model": 30,
+    "d_kv": 6,
+    "d_ff": 37,
+    "num_layers": 2,
+    "num_heads": 5,
+    "n_positions": 41,
+    "decoder_start_token_id": 0,
+    "pad_token_id": 0,
+}

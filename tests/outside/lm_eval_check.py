@@ -33,9 +33,17 @@ metric_list:
   - metric: acc
 """
 TRAINED = [
-    "--model.layers=1", "--model.width=32", "--model.heads=2", "--model.context=64", "--train.threads=1",
-    "--data.document=line", "--data.windows=documents", "--steps=60", "--train.batch=8", "--tokenizer.vocab_size=400",
-]  # fmt: skip
+    "--model.layers=1",
+    "--model.width=32",
+    "--model.heads=2",
+    "--model.context=64",
+    "--train.threads=1",
+    "--data.document=line",
+    "--data.windows=documents",
+    "--steps=60",
+    "--train.batch=8",
+    "--tokenizer.vocab_size=400",
+]
 
 
 def test_both_find_the_same_accuracy(tmp_path: Path) -> None:

@@ -17,14 +17,25 @@ transformers = pytest.importorskip("transformers")
 
 V = 31
 DECODER: dict[str, Any] = {
-    "vocab_size": V, "hidden_size": 24, "intermediate_size": 37, "num_hidden_layers": 3, "num_attention_heads": 6,
-    "num_key_value_heads": 2, "max_position_embeddings": 29, "tie_word_embeddings": False,
+    "vocab_size": V,
+    "hidden_size": 24,
+    "intermediate_size": 37,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 6,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 29,
+    "tie_word_embeddings": False,
     "rope_parameters": {"rope_type": "default", "rope_theta": 777.0},
-}  # fmt: skip
+}
 ENCODER: dict[str, Any] = {
-    "vocab_size": V, "hidden_size": 30, "intermediate_size": 37, "num_hidden_layers": 3, "num_attention_heads": 5,
-    "max_position_embeddings": 29, "num_labels": V,
-}  # fmt: skip
+    "vocab_size": V,
+    "hidden_size": 30,
+    "intermediate_size": 37,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 5,
+    "max_position_embeddings": 29,
+    "num_labels": V,
+}
 ESM: dict[str, Any] = {
     "position_embedding_type": "rotary",
     "rope_theta": 777.0,
@@ -32,31 +43,79 @@ ESM: dict[str, Any] = {
     "pad_token_id": 1,
 }
 PAIR: dict[str, Any] = {
-    "vocab_size": V, "d_model": 30, "encoder_layers": 2, "decoder_layers": 3, "encoder_ffn_dim": 37,
-    "decoder_ffn_dim": 37, "encoder_attention_heads": 5, "decoder_attention_heads": 5, "max_position_embeddings": 29,
-    "pad_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 2,
-}  # fmt: skip
+    "vocab_size": V,
+    "d_model": 30,
+    "encoder_layers": 2,
+    "decoder_layers": 3,
+    "encoder_ffn_dim": 37,
+    "decoder_ffn_dim": 37,
+    "encoder_attention_heads": 5,
+    "decoder_attention_heads": 5,
+    "max_position_embeddings": 29,
+    "pad_token_id": 1,
+    "eos_token_id": 2,
+    "decoder_start_token_id": 2,
+}
 # Between T5's matrices and ours are sqrt(d_kv) and sqrt(d_model). With 4 and 6 a number that is divided and multiplied
 # again is the same number (Goldberg 1991, theorem 7), so that it can be asked for; with others its last bit may differ.
 T5: dict[str, Any] = {
-    "vocab_size": V, "d_model": 36, "d_kv": 16, "d_ff": 37, "num_layers": 2, "num_decoder_layers": 3, "num_heads": 6,
-    "relative_attention_num_buckets": 8, "relative_attention_max_distance": 16, "n_positions": 29,
-}  # fmt: skip
+    "vocab_size": V,
+    "d_model": 36,
+    "d_kv": 16,
+    "d_ff": 37,
+    "num_layers": 2,
+    "num_decoder_layers": 3,
+    "num_heads": 6,
+    "relative_attention_num_buckets": 8,
+    "relative_attention_max_distance": 16,
+    "n_positions": 29,
+}
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
-    "gpt2": ("GPT2LMHeadModel", {"vocab_size": V, "n_embd": 30, "n_layer": 3, "n_head": 5, "n_positions": 29,
-                                 "n_inner": 37, "layer_norm_epsilon": 1e-3}),
-    "gpt2, own head": ("GPT2LMHeadModel", {"vocab_size": V, "n_embd": 30, "n_layer": 3, "n_head": 5, "n_positions": 29,
-                                           "n_inner": 41, "activation_function": "relu", "tie_word_embeddings": False}),
+    "gpt2": (
+        "GPT2LMHeadModel",
+        {
+            "vocab_size": V,
+            "n_embd": 30,
+            "n_layer": 3,
+            "n_head": 5,
+            "n_positions": 29,
+            "n_inner": 37,
+            "layer_norm_epsilon": 1e-3,
+        },
+    ),
+    "gpt2, own head": (
+        "GPT2LMHeadModel",
+        {
+            "vocab_size": V,
+            "n_embd": 30,
+            "n_layer": 3,
+            "n_head": 5,
+            "n_positions": 29,
+            "n_inner": 41,
+            "activation_function": "relu",
+            "tie_word_embeddings": False,
+        },
+    ),
     "llama": ("LlamaForCausalLM", {**DECODER, "head_dim": 10, "rms_norm_eps": 1e-5}),
-    "llama, biases": ("LlamaForCausalLM", {**DECODER, "attention_bias": True, "mlp_bias": True, "hidden_act": "gelu",
-                                           "tie_word_embeddings": True}),
+    "llama, biases": (
+        "LlamaForCausalLM",
+        {**DECODER, "attention_bias": True, "mlp_bias": True, "hidden_act": "gelu", "tie_word_embeddings": True},
+    ),
     "qwen2": ("Qwen2ForCausalLM", {**DECODER, "max_window_layers": 3}),
-    "qwen2, window": ("Qwen2ForCausalLM", {**DECODER, "use_sliding_window": True, "sliding_window": 5,
-                                           "max_window_layers": 0}),
+    "qwen2, window": (
+        "Qwen2ForCausalLM",
+        {**DECODER, "use_sliding_window": True, "sliding_window": 5, "max_window_layers": 0},
+    ),
     "qwen3": ("Qwen3ForCausalLM", {**DECODER, "head_dim": 10, "max_window_layers": 3, "rms_norm_eps": 1e-4}),
     "starcoder2": ("Starcoder2ForCausalLM", {**DECODER, "sliding_window": 7, "residual_dropout": 0.1}),
-    "stablelm": ("StableLmForCausalLM", {**DECODER, "use_qkv_bias": True, "rope_parameters": {
-        "rope_type": "default", "rope_theta": 777.0, "partial_rotary_factor": 1.0}}),
+    "stablelm": (
+        "StableLmForCausalLM",
+        {
+            **DECODER,
+            "use_qkv_bias": True,
+            "rope_parameters": {"rope_type": "default", "rope_theta": 777.0, "partial_rotary_factor": 1.0},
+        },
+    ),
     "arcee": ("ArceeForCausalLM", {**DECODER, "head_dim": 10, "attention_bias": True}),
     "olmo2": ("Olmo2ForCausalLM", {**DECODER, "rms_norm_eps": 1e-4}),
     "olmo2, biases": ("Olmo2ForCausalLM", {**DECODER, "attention_bias": True, "tie_word_embeddings": True}),
@@ -78,7 +137,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "pegasus": ("PegasusForConditionalGeneration", PAIR),
     "t5": ("T5ForConditionalGeneration", T5),
     "t5, gated": ("T5ForConditionalGeneration", {**T5, "feed_forward_proj": "gated-silu"}),
-}  # fmt: skip
+}
 """A name -> the class and the settings that differ from its defaults."""
 
 

@@ -43,9 +43,12 @@ RUNS: dict[str, dict[str, Any]] = {
     "qwen3": {**LLAMA, "qk_norm": "head", "tied": True, "head_width": 26},
     "starcoder2": {"positions": "rotary", "activation": "gelu_tanh", "norm_bias": True, **BIASES},
     "gpt2": {
-        "positions": "sinusoidal", "activation": "gelu_tanh", "embedding_scale": True, "data": {"windows": "documents"},
+        "positions": "sinusoidal",
+        "activation": "gelu_tanh",
+        "embedding_scale": True,
+        "data": {"windows": "documents"},
     },
-}  # fmt: skip
+}
 
 
 def exported(folder: Path, dtype: str | None = None, out: str = "model.gguf") -> ExportReport:
@@ -185,7 +188,7 @@ def test_a_planted_fault_is_found_and_nothing_is_left(
         ({**LLAMA, "tokenizer": {"lowercase": True}}, None, ["lowercase = true", "lowercase=false"]),
         ({**LLAMA, "tokenizer": {"normalization": "nfc"}}, None, ["normalization = nfc", "normalization=none"]),
     ],
-)  # fmt: skip
+)
 def test_what_llama_cpp_would_compute_otherwise_is_refused_by_name(
     settings: dict[str, Any], dtype: str | None, words: list[str], tmp_path: Path
 ) -> None:

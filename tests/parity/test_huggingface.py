@@ -125,9 +125,16 @@ FORMS: dict[str, dict[str, Any]] = {
     "same_biases": {"attention_bias": True},
     "two_embeddings": {"family": "encoder-decoder", "embedding_norm": True},
     "centred_stream": {"positions": "rotary", "activation": "swiglu", "attention_bias": True, "feedforward_bias": True},
-    "halved_waves": {"family": "encoder-decoder", "positions": "none", "qk_norm": "head", "norm_bias": True,
-                     "attention_bias": True, "feedforward_bias": True, "head_bias": True},
-}  # fmt: skip
+    "halved_waves": {
+        "family": "encoder-decoder",
+        "positions": "none",
+        "qk_norm": "head",
+        "norm_bias": True,
+        "attention_bias": True,
+        "feedforward_bias": True,
+        "head_bias": True,
+    },
+}
 
 
 @pytest.mark.parametrize("name", WRITE)
@@ -170,16 +177,28 @@ REFUSED: dict[str, tuple[str | None, dict[str, Any], str, str]] = {
     "norm": ("gpt2", {"norm": "rmsnorm"}, "model.norm = rmsnorm", "model.norm=layernorm"),
     "heads": ("gpt2", {"kv_heads": 3}, "model.kv_heads = 3", "model.kv_heads=unset"),
     "order": ("gpt2", {"norm_order": "post"}, "model.norm_order = post", "model.norm_order=pre"),
-    "bias": ("llama", {"positions": "rotary", "norm": "rmsnorm", "activation": "swiglu", "head_bias": True},
-             "model.head_bias = True", "model.head_bias=false"),
+    "bias": (
+        "llama",
+        {"positions": "rotary", "norm": "rmsnorm", "activation": "swiglu", "head_bias": True},
+        "model.head_bias = True",
+        "model.head_bias=false",
+    ),
     "family": ("bert", {}, "model.family = decoder", "model.family=encoder"),
-    "olmo2": ("olmo2", {"positions": "rotary", "norm": "rmsnorm", "activation": "swiglu", "qk_norm": "whole"},
-              "model.norm_order = pre", "model.norm_order=output"),
+    "olmo2": (
+        "olmo2",
+        {"positions": "rotary", "norm": "rmsnorm", "activation": "swiglu", "qk_norm": "whole"},
+        "model.norm_order = pre",
+        "model.norm_order=output",
+    ),
     "olmo3": ("olmo3", {}, "olmo3", "olmo2"),
-    "padding": ("roberta", {"task": "masked", "family": "encoder", "norm_order": "post", "embedding_norm": True},
-                "padding token", "--architecture bert"),
+    "padding": (
+        "roberta",
+        {"task": "masked", "family": "encoder", "norm_order": "post", "embedding_norm": True},
+        "padding token",
+        "--architecture bert",
+    ),
     "nonsense": ("lama", {}, "'lama'", "llama"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -96,8 +96,13 @@ def save(folder: Path, kind: str, words: Any, **values: Any) -> Any:
     return model
 
 
-ENCODER: dict[str, Any] = {"hidden_size": 30, "intermediate_size": 37, "num_hidden_layers": 2, "num_attention_heads": 5,
-                           "max_position_embeddings": 41}  # fmt: skip
+ENCODER: dict[str, Any] = {
+    "hidden_size": 30,
+    "intermediate_size": 37,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 5,
+    "max_position_embeddings": 41,
+}
 ROBERTA: dict[str, Any] = {**ENCODER, "max_position_embeddings": 43, "type_vocab_size": 1}
 FILLERS: dict[str, tuple[str, Any, dict[str, Any]]] = {
     "bert": ("BertForMaskedLM", wordpiece, ENCODER),
@@ -214,10 +219,16 @@ def test_labels_are_those_of_the_first_token_in_its_frame(tmp_path: Path) -> Non
 
 
 PAIR: dict[str, Any] = {
-    "d_model": 30, "encoder_layers": 2, "decoder_layers": 2, "encoder_ffn_dim": 37, "decoder_ffn_dim": 37,
-    "encoder_attention_heads": 5, "decoder_attention_heads": 5, "max_position_embeddings": 41,
+    "d_model": 30,
+    "encoder_layers": 2,
+    "decoder_layers": 2,
+    "encoder_ffn_dim": 37,
+    "decoder_ffn_dim": 37,
+    "encoder_attention_heads": 5,
+    "decoder_attention_heads": 5,
+    "max_position_embeddings": 41,
     "forced_eos_token_id": None,
-}  # fmt: skip
+}
 BART: dict[str, Any] = {**PAIR, "bos_token_id": 0, "eos_token_id": 2, "decoder_start_token_id": 2}
 SENTENCES: dict[str, Any] = {**PAIR, "eos_token_id": 1}
 WRITERS: dict[str, tuple[str, Any, dict[str, Any], Frame, tuple[int, ...]]] = {

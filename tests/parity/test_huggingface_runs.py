@@ -28,16 +28,41 @@ POST: dict[str, Any] = {"family": "encoder", "norm_order": "post", "embedding_no
 LLAMA: dict[str, Any] = {"positions": "rotary", "norm": "rmsnorm", "activation": "swiglu"}
 PRUNED: dict[str, tuple[str, str, dict[str, Any]]] = {  # the class it goes through -> its task and settings
     "gpt2": ("gpt2", "lm", {"attention_bias": True, "removed_heads": ("dec.0.self.1", "dec.1.self.0", "dec.1.self.2")}),
-    "groups": ("llama", "lm", {**LLAMA, "heads": 6, "kv_heads": 3, "removed_heads": (
-        "dec.0.self.0", "dec.0.self.1", "dec.0.self.4", "dec.1.self.5")}),
-    "normed heads, and a layer without any": ("qwen3", "lm", {**LLAMA, "qk_norm": "head", "removed_heads": (
-        "dec.0.self.0", "dec.0.self.1", "dec.0.self.2", "dec.1.self.1")}),
+    "groups": (
+        "llama",
+        "lm",
+        {
+            **LLAMA,
+            "heads": 6,
+            "kv_heads": 3,
+            "removed_heads": ("dec.0.self.0", "dec.0.self.1", "dec.0.self.4", "dec.1.self.5"),
+        },
+    ),
+    "normed heads, and a layer without any": (
+        "qwen3",
+        "lm",
+        {**LLAMA, "qk_norm": "head", "removed_heads": ("dec.0.self.0", "dec.0.self.1", "dec.0.self.2", "dec.1.self.1")},
+    ),
     "encoder": ("bert", "masked", {**POST, "removed_heads": ("enc.1.self.0",)}),
-    "pair": ("blenderbot", "translate", {"family": "encoder-decoder", "removed_heads": (
-        "dec.0.cross.2", "dec.1.cross.0", "dec.1.self.1", "enc.0.self.0")}),
-    "relative": ("t5", "translate", {"family": "encoder-decoder", "positions": "relative", "norm": "rmsnorm",
-                                     "removed_heads": ("dec.0.self.0", "dec.1.cross.0", "enc.1.self.2")}),
-}  # fmt: skip
+    "pair": (
+        "blenderbot",
+        "translate",
+        {
+            "family": "encoder-decoder",
+            "removed_heads": ("dec.0.cross.2", "dec.1.cross.0", "dec.1.self.1", "enc.0.self.0"),
+        },
+    ),
+    "relative": (
+        "t5",
+        "translate",
+        {
+            "family": "encoder-decoder",
+            "positions": "relative",
+            "norm": "rmsnorm",
+            "removed_heads": ("dec.0.self.0", "dec.1.cross.0", "enc.1.self.2"),
+        },
+    ),
+}
 
 
 def logits(model: Model) -> torch.Tensor:

@@ -68,8 +68,10 @@ def test_the_example_says_what_the_run_says(name: str, answer: Any, tmp_path: Pa
     assert len(set(said)) > 1
 
 
-@pytest.mark.parametrize("settings", [ROTARY, {"positions": "alibi"}, {"positions": "learned"},
-                                      {"task": "translate", "positions": "relative"}])  # fmt: skip
+@pytest.mark.parametrize(
+    "settings",
+    [ROTARY, {"positions": "alibi"}, {"positions": "learned"}, {"task": "translate", "positions": "relative"}],
+)
 def test_a_graph_reads_no_more_than_the_context(settings: dict[str, Any], tmp_path: Path) -> None:
     report = export(ExportRequest(make_run(tmp_path / "run", **settings), tmp_path / "out"))
     graph = onnxruntime.InferenceSession(report.out / "model.onnx", providers=["CPUExecutionProvider"])

@@ -148,8 +148,16 @@ DECODERS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize(("name", "windows"), [("llama", "documents"), ("gpt2", "stream"), ("gpt2", "documents"),
-                                               ("starcoder2", "stream"), ("qwen3", "documents")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "windows"),
+    [
+        ("llama", "documents"),
+        ("gpt2", "stream"),
+        ("gpt2", "documents"),
+        ("starcoder2", "stream"),
+        ("qwen3", "documents"),
+    ],
+)
 def test_prompts_of_several_lengths_are_continued_as_they_are_alone(name: str, windows: str, tmp_path: Path) -> None:
     """With what `AutoTokenizer` and `AutoModelForCausalLM` say by themselves, and nothing set besides."""
     run = make_run(tmp_path / "run", data={"windows": windows}, **DECODERS[name])

@@ -170,9 +170,14 @@ def lines(trainer: Trainer) -> list[dict[str, Any]]:
 
 
 costs = st.builds(
-    Costs, minutes=st.floats(0.5, 20), before=st.floats(0, 0.25), step=st.floats(0.005, 0.05),
-    evaluation=st.floats(0.001, 0.5), sample=st.floats(0, 0.04), save=st.floats(0, 0.02),
-)  # fmt: skip
+    Costs,
+    minutes=st.floats(0.5, 20),
+    before=st.floats(0, 0.25),
+    step=st.floats(0.005, 0.05),
+    evaluation=st.floats(0.001, 0.5),
+    sample=st.floats(0, 0.04),
+    save=st.floats(0, 0.02),
+)
 
 
 @pytest.mark.thorough

@@ -33,9 +33,11 @@ from tests.property.models import POSITIONS, decoder, encoder_decoder, tiny, tok
 from tests.property.traced_models import FAMILIES, PAD, full_state, inputs, logits_of, model_of
 
 CHOICES: list[dict[str, Any]] = [
-    {}, {"norm_order": "post", "kv_heads": 2}, {"norm_order": "output", "norm": "rmsnorm", "qk_norm": "whole"},
+    {},
+    {"norm_order": "post", "kv_heads": 2},
+    {"norm_order": "output", "norm": "rmsnorm", "qk_norm": "whole"},
     {"positions": "rotary", "attention_bias": True, "feedforward_bias": True},
-]  # fmt: skip
+]
 
 
 def values(found: Trace, family: str) -> dict[str, Tensor]:

@@ -29,10 +29,11 @@ from tests.property.models import named, some_heads
 from tests.property.traced_models import FAMILIES, model_of
 
 SHAPES: list[dict[str, Any]] = [
-    {}, {"kv_heads": 2, "positions": "rotary", "qk_norm": "head", "norm": "rmsnorm"},
+    {},
+    {"kv_heads": 2, "positions": "rotary", "qk_norm": "head", "norm": "rmsnorm"},
     {"kv_heads": 1, "positions": "alibi", "norm_order": "output", "norm_bias": True},
     {"kv_heads": 3, "positions": "relative", "norm_order": "post", "attention_bias": True},
-]  # fmt: skip
+]
 CASES = [(family, shape) for family in FAMILIES for shape in SHAPES]
 
 

@@ -46,9 +46,13 @@ PLACE = 11
 TOKEN = 5
 OTHER = 23
 NORMS: tuple[dict[str, Any], ...] = (
-    {"norm": "layernorm", "norm_bias": True}, {"norm": "layernorm"}, {"norm": "rmsnorm"}, {"norm": "none"},
-    {"norm": "layernorm", "norm_bias": True, "norm_order": "output"}, {"norm": "rmsnorm", "norm_order": "output"},
-)  # fmt: skip
+    {"norm": "layernorm", "norm_bias": True},
+    {"norm": "layernorm"},
+    {"norm": "rmsnorm"},
+    {"norm": "none"},
+    {"norm": "layernorm", "norm_bias": True, "norm_order": "output"},
+    {"norm": "rmsnorm", "norm_order": "output"},
+)
 BIASES = {"attention_bias": True, "feedforward_bias": True, "head_bias": True}
 CHOICES: tuple[dict[str, Any], ...] = (
     {},

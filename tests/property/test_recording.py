@@ -24,10 +24,12 @@ from tests.property.models import VOCAB, as_if_trained, decoder, encoder_decoder
 from tests.property.traced_models import FAMILIES, PAD, full_state, inputs, logits_of, model_of, stacks
 
 CHOICES: list[dict[str, Any]] = [
-    {}, {"norm_order": "post", "kv_heads": 2, "positions": "alibi"}, {"positions": "rotary", "qk_norm": "head"},
+    {},
+    {"norm_order": "post", "kv_heads": 2, "positions": "alibi"},
+    {"positions": "rotary", "qk_norm": "head"},
     {"norm_order": "output", "norm": "rmsnorm", "qk_norm": "whole", "positions": "relative", "window": 3},
     {"attention_bias": True, "feedforward_bias": True, "activation": "swiglu", "kv_heads": 1},
-]  # fmt: skip
+]
 
 
 @pytest.mark.thorough

@@ -204,28 +204,70 @@ def test_best_is_kept_measured_and_named(tmp_path: Path) -> None:
 
 
 MATTERS: dict[str, Any] = {
-    "seed": 5, "batch": 4, "micro_batch": 2, "optimizer": "muon", "learning_rate": 2e-3, "muon_learning_rate": 0.1,
-    "muon_momentum": 0.5, "beta1": 0.5, "beta2": 0.5, "epsilon": 1e-2, "weight_decay": 0.5, "clip": 0.01,
-    "schedule": "constant", "warmup": 9, "final_rate": 0.5, "decay_share": 0.9, "plateau_factor": 0.9,
-    "plateau_patience": 0, "precision": "bf16", "muon_precision": "bf16", "steps": 25, "label_smoothing": 0.1,
-    "average": "ema", "average_decay": 0.2, "freeze": ["layers.0"],
-}  # fmt: skip
+    "seed": 5,
+    "batch": 4,
+    "micro_batch": 2,
+    "optimizer": "muon",
+    "learning_rate": 2e-3,
+    "muon_learning_rate": 0.1,
+    "muon_momentum": 0.5,
+    "beta1": 0.5,
+    "beta2": 0.5,
+    "epsilon": 1e-2,
+    "weight_decay": 0.5,
+    "clip": 0.01,
+    "schedule": "constant",
+    "warmup": 9,
+    "final_rate": 0.5,
+    "decay_share": 0.9,
+    "plateau_factor": 0.9,
+    "plateau_patience": 0,
+    "precision": "bf16",
+    "muon_precision": "bf16",
+    "steps": 25,
+    "label_smoothing": 0.1,
+    "average": "ema",
+    "average_decay": 0.2,
+    "freeze": ["layers.0"],
+}
 NEEDS: dict[str, dict[str, Any]] = {
-    "muon_learning_rate": {"train__optimizer": "muon"}, "muon_momentum": {"train__optimizer": "muon"},
+    "muon_learning_rate": {"train__optimizer": "muon"},
+    "muon_momentum": {"train__optimizer": "muon"},
     "muon_precision": {"train__optimizer": "muon"},
     "average_decay": {"train__average": "ema"},
     "decay_share": {"train__schedule": "wsd"},
-    "plateau_factor": {"train__schedule": "plateau", "train__plateau_patience": 0, "train__learning_rate": 0.3,
-                       "train__evaluate_every": 1},
-    "plateau_patience": {"train__schedule": "plateau", "train__learning_rate": 0.3, "train__evaluate_every": 1,
-                         "train__plateau_patience": 3},
+    "plateau_factor": {
+        "train__schedule": "plateau",
+        "train__plateau_patience": 0,
+        "train__learning_rate": 0.3,
+        "train__evaluate_every": 1,
+    },
+    "plateau_patience": {
+        "train__schedule": "plateau",
+        "train__learning_rate": 0.3,
+        "train__evaluate_every": 1,
+        "train__plateau_patience": 3,
+    },
     "micro_batch": {"model__dropout_residual": 0.2},
-}  # fmt: skip
+}
 SEEN_ELSEWHERE = {
-    "device", "threads", "minutes", "until_loss", "patience", "evaluate_every", "evaluate_tokens",
-    "save_every", "log_every", "snapshots", "task", "batch_tokens", "mask_share", "shard", "compile",
+    "device",
+    "threads",
+    "minutes",
+    "until_loss",
+    "patience",
+    "evaluate_every",
+    "evaluate_tokens",
+    "save_every",
+    "log_every",
+    "snapshots",
+    "task",
+    "batch_tokens",
+    "mask_share",
+    "shard",
+    "compile",
     "checkpoint_blocks",
-}  # fmt: skip
+}
 
 
 def test_every_training_setting_is_tried() -> None:

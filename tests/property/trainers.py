@@ -19,9 +19,13 @@ from glassformer.training.setup import new_training, resume_training
 from glassformer.training.trainer import Trainer
 
 LINES = [
-    "the quick brown fox jumps over the lazy dog", "a stitch in time saves nine", "still waters run deep",
-    "all that glitters is not gold", "the early bird catches the worm", "a rolling stone gathers no moss",
-]  # fmt: skip
+    "the quick brown fox jumps over the lazy dog",
+    "a stitch in time saves nine",
+    "still waters run deep",
+    "all that glitters is not gold",
+    "the early bird catches the worm",
+    "a rolling stone gathers no moss",
+]
 SMALL: dict[str, dict[str, Any]] = {
     "model": {"layers": 2, "heads": 2, "width": 14, "hidden": 22, "context": 13, "dropout_residual": 0.1},
     "tokenizer": {"kind": "characters"},

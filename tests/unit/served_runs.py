@@ -27,10 +27,12 @@ LEARNT = {
 }
 TALL = "It was a tall day when the dog met the bird."
 TEXTS = {
-    **dict.fromkeys(("book", "book-small", "post", "letters"), TALL), "fill": "It was a [MASK] day when the [MASK] met",
-    "mails": "win a 7 pound prize now", "turn": "the old dog sleeps .",
+    **dict.fromkeys(("book", "book-small", "post", "letters"), TALL),
+    "fill": "It was a [MASK] day when the [MASK] met",
+    "mails": "win a 7 pound prize now",
+    "turn": "the old dog sleeps .",
     **dict.fromkeys(("talk", "talk-small"), "the old dog sleeps . what does the dog do ?"),
-}  # fmt: skip
+}
 Script = tuple[str, list[float]]
 """A script, and the numbers that it has to print."""
 

@@ -82,7 +82,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "translate own": ("translate", {"source": "pairs.tsv", "validation": "own.tsv"}),
     "translate corpus": ("translate", {"source": "sort", "size": 60, "validation": "sort"}),
     "summarize": ("summarize", {"source": "pairs.tsv", "split": "tail", "validation_limit": 300}),
-}  # fmt: skip
+}
 TOKENIZERS = {
     "bpe": BPE,
     "characters": CHARACTERS,

@@ -80,9 +80,16 @@ def test_the_least_minutes_are_a_round_number_that_is_enough() -> None:
 
 
 @given(
-    st.floats(1, 1e5), st.integers(1, 10**6), st.integers(1, 10**6), st.floats(0, 1e3), st.floats(0, 1e3),
-    st.floats(0, 1e3), st.floats(0, 1e5), st.floats(0, 1e5), st.booleans(),
-)  # fmt: skip
+    st.floats(1, 1e5),
+    st.integers(1, 10**6),
+    st.integers(1, 10**6),
+    st.floats(0, 1e3),
+    st.floats(0, 1e3),
+    st.floats(0, 1e3),
+    st.floats(0, 1e5),
+    st.floats(0, 1e5),
+    st.booleans(),
+)
 def test_shares_are_never_passed(
     seconds: float,
     wanted: int,

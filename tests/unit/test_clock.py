@@ -52,8 +52,10 @@ def test_the_age_is_read_after_the_name_of_the_program(tmp_path: Path) -> None:
     assert clock._age(stat) == pytest.approx(7.0, abs=0.5)
 
 
-@pytest.mark.parametrize("content", [None, "", "1 (x) S 2 3", "1 (x) S " + "z " * 30, "1 (x) S " + "0 " * 30,
-                                     "1 (x) S " + "99999999999999 " * 30])  # fmt: skip
+@pytest.mark.parametrize(
+    "content",
+    [None, "", "1 (x) S 2 3", "1 (x) S " + "z " * 30, "1 (x) S " + "0 " * 30, "1 (x) S " + "99999999999999 " * 30],
+)
 def test_where_the_system_does_not_tell_the_process_begins_now(content: str | None, tmp_path: Path) -> None:
     stat = tmp_path / "stat"
     if content is not None:

@@ -61,11 +61,14 @@ def test_names_are_fit_for_folders_on_every_system() -> None:
         (["remove=nothing,causal-msk"], "'causal-msk' cannot be removed", "Did you mean causal-mask?"),
         (["remove=nothing,causal-mask", "train.task=lm,masked"], "remove=causal-mask with train.task = masked", "lm"),
         (["data.source=stories,-"], "- is standard input", "Save it in a file"),
-        (["train.steps=" + ",".join(map(str, range(1, 40))), "train.warmup=" + ",".join(map(str, range(10)))],
-         "are more than 1,000 runs", "Vary less"),
+        (
+            ["train.steps=" + ",".join(map(str, range(1, 40))), "train.warmup=" + ",".join(map(str, range(10)))],
+            "are more than 1,000 runs",
+            "Vary less",
+        ),
         ([], "nothing varies", "--vary"),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_compared_is_refused_by_name(vary: list[str], problem: str, remedy: str) -> None:
     with pytest.raises(GlassError) as error:
         make_grid(parse_variations(vary), 3, settings)

@@ -20,8 +20,20 @@ from glassformer.corpora import (
 from glassformer.corpora.noise import SYMBOLS, UniformSymbols
 from glassformer.corpora.stories import GIRLS, NAMES, Stories
 
-NAMES_OF_CORPORA = ["stories", "repeats", "refrains", "recall", "brackets", "copy", "reverse", "sort", "addition",
-                    "random", "agreement", "coreference"]  # fmt: skip
+NAMES_OF_CORPORA = [
+    "stories",
+    "repeats",
+    "refrains",
+    "recall",
+    "brackets",
+    "copy",
+    "reverse",
+    "sort",
+    "addition",
+    "random",
+    "agreement",
+    "coreference",
+]
 """Those of documents."""
 
 # Document 0 of seed 7: what a seed gives must not change from one version, or machine, to the next.

@@ -29,7 +29,10 @@ from tests.parity.reference_cases import DIFFERENTIATED
 LEARNED = {"positions": "learned", "kv_heads": 6}
 GIVEN: dict[str, dict[str, Any]] = {
     "test_a_block_is_a_transformer_encoder_layer": {
-        "order": "pre", "activation": "relu", "padding": False, "causal": True,
+        "order": "pre",
+        "activation": "relu",
+        "padding": False,
+        "causal": True,
     },
     "test_a_token_never_changes_what_comes_before_it": {"kind": LEARNED, "window": None},
     "test_a_target_token_never_changes_what_comes_before_it": {"kind": LEARNED, "window": None},
@@ -37,7 +40,7 @@ GIVEN: dict[str, dict[str, Any]] = {
     "test_padding_and_batch_mates_change_nothing": {"kind": LEARNED, "side": "left"},
     "test_gradients_do_not_depend_on_how_ragged_rows_are_grouped": {"micro": 1},
     "test_gradients_are_finite_differences": {"case": DIFFERENTIATED[0]},
-}  # fmt: skip
+}
 """What the named tests are parametrized by: one choice of each."""
 SHARES = {"shift": 0.2, "soft_mask": 0.55, "pad_loss": 0.2, "leak": 0.25, "top_p": 0.45, "swapped": 0.25}
 """Of the steps of training that show the bug in a test; of the others 0.1."""
@@ -156,12 +159,19 @@ def test_a_case_leaves_the_librarys_threads_and_modules_as_they_were(evidence: C
 
 
 SMALL = Evidence(
-    charts=[Chart("a <curve>", "step", "loss", {"healthy": [(0, 1.0), (10, 0.5)], "faulty": [(0, 1.0), (10, 1.0)]},
-                  ("floor", 0.25))],
+    charts=[
+        Chart(
+            "a <curve>",
+            "step",
+            "loss",
+            {"healthy": [(0, 1.0), (10, 0.5)], "faulty": [(0, 1.0), (10, 1.0)]},
+            ("floor", 0.25),
+        )
+    ],
     maps=[Map("healthy", ["a", "b"], ["a", "b"], [[1.0, 0.0], [0.25, 0.75]])],
     samples={"healthy: …": ["text"]},
     numbers=[Number("loss", "loss", 0.5, 1.0)],
-)  # fmt: skip
+)
 
 
 def test_charts_and_maps_as_text_and_as_svg() -> None:

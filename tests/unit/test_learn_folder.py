@@ -20,12 +20,19 @@ SOFTMAX = find("softmax")
 @pytest.mark.parametrize(
     "state",
     [
-        [], {"version": 0}, {"version": True}, {"version": 1, "level": "guru"}, {"version": 1, "exercises": ["nosuch"]},
-        {"version": 1, "text": 5}, {"version": 1, "text": "/etc/passwd"}, {"version": 1, "records": []},
-        {"version": 1, "records": {"softmax": {"done": "yes"}}}, {"version": 1, "records": {"softmax": {"hints": "2"}}},
+        [],
+        {"version": 0},
+        {"version": True},
+        {"version": 1, "level": "guru"},
+        {"version": 1, "exercises": ["nosuch"]},
+        {"version": 1, "text": 5},
+        {"version": 1, "text": "/etc/passwd"},
+        {"version": 1, "records": []},
+        {"version": 1, "records": {"softmax": {"done": "yes"}}},
+        {"version": 1, "records": {"softmax": {"hints": "2"}}},
         {"version": 1, "records": {"softmax": {"stars": 5}}},
     ],
-)  # fmt: skip
+)
 def test_a_damaged_state_is_refused_and_left_alone(state: object, tmp_path: Path) -> None:
     (tmp_path / STATE).write_text(json.dumps(state), encoding="utf-8")
     with pytest.raises(GlassError, match="is damaged"):

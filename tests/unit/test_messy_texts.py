@@ -432,9 +432,12 @@ def test_encodings_that_hide_behind_ascii_are_refused(codec: str, before: str, t
         "Google+Facebook and Google+Facebook again, and +Facebook.",
         "Zm9vYmFy+Zm9vYmFyZm9v/YmFyZm9vYmFy+Zm9vYmFyZm9vYmFyZm9vYmFyZm9v\n" * 5,
         "\x1b[31mred\x1b[0m and \x1b(B plain",
-        "+", "+-+-", "a + b", "",
+        "+",
+        "+-+-",
+        "a + b",
+        "",
     ],
-)  # fmt: skip
+)
 def test_ascii_with_plus_signs_and_escapes_is_read(text: str, tmp_path: Path) -> None:
     path = tmp_path / "t.txt"
     path.write_text(text + " end", encoding="utf-8")

@@ -41,9 +41,17 @@ V = 37
 T = 11
 ODD = ModelConfig(layers=3, width=20, heads=5, hidden=23, context=T, kv_heads=1, attention_bias=True, tied=False)
 LARGE = ModelConfig(
-    layers=80, width=8192, heads=64, kv_heads=8, hidden=28672, context=8192, positions="rotary", norm="rmsnorm",
-    activation="swiglu", tied=False,
-)  # fmt: skip
+    layers=80,
+    width=8192,
+    heads=64,
+    kv_heads=8,
+    hidden=28672,
+    context=8192,
+    positions="rotary",
+    norm="rmsnorm",
+    activation="swiglu",
+    tied=False,
+)
 PLAIN = Gpu(100.0, 1000.0, 10.0, 5.0, 2.0, 8, "by hand")
 
 

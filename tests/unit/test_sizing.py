@@ -125,9 +125,16 @@ def test_a_small_text_is_not_read_for_ever() -> None:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("model.layers", 7), ("model.width", 90), ("model.context", 33), ("train.batch", 5), ("model.heads", 2),
-     ("train.learning_rate", 0.5), ("train.evaluate_every", 3)],
-)  # fmt: skip
+    [
+        ("model.layers", 7),
+        ("model.width", 90),
+        ("model.context", 33),
+        ("train.batch", 5),
+        ("model.heads", 2),
+        ("train.learning_rate", 0.5),
+        ("train.evaluate_every", 3),
+    ],
+)
 def test_what_a_person_said_stays(name: str, value: Any) -> None:
     sizes = choose_sizes(CASE, SPEED, {name: value})
     assert name not in sizes.settings

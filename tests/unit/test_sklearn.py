@@ -42,9 +42,16 @@ from glassformer.interop.sklearn.classifiers import labels_from_json, labels_to_
 from glassformer.interop.sklearn.inputs import as_texts
 
 SMALL: dict[str, Any] = {
-    "layers": 1, "width": 16, "heads": 2, "steps": 50, "learning_rate": 2e-2, "dropout": 0.0, "device": "cpu",
-    "threads": 1, "random_state": 0,
-}  # fmt: skip
+    "layers": 1,
+    "width": 16,
+    "heads": 2,
+    "steps": 50,
+    "learning_rate": 2e-2,
+    "dropout": 0.0,
+    "device": "cpu",
+    "threads": 1,
+    "random_state": 0,
+}
 WORDS = {**SMALL, "tokenizer": "words"}
 KEYS = ("river", "stone", "cloud")
 TEXTS = [" ".join(["the"] * (number % 7) + [KEYS[number % 3]] + ["so"] * (number % 4)) for number in range(84)]

@@ -26,9 +26,15 @@ from tests.journey.commands import begin, ended
 pytestmark = pytest.mark.thorough
 
 SMALL: dict[str, Any] = {
-    "layers": 1, "width": 16, "heads": 2, "steps": 25, "learning_rate": 1e-2, "dropout": 0.0, "device": "cpu",
+    "layers": 1,
+    "width": 16,
+    "heads": 2,
+    "steps": 25,
+    "learning_rate": 1e-2,
+    "dropout": 0.0,
+    "device": "cpu",
     "threads": 1,
-}  # fmt: skip
+}
 TEXT_ESTIMATORS = (TransformerClassifier, TransformerLanguageModel, TransformerTranslator)
 WITHOUT_DATA = (
     "check_do_not_raise_errors_in_init_or_set_params",

@@ -130,7 +130,7 @@ EXPECTED = [
         "La princesse dessine les nouveaux anneaux près du miroir.",
         "রাজকন্যাটি আয়নাটির কাছের নতুন আংটিগুলো আঁকে।",
     ),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("english", "french", "bangla"), EXPECTED)
@@ -230,13 +230,43 @@ def gender_and_number(noun: str) -> tuple[str, str]:
     raise AssertionError(noun)
 
 
-ARTICLES = {"le": ("m", "sg"), "la": ("f", "sg"), "un": ("m", "sg"), "une": ("f", "sg"), "du": ("m", "sg"),
-            "les": ("", "pl"), "des": ("", "pl"), "deux": ("", "pl"), "trois": ("", "pl")}  # fmt: skip
-BEFORE = {"petit": "m sg", "petite": "f sg", "petits": "m pl", "petites": "f pl", "grand": "m sg", "grande": "f sg",
-          "grands": "m pl", "grandes": "f pl", "vieux": "m", "vieil": "m sg", "vieille": "f sg", "vieilles": "f pl",
-          "nouveau": "m sg", "nouvel": "m sg", "nouvelle": "f sg", "nouveaux": "m pl", "nouvelles": "f pl",
-          "beau": "m sg", "bel": "m sg", "belle": "f sg", "beaux": "m pl", "belles": "f pl",
-          "jeune": "sg", "jeunes": "pl"}  # fmt: skip
+ARTICLES = {
+    "le": ("m", "sg"),
+    "la": ("f", "sg"),
+    "un": ("m", "sg"),
+    "une": ("f", "sg"),
+    "du": ("m", "sg"),
+    "les": ("", "pl"),
+    "des": ("", "pl"),
+    "deux": ("", "pl"),
+    "trois": ("", "pl"),
+}
+BEFORE = {
+    "petit": "m sg",
+    "petite": "f sg",
+    "petits": "m pl",
+    "petites": "f pl",
+    "grand": "m sg",
+    "grande": "f sg",
+    "grands": "m pl",
+    "grandes": "f pl",
+    "vieux": "m",
+    "vieil": "m sg",
+    "vieille": "f sg",
+    "vieilles": "f pl",
+    "nouveau": "m sg",
+    "nouvel": "m sg",
+    "nouvelle": "f sg",
+    "nouveaux": "m pl",
+    "nouvelles": "f pl",
+    "beau": "m sg",
+    "bel": "m sg",
+    "belle": "f sg",
+    "beaux": "m pl",
+    "belles": "f pl",
+    "jeune": "sg",
+    "jeunes": "pl",
+}
 
 
 def test_french_noun_phrases_agree_by_an_independent_table() -> None:

@@ -42,8 +42,12 @@ RUNS: dict[str, dict[str, Any]] = {
 }
 TEXTS = dict.fromkeys(RUNS, SOURCE) | {"fill": f"{SOURCE} [MASK]"}
 SITES = {
-    "book": "dec.0.self", "slope": "dec.0.self", "fill": "enc.1.self", "name": "enc.0.self", "turn": "dec.1.cross",
-}  # fmt: skip
+    "book": "dec.0.self",
+    "slope": "dec.0.self",
+    "fill": "enc.1.self",
+    "name": "enc.0.self",
+    "turn": "dec.1.cross",
+}
 
 
 @pytest.fixture(scope="module")

@@ -251,10 +251,15 @@ def test_positions_and_the_shuffle_test(run: str, registry: ModelRegistry, subje
 
 
 QUESTIONS: list[tuple[str, dict[str, Any]]] = [
-    ("tape", {"matrix": 2, "cell": [1, 1]}), ("tape", {"matrix": 2}), ("receipt", {"against": "2", "part": 0}),
-    ("lens", {}), ("importance", {"layer": 0}), ("embeddings", {"token": "7"}), ("positions", {}),
+    ("tape", {"matrix": 2, "cell": [1, 1]}),
+    ("tape", {"matrix": 2}),
+    ("receipt", {"against": "2", "part": 0}),
+    ("lens", {}),
+    ("importance", {"layer": 0}),
+    ("embeddings", {"token": "7"}),
+    ("positions", {}),
     ("positions", {"shuffle": True, "times": 2}),
-]  # fmt: skip
+]
 RUNNER = """
 import contextlib, io, json, sys
 told = []

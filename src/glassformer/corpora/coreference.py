@@ -23,8 +23,22 @@ from statistics import mean
 from glassformer.corpora.corpus import TEXT_TASKS, MinimalPair, below, generator
 
 # All nouns have five letters: whichever of two is put in, the rest of the text begins at the same place.
-ANIMALS = ("horse", "sheep", "tiger", "zebra", "camel", "mouse", "puppy", "goose", "otter", "moose", "panda", "koala",
-           "hyena", "llama")  # fmt: skip
+ANIMALS = (
+    "horse",
+    "sheep",
+    "tiger",
+    "zebra",
+    "camel",
+    "mouse",
+    "puppy",
+    "goose",
+    "otter",
+    "moose",
+    "panda",
+    "koala",
+    "hyena",
+    "llama",
+)
 ANIMAL_ADJECTIVES = ("tired", "hungry", "scared", "sleepy", "lazy", "thirsty", "clumsy", "timid")
 # What may be done with a thing, and what may be against it. No adjective suits both animals and things.
 THINGS = {

@@ -219,15 +219,26 @@ def _unequal(a: list[int], b: list[int]) -> int:
 
 
 CHECKS = (
-    Check("cached-logits", "cached logits equal uncached logits", LOGITS, "of the largest logit",
-          cached_logits, writes),
-    Check("backend-logits", "logits by onnxruntime equal those of PyTorch", 10 * LOGITS, "of the largest logit",
-          backend_logits, no_backend),
-    Check("cached-text", "cached text equals uncached text", 0, "tokens that differ",
-          cached_text, writes),
-    Check("batched-text", "batched text equals single-row text", 0, "tokens that differ",
-          batched_text, writes),
+    Check(
+        "cached-logits", "cached logits equal uncached logits", LOGITS, "of the largest logit", cached_logits, writes
+    ),
+    Check(
+        "backend-logits",
+        "logits by onnxruntime equal those of PyTorch",
+        10 * LOGITS,
+        "of the largest logit",
+        backend_logits,
+        no_backend,
+    ),
+    Check("cached-text", "cached text equals uncached text", 0, "tokens that differ", cached_text, writes),
+    Check("batched-text", "batched text equals single-row text", 0, "tokens that differ", batched_text, writes),
     Check("beam-one", "a beam of one writes the greedy text", 0, "tokens that differ", beam_one, writes),
-    Check("beam-cached", "a beam finds the same with a cache and without", PROBABILITIES,
-          "nats, or hypotheses that differ", beam_cached, writes),
-)  # fmt: skip
+    Check(
+        "beam-cached",
+        "a beam finds the same with a cache and without",
+        PROBABILITIES,
+        "nats, or hypotheses that differ",
+        beam_cached,
+        writes,
+    ),
+)

@@ -223,10 +223,11 @@ def _output(model: AnyTextModel, texts: list[str]) -> list[Any]:
 
 
 CHECKS = (
-    Check("checkpoints", "every file of the checkpoints is as it was written", 0, "files", checkpoints,
-          files_only=True),
+    Check(
+        "checkpoints", "every file of the checkpoints is as it was written", 0, "files", checkpoints, files_only=True
+    ),
     Check("settings", "settings, tokenizer and weights are of one model", 0, "misfits", settings_fit, files_only=True),
     Check("vocabulary", "the tokenizer is the one that the run learnt with", 0, "other files", vocabulary, not_noted),
     Check("tokenizer", "text comes back from its tokens", 0, "texts that do not", round_trip),
     Check("moved", "moved elsewhere without its text, the run says the same", 0, "texts that differ", moved),
-)  # fmt: skip
+)

@@ -132,10 +132,13 @@ def _lengths(batch: Batch) -> str:
 
 
 CHECKS = (
-    Check("batched-logits", "in a batch come the logits that come alone", LOGITS, "of the largest logit",
-          batched_logits),
-    Check("padding-blind", "what stands at padding changes nothing", 0, "of the largest logit", padding_blind,
-          no_padding),
-    Check("future-blind", "what comes later changes nothing before", 0, "of the largest logit", future_blind,
-          no_future),
-)  # fmt: skip
+    Check(
+        "batched-logits", "in a batch come the logits that come alone", LOGITS, "of the largest logit", batched_logits
+    ),
+    Check(
+        "padding-blind", "what stands at padding changes nothing", 0, "of the largest logit", padding_blind, no_padding
+    ),
+    Check(
+        "future-blind", "what comes later changes nothing before", 0, "of the largest logit", future_blind, no_future
+    ),
+)

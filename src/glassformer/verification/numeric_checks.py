@@ -173,14 +173,24 @@ def _reference(subject: VerifiedRun) -> tuple[Any, Any]:
 
 
 CHECKS = (
-    Check("fused-explicit", "attention step by step gives what the fused kernel gives", LOGITS,
-          "of the largest logit", fused_explicit),
+    Check(
+        "fused-explicit",
+        "attention step by step gives what the fused kernel gives",
+        LOGITS,
+        "of the largest logit",
+        fused_explicit,
+    ),
     Check("float64", "double precision gives the same logits", ROUNDING, "of the largest logit", float64),
     Check("device", "another device gives the logits of the CPU", ROUNDING, "of the largest logit", device, no_device),
     Check("bf16", "bfloat16 products stay near", BF16, "of the norm of the logits", bf16),
     Check("bf16-norms", "under bfloat16 norms compute in float32", 0, "norms that do not", bf16_norms, no_norms),
     Check("threads", "other numbers of threads give the same logits", LOGITS, "of the largest logit", thread_counts),
     Check("reference", "the NumPy model gives the same logits", REFERENCE, "of the largest logit", reference_logits),
-    Check("reference-gradients", "the NumPy model's own backward pass gives the same gradients",
-          REFERENCE_GRADIENTS, "of the largest gradient", reference_gradients),
-)  # fmt: skip
+    Check(
+        "reference-gradients",
+        "the NumPy model's own backward pass gives the same gradients",
+        REFERENCE_GRADIENTS,
+        "of the largest gradient",
+        reference_gradients,
+    ),
+)

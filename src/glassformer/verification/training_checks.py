@@ -229,10 +229,25 @@ def _same(a: Any, b: Any) -> bool:
 
 
 CHECKS = (
-    Check("loss", "the loss is -log p of the right tokens at the right places, and of no others", LOSS,
-          "of the loss", loss_by_hand),
-    Check("accumulation", "micro-batches add up to the gradients of the whole batch", GRADIENTS,
-          "of the gradients' norm", accumulation),
-    Check("resume", "a run that was killed and resumed is the run that was not, bit for bit", 0,
-          "tensors and numbers that differ", resume),
-)  # fmt: skip
+    Check(
+        "loss",
+        "the loss is -log p of the right tokens at the right places, and of no others",
+        LOSS,
+        "of the loss",
+        loss_by_hand,
+    ),
+    Check(
+        "accumulation",
+        "micro-batches add up to the gradients of the whole batch",
+        GRADIENTS,
+        "of the gradients' norm",
+        accumulation,
+    ),
+    Check(
+        "resume",
+        "a run that was killed and resumed is the run that was not, bit for bit",
+        0,
+        "tensors and numbers that differ",
+        resume,
+    ),
+)

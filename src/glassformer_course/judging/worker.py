@@ -31,13 +31,31 @@ DEEPEST = 50  # lists within lists
 REFERENCE = os.path.join(os.path.dirname(os.path.dirname(os.path.realpath(__file__))), "exercises")  # noqa: PTH118, PTH120
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 PROCESSES = (
-    "os.exec", "os.fork", "os.forkpty", "os.kill", "os.killpg", "os.posix_spawn", "os.spawn", "os.startfile",
-    "os.system", "subprocess.Popen",
-)  # fmt: skip
+    "os.exec",
+    "os.fork",
+    "os.forkpty",
+    "os.kill",
+    "os.killpg",
+    "os.posix_spawn",
+    "os.spawn",
+    "os.startfile",
+    "os.system",
+    "subprocess.Popen",
+)
 CHANGES = (
-    "os.chmod", "os.chown", "os.link", "os.mkdir", "os.remove", "os.rename", "os.rmdir", "os.symlink", "os.truncate",
-    "os.utime", "shutil.move", "shutil.rmtree",
-)  # fmt: skip
+    "os.chmod",
+    "os.chown",
+    "os.link",
+    "os.mkdir",
+    "os.remove",
+    "os.rename",
+    "os.rmdir",
+    "os.symlink",
+    "os.truncate",
+    "os.utime",
+    "shutil.move",
+    "shutil.rmtree",
+)
 
 
 class Other:

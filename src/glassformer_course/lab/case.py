@@ -20,9 +20,24 @@ if TYPE_CHECKING:
     from glassformer_course.lab.evidence import Evidence
 
 NAMES = (
-    "off_by_one", "shift", "scale", "evaluation_mode", "pad_loss", "mask_late", "swapped", "axis", "cache", "left_pad",
-    "top_p", "leak", "accumulation", "soft_mask", "decay", "untied", "false_gradient",
-)  # fmt: skip
+    "off_by_one",
+    "shift",
+    "scale",
+    "evaluation_mode",
+    "pad_loss",
+    "mask_late",
+    "swapped",
+    "axis",
+    "cache",
+    "left_pad",
+    "top_p",
+    "leak",
+    "accumulation",
+    "soft_mask",
+    "decay",
+    "untied",
+    "false_gradient",
+)
 """The cases in their order; a learner sees the number and the title, never this name before it is answered."""
 
 

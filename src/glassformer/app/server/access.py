@@ -31,10 +31,19 @@ MOST_BYTES = 2**20
 """Of a request's body."""
 SECONDS = 30.0
 """In which the whole body must have come."""
-POLICY = "; ".join((
-    "default-src 'none'", "script-src 'self'", "style-src 'self'", "img-src 'self' data: blob:", "connect-src 'self'",
-    "font-src 'self'", "base-uri 'none'", "form-action 'none'", "frame-ancestors 'none'",
-))  # fmt: skip
+POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self' data: blob:",
+        "connect-src 'self'",
+        "font-src 'self'",
+        "base-uri 'none'",
+        "form-action 'none'",
+        "frame-ancestors 'none'",
+    )
+)
 """The page may load nothing from elsewhere, send nothing elsewhere, and stand in no other page."""
 HEADERS = {
     "content-security-policy": POLICY,

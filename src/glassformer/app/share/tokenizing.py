@@ -21,10 +21,17 @@ MODELS = ("WordLevel", "BPE", "WordPiece", "Unigram")
 PATTERNS = (r"[\s\S]", " ", layout.WORDS, layout.WORD_PIECES, layout.ALONE_IN_UNIGRAM, layout.CONTROL)
 """Expressions that mean the same to a browser, once ``\\s`` and ``(?i:`` are put in its words."""
 SWITCHES: dict[str, tuple[Any, ...]] = {
-    "clean_text": (False,), "strip_accents": (False,), "add_prefix_space": (False,), "use_regex": (False,),
-    "invert": (False,), "behavior": ("Isolated", "MergedWithNext"), "dropout": (None, 0.0), "fuse_unk": (False,),
-    "end_of_word_suffix": (None, ""), "continuing_subword_prefix": (None, "", "##"),
-}  # fmt: skip
+    "clean_text": (False,),
+    "strip_accents": (False,),
+    "add_prefix_space": (False,),
+    "use_regex": (False,),
+    "invert": (False,),
+    "behavior": ("Isolated", "MergedWithNext"),
+    "dropout": (None, 0.0),
+    "fuse_unk": (False,),
+    "end_of_word_suffix": (None, ""),
+    "continuing_subword_prefix": (None, "", "##"),
+}
 """Switches of the parts, with the values that the page knows."""
 REMEDY = "Share a run with a tokenizer of our own; glass serve shows this one as it is."
 

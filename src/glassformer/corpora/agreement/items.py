@@ -12,9 +12,20 @@ from glassformer.corpora.corpus import below
 
 PEOPLE = "author pilot guard dancer farmer surgeon senator chef tailor singer banker poet".split()  # noqa: SIM905
 # Things, each with a preposition of its own; people have "with".
-THINGS = {"key": "to", "cabinet": "with", "picture": "of", "book": "about", "letter": "about", "door": "to",
-          "box": "with", "song": "about", "table": "with", "chair": "with", "window": "with",
-          "bridge": "to"}  # fmt: skip
+THINGS = {
+    "key": "to",
+    "cabinet": "with",
+    "picture": "of",
+    "book": "about",
+    "letter": "about",
+    "door": "to",
+    "box": "with",
+    "song": "about",
+    "table": "with",
+    "chair": "with",
+    "window": "with",
+    "bridge": "to",
+}
 NOUNS = (*PEOPLE, *THINGS)
 PREPOSITIONS = ("near", "behind", "next to", "in front of", "across from")
 VERBS = ("like", "see", "remember", "draw", "avoid", "follow")

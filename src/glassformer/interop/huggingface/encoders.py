@@ -183,7 +183,10 @@ BERT_MASKED = Architecture(
     family="encoder",
     fields=(*_FIELDS, *_WORDS, *_BERT),
     rules=_masked_rules(
-        "bert", SAME, 2, "cls.predictions",
+        "bert",
+        SAME,
+        2,
+        "cls.predictions",
         {"linear": "cls.predictions.transform.dense", "norm": "cls.predictions.transform.LayerNorm"},
     ),
     prefix="bert.",
@@ -191,7 +194,7 @@ BERT_MASKED = Architecture(
     ignored=(*BERT.ignored, "cls.seq_relationship.weight", "cls.seq_relationship.bias"),
     renamed=_OLD_NAMES,
     rewrites=("sinusoids_as_table",),
-)  # fmt: skip
+)
 ROBERTA = Architecture(
     name="roberta",
     classes={"masked": "RobertaForTokenClassification", "classify": "RobertaForTokenClassification"},

@@ -206,9 +206,13 @@ def _encoder_layers(theirs: Theirs) -> int:
 
 
 _T5_WORDS = {
-    "relu": "relu", "gelu": "gelu", "gelu_new": "gelu_tanh", "relu2": "relu2", "gated-silu": "swiglu",
+    "relu": "relu",
+    "gelu": "gelu",
+    "gelu_new": "gelu_tanh",
+    "relu2": "relu2",
+    "gated-silu": "swiglu",
     "gated-gelu_python": "geglu",
-}  # fmt: skip
+}
 """Their gated-gelu is the tanh form, which our geglu is not; gelu_python is the exact one."""
 
 

@@ -19,8 +19,9 @@ from glassformer_course.lab.planting import replaced
 
 ROWS = 8
 SETTINGS: dict[str, dict[str, Any]] = {
-    "data": {"document": "line", "windows": "documents"}, "train": {"batch": ROWS, "micro_batch": 1},
-}  # fmt: skip
+    "data": {"document": "line", "windows": "documents"},
+    "train": {"batch": ROWS, "micro_batch": 1},
+}
 
 
 @contextmanager
