@@ -47,8 +47,8 @@ class Bench:
         self.known[matrix.name] = matrix.values
 
     def again(self, formula: str) -> Numbers | None:
-        """The value of a formula; None for what is looked up: parameters, embeddings, biases, turned vectors."""
-        if not formula or any(word in formula for word in ("rows of", "one row for", "turned", "by distance", "slope")):
+        """The value of a formula; None for what is looked up: parameters, embeddings, biases, rotated vectors."""
+        if not formula or any(word in formula for word in ("rows of", "position vectors", "rotated", "by distance", "slope")):
             return None
         if formula.endswith(", -inf where hidden"):
             shown = self.value(formula.split(",")[0])

@@ -47,6 +47,8 @@ export interface Run {
   labels: string[];
   /** What the page begins with. */
   prompt: string;
+  /** The setting `sample.tokens`. A shared file does not have it. */
+  sample_tokens?: number;
 }
 
 /** Numbers that came as bytes, with what says how to read them. */

@@ -87,8 +87,8 @@ def shape_of(run: Run) -> dict[str, Any]:
 
     Returns:
         task, family, layers (and encoder_layers, or null), heads, width, context, parameters, vocabulary (and
-        source_vocabulary, or null), tokenizer (its kind), labels, prompt, and `attentions`: the name of each
-        attention -> the numbers of its heads, without those that were pruned.
+        source_vocabulary, or null), tokenizer (its kind), labels, prompt, sample_tokens, and `attentions`: the name of
+        each attention -> the numbers of its heads, without those that were pruned.
 
     Raises:
         GlassError: a file is missing or damaged.
@@ -118,6 +118,7 @@ def shape_of(run: Run) -> dict[str, Any]:
         "tokenizer": tokenizer.kind,
         "labels": list(labels),
         "prompt": sample_prompt(run, config, source),
+        "sample_tokens": config.sample.tokens,
     }
 
 

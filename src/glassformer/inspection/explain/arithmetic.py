@@ -1,287 +1,358 @@
-"""The arithmetic of formulas: what each kind says, for a whole matrix and for one cell. All in float64."""
+"""Operations on matrices of the walk: sums, matrix multiplications, scaling, norms, activations, mask and softmax."""
 
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 
+from glassformer.inspection.explain.operations import Around, Products, Working
 from glassformer.inspection.explain.sections import Numbers
-from glassformer.inspection.explain.subject import Subject
-from glassformer.inspection.sites import stacks
-from glassformer.model.transformer import Embedding, Stack, activate
+from glassformer.model.transformer import activate
+
+SHORTENED = 2
+"""Heads from which the formula of their sum names the first and the last only."""
 
 
 @dataclass(frozen=True)
-class Products:
-    """Terms of a dot product left · right.
+class Term:
+    """A matrix by name: X, b_O."""
 
-    Attributes:
-        left, right: names with their row or column, such as X[2, :] and W_Q[:, 5].
-        factors: (terms, 2).
-    """
+    name: str
+
+    @property
+    def formula(self) -> str:
+        return self.name
+
+    def whole(self, around: Around) -> Numbers:
+        return around[self.name]
+
+    def lines(self, around: Around, row: int, column: int) -> tuple[list[tuple[str, float]], Products | None]:
+        """Return the named values that this term adds to the derivation of a cell, its own value last."""
+        matrix = around[self.name]
+        r = min(row, len(matrix) - 1)  # a bias has one row
+        return [(f"{self.name}[{r}, {column}]", float(matrix[r, column]))], None
+
+
+@dataclass(frozen=True)
+class MatrixProduct:
+    """A matrix multiplication: X W_Q, or Q Kᵀ where the right matrix is transposed."""
 
     left: str
     right: str
-    factors: tuple[tuple[float, float], ...]
+    transposed: bool = False
 
     @property
-    def total(self) -> float:
-        """Sum of the terms, added by `math.fsum` without loss of precision."""
-        return math.fsum(one * other for one, other in self.factors)
+    def formula(self) -> str:
+        return f"{self.left} {self.right}{'ᵀ' if self.transposed else ''}"
+
+    def whole(self, around: Around) -> Numbers:
+        product: Numbers = around[self.left] @ self._right(around)
+        return product
+
+    def lines(self, around: Around, row: int, column: int) -> tuple[list[tuple[str, float]], Products | None]:
+        """Return the named value that this term adds to the derivation of a cell, and the terms of its dot product."""
+        factors = zip(around[self.left][row].tolist(), self._right(around)[:, column].tolist(), strict=True)
+        beside = f"{self.right}[{column}, :]" if self.transposed else f"{self.right}[:, {column}]"
+        products = Products(f"{self.left}[{row}, :]", beside, tuple(factors))
+        return [(f"{self.formula}: sum of {len(products.factors):,} products", products.total)], products
+
+    def _right(self, around: Around) -> Numbers:
+        return around[self.right].T if self.transposed else around[self.right]
 
 
 @dataclass(frozen=True)
-class Working:
-    """Derivation of one cell of a matrix.
-
-    Attributes:
-        lines: names and values of the inputs and results, in order; the last one is the cell.
-        products: terms of the dot product, for a matrix product; otherwise None.
-    """
-
-    lines: tuple[tuple[str, float], ...]
-    products: Products | None = None
-
-    @property
-    def value(self) -> float:
-        """Value of the cell."""
-        return self.lines[-1][1]
-
-
-@dataclass(frozen=True, eq=False)
-class Around:
-    """Context of a formula: its model, its position in the model, and the matrices before it.
-
-    Attributes:
-        subject: the model, and what it reads.
-        known: the matrices before it, by the names that it may use.
-        source: whether the formula belongs to the encoder of an encoder-decoder.
-        layer, head: the layer and head of the formula; None if it belongs to none.
-        cross: whether the formula belongs to a cross-attention.
-        shown: the matrix that the formula yields, as computed by the forward pass.
-    """
-
-    subject: Subject
-    known: dict[str, Numbers]
-    source: bool
-    layer: int | None
-    head: int | None
-    cross: bool
-    shown: Numbers
-
-    def __getitem__(self, name: str) -> Numbers:
-        if name not in self.known and name.endswith("ᵀ"):
-            return self.known[name[:-1]].T
-        return self.known[name]
-
-    def hide(self, scores: Numbers) -> Numbers:
-        """Return scores (T, S) with -inf where the model's pass has it: there the key was hidden."""
-        return np.where(np.isneginf(self.shown), -np.inf, scores)
-
-    @property
-    def stack(self) -> Stack:
-        """Stack that the formula belongs to."""
-        found = stacks(self.subject.model)
-        return found["enc"] if self.source else list(found.values())[-1]
-
-    @property
-    def embedding(self) -> Embedding:
-        """Embedding of the formula's stack."""
-        own: Embedding | None = getattr(self.subject.model, "source_embedding", None) if self.source else None
-        return self.subject.model.embedding if own is None else own
-
-    @property
-    def ids(self) -> tuple[int, ...]:
-        """Token ids that the formula's stack reads."""
-        return self.subject.ids if self.source or self.subject.target_ids is None else self.subject.target_ids
-
-
-@dataclass(frozen=True, eq=False)
 class Sum:
-    """Matrices, entry-wise products and matrix products, added up: X W_Q + b_Q, X + O, a(G) · U."""
+    """The sum of matrices and matrix products: X W_Q + b_Q, X + O, O0 + … + O5 + b_O.
 
-    terms: tuple[tuple[str, Numbers, str, Numbers | None, str], ...]
+    Args:
+        terms: in the order of the formula.
+        heads: how many of the first terms are outputs of heads, of which the formula names the first and the last.
+    """
 
-    def whole(self) -> Numbers:
+    terms: tuple[Term | MatrixProduct, ...]
+    heads: int = 0
+
+    @property
+    def formula(self) -> str:
+        names = [term.formula for term in self.terms]
+        if self.heads > SHORTENED:
+            names[1 : self.heads - 1] = ["…"]
+        return " + ".join(names)
+
+    def whole(self, around: Around) -> Numbers:
         total: Numbers = np.zeros((1, 1))
-        for _, one, sign, other, _ in self.terms:
-            total = total + (one if other is None else one * other if sign == "·" else one @ other)
+        for term in self.terms:
+            total = total + term.whole(around)
         return total
 
-    def at(self, row: int, column: int) -> Working:
-        lines = []
+    def at(self, around: Around, row: int, column: int) -> Working:
+        lines: list[tuple[str, float]] = []
         products = None
-        for left, one, sign, other, right in self.terms:
-            r = min(row, len(one) - 1)  # a bias has one row
-            if other is None:
-                lines.append((f"{left}[{r}, {column}]", float(one[r, column])))
-            elif sign == "·":
-                pair = float(one[r, column]), float(other[r, column])
-                lines += [(f"{left}[{r}, {column}]", pair[0]), (f"{right}[{r}, {column}]", pair[1])]
-                return Working((*lines, (f"{left} · {right}", pair[0] * pair[1])))
-            else:
-                factors = tuple(zip(one[r].tolist(), other[:, column].tolist(), strict=True))
-                beside = f"{right[:-1]}[{column}, :]" if right == "Kᵀ" else f"{right}[:, {column}]"
-                products = Products(f"{left}[{r}, :]", beside, factors)
-                lines.append((f"{left} {right}: {len(factors):,} products added up", products.total))
+        for term in self.terms:
+            more, own = term.lines(around, row, column)
+            lines += more
+            products = own or products
         if len(lines) > 1:
-            lines.append(("added up", math.fsum(value for _, value in lines)))
+            lines.append(("sum", math.fsum(value for _, value in lines)))
         return Working(tuple(lines), products)
 
 
-def summed(around: Around, formula: str) -> Sum:
-    terms: list[tuple[str, Numbers, str, Numbers | None, str]] = []
-    for term in formula.split(" + "):
-        if term == "…":  # all heads between the first and the last
-            heads = sorted(
-                (name for name in around.known if re.fullmatch(r"O\d+", name)), key=lambda name: int(name[1:])
-            )
-            terms += [(name, around[name], "", None, "") for name in heads[1:-1]]
-        elif " · " in term:
-            left, _, right = term.partition(" · ")
-            terms.append((left, around[left], "·", around[right], right))
-        else:
-            left, _, right = term.rpartition(" ") if term.startswith("last vectors") else term.partition(" ")
-            terms.append((left, around[left], " ", around[right] if right else None, right))
-    return Sum(tuple(terms))
+def sum_of(*names: str) -> Sum:
+    """Return the sum of matrices by their names."""
+    return Sum(tuple(Term(name) for name in names))
 
 
-@dataclass(frozen=True, eq=False)
-class Each:
-    """Each entry by itself: scaled, divided by a row's number, or through an activation."""
+def projection(x: str, matrix: str, bias: str | None) -> Sum:
+    """Return x W, or x W + b."""
+    product = MatrixProduct(x, matrix)
+    return Sum((product,) if bias is None else (product, Term(bias)))
 
-    names: tuple[str, ...]
-    matrices: tuple[Numbers, ...]
-    how: str
-    of: Callable[..., Any]
 
-    def whole(self) -> Numbers:
-        found: Numbers = self.of(*self.matrices)
-        return found
+def sum_of_heads(heads: Sequence[str], bias: str | None) -> Sum:
+    """Return the sum of the outputs of heads, and the bias of the output projection if it has one."""
+    names = [*heads, *([] if bias is None else [bias])]
+    return Sum(tuple(Term(name) for name in names), heads=len(heads))
 
-    def at(self, row: int, column: int) -> Working:
+
+@dataclass(frozen=True)
+class Entrywise:
+    """An operation on each entry by itself. Subclasses give the formula, the inputs and the computation."""
+
+    @property
+    def formula(self) -> str:
+        raise NotImplementedError
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Names of the matrices, in the order of `compute`'s arguments."""
+        raise NotImplementedError
+
+    def compute(self, *entries: Numbers) -> Numbers:
+        """Return the result for arrays that broadcast to each other."""
+        raise NotImplementedError
+
+    def last_line(self) -> str:
+        """Return the name of the result in the derivation of a cell."""
+        return self.formula
+
+    def whole(self, around: Around) -> Numbers:
+        return self.compute(*(around[name] for name in self.inputs))
+
+    def at(self, around: Around, row: int, column: int) -> Working:
         lines = []
-        for name, matrix in zip(self.names, self.matrices, strict=True):
+        for name in self.inputs:
+            matrix = around[name]
             r = min(row, matrix.shape[0] - 1)  # a gain has one row
             c = min(column, matrix.shape[1] - 1)  # r, the size of each row, has one column
             lines.append((f"{name}[{r}, {c}]", float(matrix[r, c])))
-        return Working((*lines, (self.how, float(self.of(*(np.array([[value]]) for _, value in lines))[0, 0]))))
+        result = self.compute(*(np.array([[value]]) for _, value in lines))
+        return Working((*lines, (self.last_line(), float(result[0, 0]))))
 
 
-def scaled(around: Around, name: str, width: str) -> Each:
-    root = math.sqrt(int(width))
-    return Each((name,), (around[name],), f"{name} / √{width} = {name} / {root:.4f}", lambda x: x / root)
-
-
-def by_row(around: Around, name: str, size: str, gain: str) -> Each:
-    return Each(
-        (name, size, gain),
-        (around[name], around[size], around[gain]),
-        f"{name} / {size} · {gain}",
-        lambda x, r, g: x / r * g,
-    )
-
-
-def activated(around: Around, activation: str, name: str) -> Each:
-    kind: Any = {"silu": "swiglu"}.get(activation, activation)
-    return Each(
-        (name,), (around[name],), f"{activation}({name})", lambda x: activate(torch.from_numpy(x.copy()), kind).numpy()
-    )
-
-
-@dataclass(frozen=True, eq=False)
-class Hidden:
-    """Scores, -inf where the key is hidden."""
-
-    scores: Sum
-    around: Around
-
-    def whole(self) -> Numbers:
-        return self.around.hide(self.scores.whole())
-
-    def at(self, row: int, column: int) -> Working:
-        value = float(self.whole()[row, column])
-        made = self.scores.at(row, column)
-        why = f"key {column} is hidden from query {row}" if math.isinf(value) else "not hidden: it stays"
-        return Working((*made.lines, (why, value)))
-
-
-def hidden(around: Around, scores: str) -> Hidden:
-    """Return the formula of S': `scores` with -inf where the key is hidden."""
-    return Hidden(summed(around, scores), around)
-
-
-@dataclass(frozen=True, eq=False)
-class Softmax:
-    """e to the power of each score of a row, divided by their sum; a row with nothing to see is zeros."""
+@dataclass(frozen=True)
+class Scaled(Entrywise):
+    """Scores divided by √K: S / √16."""
 
     name: str
+    width: int
+
+    @property
+    def formula(self) -> str:
+        return f"{self.name} / √{self.width}"
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        return (self.name,)
+
+    def compute(self, *entries: Numbers) -> Numbers:
+        (scores,) = entries
+        return scores / math.sqrt(self.width)
+
+    def last_line(self) -> str:
+        return f"{self.formula} = {self.name} / {math.sqrt(self.width):.4f}"
+
+
+@dataclass(frozen=True)
+class Gated(Entrywise):
+    """The entrywise product of gate and up-projection: a(G) · U."""
+
+    gate: str
+    up: str
+
+    @property
+    def formula(self) -> str:
+        return f"{self.gate} · {self.up}"
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        return self.gate, self.up
+
+    def compute(self, *entries: Numbers) -> Numbers:
+        gate, up = entries
+        return gate * up
+
+
+@dataclass(frozen=True)
+class DividedByRowSize(Entrywise):
+    """Rows divided by their sizes, times a gain: Q / r_Q · g_Q."""
+
+    name: str
+    size: str
+    gain: str
+
+    @property
+    def formula(self) -> str:
+        return f"{self.name} / {self.size} · {self.gain}"
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        return self.name, self.size, self.gain
+
+    def compute(self, *entries: Numbers) -> Numbers:
+        x, size, gain = entries
+        return x / size * gain
+
+
+@dataclass(frozen=True)
+class Activated(Entrywise):
+    """An activation of each entry: gelu(U).
+
+    Args:
+        activation: its name in formulas: that of the activation inside a gated one.
+        name: of the matrix.
+    """
+
+    activation: str
+    name: str
+
+    @property
+    def formula(self) -> str:
+        return f"{self.activation}({self.name})"
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        return (self.name,)
+
+    def compute(self, *entries: Numbers) -> Numbers:
+        (x,) = entries
+        kind: Any = {"silu": "swiglu"}.get(self.activation, self.activation)
+        activated: Numbers = activate(torch.from_numpy(x.copy()), kind).numpy()
+        return activated
+
+
+@dataclass(frozen=True)
+class Masked:
+    """Scores with -inf where the key is hidden."""
+
     scores: Sum
 
-    def whole(self) -> Numbers:
-        powers, _ = self._powers()
+    @property
+    def formula(self) -> str:
+        return f"{self.scores.formula}, -inf where hidden"
+
+    def whole(self, around: Around) -> Numbers:
+        return around.hide(self.scores.whole(around))
+
+    def at(self, around: Around, row: int, column: int) -> Working:
+        value = float(self.whole(around)[row, column])
+        before = self.scores.at(around, row, column)
+        why = f"key {column} is hidden from query {row}" if math.isinf(value) else "not hidden: unchanged"
+        return Working((*before.lines, (why, value)))
+
+
+@dataclass(frozen=True)
+class Softmax:
+    """The softmax of each row of scores; a row in which all keys are hidden is zeros."""
+
+    scores: Sum
+
+    @property
+    def formula(self) -> str:
+        return f"softmax({self.scores.formula}), row by row"
+
+    def whole(self, around: Around) -> Numbers:
+        powers, _ = _powers(self.scores.whole(around))
         total = powers.sum(axis=1, keepdims=True)
         found: Numbers = powers / np.where(total == 0, 1, total)
         return found
 
-    def at(self, row: int, column: int) -> Working:
-        powers, largest = self._powers()
+    def at(self, around: Around, row: int, column: int) -> Working:
+        scores = self.scores.whole(around)
+        powers, largest = _powers(scores)
         own = float(powers[row, column])
         total = float(powers[row].sum())
-        score = float(self.scores.whole()[row, column])
         return Working(
             (
-                (f"{self.name}[{row}, {column}]", score),
+                (f"{self.scores.formula}[{row}, {column}]", float(scores[row, column])),
                 (f"largest of row {row}", float(largest[row, 0])),
                 ("e^(score - largest)", own),
-                (f"sum of those of row {row}", total),
-                ("the one over the other", own / (total or 1.0)),
+                (f"sum of e^(score - largest) over row {row}", total),
+                ("e^(score - largest) / sum", own / (total or 1.0)),
             )
         )
 
-    def _powers(self) -> tuple[Numbers, Numbers]:
-        scores = self.scores.whole()
-        largest = scores.max(axis=1, keepdims=True, initial=-np.inf)
-        largest = np.where(np.isinf(largest), 0.0, largest)
-        return np.exp(scores - largest), largest
+
+def _powers(scores: Numbers) -> tuple[Numbers, Numbers]:
+    """Return e^(score - largest of its row), (T, S), and the largest scores, (T, 1), 0 where all are -inf."""
+    largest = scores.max(axis=1, keepdims=True, initial=-np.inf)
+    largest = np.where(np.isinf(largest), 0.0, largest)
+    return np.exp(scores - largest), largest
 
 
-def softmax(around: Around, scores: str) -> Softmax:
-    """softmax(M), row by row."""
-    return Softmax(scores, summed(around, scores))
+@dataclass(frozen=True)
+class Normalized:
+    """A norm of each row: LayerNorm if centred, else RMSNorm.
 
-
-@dataclass(frozen=True, eq=False)
-class NormFormula:
-    """A row by its own size: less its mean where `centred`, times a gain, plus a bias."""
+    Args:
+        name: of the matrix.
+        centred: whether the mean is subtracted.
+        eps: added to the variance or the mean square.
+        gain, bias: names of the parameters; None: there is none.
+    """
 
     name: str
-    x: Numbers
     centred: bool
     eps: float
-    more: tuple[tuple[str, str, Numbers], ...]
+    gain: str | None = None
+    bias: str | None = None
 
-    def whole(self) -> Numbers:
-        x = self.x - self.x.mean(axis=1, keepdims=True) if self.centred else self.x
+    @property
+    def formula(self) -> str:
+        if self.centred:
+            formula = f"({self.name} - mean) / √(variance + {self.eps:g})"
+        else:
+            formula = f"{self.name} / √(mean square + {self.eps:g})"
+        if self.gain is not None:
+            formula += f" · {self.gain}"
+        if self.bias is not None:
+            formula += f" + {self.bias}"
+        return formula
+
+    def whole(self, around: Around) -> Numbers:
+        x = around[self.name]
+        if self.centred:
+            x = x - x.mean(axis=1, keepdims=True)
         found: Numbers = x / np.sqrt((x**2).mean(axis=1, keepdims=True) + self.eps)
-        for sign, _, values in self.more:
-            found = found * values if sign == "·" else found + values
+        if self.gain is not None:
+            found = found * around[self.gain]
+        if self.bias is not None:
+            found = found + around[self.bias]
         return found
 
-    def at(self, row: int, column: int) -> Working:
-        x = self.x[row]
-        value = float(self.x[row, column])
+    def at(self, around: Around, row: int, column: int) -> Working:
+        x = around[self.name][row]
+        value = float(x[column])
         lines = [(f"{self.name}[{row}, {column}]", value)]
         if self.centred:
             mean = float(x.mean())
-            lines += [(f"mean of row {row}", mean), (f"variance of row {row}", float(x.var()))]
-            size = math.sqrt(float(x.var()) + self.eps)
+            variance = float(x.var())
+            lines += [(f"mean of row {row}", mean), (f"variance of row {row}", variance)]
+            size = math.sqrt(variance + self.eps)
             value = value - mean
             how = "√(variance + ε)"
         else:
@@ -290,14 +361,13 @@ class NormFormula:
             size = math.sqrt(square + self.eps)
             how = "√(mean square + ε)"
         value /= size
-        lines += [(f"{how}, ε = {self.eps:g}", size), ("normalised", value)]
-        for sign, name, values in self.more:
-            other = float(values[0, column])
-            value = value * other if sign == "·" else value + other
-            lines += [(f"{name}[{column}]", other), ("times the gain" if sign == "·" else "plus the bias", value)]
+        lines += [(f"{how}, ε = {self.eps:g}", size), ("normalized", value)]
+        if self.gain is not None:
+            gain = float(around[self.gain][0, column])
+            value = value * gain
+            lines += [(f"{self.gain}[{column}]", gain), ("times the gain", value)]
+        if self.bias is not None:
+            bias = float(around[self.bias][0, column])
+            value = value + bias
+            lines += [(f"{self.bias}[{column}]", bias), ("plus the bias", value)]
         return Working(tuple(lines))
-
-
-def normed(around: Around, name: str, kind: str, eps: str, rest: str) -> NormFormula:
-    more = tuple((sign, letter, around[letter]) for sign, letter in re.findall(r" ([·+]) (\w+)", rest))
-    return NormFormula(name, around[name], kind == "variance", float(eps), more)

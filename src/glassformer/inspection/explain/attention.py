@@ -3,12 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 from torch import Tensor, nn
 
+from glassformer.inspection.explain.arithmetic import (
+    DividedByRowSize,
+    Masked,
+    MatrixProduct,
+    Normalized,
+    Scaled,
+    Softmax,
+    Sum,
+    projection,
+    sum_of,
+    sum_of_heads,
+)
+from glassformer.inspection.explain.lookups import DistanceBias, NoHeads, Rotated, SizeOfAllHeads
+from glassformer.inspection.explain.operations import Operation
 from glassformer.inspection.explain.sections import Matrix, Section, numbers, parameters
 from glassformer.inspection.traced import AttentionTrace
 from glassformer.model.attention import Attention
@@ -26,7 +41,7 @@ class AttentionCaptions:
         x, source: the names of what queries, and keys and values, are made of.
         layer: its number.
         heads: the heads to show; None: all.
-        bias: what is added to the scores, in words.
+        positions: the setting `model.positions`.
     """
 
     queries: Labels
@@ -36,7 +51,7 @@ class AttentionCaptions:
     source: str
     layer: int
     heads: Collection[int] | None
-    bias: str
+    positions: str
 
 
 def attention_sections(part: AttentionTrace, layer: Attention, view: AttentionCaptions) -> list[Section]:
@@ -50,7 +65,7 @@ def looks(weights: Tensor, view: AttentionCaptions) -> str:
     row = numbers(weights[view.place])[0]  # (S)
     best = np.argsort(-row, kind="stable")[:3]
     seen = ", ".join(f"{view.keys[key]} {row[key]:.4f}" for key in best if row[key] > 0)
-    return f"{view.queries[view.place]} (place {view.place}) looks most at: {seen or 'nothing'}"
+    return f"{view.queries[view.place]} (position {view.place}) attends most to: {seen or 'nothing'}"
 
 
 def _head(part: AttentionTrace, layer: Attention, head: int, view: AttentionCaptions) -> Section:
@@ -88,12 +103,12 @@ def _projections(part: AttentionTrace, layer: Attention, head: int, view: Attent
     ):
         width = part.q.shape[-1]
         rows = slice(index * width, index * width + width)
-        matrices.append(Matrix(f"W_{name}", "", parameters(linear.weight[rows].T), role="parameters"))
-        plus = ""
+        matrices.append(Matrix(f"W_{name}", None, parameters(linear.weight[rows].T), role="parameters"))
+        bias = None
         if linear.bias is not None:
-            matrices.append(Matrix(f"b_{name}", "", parameters(linear.bias[rows]), ("bias",), role="parameters"))
-            plus = f" + b_{name}"
-        matrices.append(Matrix(name, f"{source} W_{name}{plus}", numbers(projected), labels))
+            bias = f"b_{name}"
+            matrices.append(Matrix(bias, None, parameters(linear.bias[rows]), ("bias",), role="parameters"))
+        matrices.append(Matrix(name, projection(source, f"W_{name}", bias), numbers(projected), labels))
     return Section("projections", "Queries, keys and values", tuple(matrices))
 
 
@@ -102,31 +117,32 @@ def _qk_norm(
 ) -> Section:
     """Divided by each head's own root mean square, or by r, that of all heads as one vector."""
     matrices: list[Matrix] = []
-    for name, norm, index, projected, normed, labels in (
-        ("Q", query_norm, head, part.q_projected[0], part.q_unturned[0], view.queries),
-        ("K", key_norm, shared, part.k_projected[0], part.k_unturned[0], view.keys),
-    ):
+    sides: tuple[tuple[Literal["Q", "K"], str, nn.RMSNorm, int, Tensor, Tensor, Labels], ...] = (
+        ("Q", view.x, query_norm, head, part.q_projected[0], part.q_unturned[0], view.queries),
+        ("K", view.source, key_norm, shared, part.k_projected[0], part.k_unturned[0], view.keys),
+    )
+    for name, x, norm, index, projected, normed, labels in sides:
         K = projected.shape[-1]
         gain = numbers(norm.weight)  # (1, K) or (1, heads K)
-        size = f"√(mean square + {norm.eps:g})"
+        eps = norm.eps or 0.0
+        operation: Operation = Normalized(name, False, eps, f"g_{name}")
         if len(norm.weight) > K:
             mean = projected.double().square().mean(dim=(0, 2))[:, None]  # (T, 1)
-            formula = f"√(mean square of all heads' {name} + {norm.eps:g})"
-            matrices.append(Matrix(f"r_{name}", formula, numbers((mean + (norm.eps or 0.0)).sqrt()), labels))
+            matrices.append(Matrix(f"r_{name}", SizeOfAllHeads(name, x, eps), numbers((mean + eps).sqrt()), labels))
             gain = gain[:, index * K : index * K + K]  # (1, K)
-            size = f"r_{name}"
-        matrices.append(Matrix(f"g_{name}", "", gain, ("gain",), role="parameters"))
-        matrices.append(Matrix(name, f"{name} / {size} · g_{name}", numbers(normed[index]), labels))
+            operation = DividedByRowSize(name, f"r_{name}", f"g_{name}")
+        matrices.append(Matrix(f"g_{name}", None, gain, ("gain",), role="parameters"))
+        matrices.append(Matrix(name, operation, numbers(normed[index]), labels))
     return Section("qk_norm", "Queries and keys normalised", tuple(matrices))
 
 
 def _rotation(part: AttentionTrace, head: int, shared: int, view: AttentionCaptions) -> Section:
     return Section(
         "rotation",
-        "Queries and keys turned by their places",
+        "Queries and keys rotated by their positions",
         (
-            Matrix("Q", "Q turned", numbers(part.q[0, head]), view.queries),
-            Matrix("K", "K turned", numbers(part.k[0, shared]), view.keys),
+            Matrix("Q", Rotated("Q"), numbers(part.q[0, head]), view.queries),
+            Matrix("K", Rotated("K"), numbers(part.k[0, shared]), view.keys),
         ),
     )
 
@@ -135,42 +151,39 @@ def _scores(part: AttentionTrace, head: int, view: AttentionCaptions) -> list[Se
     """From the product of queries and keys to weights."""
     K = part.q.shape[-1]
 
-    def square(name: str, formula: str, values: Tensor) -> Matrix:
-        return Matrix(name, formula, numbers(values), view.queries, view.keys)
+    def square(name: str, operation: Operation, values: Tensor) -> Matrix:
+        return Matrix(name, operation, numbers(values), view.queries, view.keys)
 
     scaled = part.scaled[0, head]  # (T, S)
     allowed = part.allowed[0, 0].expand_as(part.scaled[0, head])  # (T, S)
     steps = [
-        Section("scores", "Scores", (square("S", "Q Kᵀ", part.scores[0, head]),)),
+        Section(
+            "scores", "Scores", (square("S", Sum((MatrixProduct("Q", "K", transposed=True),)), part.scores[0, head]),)
+        ),
         Section(
             "scaling",
             "Scaling",
-            (square("S'", f"S / √{K}", scaled),),
+            (square("S'", Scaled("S", K), scaled),),
             notes=(f"A head is {K} wide, so every score is divided by √{K} = {math.sqrt(K):.4f}.",),
         ),
     ]
-    name = "S'"
+    scores = sum_of("S'")
     if part.bias is not None:
         bias = part.bias[0, head]  # (T, S)
-        name = "S' + B"
-        steps.append(Section("bias", "Bias for distance", (square("B", view.bias, bias),)))
-    steps.append(_mask(square, part.masked[0, head], name, allowed))
-    into = "M" if steps[-1].matrices else name
-    weights = Matrix(
-        "A", f"softmax({into}), row by row", numbers(part.weights[0, head]), view.queries, view.keys, "weights"
-    )
+        scores = sum_of("S'", "B")
+        steps.append(Section("bias", "Bias for distance", (square("B", DistanceBias(view.positions), bias),)))
+    hidden = int((~allowed).sum())
+    if hidden:
+        masked = square("M", Masked(scores), part.masked[0, head])  # (T, S)
+        verb = "are" if hidden > 1 else "is"
+        note = f"{hidden:,} of the {allowed.numel():,} scores {verb} hidden."
+        steps.append(Section("mask", "Mask", (masked,), notes=(note,)))
+        scores = sum_of("M")
+    else:
+        steps.append(Section("open", "Mask", notes=("Nothing is hidden.",)))
+    weights = Matrix("A", Softmax(scores), numbers(part.weights[0, head]), view.queries, view.keys, "weights")
     steps.append(Section("softmax", "Softmax", (weights,)))
     return steps
-
-
-def _mask(square: Callable[[str, str, Tensor], Matrix], masked: Tensor, name: str, allowed: Tensor) -> Section:
-    """The scores (T, S) with -inf where a key is hidden; no matrix where none is."""
-    hidden = int((~allowed).sum())
-    if not hidden:
-        return Section("open", "Mask", notes=("Nothing is hidden.",))
-    shown = square("M", f"{name}, -inf where hidden", masked)  # (T, S)
-    verb = "are" if hidden > 1 else "is"
-    return Section("mask", "Mask", (shown,), notes=(f"{hidden:,} of the {allowed.numel():,} scores {verb} hidden.",))
 
 
 def _mixing(part: AttentionTrace, layer: Attention, head: int, view: AttentionCaptions) -> Section:
@@ -180,20 +193,25 @@ def _mixing(part: AttentionTrace, layer: Attention, head: int, view: AttentionCa
         "mixing",
         "Weighted sum, and what the head writes",
         (
-            Matrix("Z", "A V", numbers(part.mixed[0, head]), view.queries),
-            Matrix("W_O", "", parameters(own.T), role="parameters"),
-            Matrix(f"O{part.heads[head]}", "Z W_O", numbers(part.head_outputs[0, head]), view.queries),
+            Matrix("Z", projection("A", "V", None), numbers(part.mixed[0, head]), view.queries),
+            Matrix("W_O", None, parameters(own.T), role="parameters"),
+            Matrix(
+                f"O{part.heads[head]}",
+                projection("Z", "W_O", None),
+                numbers(part.head_outputs[0, head]),
+                view.queries,
+            ),
         ),
     )
 
 
 def _output(part: AttentionTrace, layer: Attention, view: AttentionCaptions) -> Section:
-    written = [f"O{head}" for head in part.heads]
-    terms = [written[0], "…", written[-1]] if len(written) > 2 else written
+    heads = [f"O{head}" for head in part.heads]
     matrices: tuple[Matrix, ...] = ()
+    bias = None
     if part.output_bias is not None:
-        terms.append("b_O")
-        matrices = (Matrix("b_O", "", parameters(part.output_bias), ("bias",), role="parameters"),)
-    total = " + ".join(terms) or "zeros: no head is left"
+        bias = "b_O"
+        matrices = (Matrix(bias, None, parameters(part.output_bias), ("bias",), role="parameters"),)
+    total = sum_of_heads(heads, bias) if heads or bias else NoHeads()
     matrices += (Matrix("O", total, numbers(part.output[0]), view.queries),)
     return Section("output", "All heads together", matrices, layer=view.layer)

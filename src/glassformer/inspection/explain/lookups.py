@@ -1,15 +1,16 @@
-"""Values of a walk that are not computed from matrices it shows: rows of tables, waves, turns, position biases."""
+"""Operations whose inputs are not matrices of the walk: rows of tables, rotations, position biases, pooling."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import torch
 
-from glassformer.inspection.explain.arithmetic import Around, Working
+from glassformer.inspection.explain.operations import Around, Working
 from glassformer.inspection.explain.sections import Numbers, numbers
 from glassformer.model.positions import (
     AlibiPositions,
@@ -21,154 +22,240 @@ from glassformer.model.positions import (
 from glassformer.model.transformer import Block
 
 Lines = tuple[tuple[str, float], ...]
+Describe = Callable[[int, int], tuple[Lines, str]]
+"""Row, column -> the named values that a cell is computed from, and the name of the result."""
 
 
-@dataclass(frozen=True, eq=False)
-class Looked:
-    """Numbers with a story of their own.
+@dataclass(frozen=True)
+class Lookup:
+    """An operation that computes the whole matrix and describes each of its cells. Subclasses implement `look_up`."""
 
-    Attributes:
-        values: the matrix.
-        how: row, column -> what was taken, and what then was done.
+    @property
+    def formula(self) -> str:
+        raise NotImplementedError
+
+    def look_up(self, around: Around) -> tuple[Numbers, Describe]:
+        """Return the matrix, and a function that describes its cells."""
+        raise NotImplementedError
+
+    def whole(self, around: Around) -> Numbers:
+        values, _ = self.look_up(around)
+        return values
+
+    def at(self, around: Around, row: int, column: int) -> Working:
+        values, describe = self.look_up(around)
+        before, last = describe(row, column)
+        return Working((*before, (last, float(values[row, column]))))
+
+
+@dataclass(frozen=True)
+class EmbeddingRows(Lookup):
+    """Rows of the embedding matrix, one for each token, times the embedding's scale."""
+
+    scale: float
+
+    @property
+    def formula(self) -> str:
+        rows = "rows of the embedding matrix"
+        return rows if self.scale == 1 else f"{rows}, times {self.scale:.4f}"
+
+    def look_up(self, around: Around) -> tuple[Numbers, Describe]:
+        ids = around.ids
+        rows = numbers(around.embedding.tokens.weight[list(ids)])  # (T, D)
+
+        def describe(row: int, column: int) -> tuple[Lines, str]:
+            entry = f"row {ids[row]} (the token's id) of the embedding matrix, channel {column}"
+            if self.scale == 1:
+                return (), entry
+            return ((entry, float(rows[row, column])),), f"times {self.scale:.4f}"
+
+        return rows * self.scale, describe
+
+
+@dataclass(frozen=True)
+class PositionVectors(Lookup):
+    """One vector for each position: rows of a learned table, sinusoids, or those of another method."""
+
+    @property
+    def formula(self) -> str:
+        return "position vectors"
+
+    def look_up(self, around: Around) -> tuple[Numbers, Describe]:
+        T = len(around.ids)
+        positions = around.embedding.positions
+        assert positions is not None
+        if isinstance(positions, LearnedPositions):
+            rows = numbers(positions.table.weight[:T])  # (T, D)
+            return rows, lambda row, column: ((), f"row {row} of the position table, channel {column}")
+        if not isinstance(positions, SinusoidalPositions):
+            with torch.no_grad():
+                rows = numbers(positions(torch.arange(T)[None])[0])  # (T, D)
+            return rows, lambda row, column: ((), f"the vector of position {row}, channel {column}")
+        width = positions.width
+        frequency = 10_000.0 ** (-(np.arange(width) // 2 * 2) / width)  # (D)
+        angles = np.arange(T)[:, None] * frequency  # (T, D)
+
+        def describe(row: int, column: int) -> tuple[Lines, str]:
+            function = "cos" if column % 2 else "sin"
+            before = (("position", float(row)), (f"frequency of channel {column}", float(frequency[column])))
+            return before, f"{function}(position · frequency)"
+
+        return np.where(np.arange(width) % 2, np.cos(angles), np.sin(angles)), describe
+
+
+@dataclass(frozen=True)
+class Rotated(Lookup):
+    """Queries or keys rotated by their positions: pairs of channels i and i + K/2 (Su et al. 2021)."""
+
+    name: str
+
+    @property
+    def formula(self) -> str:
+        return f"{self.name} rotated"
+
+    def look_up(self, around: Around) -> tuple[Numbers, Describe]:
+        before = around[self.name]
+        rotary = around.stack.rotary
+        assert rotary is not None
+        half = before.shape[1] // 2
+        angles = np.arange(len(before))[:, None] * rotary.base ** (-2 * np.arange(half) / before.shape[1])  # (T, K/2)
+        cos = np.cos(angles)  # (T, K/2)
+        sin = np.sin(angles)  # (T, K/2)
+        first = before[:, :half]  # (T, K/2)
+        second = before[:, half:]  # (T, K/2)
+
+        def describe(row: int, column: int) -> tuple[Lines, str]:
+            pair = column % half
+            lines = (
+                (f"first of the pair, {self.name}[{row}, {pair}]", float(first[row, pair])),
+                (f"second of the pair, {self.name}[{row}, {pair + half}]", float(second[row, pair])),
+                (f"angle: position {row} times the pair's frequency", float(angles[row, pair])),
+            )
+            return lines, "first · cos - second · sin" if column < half else "second · cos + first · sin"
+
+        return np.concatenate([first * cos - second * sin, second * cos + first * sin], axis=1), describe
+
+
+@dataclass(frozen=True)
+class DistanceBias(Lookup):
+    """The bias that the distance of query and key adds to a score; -inf where the key is hidden.
+
+    Args:
+        positions: the setting `model.positions`.
     """
 
-    values: Numbers
-    how: Callable[[int, int], tuple[Lines, str]]
+    positions: str
 
-    def whole(self) -> Numbers:
-        """The matrix."""
-        return self.values
+    @property
+    def formula(self) -> str:
+        names = {"alibi": "-slope · distance (ALiBi)", "relative": "learned, by distance (relative)"}
+        return names.get(self.positions, f"by distance ({self.positions})")
 
-    def at(self, row: int, column: int) -> Working:
-        """One cell."""
-        before, last = self.how(row, column)
-        return Working((*before, (last, float(self.values[row, column]))))
+    def look_up(self, around: Around) -> tuple[Numbers, Describe]:
+        positions = around.stack.score_positions
+        head = around.head
+        assert positions is not None
+        assert head is not None
+        indices = np.arange(len(around.ids))
+        back = indices[:, None] - indices  # (T, T)
+        if isinstance(positions, AlibiPositions):
+            slope = alibi_slopes(positions.heads)[head]
 
+            def by_slope(row: int, column: int) -> tuple[Lines, str]:
+                distance = float(abs(back[row, column]))
+                return (("distance", distance), (f"slope of head {head}", slope)), "-slope · distance"
 
-def embedded(around: Around, times: str | None) -> Looked:
-    """Rows of the embedding matrix."""
-    table = around.embedding.tokens.weight
-    scale = around.embedding.scale
-    ids = around.ids
-    rows = numbers(table[list(ids)])  # (T, D)
+            return around.hide(-slope * np.abs(back)), by_slope
+        if not isinstance(positions, RelativePositions):
+            with torch.no_grad():
+                bias = numbers(positions.by_distance(torch.from_numpy(back)[None])[0, head])  # (T, T)
 
-    def how(row: int, column: int) -> tuple[Lines, str]:
-        entry = f"row {ids[row]} of the embedding matrix, the token's id, channel {column}"
-        return ((), entry) if times is None else (((entry, float(rows[row, column])),), f"times {scale:.4f}")
+            def by_distance(row: int, column: int) -> tuple[Lines, str]:
+                return (
+                    (("query position - key position", float(back[row, column])),),
+                    f"the bias of head {head} at that distance",
+                )
 
-    return Looked(rows * scale, how)
+            return around.hide(bias), by_distance
+        buckets = positions.bucket(torch.from_numpy(back)).numpy()  # (T, T)
 
+        def by_bucket(row: int, column: int) -> tuple[Lines, str]:
+            lines = (
+                ("query position - key position", float(back[row, column])),
+                ("its bucket", float(buckets[row, column])),
+            )
+            return lines, f"the learned bias of head {head} for the bucket"
 
-def placed(around: Around) -> Looked:
-    """Position vectors: rows of a table, waves, or what another method computes."""
-    T = len(around.ids)
-    positions = around.embedding.positions
-    assert positions is not None
-    if isinstance(positions, LearnedPositions):
-        rows = numbers(positions.table.weight[:T])  # (T, D)
-        return Looked(rows, lambda row, column: ((), f"row {row} of the position table, channel {column}"))
-    if not isinstance(positions, SinusoidalPositions):
-        with torch.no_grad():
-            rows = numbers(positions(torch.arange(T)[None])[0])  # (T, D)
-        return Looked(rows, lambda row, column: ((), f"the vector of position {row}, channel {column}"))
-    width = positions.width
-    frequency = 10_000.0 ** (-(np.arange(width) // 2 * 2) / width)  # (D)
-    angles = np.arange(T)[:, None] * frequency  # (T, D)
-
-    def how(row: int, column: int) -> tuple[Lines, str]:
-        wave = "cos" if column % 2 else "sin"
-        before = (("place", float(row)), (f"frequency of channel {column}", float(frequency[column])))
-        return before, f"{wave}(place · frequency)"
-
-    return Looked(np.where(np.arange(width) % 2, np.cos(angles), np.sin(angles)), how)
+        return around.hide(numbers(positions.table.weight)[buckets, head]), by_bucket
 
 
-def turned(around: Around, name: str) -> Looked:
-    """Queries or keys turned by their places: pairs of channels i and i + K/2."""
-    before = around[name]
-    rotary = around.stack.rotary
-    assert rotary is not None
-    half = before.shape[1] // 2
-    angles = np.arange(len(before))[:, None] * rotary.base ** (-2 * np.arange(half) / before.shape[1])  # (T, K/2)
-    cos = np.cos(angles)  # (T, K/2)
-    sin = np.sin(angles)  # (T, K/2)
-    first = before[:, :half]  # (T, K/2)
-    second = before[:, half:]  # (T, K/2)
+@dataclass(frozen=True)
+class SizeOfAllHeads(Lookup):
+    """The root mean square of the queries, or keys, of all heads as one vector, which no head's matrices show.
 
-    def how(row: int, column: int) -> tuple[Lines, str]:
-        pair = column % half
-        lines = (
-            (f"first of the pair, {name}[{row}, {pair}]", float(first[row, pair])),
-            (f"second of the pair, {name}[{row}, {pair + half}]", float(second[row, pair])),
-            (f"angle: place {row} times the pair's frequency", float(angles[row, pair])),
-        )
-        return lines, "first · cos - second · sin" if column < half else "second · cos + first · sin"
+    Args:
+        which: "Q" or "K".
+        x: name of the matrix that queries, or keys, are projections of.
+        eps: added to the mean square.
+    """
 
-    return Looked(np.concatenate([first * cos - second * sin, second * cos + first * sin], axis=1), how)
+    which: Literal["Q", "K"]
+    x: str
+    eps: float
 
+    @property
+    def formula(self) -> str:
+        return f"√(mean square of all heads' {self.which} + {self.eps:g})"
 
-def biased(around: Around) -> Looked:
-    """Return the biases that distances add to scores; -inf where a key is hidden."""
-    positions = around.stack.score_positions
-    head = around.head
-    assert head is not None
-    places = np.arange(len(around.ids))
-    back = places[:, None] - places  # (T, T)
-    if isinstance(positions, AlibiPositions):
-        slope = alibi_slopes(positions.heads)[head]
-
-        def how(row: int, column: int) -> tuple[Lines, str]:
-            return (("distance", float(abs(back[row, column]))), (f"slope of head {head}", slope)), "-slope · distance"
-
-        return Looked(around.hide(-slope * np.abs(back)), how)
-    assert positions is not None
-    if not isinstance(positions, RelativePositions):
-        with torch.no_grad():
-            bias = numbers(positions.by_distance(torch.from_numpy(back)[None])[0, head])  # (T, T)
-
-        def computed(row: int, column: int) -> tuple[Lines, str]:
-            return (("looks back", float(back[row, column])),), f"the bias of head {head} at that distance"
-
-        return Looked(around.hide(bias), computed)
-    buckets = positions.bucket(torch.from_numpy(back)).numpy()  # (T, T)
-
-    def learnt(row: int, column: int) -> tuple[Lines, str]:
-        lines = (("looks back", float(back[row, column])), ("bucket of that", float(buckets[row, column])))
-        return lines, f"what head {head} learnt for the bucket"
-
-    return Looked(around.hide(numbers(positions.table.weight)[buckets, head]), learnt)
+    def look_up(self, around: Around) -> tuple[Numbers, Describe]:
+        assert around.layer is not None
+        block = around.stack.blocks[around.layer]
+        assert isinstance(block, Block)
+        layer = block.cross if around.cross else block.attention
+        assert layer is not None
+        linear = layer.query if self.which == "Q" else layer.key
+        projected = around[self.x] @ numbers(linear.weight.T)  # (T, heads K)
+        if linear.bias is not None:
+            projected = projected + numbers(linear.bias)
+        squares = (projected**2).mean(axis=1, keepdims=True)  # (T, 1)
+        name = f"mean square of the {projected.shape[1]:,} numbers of all heads' {self.which}"
+        size: Numbers = np.sqrt(squares + self.eps)
+        return size, lambda row, column: (((name, float(squares[row, 0])),), f"√(mean square + {self.eps:g})")
 
 
-def sized(around: Around, which: str, eps: str) -> Looked:
-    """The root mean square of the queries, or keys, of all heads as one vector."""
-    assert around.layer is not None
-    block = around.stack.blocks[around.layer]
-    assert isinstance(block, Block)
-    layer = block.cross if around.cross else block.attention
-    assert layer is not None
-    linear = layer.query if which == "Q" else layer.key
-    made = around[f"read for {which}"] @ numbers(linear.weight.T)  # (T, heads K)
-    if linear.bias is not None:
-        made = made + numbers(linear.bias)
-    squares = (made**2).mean(axis=1, keepdims=True)  # (T, 1)
-    what = f"mean square of the {made.shape[1]:,} numbers of all heads' {which}"
-    return Looked(
-        np.sqrt(squares + float(eps)), lambda row, column: (((what, float(squares[row, 0])),), f"√(that + {eps})")
-    )
+@dataclass(frozen=True)
+class Pooled(Lookup):
+    """The vector that a classifier reads: the mean of all last vectors, or the first.
+
+    Args:
+        pooling: the setting `model.pooling`.
+    """
+
+    pooling: str
+
+    @property
+    def formula(self) -> str:
+        return "the mean of all rows above" if self.pooling == "mean" else "the first row above"
+
+    def look_up(self, around: Around) -> tuple[Numbers, Describe]:
+        rows = around["above"]  # (T, D)
+        if self.pooling != "mean":
+            return rows[:1], lambda row, column: ((), f"row 0 above, channel {column}")
+
+        def mean(row: int, column: int) -> tuple[Lines, str]:
+            return ((f"sum of channel {column}", math.fsum(rows[:, column])),), f"divided by {len(rows)} rows"
+
+        return rows.mean(axis=0, keepdims=True), mean
 
 
-def pooled(around: Around, how: str) -> Looked:
-    """Return the one vector that a classifier reads."""
-    rows = around["above"]  # (T, D)
-    if how == "first row":
-        return Looked(rows[:1], lambda row, column: ((), f"row 0 above, channel {column}"))
+@dataclass(frozen=True)
+class NoHeads(Lookup):
+    """The output of an attention of which all heads were removed."""
 
-    def mean(row: int, column: int) -> tuple[Lines, str]:
-        return ((f"sum of channel {column}", math.fsum(rows[:, column])),), f"divided by {len(rows)} rows"
+    @property
+    def formula(self) -> str:
+        return "zeros: no head is left"
 
-    return Looked(rows.mean(axis=0, keepdims=True), mean)
-
-
-def nothing(around: Around) -> Looked:
-    """Return the output of an attention without heads."""
-    return Looked(np.zeros((len(around.ids), around.subject.model.config.width)), lambda row, column: ((), "no head"))
+    def look_up(self, around: Around) -> tuple[Numbers, Describe]:
+        zeros = np.zeros((len(around.ids), around.subject.model.config.width))  # (T, D)
+        return zeros, lambda row, column: ((), "no head")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from torch import Tensor, nn
 
+from glassformer.inspection.explain.arithmetic import Normalized
 from glassformer.inspection.explain.attention import Labels
 from glassformer.inspection.explain.sections import Matrix, Section, numbers, parameters
 
@@ -18,12 +19,11 @@ def norm_section(
     bias = getattr(norm, "bias", None)
     matrices: list[Matrix] = []
     eps = getattr(norm, "eps", None) or 0.0
-    formula = f"({x} - mean) / √(variance + {eps:g})" if centred else f"{x} / √(mean square + {eps:g})"
-    for letter, parameter, sign, what in (("g", weight, "·", "gain"), ("b", bias, "+", "bias")):
+    for letter, parameter, row in (("g", weight, "gain"), ("b", bias, "bias")):
         if parameter is not None:
-            matrices.append(Matrix(letter, "", parameters(parameter), (what,), role="parameters"))
-            formula += f" {sign} {letter}"
+            matrices.append(Matrix(letter, None, parameters(parameter), (row,), role="parameters"))
+    operation = Normalized(x, centred, eps, None if weight is None else "g", None if bias is None else "b")
     last = numbers(before[0, -1])  # (1, D)
     size = f"mean {last.mean():.4f}, sd {last.std():.4f}" if centred else f"rms {np.sqrt((last**2).mean()):.4f}"
-    matrices.append(Matrix(name, formula, numbers(after[0]), labels))
-    return Section(key, title, tuple(matrices), notes=(f"{labels[-1]} (place {len(labels) - 1}) came with {size}.",))
+    matrices.append(Matrix(name, operation, numbers(after[0]), labels))
+    return Section(key, title, tuple(matrices), notes=(f"{labels[-1]} (position {len(labels) - 1}) came with {size}.",))

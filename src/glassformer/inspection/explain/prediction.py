@@ -8,6 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.generation.sampling import ranked
+from glassformer.inspection.explain.arithmetic import Activated, projection
+from glassformer.inspection.explain.lookups import Pooled
 from glassformer.inspection.explain.norm import norm_section
 from glassformer.inspection.explain.sections import Matrix, Section, SectionTable, numbers, parameters
 from glassformer.inspection.explain.subject import Subject
@@ -23,8 +25,7 @@ def prediction(subject: Subject, found: Trace, top: int) -> list[Section]:
     model = subject.model
     if isinstance(model, Classifier):
         assert found.pooled is not None
-        how = "the mean of all rows" if model.config.pooling == "mean" else "the first row"
-        pooled = Matrix("p", f"{how} above", numbers(found.pooled[0]), ("text",))
+        pooled = Matrix("p", Pooled(model.config.pooling), numbers(found.pooled[0]), ("text",))
         sections.append(Section("pooling", "One vector for the text", (pooled,)))
     if found.transformed is not None:
         sections.append(_transform(subject, found))
@@ -56,10 +57,10 @@ def _transform(subject: Subject, found: Trace) -> Section:
     name = "Y" if isinstance(model.head.norm, nn.Identity) else "R"
     activation = {"swiglu": "silu", "geglu": "gelu"}.get(model.head.activation, model.head.activation)
     matrices = (
-        Matrix("W_T", "", parameters(model.head.transform.weight.T), role="parameters"),
-        Matrix("b_T", "", parameters(model.head.transform.bias), ("bias",), role="parameters"),
-        Matrix("T", "last vectors W_T + b_T", numbers(raised[0, places]), rows),
-        Matrix(name, f"{activation}(T)", numbers(opened[0, places]), rows),
+        Matrix("W_T", None, parameters(model.head.transform.weight.T), role="parameters"),
+        Matrix("b_T", None, parameters(model.head.transform.bias), ("bias",), role="parameters"),
+        Matrix("T", projection("last vectors", "W_T", "b_T"), numbers(raised[0, places]), rows),
+        Matrix(name, Activated(activation, "T"), numbers(opened[0, places]), rows),
     )
     children: tuple[Section, ...] = ()
     if name == "R":
@@ -85,12 +86,11 @@ def _logits(subject: Subject, found: Trace) -> Section:
         read = "last vectors"
     else:
         read = "Y"
-    formula = f"{read} {letter}"
-    matrices = [Matrix(letter, "", parameters(own.T), (), names, "parameters")]
+    matrices = [Matrix(letter, None, parameters(own.T), (), names, "parameters")]
     if bias is not None:
-        matrices.append(Matrix("b_L", "", parameters(bias), ("bias",), names, "parameters"))
-        formula += " + b_L"
-    matrices.append(Matrix("logits", formula, numbers(logits), rows, names))
+        matrices.append(Matrix("b_L", None, parameters(bias), ("bias",), names, "parameters"))
+    operation = projection(read, letter, None if bias is None else "b_L")
+    matrices.append(Matrix("logits", operation, numbers(logits), rows, names))
     notes = ("The output matrix is the transposed embedding matrix (tied weights).",) if tied else ()
     return Section("logits", "Logits", tuple(matrices), notes=notes)
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
+
+if TYPE_CHECKING:
+    from glassformer.inspection.explain.operations import Operation
 
 Numbers = npt.NDArray[np.float64]
 Role = Literal["values", "weights", "parameters"]
@@ -21,19 +24,24 @@ class Matrix:
     """Numbers of the pass, or parameters of the model.
 
     Attributes:
-        name: as formulas have it.
-        formula: where it comes from; empty for parameters.
+        name: its name in formulas.
+        operation: computes it from the matrices before it; None for parameters.
         values: (rows, columns), -inf where a score is hidden.
         rows, columns: what stands beside each; empty: their numbers.
         role: attention weights are drawn as a heat map; parameters are shortened first.
     """
 
     name: str
-    formula: str
+    operation: Operation | None
     values: Numbers
     rows: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
     role: Role = "values"
+
+    @property
+    def formula(self) -> str:
+        """Formula of its operation; empty for parameters."""
+        return "" if self.operation is None else self.operation.formula
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -85,6 +93,7 @@ class Section:
         notes: facts about these numbers, in words.
         children: the steps that it is made of.
         layer, head: numbers from 0, where the step belongs to one.
+        output: of a layer, the name of the matrix that the next layer reads.
     """
 
     key: str
@@ -95,6 +104,7 @@ class Section:
     children: tuple[Section, ...] = ()
     layer: int | None = None
     head: int | None = None
+    output: str = ""
 
     def everything(self) -> Iterator[Section]:
         """This section and all below it, in order."""

@@ -1,12 +1,11 @@
-"""The tape: every matrix of a walk by its number, and each again from those before it, as its formula says.
+"""The tape: every matrix of a walk by its number, recomputed from the matrices before it.
 
-The formulas that a walk prints are read, and done in float64 with the matrices that are shown. What remains between the
-result and the shown numbers is the rounding of the model's own arithmetic.
+Each matrix is recomputed by its own operation, in float64, from the matrices that are shown. The difference from the
+shown numbers is the rounding of the model's own arithmetic.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -14,21 +13,16 @@ import numpy as np
 
 from glassformer.base.errors import GlassError
 from glassformer.base.wording import span
-from glassformer.inspection.explain.arithmetic import Around, Working
+from glassformer.inspection.explain.operations import Around, Working
 from glassformer.inspection.explain.sections import Matrix, Numbers, Section, Walk
 from glassformer.inspection.explain.subject import Subject
 from glassformer.inspection.explain.walk import make_walk
-from glassformer.inspection.explain.working import read_formula
 from glassformer.model.transformer import Model
-
-STREAM = re.compile(r"X\d")
-INSIDE = re.compile(r"X\d|N\d|O\d*")
-"""Names that begin anew in each layer."""
 
 
 @dataclass(frozen=True, eq=False)
 class TapeStep:
-    """A section of the walk on its place on the tape.
+    """A section of the walk with its position on the tape.
 
     Attributes:
         part: the number of the part of the model that it belongs to, such as a layer.
@@ -51,7 +45,7 @@ class Tape:
         walk: the steps.
         parts: titles of the parts of the model, in order.
         steps: all sections, in order.
-        matrices: all matrices, in order; their place is their number.
+        matrices: all matrices, in order; their index is their number.
     """
 
     walk: Walk
@@ -61,22 +55,21 @@ class Tape:
     _around: tuple[Around, ...] = field(repr=False)
 
     def matrix(self, number: int) -> Matrix:
-        """The matrix of that number.
+        """Return the matrix with a number.
 
         Raises:
-            GlassError: there is none.
+            GlassError: no matrix has that number.
         """
         if not 0 <= number < len(self.matrices):
             raise GlassError(f"there is no matrix {number} on this tape", f"Give {span(0, len(self.matrices) - 1)}.")
         return self.matrices[number]
 
     def again(self, number: int) -> Numbers | None:
-        """The whole matrix from its formula and the matrices before it, in float64; None of parameters."""
+        """Return the whole matrix, recomputed from the matrices before it in float64; None for parameters."""
         matrix = self.matrix(number)
-        if not matrix.formula:
+        if matrix.operation is None:
             return None
-        again = read_formula(matrix.formula, self._around[number]).whole()
-        return np.broadcast_to(again, matrix.shape)
+        return np.broadcast_to(matrix.operation.whole(self._around[number]), matrix.shape)
 
     def difference(self, number: int) -> float | None:
         """Return the largest absolute difference between `again` and the matrix shown; None for parameters."""
@@ -88,7 +81,7 @@ class Tape:
         return float(np.abs(np.where(same, 0.0, again) - np.where(same, 0.0, shown)).max(initial=0.0))
 
     def working(self, number: int, row: int, column: int) -> Working | None:
-        """Return the derivation of one cell from its formula and the numbers shown; None for parameters.
+        """Return the derivation of one cell from the numbers shown; None for parameters.
 
         Raises:
             GlassError: there is no such cell.
@@ -98,14 +91,14 @@ class Tape:
         if not (0 <= row < rows and 0 <= column < columns):
             problem = f"{matrix.name} has no cell at row {row}, column {column}"
             raise GlassError(problem, f"It has {rows:,} rows and {columns:,} columns, counted from 0.")
-        return read_formula(matrix.formula, self._around[number]).at(row, column) if matrix.formula else None
+        return None if matrix.operation is None else matrix.operation.at(self._around[number], row, column)
 
 
 def make_tape(subject: Subject, top: int = 10) -> Tape:
-    """One forward pass as a tape.
+    """Return one forward pass as a tape.
 
     Args:
-        subject: the model and what it reads.
+        subject: the model and its input.
         top: candidates in each prediction.
     """
     walk = make_walk(subject, top=top)
@@ -113,7 +106,7 @@ def make_tape(subject: Subject, top: int = 10) -> Tape:
 
 
 def tape_bytes(model: Model, tokens: int, target: int | None = None) -> int:
-    """About what the matrices of a tape take, so that a long text can be refused before. Parameters are not copied.
+    """Estimate the bytes of a tape's matrices, to refuse a long text beforehand. Parameters are not copied.
 
     Args:
         model: of any family.
@@ -133,7 +126,7 @@ def tape_bytes(model: Model, tokens: int, target: int | None = None) -> int:
 
 
 class _Recorder:
-    """Goes through a walk once, and notes what each formula may refer to."""
+    """Records the matrices of a walk with the matrices that each operation may use."""
 
     def __init__(self, subject: Subject) -> None:
         self._subject = subject
@@ -146,7 +139,7 @@ class _Recorder:
         self._cross = False
 
     def tape(self, walk: Walk) -> Tape:
-        """The tape of the walk."""
+        """Return the tape of the walk."""
         for section, title in _parts(walk):
             if section.key in ("encoder", "decoder"):
                 self._begin(section.key)
@@ -155,13 +148,14 @@ class _Recorder:
             if section.key in ("transform", "logits") and "last vectors" not in self._known:
                 last = self._last()
                 self._known["last vectors"] = last[list(self._subject.places)] if self._subject.places else last
+            before = dict(self._known)
             self._section(section, 0)
-            if section.key == "layer":
-                self._leave()
+            if section.key == "layer":  # names inside a layer start anew in the next one, which calls its input X
+                self._known = {**before, "X": self._known[section.output]}
         return Tape(walk, tuple(self._parts), tuple(self._steps), tuple(self._matrices), tuple(self._around))
 
     def _begin(self, stack: str) -> None:
-        """The encoder, or the decoder behind it, of an encoder-decoder."""
+        """Begin the encoder of an encoder-decoder, or its decoder."""
         self._side = "source" if stack == "encoder" else "own"
         self._known = {} if stack == "encoder" else {"memory": self._last()}
 
@@ -180,12 +174,8 @@ class _Recorder:
         for child in section.children:
             self._section(child, depth + 1)
         self._cross = outside
-        if section.key == "output" and section.layer is not None:  # the next attention has heads of its own
-            self._known = {name: value for name, value in self._known.items() if not re.fullmatch(r"O\d+|b_O", name)}
 
     def _note(self, matrix: Matrix, section: Section) -> None:
-        if found := re.match(r"(\S+) W_([QK])\b", matrix.formula):
-            self._known[f"read for {found[2]}"] = self._known[found[1]]
         source = self._side == "source"
         known = dict(self._known)
         around = Around(self._subject, known, source, section.layer, section.head, self._cross, matrix.values)
@@ -193,15 +183,9 @@ class _Recorder:
         self._matrices.append(matrix)
         self._known[matrix.name] = matrix.values
 
-    def _leave(self) -> None:
-        """The next layer calls X what this one leaves."""
-        stream = self._known[max(name for name in self._known if STREAM.fullmatch(name))]
-        self._known = {name: value for name, value in self._known.items() if not INSIDE.fullmatch(name)}
-        self._known["X"] = stream
-
 
 def _parts(walk: Walk) -> Iterator[tuple[Section, str]]:
-    """The parts of a model with their titles; of an encoder-decoder those of each half, after the half itself."""
+    """Yield the parts of a model with their titles; of an encoder-decoder, the parts of each half after the half."""
     for section in walk.sections:
         yield section, section.title
         if section.key in ("encoder", "decoder"):

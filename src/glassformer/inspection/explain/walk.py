@@ -9,7 +9,9 @@ from torch import Tensor, nn
 
 from glassformer.base.errors import GlassError
 from glassformer.base.wording import span
+from glassformer.inspection.explain.arithmetic import Activated, Gated, Sum, projection, sum_of
 from glassformer.inspection.explain.attention import AttentionCaptions, Labels, attention_sections
+from glassformer.inspection.explain.lookups import EmbeddingRows, PositionVectors
 from glassformer.inspection.explain.norm import norm_section
 from glassformer.inspection.explain.prediction import prediction
 from glassformer.inspection.explain.sections import Matrix, Section, SectionTable, Walk, numbers, parameters
@@ -19,17 +21,15 @@ from glassformer.model.pruned_attention import head_numbers
 from glassformer.model.transformer import Block, Embedding, EncoderDecoder, FeedForward, Stack
 
 PLACES = {
-    "learned": "A learned vector for each place is added.",
-    "sinusoidal": "A fixed vector of waves for each place is added: sines at even channels, cosines at odd ones.",
-    "rotary": "Nothing is added here: each head turns its queries and keys by their places (rotary).",
+    "learned": "A learned vector for each position is added.",
+    "sinusoidal": "A fixed vector of waves for each position is added: sines at even channels, cosines at odd ones.",
+    "rotary": "Nothing is added here: each head rotates its queries and keys by their positions (rotary).",
     "alibi": "Nothing is added here: each head lowers the scores of keys that are far away (ALiBi).",
     "relative": "Nothing is added here: each head adds a learned number for the distance to its scores (relative).",
     "none": "Nothing is added, here or later: this model has no positions.",
 }
 OTHER_PLACES = "The position method is {positions}."
 """For a method without a sentence of its own."""
-BIASES = {"alibi": "-slope · distance (ALiBi)", "relative": "learned, by distance (relative)"}
-OTHER_BIAS = "by distance ({positions})"
 
 
 def make_walk(
@@ -92,7 +92,7 @@ class WalkSelection:
         self.layers = layers
         self.heads = heads
         self.place = PLACES.get(positions, OTHER_PLACES.format(positions=positions))
-        self.bias = BIASES.get(positions, OTHER_BIAS.format(positions=positions))
+        self.positions = positions
 
 
 def _check(chosen: Collection[int] | None, count: int, what: str) -> None:
@@ -146,7 +146,7 @@ def _stack(
     for number, (block, module) in enumerate(zip(found.blocks, stack.blocks, strict=True)):
         if chosen.layers is None or number in chosen.layers:
             assert isinstance(module, Block)
-            view = AttentionCaptions(labels, labels, place, "X", "X", number, chosen.heads, chosen.bias)
+            view = AttentionCaptions(labels, labels, place, "X", "X", number, chosen.heads, chosen.positions)
             sections.append(_layer(block, module, view, source))
     if not isinstance(stack.norm, nn.Identity):
         sections.append(
@@ -156,8 +156,7 @@ def _stack(
 
 
 def _embedding(found: StackTrace, embedding: Embedding, labels: Labels, place: str) -> list[Section]:
-    times = f"rows of the embedding matrix, times {embedding.scale:.4f}"
-    rows = "rows of the embedding matrix" if embedding.scale == 1 else times
+    rows = EmbeddingRows(embedding.scale)
     added = found.position_vectors
     plain = isinstance(embedding.norm, nn.Identity)
     total = "X" if plain else "R"
@@ -166,8 +165,8 @@ def _embedding(found: StackTrace, embedding: Embedding, labels: Labels, place: s
     matrices: tuple[Matrix, ...] = ()
     if added is not None:
         matrices = (
-            Matrix("P", "one row for each place", numbers(added[0]), tuple(map(str, found.places[0].tolist()))),
-            Matrix(total, "E + P", numbers(between[0]), labels),
+            Matrix("P", PositionVectors(), numbers(added[0]), tuple(map(str, found.places[0].tolist()))),
+            Matrix(total, sum_of("E", "P"), numbers(between[0]), labels),
         )
     sections = [
         Section("embedding", "Embedding", (vectors,)),
@@ -200,18 +199,18 @@ def _layer(block: BlockTrace, module: Block, view: AttentionCaptions, source: La
         inside, wrote, letter = _part(kind, block, module, view, read, source)
         steps += inside
         if block.order == "pre":
-            steps.append(_residual(f"{x} + {letter}", new, after, view.queries))
+            steps.append(_residual(sum_of(x, letter), new, after, view.queries))
         elif block.order == "output":
             steps.append(norm_section("norm", "Norm", norm, letter, "R", wrote, normed, view.queries))
-            steps.append(_residual(f"{x} + R", new, after, view.queries))
+            steps.append(_residual(sum_of(x, "R"), new, after, view.queries))
         else:
             between = before + wrote  # (B, T, D) what the norm is given
-            steps.append(_residual(f"{x} + {letter}", "R", between, view.queries))
+            steps.append(_residual(sum_of(x, letter), "R", between, view.queries))
             steps.append(norm_section("norm", "Norm", norm, "R", new, between, normed, view.queries))
         x = new
         before = after
     placed = tuple(_at(step, view.layer) for step in steps)
-    return Section("layer", f"Layer {view.layer}", children=placed, layer=view.layer)
+    return Section("layer", f"Layer {view.layer}", children=placed, layer=view.layer, output=x)
 
 
 def _part(
@@ -219,7 +218,7 @@ def _part(
 ) -> tuple[list[Section], Tensor, str]:
     """The steps of one part, what it wrote (B, T, D), and its name."""
     if kind == "attention":
-        own = AttentionCaptions(view.queries, view.keys, view.place, read, read, view.layer, view.heads, view.bias)
+        own = AttentionCaptions(view.queries, view.keys, view.place, read, read, view.layer, view.heads, view.positions)
         return attention_sections(block.attention, module.attention, own), block.attention.output, "O"
     if kind == "cross" and block.cross is not None and module.cross is not None and source is not None:
         own = AttentionCaptions(view.queries, source, view.place, read, "memory", view.layer, view.heads, "")
@@ -237,29 +236,29 @@ def _at(step: Section, layer: int) -> Section:
     return replace(step, children=inside, layer=layer)
 
 
-def _residual(formula: str, name: str, after: Tensor, labels: Labels) -> Section:
-    return Section("residual", "Residual stream", (Matrix(name, formula, numbers(after[0]), labels),))
+def _residual(operation: Sum, name: str, after: Tensor, labels: Labels) -> Section:
+    return Section("residual", "Residual stream", (Matrix(name, operation, numbers(after[0]), labels),))
 
 
 def _feedforward(part: FeedForwardTrace, layer: FeedForward, read: str, labels: Labels) -> Section:
     matrices: list[Matrix] = []
 
     def project(name: str, linear: nn.Linear, of: str, values: Tensor, short: str) -> None:
-        matrices.append(Matrix(f"W_{short}", "", parameters(linear.weight.T), role="parameters"))
-        plus = ""
+        matrices.append(Matrix(f"W_{short}", None, parameters(linear.weight.T), role="parameters"))
+        bias = None
         if linear.bias is not None:
-            matrices.append(Matrix(f"b_{short}", "", parameters(linear.bias), ("bias",), role="parameters"))
-            plus = f" + b_{short}"
-        matrices.append(Matrix(name, f"{of} W_{short}{plus}", numbers(values[0]), labels))
+            bias = f"b_{short}"
+            matrices.append(Matrix(bias, None, parameters(linear.bias), ("bias",), role="parameters"))
+        matrices.append(Matrix(name, projection(of, f"W_{short}", bias), numbers(values[0]), labels))
 
     activation = {"swiglu": "silu", "geglu": "gelu"}.get(layer.activation, layer.activation)
     project("U", layer.up, read, part.up, "1")
     if layer.gate is not None and part.gate is not None:
         project("G", layer.gate, read, part.gate, "g")
-        matrices.append(Matrix("a(G)", f"{activation}(G)", numbers(part.activated[0]), labels))
-        matrices.append(Matrix("h", "a(G) · U", numbers(part.hidden[0]), labels))
+        matrices.append(Matrix("a(G)", Activated(activation, "G"), numbers(part.activated[0]), labels))
+        matrices.append(Matrix("h", Gated("a(G)", "U"), numbers(part.hidden[0]), labels))
     else:
-        matrices.append(Matrix("h", f"{activation}(U)", numbers(part.hidden[0]), labels))
+        matrices.append(Matrix("h", Activated(activation, "U"), numbers(part.hidden[0]), labels))
     project("F", layer.down, "h", part.output, "2")
     hidden = numbers(part.activated[0])  # (T, F)
     note = f"{(hidden > 0).mean():.1%} of the {hidden.size:,} hidden values are above 0."
