@@ -43,6 +43,12 @@ class SaidElsewhereError(GlassError):
     """An error that another process of the same run has too, and says: it ends this one without a word."""
 
 
+def closest(name: str, allowed: Iterable[str]) -> str | None:
+    """Return the allowed word that is most like a name; None if none is close."""
+    close = difflib.get_close_matches(name, sorted(allowed), n=1, cutoff=0.6)
+    return close[0] if close else None
+
+
 def nearest(name: str, allowed: Iterable[str]) -> str:
     """A sentence that names the closest allowed word, or lists them all when none is close.
 
@@ -52,8 +58,8 @@ def nearest(name: str, allowed: Iterable[str]) -> str:
     'Choose one of: heads, layers.'
     """
     words = sorted(allowed)
-    close = difflib.get_close_matches(name, words, n=1, cutoff=0.6)
-    return f"Did you mean {close[0]}?" if close else f"Choose one of: {', '.join(words)}."
+    close = closest(name, words)
+    return f"Choose one of: {', '.join(words)}." if close is None else f"Did you mean {close}?"
 
 
 def nearest_file(path: Path, otherwise: str) -> str:
@@ -62,8 +68,8 @@ def nearest_file(path: Path, otherwise: str) -> str:
         names = sorted(entry.name for entry in path.parent.iterdir())
     except OSError:
         return f"There is no folder {path.parent} either."
-    close = difflib.get_close_matches(path.name, names, n=1, cutoff=0.6)
-    return f"Did you mean {path.with_name(close[0])}?" if close else otherwise
+    close = closest(path.name, names)
+    return otherwise if close is None else f"Did you mean {path.with_name(close)}?"
 
 
 def is_out_of_memory(error: Exception) -> bool:

@@ -66,7 +66,15 @@ class Scan:
 
 
 class BinaryError(GlassError):
-    """The input is no text at all; in a folder such files are left out, elsewhere the error is shown."""
+    """The input is not text. In a folder such files are left out; elsewhere the error is shown.
+
+    Attributes:
+        kind: the kind of file, for the note on files that are left out: "binary, NUL byte at offset 12".
+    """
+
+    def __init__(self, problem: str, remedy: str, kind: str) -> None:
+        super().__init__(problem, remedy)
+        self.kind = kind
 
 
 class UndecodableError(Exception):
@@ -194,7 +202,9 @@ def _refuse_known_binaries(head: bytes, name: str) -> None:
     for magic, what in MAGIC.items():
         if head.startswith(magic):
             raise BinaryError(
-                f"{name} is {what}, not text (seen at byte offset 0)", "Save its text as a UTF-8 .txt file first."
+                f"{name} is {what}, not text (seen at byte offset 0)",
+                "Save its text as a UTF-8 .txt file first.",
+                kind=what,
             )
 
 
@@ -282,6 +292,7 @@ def _binary(name: str, offset: int) -> BinaryError:
     return BinaryError(
         f"{name} is a binary file, not text: NUL byte at offset {offset}",
         "Give a text file (UTF-8, UTF-16 or Windows-1252).",
+        kind=f"binary: NUL byte at offset {offset}",
     )
 
 

@@ -130,7 +130,7 @@ def scan_files(what: str, encoding: str, found: Located, tables_wanted: bool) ->
         except BinaryError as error:
             if not found.folder:
                 raise
-            left_out.append(f"{file.name} ({_reason(error)})")
+            left_out.append(f"{file.name} ({error.kind})")
     if not sum(file.scan.size - file.scan.encoding.skip for file in scanned):
         shown = f"; left out: {listed(left_out)}" if left_out else ""
         named = found.files[0][1] if found.temporary else what
@@ -234,10 +234,6 @@ def refuse_plain_json(files: Sequence[SourceFile], found: Located) -> None:
                     "Write one object in each line of a .jsonl file (jq -c '.[]' a.json > a.jsonl). To train on "
                     "the JSON itself, copy it to a .txt file.",
                 )
-
-
-def _reason(error: GlassError) -> str:
-    return error.problem.partition(" is ")[2].replace("a binary file, not text", "binary")
 
 
 def _description(files: list[SourceFile]) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
 from typing import Protocol, runtime_checkable
 
 import torch
@@ -22,17 +24,46 @@ class ShardedTensor(Protocol):
         """Return the part that this process has."""
 
 
-KINDS = ("the weight", "the output", "the gradient", "the loss")
-"""Kinds of bad tensors, the earliest cause first."""
+class Kind(IntEnum):
+    """Kinds of tensors, the earliest cause first."""
+
+    WEIGHT = 0
+    OUTPUT = 1
+    GRADIENT = 2
+    LOSS = 3
 
 
-def first_bad_tensor(model: Model, batches: Iterable[Batch]) -> str:
-    """Names the first non-finite tensor of a step: a weight, a layer's output, or a gradient.
+WORDS = {
+    Kind.WEIGHT: "the weight {name}",
+    Kind.OUTPUT: "the output of {name}",
+    Kind.GRADIENT: "the gradient of {name}",
+    Kind.LOSS: "the loss",
+}
 
-    Weights are looked at first, since a bad weight is the cause of all that follows; then outputs in the order
-    they are made; then gradients. Every batch is gone through, for sharded models run only together.
+
+@dataclass(frozen=True)
+class BadTensor:
+    """A tensor that is not finite.
+
+    Attributes:
+        kind: of tensor.
+        name: of the parameter or the module; empty for the loss.
     """
-    weights = [f"the weight {name}" for name, parameter in model.named_parameters() if not _finite(parameter)]
+
+    kind: Kind
+    name: str = ""
+
+    def __str__(self) -> str:
+        return WORDS[self.kind].format(name=self.name)
+
+
+def first_bad_tensor(model: Model, batches: Iterable[Batch]) -> BadTensor:
+    """Return the first non-finite tensor of a step: a weight, the output of a module, a gradient, or the loss.
+
+    Weights are checked first, because a bad weight causes all that follows; then outputs in the order of the forward
+    pass; then gradients. All batches are used, because sharded models run in all processes together.
+    """
+    weights = [BadTensor(Kind.WEIGHT, name) for name, each in model.named_parameters() if not _finite(each)]
     bad: list[str] = []
     handles: list[RemovableHandle] = []
     for name, module in model.named_modules():
@@ -47,22 +78,22 @@ def first_bad_tensor(model: Model, batches: Iterable[Batch]) -> str:
     finally:
         for handle in handles:
             handle.remove()
-    outputs = [f"the output of {name}" for name in bad]
+    outputs = [BadTensor(Kind.OUTPUT, name) for name in bad]
     gradients = [
-        f"the gradient of {name}"
+        BadTensor(Kind.GRADIENT, name)
         for name, parameter in model.named_parameters()
         if parameter.grad is not None and not _finite(parameter.grad)
     ]
-    return [*weights, *outputs, *gradients, "the loss"][0]
+    return [*weights, *outputs, *gradients, BadTensor(Kind.LOSS)][0]
 
 
-def worst(found: Sequence[str]) -> str:
-    """The earliest cause of those that several processes found."""
-    return min(found, key=lambda name: next(number for number, kind in enumerate(KINDS) if name.startswith(kind)))
+def earliest(found: Sequence[BadTensor]) -> BadTensor:
+    """Return the earliest cause among those of several processes."""
+    return min(found, key=lambda bad: bad.kind)
 
 
 def _noting(name: str, bad: list[str]) -> Callable[[nn.Module, object, object], None]:
-    """A hook that adds the name to `bad` when the module's output is not finite."""
+    """Return a hook that appends the name to `bad` if the module's output is not finite."""
 
     def hook(module: nn.Module, inputs: object, output: object) -> None:
         if isinstance(output, Tensor) and not _finite(output):

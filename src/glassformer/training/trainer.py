@@ -18,7 +18,7 @@ from glassformer.runs.folder import Run
 from glassformer.tasks.task import Task
 from glassformer.training.checkpoint import TrainState, load_checkpoint, point_to, step_name
 from glassformer.training.clock import RunClock, Seconds, since
-from glassformer.training.first_nonfinite import first_bad_tensor, worst
+from glassformer.training.first_nonfinite import earliest, first_bad_tensor
 from glassformer.training.journal import Journal
 from glassformer.training.legs import end_leg
 from glassformer.training.pace import Pace, Untimed, evenly
@@ -311,7 +311,7 @@ class Trainer:
         kept = self.processes.on_rank_zero(self.run.whole_checkpoints)[-1].name
         with autocast(self.stepper.device, self.stepper.dtype):
             own = first_bad_tensor(self.model, (batch.to(self.stepper.device) for batch in gradients.batches))
-        culprit = worst(self.processes.gather(own))
+        culprit = earliest(self.processes.gather(own))
         error = GlassError(
             f"step {step} was not taken: the loss is {gradients.loss}, and the first bad tensor is {culprit}",
             f"Checkpoint {kept} is intact. Lower "

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from glassformer.base.config import ModelConfig
-from glassformer.base.errors import GlassError, nearest
+from glassformer.base.errors import GlassError, closest
 
 REQUIRED = object()
 """Stands for a default that does not exist: `config.json` must say it."""
@@ -55,8 +55,8 @@ class Theirs:
         if name in self.values:
             return self.values[name]
         if default is REQUIRED:
-            close = [key for key in self.values if nearest(name, [key]).startswith("Did")]
-            remedy = f"It says {close[0]}: correct it." if close else "Add it, as the model was made with it."
+            close = closest(name, self.values)
+            remedy = "Add it, as the model was made with it." if close is None else f"It says {close}: correct it."
             raise GlassError(f"{self.place} does not say {name}", remedy)
         return default
 
