@@ -11,7 +11,7 @@ from typing import Any
 
 from extensions.examples import Example
 from extensions.markdown import cell, fenced, shortened
-from glassformer.app.cli.main import COMMANDS, Parser, command_module
+from glassformer.app.cli.main import COMMANDS, GROUPS, Parser, command_module
 from glassformer.base.config import Config
 
 FENCE = re.compile(r"^```sh\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)
@@ -29,8 +29,11 @@ COMMON = ("json", "debug", "help")
 
 def pages(docs: Path, shown: Mapping[str, list[Example]]) -> dict[str, str]:
     """A page for every command, and the table of all."""
-    rows = [f"| [`glass {name}`](made/commands/{name}.md) | {cell(text)} |" for name, text in COMMANDS.items()]
-    tree = "\n".join(f"made/commands/{name}" for name in COMMANDS)
+    rows = []
+    for group, names in GROUPS.items():
+        rows.append(f"| **{group}** | |")
+        rows += [f"| [`glass {name}`](made/commands/{name}.md) | {cell(COMMANDS[name])} |" for name in names]
+    tree = "\n".join(f"made/commands/{name}" for names in GROUPS.values() for name in names)
     table = "\n".join(["| command | what it does |", "|---|---|", *rows])
     made = {"parts/commands.md": f"{table}\n\n:::{{toctree}}\n:hidden:\n\n{tree}\n:::\n"}
     guides = guides_of(docs)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.app.cli.main import COMMANDS
+from glassformer.app.cli.main import COMMANDS, GROUPS, overview
 from glassformer.base.config import Config
 from glassformer.base.recipes import recipe_names
 from glassformer.corpora import CORPORA, find_text_corpus
@@ -476,6 +476,14 @@ def test_demo_says_how_near_to_the_best_it_came(tmp_path: Path) -> None:
     assert said["ratio"] == pytest.approx(said["loss"] / said["entropy"])
     assert said["ratio"] > 1
     assert Path(said["run"]) == Path("runs/demo")
+
+
+def test_the_overview_has_every_command_in_one_of_five_groups() -> None:
+    assert len(GROUPS) == 5
+    assert sorted(name for names in GROUPS.values() for name in names) == sorted(COMMANDS)
+    lines = overview().splitlines()
+    assert [line for line in lines if line in GROUPS] == list(GROUPS)
+    assert all(any(line.startswith(f"  glass {name} ") for line in lines) for name in COMMANDS)
 
 
 @pytest.mark.parametrize("command", list(COMMANDS))

@@ -50,6 +50,14 @@ COMMANDS = {
     "doctor": "look at this machine and check what its devices compute",
 }
 """Name -> what it does. `command_module` imports the module that has its `add_arguments` and `run`."""
+GROUPS = {
+    "Train": ("demo", "plan", "train", "compare", "data", "count", "doctor"),
+    "Use": ("generate", "chat", "classify", "fill", "evaluate", "serve"),
+    "See": ("explain", "receipt", "attribute", "heads", "look", "probe", "prune", "verify"),
+    "Learn": ("learn",),
+    "Take away": ("export", "share", "import"),
+}
+"""Groups of commands in the order of `glass --help`; every command is in one."""
 COURSE = "learn"
 """The command that belongs to the course, a package of its own."""
 
@@ -151,10 +159,10 @@ def noted_interrupts(interrupts: list[int]) -> Iterator[None]:
 def overview() -> str:
     """What `glass --help` prints; made from the table alone, so that it answers at once."""
     width = max(map(len, COMMANDS))
-    lines = [f"  glass {name:<{width}}  {text}" for name, text in COMMANDS.items()]
-    return "\n".join(
-        ["glass: the transformer you can see through", "", *lines, "", "glass COMMAND --help explains a command."]
-    )
+    lines = ["glass: the transformer you can see through", ""]
+    for group, names in GROUPS.items():
+        lines += [group, *(f"  glass {name:<{width}}  {COMMANDS[name]}" for name in names), ""]
+    return "\n".join([*lines, "glass COMMAND --help explains a command."])
 
 
 def command_module(name: str) -> ModuleType:
