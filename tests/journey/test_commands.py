@@ -5,7 +5,10 @@ from __future__ import annotations
 import gzip
 import json
 import math
+import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -484,6 +487,20 @@ def test_the_overview_has_every_command_in_one_of_five_groups() -> None:
     lines = overview().splitlines()
     assert [line for line in lines if line in GROUPS] == list(GROUPS)
     assert all(any(line.startswith(f"  glass {name} ") for line in lines) for name in COMMANDS)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="this system has no such pipes")
+@pytest.mark.parametrize("words", [[], ["--version"]])
+def test_a_reader_that_leaves_early_is_no_fault(words: list[str]) -> None:
+    """As with `glass | head -1`."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "glassformer", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()
+    assert (process.wait(), process.stderr.read()) == (0, b"")
+    process.stderr.close()
 
 
 @pytest.mark.parametrize("command", list(COMMANDS))

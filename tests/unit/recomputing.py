@@ -48,7 +48,8 @@ class Bench:
 
     def again(self, formula: str) -> Numbers | None:
         """The value of a formula; None for what is looked up: parameters, embeddings, biases, rotated vectors."""
-        if not formula or any(word in formula for word in ("rows of", "position vectors", "rotated", "by distance", "slope")):
+        looked_up = ("rows of", "position vectors", "rotated", "by distance", "slope")
+        if not formula or any(words in formula for words in looked_up):
             return None
         if formula.endswith(", -inf where hidden"):
             shown = self.value(formula.split(",")[0])

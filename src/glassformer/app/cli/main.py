@@ -88,13 +88,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code: 0 done, 1 a fault of ours, 2 a mistake to put right, 130 stopped."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     if not words or words[0] in ("-h", "--help", "help"):
-        print(overview())
-        return 0
+        return _print_text(overview())
     if words[0] == "--version":
         from glassformer import __version__
 
-        print(f"glass {__version__}")
-        return 0
+        return _print_text(f"glass {__version__}")
     began = process_began() if arguments is None else time.monotonic()
     debug = "--debug" in words
     atexit.unregister(gc.freeze)
@@ -154,6 +152,15 @@ def noted_interrupts(interrupts: list[int]) -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _print_text(text: str) -> int:
+    """Print a text, of which a reader such as `head` may take a part; return the exit code."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        _let_go_of_output()
+    return 0
 
 
 def overview() -> str:
