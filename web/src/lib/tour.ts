@@ -27,7 +27,7 @@ export const STOPS: readonly Stop[] = [
   {
     view: "write",
     title: "It answers with probabilities",
-    words: "From these numbers it works out how likely each possible answer is. It does not look anything up: what you see is the result of multiplications and additions.",
+    words: "From these numbers it computes how likely each possible answer is. It does not look anything up: what you see is the result of multiplications and additions.",
     attempt: "Let it write, and again with the temperature near 0. What changes, and why does the second text repeat itself?",
     instead: {
       classify: "Type a text that belongs to no label. It must still divide 100 % among them.",
@@ -38,14 +38,14 @@ export const STOPS: readonly Stop[] = [
   },
   {
     view: "attention",
-    title: "Tokens look at one another",
-    words: "In each layer every token gathers something from other tokens. A row of this map is one token looking: its weights add up to 1.",
-    attempt: "Point at the brightest cell of the last row. Then choose another layer: does it look at the same place?",
+    title: "Tokens attend to one another",
+    words: "In each layer every token gathers something from other tokens. A row of this map is one query token: its weights sum to 1.",
+    attempt: "Point at the brightest cell of the last row. Then choose another layer: does it attend to the same token?",
   },
   {
     view: "score",
     title: "Why there, and not elsewhere",
-    words: "A query meets a key: two lists of numbers are multiplied, place by place, and added up. Softmax makes weights of such scores.",
+    words: "A query meets a key: two lists of numbers are multiplied entry by entry and summed. Softmax makes weights of such scores.",
     attempt: "Find the product that adds most. Then divide all scores by more, or by less: how flat, or how sharp, does the row become?",
   },
   {
@@ -74,7 +74,7 @@ export const STOPS: readonly Stop[] = [
   },
   {
     view: "replay",
-    title: "How it became what it is",
+    title: "How the model learned",
     words: "None of this was programmed. It began with random numbers, and each step made the right token a little less surprising.",
     attempt: "Press play. Read what it wrote at the first step and at the last, and watch for the moment when the map takes shape.",
   },

@@ -1,13 +1,13 @@
 import type { Words } from "../lib/levels";
 
 export const ATTENTION: Words = {
-  question: "Where does this head look?",
+  question: "Where does this head attend?",
   depths: {
     school: "While the model reads, each word looks back at other words to understand itself. Each row here is one word that looks; the stronger the colour, the harder it looks at the word of that column.",
-    student: "Row: the token that asks. Column: the token that it looks at. A weight is the share of attention that goes there, and each row sums to 1. Grey cells are hidden by the mask: a decoder may not look ahead.",
+    student: "Row: the query token. Column: the token that it attends to. A weight is the share of attention that goes there, and each row sums to 1. Grey cells are hidden by the mask: a decoder may not look ahead.",
     practitioner: "One head on your text, with real weights. Switch the scale to √ or log to see weak weights, zoom where the text is long, and click a cell to see how its weight came about. A strong weight is not yet a cause: compare Importance.",
     engineer: "softmax(q kᵀ / √d + bias, masked) as the model's own pass gives it. Long texts are cut into blocks on the server, of which the largest weight is sent: a stripe one token wide stays visible, where a mean would hide it.",
-    researcher: "Exact weights of one head, float32. Max-pooling is for display only; row sums and the maximum are of the whole matrix. Attention is descriptive: rollout, blanking and patching on the same tokens say what it does.",
+    researcher: "Exact weights of one head, float32. Max-pooling is for display only; row sums and the maximum are of the whole matrix. Attention is descriptive: rollout, occlusion and patching on the same tokens say what it does.",
   },
   formula: "A = softmax(Q Kᵀ / √d + B + M), row by row",
   agrees: "each row sums to 1, and masked cells are exactly 0.",

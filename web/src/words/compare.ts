@@ -1,7 +1,7 @@
 import type { Words } from "../lib/levels";
 
 export const COMPARE: Words = {
-  question: "What does one run see that another does not?",
+  question: "Which text does one run predict better than another?",
   depths: {
     school: "Two models read the same text. Which one is less surprised by each word? And what would each say next?",
     student: "Surprisal is −ln p of what really comes: small where a run expected it. Orange parts surprise the second run more, teal ones the first. Below, a head of each looks at the same text.",

@@ -1,7 +1,7 @@
 import type { Words } from "../lib/levels";
 
 export const REPLAY: Words = {
-  question: "How did it come to be what it is?",
+  question: "How did the run learn?",
   depths: {
     school: "A model begins by guessing blindly and gets a little better with each step. Here you can watch it learn, like a film: press play, and see what it writes at each moment.",
     student: "The curve falls as the model learns: the loss is how surprised it is by the right next token. Move the slider to see the same head, the same text and what the model wrote at each of the recorded steps.",

@@ -1,9 +1,9 @@
 import type { Words } from "../lib/levels";
 
 export const SCORE: Words = {
-  question: "How does one weight come about?",
+  question: "How is one attention weight computed?",
   depths: {
-    school: "The looking word has a list of numbers that says what it seeks, the other word one that says what it offers. Multiply them pair by pair and add up: a large sum means a good match, and it gets more attention.",
+    school: "The word that attends has a list of numbers that says what it seeks, the other word one that says what it offers. Multiply them pair by pair and add up: a large sum means a good match, and it gets more attention.",
     student: "The query q of one token and the key k of another are multiplied entry by entry, and summed. The sum is divided by √d, so that it does not grow with the width; softmax then turns a row of scores into shares.",
     practitioner: "Which of the head's d entries make this weight, and which work against it. The temperature shows how flat or peaked the row would be if all its scores were divided by it: a what-if, computed in the page from the scores shown.",
     engineer: "q and k as they meet: after the projection, the norm of queries and keys where there is one, and the rotation. With grouped queries several heads share one k. Bias is what ALiBi or relative positions add; the mask adds −∞.",

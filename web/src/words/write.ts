@@ -1,7 +1,7 @@
 import { LEVELS, type Words } from "../lib/levels";
 
 export const LABEL: Words = {
-  question: "What does the model call your text?",
+  question: "Which label does the model give your text?",
   depths: {
     school: "The model reads the whole text and says which kind it is, and how sure it is of each kind.",
     student: "The model reads the text whole and gives each label a probability; together they are 1. The first is its answer.",
@@ -14,12 +14,12 @@ export const LABEL: Words = {
 };
 
 export const FILL: Words = {
-  question: "What may stand in the holes?",
+  question: "Which tokens fit in the holes?",
   depths: {
     school: "Write [MASK] where a word is missing. The model reads what stands before and after it, and says what fits.",
     student: "For each [MASK] the likeliest tokens with their probabilities, from both sides of the hole. The text above them has the likeliest one in each.",
     practitioner: "Each hole is filled while the others are still open: two holes side by side may get tokens that do not fit together.",
-    engineer: "softmax of the logits at the mask's place over all tokens that stand for text; special tokens are left out, as in `glass fill`.",
+    engineer: "softmax of the logits at the mask's position over all tokens that stand for text; special tokens are left out, as in `glass fill`.",
     researcher: "Marginals of each masked position given all unmasked ones; the joint distribution of several holes is not modelled.",
   },
   formula: "p(xᵢ | all that is not hidden)",
@@ -27,12 +27,12 @@ export const FILL: Words = {
 };
 
 export const WRITE: Words = {
-  question: "How does the model go on with your text?",
+  question: "How does the model continue your text?",
   depths: {
     school: "Type something and let the model go on. It writes one piece after another, each time asking itself what could come next.",
-    student: "The model writes one token at a time; each is drawn from its probabilities.",
+    student: "The model writes one token at a time; each is sampled from its probabilities.",
     practitioner: "The run's own task with the settings of `glass generate`: with the same seed, a run writes the same text again.",
-    engineer: "One pass reads the text; then one token at a time, with cached keys and values. Each is drawn in float64.",
+    engineer: "One pass reads the text; then one token at a time, with cached keys and values. Each is sampled in float64.",
     researcher: "A sample of the model's own distribution, as the settings change it: the view Sampling shows each stage.",
   },
   formula: "token ~ p(token | all before it)",
@@ -44,7 +44,7 @@ export const CHAT: Words = {
   question: "What does the model answer?",
   depths: {
     school: "Ask the model something. It writes an answer piece by piece, and for the next question it reads the whole conversation again.",
-    student: "The model reads the conversation as one text and goes on with it, one token at a time, until it ends the answer. It remembers nothing else: what was said is only in the text.",
+    student: "The model reads the conversation as one text and continues it, one token at a time, until it ends the answer. It remembers nothing else: what was said is only in the text.",
     practitioner: "The conversation is written with the run's chat template, as in training and in `glass chat`. When it no longer fits the context, the oldest question and answer are left out.",
     engineer: "Each answer is encoded apart from what stands before it, so the ids are those of training. One pass reads them; then one token at a time, with cached keys and values.",
     researcher: "A sample of p(answer | conversation). Only the tokens of answers, and the end token after each, counted for the loss; what the model predicts inside a question was never trained.",
@@ -59,7 +59,7 @@ export const TURN: Words = {
   depths: {
     school: "Type a text. The model reads all of it first, and then writes another one for it, piece by piece. For each piece it looks back at yours.",
     student: "The encoder reads the whole text. Then the decoder writes one token at a time, and each depends on your text and on what is written so far.",
-    practitioner: "The run's own task with the settings of `glass generate`. With one beam each token is drawn; more beams look for the likeliest text, which is the usual choice here.",
+    practitioner: "The run's own task with the settings of `glass generate`. With one beam each token is sampled; more beams look for the likeliest text, which is the usual choice here.",
     engineer: "The text is encoded once. The decoder runs one token at a time with cached keys and values, and cross-attention reads the encoder's last vectors.",
     researcher: "A sample of p(y | x), or the hypothesis of beam search with the best score. The score is length-normalised, and the search is not exact: neither need be the mode.",
   },
@@ -78,5 +78,5 @@ const METER: Words["depths"] = {
 /** The same, and what the copy meter says: where the training text is at hand. */
 export function withMeter(words: Words): Words {
   const depths = Object.fromEntries(LEVELS.map((level) => [level, `${words.depths[level]} ${METER[level]}`])) as Words["depths"];
-  return { ...words, depths, agrees: `${words.agrees.slice(0, -1)}; each match stands in the training text at the place that is shown.` };
+  return { ...words, depths, agrees: `${words.agrees.slice(0, -1)}; each match stands in the training text at the position that is shown.` };
 }
