@@ -133,7 +133,7 @@ def test_a_person_reads_parts_sources_and_the_race(task_home: Path) -> None:
     assert re.search(r"^top k 7 .* 7$", shown, flags=re.MULTILINE)
     winner = facts["draw"]["race"][0]
     assert f"   1.  {winner['text']!r} arrives after " in shown
-    assert f"= {winner['arrival']:.6g}: drawn" in shown
+    assert f"= {winner['arrival']:.6g}: sampled" in shown
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_a_person_reads_parts_sources_and_the_race(task_home: Path) -> None:
         ("lm", ["It was", "--mask", "1"], "--mask has no meaning for a run of train.task = lm", "Leave it out"),
         ("lm", ["It was", "--temperature=-1"], "temperature", "0 or more"),
         ("lm", ["It was", "--beams=2", "--seed=1"], "--seed was given with --beams 2", "Beam search draws nothing"),
-        ("translate", ["the old dog sleeps .", "--step", "999"], "the text that is written", "Give step 1"),
+        ("translate", ["the old dog sleeps .", "--step", "999"], "the generated text", "Give step 1"),
         ("masked", ["It was a day"], "there is no [MASK]", "Write it"),
         ("masked", ["a [MASK]", "--mask", "2"], "there is no [MASK] number 2", "It has one"),
         ("lm", ["It", "--tokens", "3", "--step", "4"], "--step 4 is not written with --tokens 3", "Give step 1 to 3."),

@@ -231,7 +231,10 @@ def test_only_what_is_kept_has_hooks_and_none_is_left(family: str, monkeypatch: 
         assert hooked[0].endswith(".blocks.0.attention.hook_pattern")
     record(model, **given, keep=EVERYTHING)  # type: ignore[arg-type]
     assert full_state(model) == before
-    with pytest.raises(GlassError, match="over its budget of 99 bytes"), watching(model, keep=("pattern",), budget=99):
+    with (
+        pytest.raises(GlassError, match="exceeds its budget of 99 bytes"),
+        watching(model, keep=("pattern",), budget=99),
+    ):
         logits_of(model, given)
     assert full_state(model) == before
     monkeypatch.setattr(model.head, "forward", lambda *_: 1 / 0)

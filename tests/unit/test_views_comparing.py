@@ -96,7 +96,7 @@ def test_without_a_mask_nothing_is_left_of_the_order_of_reading(registry: ModelR
     [
         (["dec.0.slef.0"], "zero", "Did you mean dec.0.self.0"),
         (["dec.0.self.0", "dec.0.self.0"], "zero", "switched off twice"),
-        (["dec.0.feedforward"], "first", "looks at no token"),
+        (["dec.0.feedforward"], "first", "has no attention"),
     ],
 )
 def test_what_cannot_be_switched_off_is_refused(

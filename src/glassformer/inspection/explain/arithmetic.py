@@ -1,4 +1,4 @@
-"""The arithmetic of formulas: what each kind says, for a whole matrix and for one cell. All in float64."""
+"""Formulas of a walk, evaluated in float64 for a whole matrix and for one cell."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Products:
 
     Attributes:
         left, right: names with their row or column, such as X[2, :] and W_Q[:, 5].
-        factors: (terms, 2).
+        factors: pairs of factors, (terms, 2).
     """
 
     left: str
@@ -32,7 +32,7 @@ class Products:
 
     @property
     def total(self) -> float:
-        """Sum of the terms, added by `math.fsum` without loss of precision."""
+        """Sum of the terms, computed by `math.fsum` without loss of precision."""
         return math.fsum(one * other for one, other in self.factors)
 
 
@@ -42,7 +42,7 @@ class Working:
 
     Attributes:
         lines: names and values of the inputs and results, in order; the last one is the cell.
-        products: terms of the dot product, for a matrix product; otherwise None.
+        products: terms of the dot product, for a matrix multiplication; otherwise None.
     """
 
     lines: tuple[tuple[str, float], ...]
@@ -59,8 +59,8 @@ class Around:
     """Context of a formula: its model, its position in the model, and the matrices before it.
 
     Attributes:
-        subject: the model, and what it reads.
-        known: the matrices before it, by the names that it may use.
+        subject: the model and its input.
+        known: the earlier matrices that the formula may use, by name.
         source: whether the formula belongs to the encoder of an encoder-decoder.
         layer, head: the layer and head of the formula; None if it belongs to none.
         cross: whether the formula belongs to a cross-attention.
@@ -81,7 +81,7 @@ class Around:
         return self.known[name]
 
     def hide(self, scores: Numbers) -> Numbers:
-        """Return scores (T, S) with -inf where the model's pass has it: there the key was hidden."""
+        """Return scores (T, S) with -inf where the forward pass masked the key."""
         return np.where(np.isneginf(self.shown), -np.inf, scores)
 
     @property
@@ -104,7 +104,7 @@ class Around:
 
 @dataclass(frozen=True, eq=False)
 class Sum:
-    """Matrices, entry-wise products and matrix products, added up: X W_Q + b_Q, X + O, a(G) · U."""
+    """Sum of matrices, elementwise products and matrix multiplications: X W_Q + b_Q, X + O, a(G) · U."""
 
     terms: tuple[tuple[str, Numbers, str, Numbers | None, str], ...]
 
@@ -129,16 +129,17 @@ class Sum:
                 factors = tuple(zip(one[r].tolist(), other[:, column].tolist(), strict=True))
                 beside = f"{right[:-1]}[{column}, :]" if right == "Kᵀ" else f"{right}[:, {column}]"
                 products = Products(f"{left}[{r}, :]", beside, factors)
-                lines.append((f"{left} {right}: {len(factors):,} products added up", products.total))
+                lines.append((f"{left} {right}: sum of {len(factors):,} products", products.total))
         if len(lines) > 1:
-            lines.append(("added up", math.fsum(value for _, value in lines)))
+            lines.append(("sum", math.fsum(value for _, value in lines)))
         return Working(tuple(lines), products)
 
 
 def summed(around: Around, formula: str) -> Sum:
+    """Return the formula of a sum, such as `X W_Q + b_Q`."""
     terms: list[tuple[str, Numbers, str, Numbers | None, str]] = []
     for term in formula.split(" + "):
-        if term == "…":  # all heads between the first and the last
+        if term == "…":  # the formula abbreviates the heads between the first and the last
             heads = sorted(
                 (name for name in around.known if re.fullmatch(r"O\d+", name)), key=lambda name: int(name[1:])
             )
@@ -154,7 +155,7 @@ def summed(around: Around, formula: str) -> Sum:
 
 @dataclass(frozen=True, eq=False)
 class Each:
-    """Each entry by itself: scaled, divided by a row's number, or through an activation."""
+    """Elementwise operation: scaling, division by a number for each row, or an activation."""
 
     names: tuple[str, ...]
     matrices: tuple[Numbers, ...]
@@ -175,11 +176,13 @@ class Each:
 
 
 def scaled(around: Around, name: str, width: str) -> Each:
+    """Return the formula that divides a matrix by the square root of `width`."""
     root = math.sqrt(int(width))
     return Each((name,), (around[name],), f"{name} / √{width} = {name} / {root:.4f}", lambda x: x / root)
 
 
 def by_row(around: Around, name: str, size: str, gain: str) -> Each:
+    """Return the formula that divides each row by its size and multiplies it by a gain."""
     return Each(
         (name, size, gain),
         (around[name], around[size], around[gain]),
@@ -189,6 +192,7 @@ def by_row(around: Around, name: str, size: str, gain: str) -> Each:
 
 
 def activated(around: Around, activation: str, name: str) -> Each:
+    """Return the formula of an activation."""
     kind: Any = {"silu": "swiglu"}.get(activation, activation)
     return Each(
         (name,), (around[name],), f"{activation}({name})", lambda x: activate(torch.from_numpy(x.copy()), kind).numpy()
@@ -197,7 +201,7 @@ def activated(around: Around, activation: str, name: str) -> Each:
 
 @dataclass(frozen=True, eq=False)
 class Hidden:
-    """Scores, -inf where the key is hidden."""
+    """Attention scores, -inf where the key is masked."""
 
     scores: Sum
     around: Around
@@ -208,18 +212,18 @@ class Hidden:
     def at(self, row: int, column: int) -> Working:
         value = float(self.whole()[row, column])
         made = self.scores.at(row, column)
-        why = f"key {column} is hidden from query {row}" if math.isinf(value) else "not hidden: it stays"
+        why = f"key {column} is hidden from query {row}" if math.isinf(value) else "not hidden: unchanged"
         return Working((*made.lines, (why, value)))
 
 
 def hidden(around: Around, scores: str) -> Hidden:
-    """Return the formula of S': `scores` with -inf where the key is hidden."""
+    """Return the formula of masked scores: `scores` with -inf where the key is masked."""
     return Hidden(summed(around, scores), around)
 
 
 @dataclass(frozen=True, eq=False)
 class Softmax:
-    """e to the power of each score of a row, divided by their sum; a row with nothing to see is zeros."""
+    """Softmax over each row of scores; a fully masked row becomes zeros."""
 
     name: str
     scores: Sum
@@ -238,10 +242,10 @@ class Softmax:
         return Working(
             (
                 (f"{self.name}[{row}, {column}]", score),
-                (f"largest of row {row}", float(largest[row, 0])),
+                (f"largest score of row {row}", float(largest[row, 0])),
                 ("e^(score - largest)", own),
-                (f"sum of those of row {row}", total),
-                ("the one over the other", own / (total or 1.0)),
+                (f"sum of e^(score - largest) over row {row}", total),
+                ("e^(score - largest) / sum", own / (total or 1.0)),
             )
         )
 
@@ -253,13 +257,13 @@ class Softmax:
 
 
 def softmax(around: Around, scores: str) -> Softmax:
-    """softmax(M), row by row."""
+    """Return the formula of the softmax over each row of scores."""
     return Softmax(scores, summed(around, scores))
 
 
 @dataclass(frozen=True, eq=False)
 class NormFormula:
-    """A row by its own size: less its mean where `centred`, times a gain, plus a bias."""
+    """Norm of each row: LayerNorm if `centred`, otherwise RMSNorm, with an optional gain and bias."""
 
     name: str
     x: Numbers
@@ -299,5 +303,6 @@ class NormFormula:
 
 
 def normed(around: Around, name: str, kind: str, eps: str, rest: str) -> NormFormula:
+    """Return the formula of a norm; `rest` has its gain and bias, such as ` · g + b`."""
     more = tuple((sign, letter, around[letter]) for sign, letter in re.findall(r" ([·+]) (\w+)", rest))
     return NormFormula(name, around[name], kind == "variance", float(eps), more)

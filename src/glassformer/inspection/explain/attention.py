@@ -1,4 +1,4 @@
-"""One attention layer as steps: each head from its projections to what it writes, and their sum."""
+"""Sections on one attention layer: each head from its projections to its output, then the sum over heads."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class AttentionCaptions:
     """Labels and choices for displaying an attention layer.
 
     Attributes:
-        queries, keys: the tokens' texts.
-        place: the query that notes speak of.
-        x, source: the names of what queries, and keys and values, are made of.
-        layer: its number.
-        heads: the heads to show; None: all.
-        bias: what is added to the scores, in words.
+        queries, keys: texts of the tokens.
+        place: position of the query that the notes describe.
+        x, source: names of the matrices that queries, and keys and values, are projected from.
+        layer: layer number.
+        heads: numbers of the heads to show; None: all.
+        bias: formula of the position bias on the scores.
     """
 
     queries: Labels
@@ -40,17 +40,20 @@ class AttentionCaptions:
 
 
 def attention_sections(part: AttentionTrace, layer: Attention, view: AttentionCaptions) -> list[Section]:
-    """The heads, then the sum of what they write. A head's number is not its index where others were removed."""
+    """Return a section for each shown head, then one for the sum of all heads.
+
+    After pruning, the number of a head differs from its index.
+    """
     chosen = [index for index, head in enumerate(part.heads) if view.heads is None or head in view.heads]
     return [*(_head(part, layer, index, view) for index in chosen), _output(part, layer, view)]
 
 
 def looks(weights: Tensor, view: AttentionCaptions) -> str:
-    """Return a note on the keys with the largest weights for the query `view.place`; `weights` is (T, S)."""
+    """Return a note on the three keys with the largest weights for the query `view.place`; `weights` is (T, S)."""
     row = numbers(weights[view.place])[0]  # (S)
     best = np.argsort(-row, kind="stable")[:3]
     seen = ", ".join(f"{view.keys[key]} {row[key]:.4f}" for key in best if row[key] > 0)
-    return f"{view.queries[view.place]} (place {view.place}) looks most at: {seen or 'nothing'}"
+    return f"{view.queries[view.place]} (position {view.place}) attends most to: {seen or 'no token'}"
 
 
 def _head(part: AttentionTrace, layer: Attention, head: int, view: AttentionCaptions) -> Section:
@@ -66,19 +69,19 @@ def _head(part: AttentionTrace, layer: Attention, head: int, view: AttentionCapt
     notes = [looks(part.weights[0, head], view)]
     others = [other for other, asked in zip(part.heads, part.asks, strict=True) if asked == shared and other != number]
     if others:
-        notes.append(f"It shares its keys and values with {_heads(others)}.")
+        notes.append(f"The head shares its keys and values with {_heads(others)}.")
     placed = tuple(replace(step, layer=view.layer, head=number) for step in steps)
     return Section("head", f"Head {number}", notes=tuple(notes), children=placed, layer=view.layer, head=number)
 
 
 def _heads(numbers: list[int]) -> str:
-    """In words: head 2, heads 0 and 2, heads 0, 1 and 4."""
+    """Return heads in words: head 2, heads 0 and 2, heads 0, 1 and 4."""
     *most, last = map(str, numbers)
     return f"heads {', '.join(most)} and {last}" if most else f"head {last}"
 
 
 def _projections(part: AttentionTrace, layer: Attention, head: int, view: AttentionCaptions) -> Section:
-    """Q, K and V of one head, with the columns of the matrices that make them."""
+    """Return the section on Q, K and V of one head, with the head's columns of the projection matrices."""
     shared = part.asks[head]
     matrices: list[Matrix] = []
     for name, linear, index, source, projected, labels in (
@@ -100,7 +103,10 @@ def _projections(part: AttentionTrace, layer: Attention, head: int, view: Attent
 def _qk_norm(
     part: AttentionTrace, query_norm: nn.RMSNorm, key_norm: nn.RMSNorm, head: int, shared: int, view: AttentionCaptions
 ) -> Section:
-    """Divided by each head's own root mean square, or by r, that of all heads as one vector."""
+    """Return the section on query and key norms.
+
+    The root mean square is that of each head, or r, that of all heads concatenated.
+    """
     matrices: list[Matrix] = []
     for name, norm, index, projected, normed, labels in (
         ("Q", query_norm, head, part.q_projected[0], part.q_unturned[0], view.queries),
@@ -123,7 +129,7 @@ def _qk_norm(
 def _rotation(part: AttentionTrace, head: int, shared: int, view: AttentionCaptions) -> Section:
     return Section(
         "rotation",
-        "Queries and keys turned by their places",
+        "Queries and keys rotated by their positions",
         (
             Matrix("Q", "Q turned", numbers(part.q[0, head]), view.queries),
             Matrix("K", "K turned", numbers(part.k[0, shared]), view.keys),
@@ -132,7 +138,7 @@ def _rotation(part: AttentionTrace, head: int, shared: int, view: AttentionCapti
 
 
 def _scores(part: AttentionTrace, head: int, view: AttentionCaptions) -> list[Section]:
-    """From the product of queries and keys to weights."""
+    """Return the sections from query-key scores to attention weights."""
     K = part.q.shape[-1]
 
     def square(name: str, formula: str, values: Tensor) -> Matrix:
@@ -164,7 +170,7 @@ def _scores(part: AttentionTrace, head: int, view: AttentionCaptions) -> list[Se
 
 
 def _mask(square: Callable[[str, str, Tensor], Matrix], masked: Tensor, name: str, allowed: Tensor) -> Section:
-    """The scores (T, S) with -inf where a key is hidden; no matrix where none is."""
+    """Return the section on masked scores (T, S); it has no matrix if no key is masked."""
     hidden = int((~allowed).sum())
     if not hidden:
         return Section("open", "Mask", notes=("Nothing is hidden.",))
@@ -178,7 +184,7 @@ def _mixing(part: AttentionTrace, layer: Attention, head: int, view: AttentionCa
     own = layer.output.weight[:, head * K : head * K + K]  # (D, K)
     return Section(
         "mixing",
-        "Weighted sum, and what the head writes",
+        "Weighted sum of values, and the output of the head",
         (
             Matrix("Z", "A V", numbers(part.mixed[0, head]), view.queries),
             Matrix("W_O", "", parameters(own.T), role="parameters"),

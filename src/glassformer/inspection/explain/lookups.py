@@ -1,4 +1,7 @@
-"""Values of a walk that are not computed from matrices it shows: rows of tables, waves, turns, position biases."""
+"""Values of a walk that are not computed from shown matrices.
+
+They are embedding rows, sinusoidal and rotary positions, and position biases.
+"""
 
 from __future__ import annotations
 
@@ -25,28 +28,28 @@ Lines = tuple[tuple[str, float], ...]
 
 @dataclass(frozen=True, eq=False)
 class Looked:
-    """Numbers with a story of their own.
+    """Matrix with a description of how each cell is obtained.
 
     Attributes:
         values: the matrix.
-        how: row, column -> what was taken, and what then was done.
+        how: function of row and column that returns the inputs of the cell and a description of the last step.
     """
 
     values: Numbers
     how: Callable[[int, int], tuple[Lines, str]]
 
     def whole(self) -> Numbers:
-        """The matrix."""
+        """Return the matrix."""
         return self.values
 
     def at(self, row: int, column: int) -> Working:
-        """One cell."""
+        """Return the derivation of one cell."""
         before, last = self.how(row, column)
         return Working((*before, (last, float(self.values[row, column]))))
 
 
 def embedded(around: Around, times: str | None) -> Looked:
-    """Rows of the embedding matrix."""
+    """Return the rows of the embedding matrix for the tokens, (T, D), multiplied by the embedding scale."""
     table = around.embedding.tokens.weight
     scale = around.embedding.scale
     ids = around.ids
@@ -60,7 +63,7 @@ def embedded(around: Around, times: str | None) -> Looked:
 
 
 def placed(around: Around) -> Looked:
-    """Position vectors: rows of a table, waves, or what another method computes."""
+    """Return the position vectors (T, D): rows of a learned table, sinusoids, or the output of another module."""
     T = len(around.ids)
     positions = around.embedding.positions
     assert positions is not None
@@ -77,14 +80,14 @@ def placed(around: Around) -> Looked:
 
     def how(row: int, column: int) -> tuple[Lines, str]:
         wave = "cos" if column % 2 else "sin"
-        before = (("place", float(row)), (f"frequency of channel {column}", float(frequency[column])))
-        return before, f"{wave}(place · frequency)"
+        before = (("position", float(row)), (f"frequency of channel {column}", float(frequency[column])))
+        return before, f"{wave}(position · frequency)"
 
     return Looked(np.where(np.arange(width) % 2, np.cos(angles), np.sin(angles)), how)
 
 
 def turned(around: Around, name: str) -> Looked:
-    """Queries or keys turned by their places: pairs of channels i and i + K/2."""
+    """Return queries or keys rotated by their positions, in pairs of channels i and i + K/2."""
     before = around[name]
     rotary = around.stack.rotary
     assert rotary is not None
@@ -100,7 +103,7 @@ def turned(around: Around, name: str) -> Looked:
         lines = (
             (f"first of the pair, {name}[{row}, {pair}]", float(first[row, pair])),
             (f"second of the pair, {name}[{row}, {pair + half}]", float(second[row, pair])),
-            (f"angle: place {row} times the pair's frequency", float(angles[row, pair])),
+            (f"angle: position {row} times the pair's frequency", float(angles[row, pair])),
         )
         return lines, "first · cos - second · sin" if column < half else "second · cos + first · sin"
 
@@ -108,7 +111,7 @@ def turned(around: Around, name: str) -> Looked:
 
 
 def biased(around: Around) -> Looked:
-    """Return the biases that distances add to scores; -inf where a key is hidden."""
+    """Return the biases that distances add to the scores, (T, T); -inf where a key is masked."""
     positions = around.stack.score_positions
     head = around.head
     assert head is not None
@@ -127,20 +130,20 @@ def biased(around: Around) -> Looked:
             bias = numbers(positions.by_distance(torch.from_numpy(back)[None])[0, head])  # (T, T)
 
         def computed(row: int, column: int) -> tuple[Lines, str]:
-            return (("looks back", float(back[row, column])),), f"the bias of head {head} at that distance"
+            return (("distance back", float(back[row, column])),), f"the bias of head {head} at that distance"
 
         return Looked(around.hide(bias), computed)
     buckets = positions.bucket(torch.from_numpy(back)).numpy()  # (T, T)
 
     def learnt(row: int, column: int) -> tuple[Lines, str]:
-        lines = (("looks back", float(back[row, column])), ("bucket of that", float(buckets[row, column])))
-        return lines, f"what head {head} learnt for the bucket"
+        lines = (("distance back", float(back[row, column])), ("bucket of the distance", float(buckets[row, column])))
+        return lines, f"learned bias of head {head} for the bucket"
 
     return Looked(around.hide(numbers(positions.table.weight)[buckets, head]), learnt)
 
 
 def sized(around: Around, which: str, eps: str) -> Looked:
-    """The root mean square of the queries, or keys, of all heads as one vector."""
+    """Return the root mean square of the queries, or keys, of all heads together, (T, 1)."""
     assert around.layer is not None
     block = around.stack.blocks[around.layer]
     assert isinstance(block, Block)
@@ -158,7 +161,7 @@ def sized(around: Around, which: str, eps: str) -> Looked:
 
 
 def pooled(around: Around, how: str) -> Looked:
-    """Return the one vector that a classifier reads."""
+    """Return the pooled vector that a classifier's head reads, (1, D)."""
     rows = around["above"]  # (T, D)
     if how == "first row":
         return Looked(rows[:1], lambda row, column: ((), f"row 0 above, channel {column}"))
@@ -170,5 +173,5 @@ def pooled(around: Around, how: str) -> Looked:
 
 
 def nothing(around: Around) -> Looked:
-    """Return the output of an attention without heads."""
+    """Return the output of an attention layer without heads: zeros (T, D)."""
     return Looked(np.zeros((len(around.ids), around.subject.model.config.width)), lambda row, column: ((), "no head"))

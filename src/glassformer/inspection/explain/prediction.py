@@ -1,4 +1,4 @@
-"""The last sections of the walk: logits, probabilities and candidates."""
+"""Last sections of a walk: pooling, transform, logits and probabilities."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from glassformer.inspection.explain.subject import Subject
 from glassformer.inspection.trace import Trace
 from glassformer.model.transformer import Classifier, activate
 
-SEVERAL = 3  # positions with a full ranking each; if there are more, only the last has one
+SEVERAL = 3  # most positions that have a full ranking each; with more positions, only the last has one
 
 
 def prediction(subject: Subject, found: Trace, top: int) -> list[Section]:
-    """Return the sections on a classifier's pooling, the logits, and the softmax with its likeliest outputs."""
+    """Return the sections on pooling (classifiers), the head's transform, the logits, and the likeliest outputs."""
     sections = []
     model = subject.model
     if isinstance(model, Classifier):
@@ -39,31 +39,31 @@ def _places(subject: Subject) -> dict[int, str]:
 
 
 def _rows(subject: Subject, found: Trace) -> Tensor:
-    """Return logits of the places shown, (places, V), or of a classifier, (1, C)."""
+    """Return the logits at the shown positions, (places, V), or (1, C) for a classifier."""
     return found.logits[0, list(subject.places)] if subject.places else found.logits
 
 
 def _transform(subject: Subject, found: Trace) -> Section:
-    """Show the transform before the output layer: linear, activation, norm."""
+    """Return the section on the transform before the output layer: linear, activation, norm."""
     model = subject.model
     rows = tuple(_places(subject).values())
     places = list(subject.places)
     assert not isinstance(model, Classifier)
     assert model.head.transform is not None
     assert found.transformed is not None
-    raised = model.head.transform(found.stack.final)  # (B, T, D)
-    opened = activate(raised, model.head.activation)  # (B, T, D)
+    projected = model.head.transform(found.stack.final)  # (B, T, D)
+    activated = activate(projected, model.head.activation)  # (B, T, D)
     name = "Y" if isinstance(model.head.norm, nn.Identity) else "R"
     activation = {"swiglu": "silu", "geglu": "gelu"}.get(model.head.activation, model.head.activation)
     matrices = (
         Matrix("W_T", "", parameters(model.head.transform.weight.T), role="parameters"),
         Matrix("b_T", "", parameters(model.head.transform.bias), ("bias",), role="parameters"),
-        Matrix("T", "last vectors W_T + b_T", numbers(raised[0, places]), rows),
-        Matrix(name, f"{activation}(T)", numbers(opened[0, places]), rows),
+        Matrix("T", "last vectors W_T + b_T", numbers(projected[0, places]), rows),
+        Matrix(name, f"{activation}(T)", numbers(activated[0, places]), rows),
     )
     children: tuple[Section, ...] = ()
     if name == "R":
-        before = opened[:, places]  # (B, places, D)
+        before = activated[:, places]  # (B, places, D)
         after = found.transformed[:, places]  # (B, places, D)
         children = (norm_section("norm", "Norm", model.head.norm, "R", "Y", before, after, rows),)
     return Section("transform", "Transform before the output layer", matrices, children=children)
@@ -104,20 +104,21 @@ def _probabilities(subject: Subject, found: Trace, top: int) -> Section:
     full = of if len(of) <= SEVERAL else of[-1:]
     tables = [_ranking(subject, place, token, row, top) for (place, token), row in full]
     if len(of) > SEVERAL:
-        header = ("place", "after", "likeliest", "probability", "second", "probability")
+        header = ("position", "after", "likeliest", "probability", "second", "probability")
         lines = tuple(_best_two(subject, place, token, row) for (place, token), row in of)
         tables.insert(0, SectionTable("the likeliest after each token", header, lines))
     size = logits.shape[-1] - len(subject.special)
-    what = "classes" if isinstance(subject.model, Classifier) else "tokens"
-    left_out = "; special tokens are no candidates" if subject.special else ""
-    notes = (f"The probabilities of all {size:,} {what} add up to 1{left_out}.",)
+    outputs = "classes" if isinstance(subject.model, Classifier) else "tokens"
+    left_out = "; special tokens are not candidates" if subject.special else ""
+    notes = (f"The probabilities of all {size:,} {outputs} add up to 1{left_out}.",)
     return Section("probabilities", "Probabilities", tables=tuple(tables), notes=notes)
 
 
 def _ranking(subject: Subject, place: int, token: str, row: Tensor, top: int) -> SectionTable:
     name = "the likeliest classes"
     if subject.places:
-        name = f"the likeliest at place {place}" if subject.special else f"the likeliest after {token} (place {place})"
+        at = f"at position {place}"
+        name = f"the likeliest {at}" if subject.special else f"the likeliest after {token} (position {place})"
     rows = tuple(
         (rank, subject.name(id), id, float(row[id]), share)
         for rank, (id, share) in enumerate(ranked(row, top), start=1)

@@ -1,7 +1,7 @@
-"""The tape: every matrix of a walk by its number, and each again from those before it, as its formula says.
+"""Tape: the numbered matrices of a walk, and their recomputation from earlier matrices.
 
-The formulas that a walk prints are read, and done in float64 with the matrices that are shown. What remains between the
-result and the shown numbers is the rounding of the model's own arithmetic.
+The formulas that a walk prints are parsed and evaluated in float64 on the shown matrices. The difference between the
+result and the shown matrix is the rounding error of the forward pass.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from glassformer.model.transformer import Model
 
 STREAM = re.compile(r"X\d")
 INSIDE = re.compile(r"X\d|N\d|O\d*")
-"""Names that begin anew in each layer."""
+"""Names of matrices that are reused in each layer."""
 
 
 @dataclass(frozen=True, eq=False)
 class TapeStep:
-    """A section of the walk on its place on the tape.
+    """Section of a walk with its position on the tape.
 
     Attributes:
-        part: the number of the part of the model that it belongs to, such as a layer.
-        section: itself.
-        depth: 0 of the first section of a part, 1 of those in it, and so on.
-        first: the number of its first matrix.
+        part: index of its part of the model, such as a layer, in `Tape.parts`.
+        section: the section.
+        depth: nesting depth, 0 for the outermost section of a part.
+        first: number of its first matrix.
     """
 
     part: int
@@ -48,10 +48,10 @@ class Tape:
     """All matrices of one forward pass.
 
     Attributes:
-        walk: the steps.
+        walk: the walk that the matrices belong to.
         parts: titles of the parts of the model, in order.
         steps: all sections, in order.
-        matrices: all matrices, in order; their place is their number.
+        matrices: all matrices, in order; the index of a matrix is its number.
     """
 
     walk: Walk
@@ -61,17 +61,17 @@ class Tape:
     _around: tuple[Around, ...] = field(repr=False)
 
     def matrix(self, number: int) -> Matrix:
-        """The matrix of that number.
+        """Return the matrix of a number.
 
         Raises:
-            GlassError: there is none.
+            GlassError: there is no such matrix.
         """
         if not 0 <= number < len(self.matrices):
             raise GlassError(f"there is no matrix {number} on this tape", f"Give {span(0, len(self.matrices) - 1)}.")
         return self.matrices[number]
 
     def again(self, number: int) -> Numbers | None:
-        """The whole matrix from its formula and the matrices before it, in float64; None of parameters."""
+        """Recompute a matrix in float64 from its formula and earlier matrices; return None for parameters."""
         matrix = self.matrix(number)
         if not matrix.formula:
             return None
@@ -84,7 +84,7 @@ class Tape:
         if again is None:
             return None
         shown = self.matrices[number].values
-        same = again == shown  # -inf, too
+        same = again == shown  # -inf equals -inf, but their difference is nan
         return float(np.abs(np.where(same, 0.0, again) - np.where(same, 0.0, shown)).max(initial=0.0))
 
     def working(self, number: int, row: int, column: int) -> Working | None:
@@ -102,23 +102,23 @@ class Tape:
 
 
 def make_tape(subject: Subject, top: int = 10) -> Tape:
-    """One forward pass as a tape.
+    """Run one forward pass and return its tape.
 
     Args:
-        subject: the model and what it reads.
-        top: candidates in each prediction.
+        subject: the model and its input.
+        top: number of candidates in each prediction.
     """
     walk = make_walk(subject, top=top)
     return _Recorder(subject).tape(walk)
 
 
 def tape_bytes(model: Model, tokens: int, target: int | None = None) -> int:
-    """About what the matrices of a tape take, so that a long text can be refused before. Parameters are not copied.
+    """Estimate the bytes of a tape's matrices, to refuse long texts in advance. Parameters are not copied.
 
     Args:
-        model: of any family.
-        tokens: of the text, or of the source.
-        target: tokens of the target of an encoder-decoder.
+        model: a model of any family.
+        tokens: number of tokens of the text, or of the source.
+        target: number of target tokens of an encoder-decoder.
     """
     config = model.config
     T = tokens if target is None else target
@@ -133,7 +133,7 @@ def tape_bytes(model: Model, tokens: int, target: int | None = None) -> int:
 
 
 class _Recorder:
-    """Goes through a walk once, and notes what each formula may refer to."""
+    """Builder of a tape: visits a walk once and records the matrices that each formula may refer to."""
 
     def __init__(self, subject: Subject) -> None:
         self._subject = subject
@@ -146,7 +146,7 @@ class _Recorder:
         self._cross = False
 
     def tape(self, walk: Walk) -> Tape:
-        """The tape of the walk."""
+        """Return the tape of the walk."""
         for section, title in _parts(walk):
             if section.key in ("encoder", "decoder"):
                 self._begin(section.key)
@@ -161,7 +161,7 @@ class _Recorder:
         return Tape(walk, tuple(self._parts), tuple(self._steps), tuple(self._matrices), tuple(self._around))
 
     def _begin(self, stack: str) -> None:
-        """The encoder, or the decoder behind it, of an encoder-decoder."""
+        """Begin the encoder, or the decoder, of an encoder-decoder."""
         self._side = "source" if stack == "encoder" else "own"
         self._known = {} if stack == "encoder" else {"memory": self._last()}
 
@@ -180,7 +180,7 @@ class _Recorder:
         for child in section.children:
             self._section(child, depth + 1)
         self._cross = outside
-        if section.key == "output" and section.layer is not None:  # the next attention has heads of its own
+        if section.key == "output" and section.layer is not None:  # the next attention layer reuses these names
             self._known = {name: value for name, value in self._known.items() if not re.fullmatch(r"O\d+|b_O", name)}
 
     def _note(self, matrix: Matrix, section: Section) -> None:
@@ -194,14 +194,14 @@ class _Recorder:
         self._known[matrix.name] = matrix.values
 
     def _leave(self) -> None:
-        """The next layer calls X what this one leaves."""
+        """End a layer: its output becomes the next layer's X."""
         stream = self._known[max(name for name in self._known if STREAM.fullmatch(name))]
         self._known = {name: value for name, value in self._known.items() if not INSIDE.fullmatch(name)}
         self._known["X"] = stream
 
 
 def _parts(walk: Walk) -> Iterator[tuple[Section, str]]:
-    """The parts of a model with their titles; of an encoder-decoder those of each half, after the half itself."""
+    """Yield the parts of a model with their titles; in an encoder-decoder, each stack precedes its parts."""
     for section in walk.sections:
         yield section, section.title
         if section.key in ("encoder", "decoder"):

@@ -1,4 +1,4 @@
-"""Recompute a cell: read its printed formula, and apply it to the numbers that stand beside it."""
+"""Recompute a cell of a walk from its printed formula and the shown matrices."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from glassformer.inspection.explain.sections import Numbers
 
 
 class Meaning(Protocol):
-    """The meaning of a formula."""
+    """Parsed formula that can be evaluated."""
 
     def whole(self) -> Numbers:
-        """The matrix, or one that broadcasts to it."""
+        """Return the matrix, or one that broadcasts to it."""
         ...
 
     def at(self, row: int, column: int) -> Working:
-        """One cell, step by step."""
+        """Return the derivation of one cell, step by step."""
         ...
 
 
@@ -39,11 +39,11 @@ RULES: tuple[tuple[str, Callable[..., Any]], ...] = (
     (r"(.*), -inf where hidden", arithmetic.hidden),
     (r"softmax\((.*)\), row by row", arithmetic.softmax),
 )
-"""Formulas and what they mean; all others are sums of products."""
+"""Patterns of formulas and the functions that parse them; all other formulas are sums of products."""
 
 
 def read_formula(formula: str, around: Around) -> Meaning:
-    """Return the meaning of a formula of a walk at its place."""
+    """Parse a formula of a walk in its context."""
     for pattern, make in RULES:
         if found := re.fullmatch(pattern, formula):
             made: Meaning = make(around, *found.groups())

@@ -1,4 +1,4 @@
-"""A receipt for the terminal."""
+"""Terminal text of a receipt."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from glassformer.inspection.receipt.parts import CROSS, LogitPart
 from glassformer.inspection.receipt.receipt import Receipt
 
 BAR = 24  # characters of the longest bar
-SOURCES = 6  # tokens that are listed as sources
-SHOWN = 5  # tokens whose probabilities are followed through the filters
+SOURCES = 6  # most source tokens that are listed
+SHOWN = 5  # most tokens whose probabilities are shown after each filter
 
 
 def table(receipt: Receipt, top: int = 12) -> str:
     """Format the receipt as text.
 
     Args:
-        receipt: what is told.
-        top: parts that have a line of their own; the others share one.
+        receipt: the receipt.
+        top: number of parts to list one by one; the others share one line.
     """
     return "\n".join([*_head(receipt), "", *_parts(receipt, top), "", *_sources(receipt), "", *_draw(receipt)])
 
@@ -63,7 +63,7 @@ def _parts(receipt: Receipt, top: int) -> list[str]:
 
 
 def _mostly(receipt: Receipt, part: LogitPart) -> str:
-    """The source token that most of a head's value came through."""
+    """Return a note on the source token with the largest contribution to a head's value."""
     if part.head is None or part.sources is None:
         return ""
     value, place = max(((value, place) for place, value in enumerate(part.sources)), key=lambda each: abs(each[0]))
@@ -72,7 +72,7 @@ def _mostly(receipt: Receipt, part: LogitPart) -> str:
 
 
 def _sources(receipt: Receipt) -> list[str]:
-    """List the tokens by their contributions, through heads and from their own embeddings."""
+    """Return the lines on source tokens, by their contributions through heads and embeddings."""
     lines = _by_size("came from these tokens, through all heads and embeddings", receipt.by_source(), receipt.read)
     if receipt.source is not None:
         through = "came from these tokens of the source, through all cross heads"
@@ -129,11 +129,11 @@ def _choice(receipt: Receipt, draw: Draw) -> list[str]:
 
 
 def _lap(receipt: Receipt, draw: Draw, runner: Runner) -> str:
-    place = draw.runners.index(runner) + 1
-    first = ": drawn" if place == 1 else ""
+    rank = draw.runners.index(runner) + 1
+    first = ": sampled" if rank == 1 else ""
     name = in_quotes(receipt.names(runner.token))
     times = f"{runner.number:.6g} / {runner.probability:.6g}"
-    return f"{place:>4,}.  {name} arrives after {times} = {runner.arrival:.6g}{first}"
+    return f"{rank:>4,}.  {name} arrives after {times} = {runner.arrival:.6g}{first}"
 
 
 def _named(receipt: Receipt, token: int) -> str:
