@@ -175,7 +175,7 @@ def split_stream(model: Model, trace: Trace, rows: list[int], u: Tensor) -> Iter
 def output_norm(
     order: str, norm: nn.Module, written: Tensor, rows: list[int], u: Tensor
 ) -> tuple[Tensor, list[Tensor]]:
-    """Return u (P, D) pulled back through the norm on a part's output (B, T, D), and the contribution of its bias (P)."""
+    """Return u (P, D) pulled back through the norm on a part's output (B, T, D), and the bias's contribution (P)."""
     if order != "output":
         return u, []
     beta = getattr(norm, "bias", None)
