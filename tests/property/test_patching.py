@@ -277,9 +277,9 @@ def test_what_cannot_be_patched_is_refused_and_nothing_stays() -> None:
     given = inputs("encoder-decoder", None)
     before = full_state(model)
     cases: list[tuple[dict[str, Kind], str]] = [
-        ({"dec.1.slef.2": Zero()}, r"nothing called 'dec.1.slef.2' to patch(.|\n)*Did you mean dec.1.self.2"),
-        ({"dec.1.self.6": Zero()}, "nothing called 'dec.1.self.6'"),
-        ({"dec.3.self": Zero()}, "nothing called 'dec.3.self'"),
+        ({"dec.1.slef.2": Zero()}, r"no activation 'dec.1.slef.2' to patch(.|\n)*Did you mean dec.1.self.2"),
+        ({"dec.1.self.6": Zero()}, "no activation 'dec.1.self.6'"),
+        ({"dec.3.self": Zero()}, "no activation 'dec.3.self'"),
         ({"enc.0.self.1": Value(torch.zeros(2, 11, 10))}, r"enc.0.self.1, which has the shape \(2, 13, 10\) here"),
         ({"dec.0.cross": Pattern(torch.ones(2, 6, 7, 7))}, r"dec.0.cross, which has the shape \(2, 6, 7, 13\) here"),
         ({"dec.0.cross.1": Pattern(torch.ones(2, 7, 7))}, r"which has the shape \(2, 7, 13\) here"),

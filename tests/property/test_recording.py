@@ -268,8 +268,8 @@ def test_a_budget_names_what_would_fit() -> None:
 def test_what_cannot_be_recorded_is_refused() -> None:
     model: Model = model_of("decoder")
     for keep, words in (
-        (("patern",), "nothing called 'patern' to record in this model\nDid you mean pattern"),
-        (("dec.3.self.pattern",), "nothing called 'dec.3.self.pattern'"),
+        (("patern",), "no tensor 'patern' to record\nDid you mean pattern"),
+        (("dec.3.self.pattern",), "no tensor 'dec.3.self.pattern'"),
         ((), r"keep is \(\)"),
         ("pattern", "keep is 'pattern'"),
         (("cross",), "this model has no cross"),

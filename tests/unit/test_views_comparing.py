@@ -118,7 +118,7 @@ def test_what_is_not_written_yet_cannot_be_frozen(registry: ModelRegistry) -> No
         (["--instead", "mean"], "--instead was given without --ablate"),
         (["--tokens", "5"], "--tokens was given without --ablate"),
         (["--ablate", "dec.0.self.0", "--tokens", "0"], "is less than one"),
-        (["--ablate", "dec.7.self.0"], "there is nothing called 'dec.7.self.0' to switch off"),
+        (["--ablate", "dec.7.self.0"], "this model has no part 'dec.7.self.0' to switch off"),
     ],
 )
 def test_glass_evaluate_refuses_what_has_no_effect(home: Path, more: list[str], said: str) -> None:

@@ -127,7 +127,7 @@ def check_ablation(model: Model, off: Sequence[str], kind: str = "zero") -> Abla
         raise GlassError(f"unknown kind of ablation {kind!r}", nearest(kind, PART_KINDS))
     for number, name in enumerate(off):
         if name not in known:
-            raise GlassError(f"there is nothing called {name!r} to switch off", advice_on_part(model, name, known))
+            raise GlassError(f"this model has no part {name!r} to switch off", advice_on_part(model, name, known))
         if name in off[:number]:
             raise GlassError(f"{name} is named twice", "Name each part once.")
         if kind == "first" and _last(name) == "feedforward":

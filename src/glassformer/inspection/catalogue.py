@@ -177,9 +177,7 @@ def chosen(model: Model, keep: Sequence[str]) -> list[Recordable]:
     keep = [current_name(name) for name in keep]
     for name in keep:
         if name not in known and name not in THINGS:
-            raise GlassError(
-                f"there is nothing called {name!r} to record in this model", nearest(name, [*THINGS, *known])
-            )
+            raise GlassError(f"this model has no tensor {name!r} to record", nearest(name, [*THINGS, *known]))
     found = [entry for entry in known.values() if entry.name in keep or entry.thing in keep]
     if not found:
         raise GlassError(

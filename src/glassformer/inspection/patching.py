@@ -81,7 +81,7 @@ def patch(model: Model, patches: Mapping[str, Kind]) -> Iterator[None]:
     for name, kind in patches.items():
         if name not in known:
             raise GlassError(
-                f"there is nothing called {name!r} to patch in this model", advice_on_part(model, name, list(known))
+                f"this model has no activation {name!r} to patch", advice_on_part(model, name, list(known))
             )
         _check_kind(name, kind)
         for outer in model._forward_pre_hooks.values():

@@ -101,7 +101,7 @@ def bias_by_distance(stack: Stack, distances: Tensor) -> Tensor | None:
 
 
 @dataclass(frozen=True, eq=False)
-class Turning:
+class RotaryEffect:
     """Effect of rotary positions on the score of a query and an identical key, by distance.
 
     Attributes:
@@ -115,7 +115,7 @@ class Turning:
     mean: Tensor
 
 
-def turn_by_distance(stack: Stack, distances: Tensor) -> Turning | None:
+def turn_by_distance(stack: Stack, distances: Tensor) -> RotaryEffect | None:
     """Return the effect of rotary positions by distance; None if the positions are not rotary.
 
     Args:
@@ -128,11 +128,11 @@ def turn_by_distance(stack: Stack, distances: Tensor) -> Turning | None:
     exponents = torch.arange(0, width, 2, dtype=torch.float64) / width  # (K/2)
     frequencies = stack.rotary.base**-exponents  # (K/2)
     pairs = torch.cos(frequencies[:, None] * distances.double())  # (K/2, n)
-    return Turning(frequencies, pairs, pairs.mean(dim=0))
+    return RotaryEffect(frequencies, pairs, pairs.mean(dim=0))
 
 
 @dataclass(frozen=True, eq=False)
-class Shuffled:
+class ShuffleResult:
     """Result of a shuffle test for one output, with n permutations.
 
     Attributes:
@@ -154,7 +154,7 @@ class Shuffled:
 
 def shuffle_test(
     case: AttributionCase, column: int, fixed: Sequence[int] = (), times: int = 16, seed: int = 0
-) -> Shuffled:
+) -> ShuffleResult:
     """Measure how an answer changes when tokens are permuted.
 
     In a decoder, the tokens before the output's position are permuted; the token at that position stays, so the model
@@ -184,7 +184,7 @@ def shuffle_test(
     original = _log_p(case, case.tokens, column)[0]  # (V)
     size = max(1, MOST_LOGITS // (case.row.shape[1] * case.model.vocab_size))
     other = torch.cat([_log_p(case, part, column) for part in rows.split(size)])  # (n, V)
-    return Shuffled(
+    return ShuffleResult(
         moved=moved,
         before=float(original[output.answer]),
         after=other[:, output.answer],

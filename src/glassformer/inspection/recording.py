@@ -167,9 +167,7 @@ def _check_budget(model: Model, keep: Sequence[str], budget: int, asked: Asked) 
         smaller.remove(max(smaller, key=lambda name: estimate(model, [name], *asked)))
     smaller = smaller or [name for name in names if estimate(model, [name], *asked) <= budget][:1]
     advice = (
-        f"Keep less, such as keep={tuple(smaller)}"
-        if smaller
-        else "Give fewer tokens, or select fewer positions by `rows`"
+        f"Keep less, such as keep={tuple(smaller)}" if smaller else "Give fewer tokens, or fewer positions in `rows`"
     )
     raise GlassError(
         f"the recording would take {_size(needed)}, and the budget is {_size(budget)}",

@@ -24,7 +24,7 @@ LEAST = 4
 
 
 @dataclass(frozen=True)
-class Agreed:
+class MeasureAgreement:
     """Rank correlation of one measure with occlusion (blank-out).
 
     Attributes:
@@ -52,7 +52,7 @@ class RankAgreement:
         attention_and_rollout: correlation of the last layer's attention with the rollout, for each side.
     """
 
-    rows: tuple[Agreed, ...]
+    rows: tuple[MeasureAgreement, ...]
     attention_and_rollout: dict[str, float | None]
 
     def facts(self) -> dict[str, Any]:
@@ -75,7 +75,7 @@ def agreement(model: Model, trace: Trace, blanking: Blanking) -> RankAgreement:
     reads = [output.reads for output in blanking.outputs]
     causal = model.config.family != "encoder"
     rolled = rollout(trace)
-    rows: list[Agreed] = []
+    rows: list[MeasureAgreement] = []
     between: dict[str, float | None] = {}
     sides = [("own", blanking.own, rolled.own)]
     if blanking.source is not None and rolled.source is not None:
@@ -88,7 +88,7 @@ def agreement(model: Model, trace: Trace, blanking: Blanking) -> RankAgreement:
             share = read_by(shares[layer], reads)  # (P, S)
             for measure, values in (("attention", weights), ("rollout", share)):
                 found = [] if values is None else _correlations(values, effects.abs(), counts)
-                rows.append(Agreed(layer, measure, side, _average(found), len(found)))
+                rows.append(MeasureAgreement(layer, measure, side, _average(found), len(found)))
         between[side] = None if weights is None else _average(_correlations(weights, share, counts))
     return RankAgreement(tuple(rows), between)
 

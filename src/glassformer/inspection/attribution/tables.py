@@ -134,7 +134,7 @@ def agreement_lines(found: RankAgreement) -> Iterator[str]:
             count = max(row.outputs for row in rows if row.layer == layer)
             yield f"{layer:<8}{_cell(cells['attention'])}{_cell(cells['rollout'])}{count:>10,}"
         yield f"attention of the last layer and rollout:{_cell(found.attention_and_rollout[side])}"
-    yield f"over outputs that see {LEAST} tokens or more; -: there are no such outputs, or all ranks are equal"
+    yield f"mean over outputs with {LEAST} visible tokens or more; -: no such outputs, or all ranks are equal"
 
 
 def grid_lines(found: PatchGrid, clean: Sequence[str], corrupt: Sequence[str]) -> Iterator[str]:

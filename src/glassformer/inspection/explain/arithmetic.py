@@ -55,7 +55,7 @@ class Working:
 
 
 @dataclass(frozen=True, eq=False)
-class Around:
+class FormulaContext:
     """Context of a formula: its model, its position in the model, and the matrices before it.
 
     Attributes:
@@ -135,26 +135,26 @@ class Sum:
         return Working(tuple(lines), products)
 
 
-def summed(around: Around, formula: str) -> Sum:
+def summed(context: FormulaContext, formula: str) -> Sum:
     """Return the formula of a sum, such as `X W_Q + b_Q`."""
     terms: list[tuple[str, Numbers, str, Numbers | None, str]] = []
     for term in formula.split(" + "):
         if term == "…":  # the formula abbreviates the heads between the first and the last
             heads = sorted(
-                (name for name in around.known if re.fullmatch(r"O\d+", name)), key=lambda name: int(name[1:])
+                (name for name in context.known if re.fullmatch(r"O\d+", name)), key=lambda name: int(name[1:])
             )
-            terms += [(name, around[name], "", None, "") for name in heads[1:-1]]
+            terms += [(name, context[name], "", None, "") for name in heads[1:-1]]
         elif " · " in term:
             left, _, right = term.partition(" · ")
-            terms.append((left, around[left], "·", around[right], right))
+            terms.append((left, context[left], "·", context[right], right))
         else:
             left, _, right = term.rpartition(" ") if term.startswith("last vectors") else term.partition(" ")
-            terms.append((left, around[left], " ", around[right] if right else None, right))
+            terms.append((left, context[left], " ", context[right] if right else None, right))
     return Sum(tuple(terms))
 
 
 @dataclass(frozen=True, eq=False)
-class Each:
+class Elementwise:
     """Elementwise operation: scaling, division by a number for each row, or an activation."""
 
     names: tuple[str, ...]
@@ -175,39 +175,39 @@ class Each:
         return Working((*lines, (self.how, float(self.of(*(np.array([[value]]) for _, value in lines))[0, 0]))))
 
 
-def scaled(around: Around, name: str, width: str) -> Each:
+def scaled(context: FormulaContext, name: str, width: str) -> Elementwise:
     """Return the formula that divides a matrix by the square root of `width`."""
     root = math.sqrt(int(width))
-    return Each((name,), (around[name],), f"{name} / √{width} = {name} / {root:.4f}", lambda x: x / root)
+    return Elementwise((name,), (context[name],), f"{name} / √{width} = {name} / {root:.4f}", lambda x: x / root)
 
 
-def by_row(around: Around, name: str, size: str, gain: str) -> Each:
+def by_row(context: FormulaContext, name: str, size: str, gain: str) -> Elementwise:
     """Return the formula that divides each row by its size and multiplies it by a gain."""
-    return Each(
+    return Elementwise(
         (name, size, gain),
-        (around[name], around[size], around[gain]),
+        (context[name], context[size], context[gain]),
         f"{name} / {size} · {gain}",
         lambda x, r, g: x / r * g,
     )
 
 
-def activated(around: Around, activation: str, name: str) -> Each:
+def activated(context: FormulaContext, activation: str, name: str) -> Elementwise:
     """Return the formula of an activation."""
     kind: Any = {"silu": "swiglu"}.get(activation, activation)
-    return Each(
-        (name,), (around[name],), f"{activation}({name})", lambda x: activate(torch.from_numpy(x.copy()), kind).numpy()
+    return Elementwise(
+        (name,), (context[name],), f"{activation}({name})", lambda x: activate(torch.from_numpy(x.copy()), kind).numpy()
     )
 
 
 @dataclass(frozen=True, eq=False)
-class Hidden:
+class MaskedScores:
     """Attention scores, -inf where the key is masked."""
 
     scores: Sum
-    around: Around
+    context: FormulaContext
 
     def whole(self) -> Numbers:
-        return self.around.hide(self.scores.whole())
+        return self.context.hide(self.scores.whole())
 
     def at(self, row: int, column: int) -> Working:
         value = float(self.whole()[row, column])
@@ -216,9 +216,9 @@ class Hidden:
         return Working((*made.lines, (why, value)))
 
 
-def hidden(around: Around, scores: str) -> Hidden:
+def hidden(context: FormulaContext, scores: str) -> MaskedScores:
     """Return the formula of masked scores: `scores` with -inf where the key is masked."""
-    return Hidden(summed(around, scores), around)
+    return MaskedScores(summed(context, scores), context)
 
 
 @dataclass(frozen=True, eq=False)
@@ -256,9 +256,9 @@ class Softmax:
         return np.exp(scores - largest), largest
 
 
-def softmax(around: Around, scores: str) -> Softmax:
+def softmax(context: FormulaContext, scores: str) -> Softmax:
     """Return the formula of the softmax over each row of scores."""
-    return Softmax(scores, summed(around, scores))
+    return Softmax(scores, summed(context, scores))
 
 
 @dataclass(frozen=True, eq=False)
@@ -302,7 +302,7 @@ class NormFormula:
         return Working(tuple(lines))
 
 
-def normed(around: Around, name: str, kind: str, eps: str, rest: str) -> NormFormula:
+def normed(context: FormulaContext, name: str, kind: str, eps: str, rest: str) -> NormFormula:
     """Return the formula of a norm; `rest` has its gain and bias, such as ` · g + b`."""
-    more = tuple((sign, letter, around[letter]) for sign, letter in re.findall(r" ([·+]) (\w+)", rest))
-    return NormFormula(name, around[name], kind == "variance", float(eps), more)
+    more = tuple((sign, letter, context[letter]) for sign, letter in re.findall(r" ([·+]) (\w+)", rest))
+    return NormFormula(name, context[name], kind == "variance", float(eps), more)

@@ -152,7 +152,7 @@ def _scores(part: AttentionTrace, head: int, view: AttentionCaptions) -> list[Se
             "scaling",
             "Scaling",
             (square("S'", f"S / √{K}", scaled),),
-            notes=(f"A head is {K} wide, so every score is divided by √{K} = {math.sqrt(K):.4f}.",),
+            notes=(f"The head width is {K}, so each score is divided by √{K} = {math.sqrt(K):.4f}.",),
         ),
     ]
     name = "S'"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from glassformer.inspection.explain.arithmetic import Around, Working
+from glassformer.inspection.explain.arithmetic import FormulaContext, Working
 from glassformer.inspection.explain.sections import Numbers, numbers
 from glassformer.model.positions import (
     AlibiPositions,
@@ -27,7 +27,7 @@ Lines = tuple[tuple[str, float], ...]
 
 
 @dataclass(frozen=True, eq=False)
-class Looked:
+class LookedUp:
     """Matrix with a description of how each cell is obtained.
 
     Attributes:
@@ -48,32 +48,32 @@ class Looked:
         return Working((*before, (last, float(self.values[row, column]))))
 
 
-def embedded(around: Around, times: str | None) -> Looked:
+def embedded(context: FormulaContext, times: str | None) -> LookedUp:
     """Return the rows of the embedding matrix for the tokens, (T, D), multiplied by the embedding scale."""
-    table = around.embedding.tokens.weight
-    scale = around.embedding.scale
-    ids = around.ids
+    table = context.embedding.tokens.weight
+    scale = context.embedding.scale
+    ids = context.ids
     rows = numbers(table[list(ids)])  # (T, D)
 
     def how(row: int, column: int) -> tuple[Lines, str]:
         entry = f"row {ids[row]} of the embedding matrix, the token's id, channel {column}"
         return ((), entry) if times is None else (((entry, float(rows[row, column])),), f"times {scale:.4f}")
 
-    return Looked(rows * scale, how)
+    return LookedUp(rows * scale, how)
 
 
-def placed(around: Around) -> Looked:
+def placed(context: FormulaContext) -> LookedUp:
     """Return the position vectors (T, D): rows of a learned table, sinusoids, or the output of another module."""
-    T = len(around.ids)
-    positions = around.embedding.positions
+    T = len(context.ids)
+    positions = context.embedding.positions
     assert positions is not None
     if isinstance(positions, LearnedPositions):
         rows = numbers(positions.table.weight[:T])  # (T, D)
-        return Looked(rows, lambda row, column: ((), f"row {row} of the position table, channel {column}"))
+        return LookedUp(rows, lambda row, column: ((), f"row {row} of the position table, channel {column}"))
     if not isinstance(positions, SinusoidalPositions):
         with torch.no_grad():
             rows = numbers(positions(torch.arange(T)[None])[0])  # (T, D)
-        return Looked(rows, lambda row, column: ((), f"the vector of position {row}, channel {column}"))
+        return LookedUp(rows, lambda row, column: ((), f"the vector of position {row}, channel {column}"))
     width = positions.width
     frequency = 10_000.0 ** (-(np.arange(width) // 2 * 2) / width)  # (D)
     angles = np.arange(T)[:, None] * frequency  # (T, D)
@@ -83,13 +83,13 @@ def placed(around: Around) -> Looked:
         before = (("position", float(row)), (f"frequency of channel {column}", float(frequency[column])))
         return before, f"{wave}(position · frequency)"
 
-    return Looked(np.where(np.arange(width) % 2, np.cos(angles), np.sin(angles)), how)
+    return LookedUp(np.where(np.arange(width) % 2, np.cos(angles), np.sin(angles)), how)
 
 
-def turned(around: Around, name: str) -> Looked:
+def turned(context: FormulaContext, name: str) -> LookedUp:
     """Return queries or keys rotated by their positions, in pairs of channels i and i + K/2."""
-    before = around[name]
-    rotary = around.stack.rotary
+    before = context[name]
+    rotary = context.stack.rotary
     assert rotary is not None
     half = before.shape[1] // 2
     angles = np.arange(len(before))[:, None] * rotary.base ** (-2 * np.arange(half) / before.shape[1])  # (T, K/2)
@@ -107,15 +107,15 @@ def turned(around: Around, name: str) -> Looked:
         )
         return lines, "first · cos - second · sin" if column < half else "second · cos + first · sin"
 
-    return Looked(np.concatenate([first * cos - second * sin, second * cos + first * sin], axis=1), how)
+    return LookedUp(np.concatenate([first * cos - second * sin, second * cos + first * sin], axis=1), how)
 
 
-def biased(around: Around) -> Looked:
+def biased(context: FormulaContext) -> LookedUp:
     """Return the biases that distances add to the scores, (T, T); -inf where a key is masked."""
-    positions = around.stack.score_positions
-    head = around.head
+    positions = context.stack.score_positions
+    head = context.head
     assert head is not None
-    places = np.arange(len(around.ids))
+    places = np.arange(len(context.ids))
     back = places[:, None] - places  # (T, T)
     if isinstance(positions, AlibiPositions):
         slope = alibi_slopes(positions.heads)[head]
@@ -123,7 +123,7 @@ def biased(around: Around) -> Looked:
         def how(row: int, column: int) -> tuple[Lines, str]:
             return (("distance", float(abs(back[row, column]))), (f"slope of head {head}", slope)), "-slope · distance"
 
-        return Looked(around.hide(-slope * np.abs(back)), how)
+        return LookedUp(context.hide(-slope * np.abs(back)), how)
     assert positions is not None
     if not isinstance(positions, RelativePositions):
         with torch.no_grad():
@@ -132,46 +132,48 @@ def biased(around: Around) -> Looked:
         def computed(row: int, column: int) -> tuple[Lines, str]:
             return (("distance back", float(back[row, column])),), f"the bias of head {head} at that distance"
 
-        return Looked(around.hide(bias), computed)
+        return LookedUp(context.hide(bias), computed)
     buckets = positions.bucket(torch.from_numpy(back)).numpy()  # (T, T)
 
     def learnt(row: int, column: int) -> tuple[Lines, str]:
         lines = (("distance back", float(back[row, column])), ("bucket of the distance", float(buckets[row, column])))
         return lines, f"learned bias of head {head} for the bucket"
 
-    return Looked(around.hide(numbers(positions.table.weight)[buckets, head]), learnt)
+    return LookedUp(context.hide(numbers(positions.table.weight)[buckets, head]), learnt)
 
 
-def sized(around: Around, which: str, eps: str) -> Looked:
+def sized(context: FormulaContext, which: str, eps: str) -> LookedUp:
     """Return the root mean square of the queries, or keys, of all heads together, (T, 1)."""
-    assert around.layer is not None
-    block = around.stack.blocks[around.layer]
+    assert context.layer is not None
+    block = context.stack.blocks[context.layer]
     assert isinstance(block, Block)
-    layer = block.cross if around.cross else block.attention
+    layer = block.cross if context.cross else block.attention
     assert layer is not None
     linear = layer.query if which == "Q" else layer.key
-    made = around[f"read for {which}"] @ numbers(linear.weight.T)  # (T, heads K)
+    made = context[f"read for {which}"] @ numbers(linear.weight.T)  # (T, heads K)
     if linear.bias is not None:
         made = made + numbers(linear.bias)
     squares = (made**2).mean(axis=1, keepdims=True)  # (T, 1)
     what = f"mean square of the {made.shape[1]:,} numbers of all heads' {which}"
-    return Looked(
+    return LookedUp(
         np.sqrt(squares + float(eps)), lambda row, column: (((what, float(squares[row, 0])),), f"√(that + {eps})")
     )
 
 
-def pooled(around: Around, how: str) -> Looked:
+def pooled(context: FormulaContext, how: str) -> LookedUp:
     """Return the pooled vector that a classifier's head reads, (1, D)."""
-    rows = around["above"]  # (T, D)
+    rows = context["above"]  # (T, D)
     if how == "first row":
-        return Looked(rows[:1], lambda row, column: ((), f"row 0 above, channel {column}"))
+        return LookedUp(rows[:1], lambda row, column: ((), f"row 0 above, channel {column}"))
 
     def mean(row: int, column: int) -> tuple[Lines, str]:
         return ((f"sum of channel {column}", math.fsum(rows[:, column])),), f"divided by {len(rows)} rows"
 
-    return Looked(rows.mean(axis=0, keepdims=True), mean)
+    return LookedUp(rows.mean(axis=0, keepdims=True), mean)
 
 
-def nothing(around: Around) -> Looked:
+def nothing(context: FormulaContext) -> LookedUp:
     """Return the output of an attention layer without heads: zeros (T, D)."""
-    return Looked(np.zeros((len(around.ids), around.subject.model.config.width)), lambda row, column: ((), "no head"))
+    return LookedUp(
+        np.zeros((len(context.ids), context.subject.model.config.width)), lambda row, column: ((), "no head")
+    )

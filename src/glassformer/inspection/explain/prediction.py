@@ -39,7 +39,7 @@ def _places(subject: Subject) -> dict[int, str]:
 
 
 def _rows(subject: Subject, found: Trace) -> Tensor:
-    """Return the logits at the shown positions, (places, V), or (1, C) for a classifier."""
+    """Return the logits at the P shown positions, (P, V), or (1, C) for a classifier."""
     return found.logits[0, list(subject.places)] if subject.places else found.logits
 
 
@@ -63,8 +63,8 @@ def _transform(subject: Subject, found: Trace) -> Section:
     )
     children: tuple[Section, ...] = ()
     if name == "R":
-        before = activated[:, places]  # (B, places, D)
-        after = found.transformed[:, places]  # (B, places, D)
+        before = activated[:, places]  # (B, P, D)
+        after = found.transformed[:, places]  # (B, P, D)
         children = (norm_section("norm", "Norm", model.head.norm, "R", "Y", before, after, rows),)
     return Section("transform", "Transform before the output layer", matrices, children=children)
 
@@ -72,7 +72,7 @@ def _transform(subject: Subject, found: Trace) -> Section:
 def _logits(subject: Subject, found: Trace) -> Section:
     model = subject.model
     rows = tuple(_places(subject).values())
-    logits = _rows(subject, found)  # (places, V)
+    logits = _rows(subject, found)  # (P, V)
     tied = not isinstance(model, Classifier) and model.head.weight is None
     own = model.embedding.tokens.weight if tied else model.head.weight
     bias = model.head.bias
@@ -97,9 +97,9 @@ def _logits(subject: Subject, found: Trace) -> Section:
 
 def _probabilities(subject: Subject, found: Trace, top: int) -> Section:
     places = _places(subject)
-    logits = _rows(subject, found)  # (places, V)
+    logits = _rows(subject, found)  # (P, V)
     if subject.special:
-        logits = logits.index_fill(1, torch.tensor(subject.special, device=logits.device), -math.inf)  # (places, V)
+        logits = logits.index_fill(1, torch.tensor(subject.special, device=logits.device), -math.inf)  # (P, V)
     of = list(zip(places.items(), logits, strict=True))
     full = of if len(of) <= SEVERAL else of[-1:]
     tables = [_ranking(subject, place, token, row, top) for (place, token), row in full]

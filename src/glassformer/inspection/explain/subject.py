@@ -201,5 +201,5 @@ def _cut(count: int, which: str, total: int, limit: int, what: str = "text") -> 
     """Return a note that the model does not read all tokens of a text."""
     return (
         f"The {what} has {total:,} tokens, the model reads at most {limit:,} of them (model.context): "
-        f"the {which} {count:,} are not seen."
+        f"the {which} {count:,} are not read."
     )

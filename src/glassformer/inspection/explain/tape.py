@@ -14,7 +14,7 @@ import numpy as np
 
 from glassformer.base.errors import GlassError
 from glassformer.base.wording import span
-from glassformer.inspection.explain.arithmetic import Around, Working
+from glassformer.inspection.explain.arithmetic import FormulaContext, Working
 from glassformer.inspection.explain.sections import Matrix, Numbers, Section, Walk
 from glassformer.inspection.explain.subject import Subject
 from glassformer.inspection.explain.walk import make_walk
@@ -58,7 +58,7 @@ class Tape:
     parts: tuple[str, ...]
     steps: tuple[TapeStep, ...]
     matrices: tuple[Matrix, ...]
-    _around: tuple[Around, ...] = field(repr=False)
+    _around: tuple[FormulaContext, ...] = field(repr=False)
 
     def matrix(self, number: int) -> Matrix:
         """Return the matrix of a number.
@@ -141,7 +141,7 @@ class _Recorder:
         self._parts: list[str] = []
         self._steps: list[TapeStep] = []
         self._matrices: list[Matrix] = []
-        self._around: list[Around] = []
+        self._around: list[FormulaContext] = []
         self._side = "own"
         self._cross = False
 
@@ -188,7 +188,7 @@ class _Recorder:
             self._known[f"read for {found[2]}"] = self._known[found[1]]
         source = self._side == "source"
         known = dict(self._known)
-        around = Around(self._subject, known, source, section.layer, section.head, self._cross, matrix.values)
+        around = FormulaContext(self._subject, known, source, section.layer, section.head, self._cross, matrix.values)
         self._around.append(around)
         self._matrices.append(matrix)
         self._known[matrix.name] = matrix.values

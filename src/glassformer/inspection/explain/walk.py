@@ -63,7 +63,7 @@ def make_walk(
         labels = subject.target_labels
         place = len(subject.target_labels) - 1
         inside = _stack(found.stack, model.decoder, model.embedding, labels, place, own, subject.labels)
-        sections.append(Section("decoder", "Decoder: the target is written", children=tuple(inside)))
+        sections.append(Section("decoder", "Decoder: the target is predicted", children=tuple(inside)))
     else:
         place = subject.places[0] if subject.places else 0
         sections += _stack(found.stack, model.stack, model.embedding, subject.labels, place, own)

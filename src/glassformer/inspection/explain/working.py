@@ -8,7 +8,7 @@ from typing import Any, Protocol, get_args
 
 from glassformer.base.config import Activation
 from glassformer.inspection.explain import arithmetic, lookups
-from glassformer.inspection.explain.arithmetic import Around, Working
+from glassformer.inspection.explain.arithmetic import FormulaContext, Working
 from glassformer.inspection.explain.sections import Numbers
 
 
@@ -42,10 +42,10 @@ RULES: tuple[tuple[str, Callable[..., Any]], ...] = (
 """Patterns of formulas and the functions that parse them; all other formulas are sums of products."""
 
 
-def read_formula(formula: str, around: Around) -> Meaning:
+def read_formula(formula: str, context: FormulaContext) -> Meaning:
     """Parse a formula of a walk in its context."""
     for pattern, make in RULES:
         if found := re.fullmatch(pattern, formula):
-            made: Meaning = make(around, *found.groups())
+            made: Meaning = make(context, *found.groups())
             return made
-    return arithmetic.summed(around, formula)
+    return arithmetic.summed(context, formula)

@@ -34,7 +34,7 @@ def no_direct_path(model: Model, stack: str, part: str) -> str | None:
     if model.config.norm_order != "pre":
         return f"model.norm_order = {model.config.norm_order}: the output of a head passes through more norms"
     if getattr(model.config, "head_transform", False):
-        return "model.head_transform = true: a layer stands between the vectors and the logits"
+        return "model.head_transform = true: a layer lies between the heads and the logits"
     return None
 
 

@@ -22,7 +22,7 @@ MOST_ROWS = 8
 
 
 @dataclass(frozen=True, eq=False)
-class Passed:
+class ProbedLayer:
     """Attention layer in one forward pass.
 
     Attributes:
@@ -50,7 +50,7 @@ class _Side:
 
 def passes(
     model: Model, probe: HeadProbe, special: frozenset[int], source_special: frozenset[int] = frozenset()
-) -> Iterator[Passed]:
+) -> Iterator[ProbedLayer]:
     """Run a model on a probe and yield each attention layer for each batch of sequences.
 
     Args:
@@ -95,7 +95,7 @@ def _batches(model: Model, probe: HeadProbe) -> Iterator[list[int]]:
 
 def _layers(
     model: Model, name: str, stack: StackTrace, side: _Side, memory: _Side | None, probe: HeadProbe, rows: list[int]
-) -> Iterator[Passed]:
+) -> Iterator[ProbedLayer]:
     for layer, block in enumerate(stack.blocks):
         for part, made in (("self", block.attention), ("cross", block.cross)):
             if made is None:
@@ -114,7 +114,7 @@ def _layers(
             if probe.distinct and no_direct_path(model, name, part) is None:
                 raised = raised_logits(model, made, torch.from_numpy(here.keys))  # (N, H, T, S)
             gold = {key: _whole([patterns[row] for row in rows], here) for key, patterns in probe.gold.items()}
-            yield Passed(Site(name, layer, part), here, raised, gold)
+            yield ProbedLayer(Site(name, layer, part), here, raised, gold)
 
 
 def _whole(patterns: list[Bools], here: Looks) -> Bools:

@@ -10,7 +10,7 @@ import numpy as np
 
 from glassformer.inspection.heads import copying, cross, numbers, relations, roles
 from glassformer.inspection.heads.attention_arrays import Floats, Ids, Looks
-from glassformer.inspection.heads.passes import Passed, passes
+from glassformer.inspection.heads.passes import ProbedLayer, passes
 from glassformer.inspection.heads.probes import HeadProbe
 from glassformer.inspection.heads.report import HeadReport, HeadSurvey, LeftOut
 from glassformer.inspection.heads.role_scores import RoleScore, RoleTally, judge
@@ -110,7 +110,7 @@ def survey(model: Model, probes: Sequence[HeadProbe], known: TokenFacts) -> Head
     return HeadSurvey(found, tuple(probes), tuple(left_out))
 
 
-def _tally(layer: _Layer, passed: Passed, probe: HeadProbe, known: TokenFacts, span: int) -> None:
+def _tally(layer: _Layer, passed: ProbedLayer, probe: HeadProbe, known: TokenFacts, span: int) -> None:
     """Add the tallies of one batch of a probe to those of its layer."""
     here = passed.looks
     if passed.raised is not None:

@@ -29,7 +29,7 @@ def no_direct_effect(model: Model, stack: str) -> str | None:
     if model.config.norm_order == "post":
         return "model.norm_order = post: the output of a head passes through the norms of all later layers"
     if model.config.head_transform:
-        return "model.head_transform = true: an activation stands between the heads and the logits"
+        return "model.head_transform = true: an activation lies between the heads and the logits"
     return None
 
 

@@ -203,7 +203,7 @@ def refuse_inexact(model: Model) -> None:
         )
     if model.config.head_transform:
         raise GlassError(
-            "model.head_transform = true: an activation stands between the parts and the logits, "
+            "model.head_transform = true: an activation lies between the parts and the logits, "
             "so a logit has no exact split into parts",
             "Give a run with model.head_transform = false.",
         )

@@ -35,10 +35,10 @@ def _head(receipt: Receipt) -> list[str]:
         pair = f"{_named(receipt, receipt.token)} against {_named(receipt, receipt.against)}"
         lines = [f"{what} {pair}: difference of their logits {receipt.logit:.6f}"]
     if receipt.token != chosen:
-        lines.append(f"not what the model chooses: that is {_named(receipt, chosen)}")
+        lines.append(f"the model chooses another one: {_named(receipt, chosen)}")
     if moment.unread:
-        outside = counted(moment.unread, "tokens are", "token is")
-        lines.append(f"of the text {outside} outside the {len(moment.read):,} that the model reads")
+        unread = counted(moment.unread, "tokens of the text are", "token of the text is")
+        lines.append(f"{unread} not read: the model reads {len(moment.read):,}")
     return lines
 
 
@@ -48,7 +48,7 @@ def _parts(receipt: Receipt, top: int) -> list[str]:
     others = ranked[top:]
     width = max(len(part.name) for part, _ in shown)
     largest = abs(shown[0][0].value) or 1.0
-    lines = [f"{'part':<{width}}  {'gives':>10}   share"]
+    lines = [f"{'part':<{width}}  {'value':>10}   share"]
     for part, share in shown:
         bar = "█" * round(BAR * abs(part.value) / largest)
         row = f"{part.name:<{width}}  {part.value:>+10.4f}  {share:>6.1%}  {bar:<{BAR}}{_mostly(receipt, part)}"
@@ -73,10 +73,10 @@ def _mostly(receipt: Receipt, part: LogitPart) -> str:
 
 def _sources(receipt: Receipt) -> list[str]:
     """Return the lines on source tokens, by their contributions through heads and embeddings."""
-    lines = _by_size("came from these tokens, through all heads and embeddings", receipt.by_source(), receipt.read)
+    lines = _by_size("contributions by token, through all heads and embeddings", receipt.by_source(), receipt.read)
     if receipt.source is not None:
-        through = "came from these tokens of the source, through all cross heads"
-        lines += _by_size(through, receipt.by_source(cross=True), receipt.source)
+        title = "contributions by token of the source, through all cross heads"
+        lines += _by_size(title, receipt.by_source(cross=True), receipt.source)
     rest = sum(part.value for part in receipt.parts if part.sources is None)
     return [*lines, f"{rest:>+10.4f}  feed-forward layers and biases, which have no source token"]
 
@@ -109,7 +109,7 @@ def _draw(receipt: Receipt) -> list[str]:
 
 def _stage_name(stage: SamplingStage) -> str:
     if stage.filter is None:
-        return "the model's own"
+        return "no filter"
     name = stage.filter.replace("_", " ")
     return name if stage.setting is None else f"{name} {stage.setting:g}"
 

@@ -30,7 +30,7 @@ LOSSES = 2000
 
 
 class Camera:
-    """Takes snapshots of the models of one run on fixed texts, so that equal weights give equal snapshots.
+    """Camera that takes snapshots of the models of one run, on fixed texts: equal weights give equal snapshots.
 
     Args:
         config: configuration of the run.
