@@ -172,15 +172,15 @@ def shuffle_test(
     """
     output = case.outputs[check_number("output", column, len(case.outputs))]
     seen = case.tokens[0, : output.place] if case.model.config.family == "decoder" else case.tokens[0]
-    moved = tuple(place for place, id in enumerate(seen.tolist()) if id not in fixed)
+    moved = tuple(position for position, id in enumerate(seen.tolist()) if id not in fixed)
     if len(moved) < 2:
         problem = f"{len(moved)} token could move" if len(moved) == 1 else "no token could move"
         raise GlassError(f"there is nothing to shuffle: {problem}", "Give a longer text, or a later position.")
     generator = torch.Generator().manual_seed(seed)
     orders = torch.stack([torch.randperm(len(moved), generator=generator) for _ in range(times)])  # (n, moved)
     rows = case.tokens.repeat(times, 1)  # (n, S)
-    places = torch.tensor(moved)
-    rows[:, places] = case.tokens[0, places][orders]
+    positions = torch.tensor(moved)
+    rows[:, positions] = case.tokens[0, positions][orders]
     original = _log_p(case, case.tokens, column)[0]  # (V)
     size = max(1, MOST_LOGITS // (case.row.shape[1] * case.model.vocab_size))
     other = torch.cat([_log_p(case, part, column) for part in rows.split(size)])  # (n, V)
@@ -190,7 +190,7 @@ def shuffle_test(
         after=other[:, output.answer],
         divergence=(original.exp() * (original - other)).sum(dim=-1),
         same=other.argmax(dim=-1) == original.argmax(),
-        orders=places[orders],
+        orders=positions[orders],
     )
 
 

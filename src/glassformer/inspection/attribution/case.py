@@ -24,7 +24,7 @@ class Output:
         place: position of its logits in the row; 0 for a classifier.
         reads: positions whose final vectors the head reads: `place`, or all positions that a classifier pools.
         answer: the token or class to explain.
-        known: True if the text contains the answer; otherwise it is the likeliest or a requested one.
+        known: True if the answer is the next token of the given text; otherwise it is the likeliest or a requested one.
     """
 
     place: int
@@ -112,10 +112,12 @@ def case_of(
     causal = model.config.family != "encoder"
     following = [*row[1:], end] if causal else [None] * len(row)
     outputs = []
-    for place in range(len(row)) if causal or everywhere else subject.places:
-        known = answer is None and following[place] is not None
-        chosen = following[place] if answer is None else answer
-        outputs.append(Output(place, (place,), int(logits[place].argmax()) if chosen is None else chosen, known))
+    for position in range(len(row)) if causal or everywhere else subject.places:
+        known = answer is None and following[position] is not None
+        chosen = following[position] if answer is None else answer
+        outputs.append(
+            Output(position, (position,), int(logits[position].argmax()) if chosen is None else chosen, known)
+        )
     return AttributionCase(model, tokens, target, tuple(outputs))
 
 

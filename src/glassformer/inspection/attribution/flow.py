@@ -71,8 +71,8 @@ def flow(trace: Trace, reads: Sequence[int], layers: int | None = None) -> Atten
             f"attention flow of {T + S} tokens takes too long: its time grows as their fourth power",
             f"Give a text of at most {MOST_TOKENS} tokens, or use the rollout.",
         )
-    for place in reads:
-        check_number("position", place, T)
+    for position in reads:
+        check_number("position", position, T)
     count = len(trace.stack.blocks)
     layers = count if layers is None else layers
     if not 1 <= layers <= count:
@@ -98,7 +98,7 @@ def flow(trace: Trace, reads: Sequence[int], layers: int | None = None) -> Atten
     network.add(
         torch.full((1, len(reads)), 1 / len(reads), dtype=torch.float64),
         range(size, size + 1),
-        [level[place] for place in reads],
+        [level[position] for position in reads],
     )
     found = [network.most(size, token) for token in range(S + T)]
     values = torch.tensor(found, dtype=torch.float64)  # (S + T)

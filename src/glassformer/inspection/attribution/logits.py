@@ -140,7 +140,7 @@ class Neurons:
 
     Attributes:
         layer: layer number, from 0.
-        values: (F) float64, the contribution of each neuron: its activation times its output weights' contribution.
+        values: (F) float64, the contribution of each neuron: its activation times its output weights' logit.
         bias: contribution of the last projection's bias.
     """
 
@@ -191,7 +191,7 @@ def _read(
 
     `w` and `bias` are those of `split_logits`.
     """
-    rows = [place for output in outputs for place in output.reads]
+    rows = [position for output in outputs for position in output.reads]
     owner = torch.tensor([number for number, output in enumerate(outputs) for _ in output.reads])  # (R)
     share = torch.tensor([1.0 / len(output.reads) for output in outputs], dtype=torch.float64)[owner]  # (R)
     w, bias = head_rows(model, [output.answer for output in outputs], against)  # (P, D), (P)

@@ -74,8 +74,8 @@ def _seen(case: AttributionCase, own: Tensor) -> Tensor:
     """Set the effects (P, T) of tokens after a causal output to exactly 0: other batch sizes leave rounding errors."""
     if case.model.config.family == "encoder":
         return own
-    places = torch.tensor([output.place for output in case.outputs])  # (P)
-    return own.masked_fill(torch.arange(own.shape[1]) > places[:, None], 0.0)  # (P, T)
+    positions = torch.tensor([output.place for output in case.outputs])  # (P)
+    return own.masked_fill(torch.arange(own.shape[1]) > positions[:, None], 0.0)  # (P, T)
 
 
 def _blanked(row: Tensor, replacement: int) -> Tensor:

@@ -108,4 +108,4 @@ def _mean(made: AttentionTrace, uniform: bool) -> Tensor | None:
 
 def read_by(values: Tensor, reads: Sequence[Sequence[int]]) -> Tensor:
     """Average the rows of `values` (T, S) over the positions that each output reads, and return (P, S)."""
-    return torch.stack([values[list(places)].mean(dim=0) for places in reads])
+    return torch.stack([values[list(positions)].mean(dim=0) for positions in reads])

@@ -87,9 +87,9 @@ def split_place(parts: Sequence[LogitPart], row: Sequence[str], source: Sequence
     for part in order[:top]:
         through = ""
         if part.sources is not None and part.head is not None:
-            place = max(range(len(part.sources)), key=lambda n: abs(part.sources[n]) if part.sources else 0.0)
+            position = max(range(len(part.sources)), key=lambda n: abs(part.sources[n]) if part.sources else 0.0)
             labels = source if part.kind == CROSS else row
-            through = f"most from {_placed(labels, place)}: {part.sources[place]:+.4f}"
+            through = f"most from {_position_label(labels, position)}: {part.sources[position]:+.4f}"
         bar = "█" * round(BAR * abs(part.value) / largest)
         yield f"{part.name:<{width}}  {part.value:>+9.4f}  {bar:<{BAR}}  {through}".rstrip()
     if order[top:]:
@@ -111,15 +111,15 @@ def neuron_lines(found: Neurons, top: int) -> Iterator[str]:
 def token_lines(columns: dict[str, Tensor], labels: Sequence[str], form: str = "9.4f") -> Iterator[str]:
     """Yield a line for each token and a column for each measure, with a bar for the first measure."""
     first = next(iter(columns.values()))
-    front = max(len(_placed(labels, n)) for n in range(len(labels)))
+    front = max(len(_position_label(labels, n)) for n in range(len(labels)))
     largest = float(first.abs().max()) or 1.0
     widths = [max(9, len(title)) for title in columns]
     yield f"{'':<{front}}" + "".join(f"  {title:>{width}}" for title, width in zip(columns, widths, strict=True))
-    for place in range(len(labels)):
-        cells = [_signed(float(values[place]), form) for values in columns.values()]
+    for position in range(len(labels)):
+        cells = [_signed(float(values[position]), form) for values in columns.values()]
         row = "".join(f"  {cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
-        bar = "█" * round(BAR * abs(float(first[place])) / largest) if float(cells[0]) else ""
-        yield f"{_placed(labels, place):<{front}}{row}  {bar}".rstrip()
+        bar = "█" * round(BAR * abs(float(first[position])) / largest) if float(cells[0]) else ""
+        yield f"{_position_label(labels, position):<{front}}{row}  {bar}".rstrip()
 
 
 def agreement_lines(found: RankAgreement) -> Iterator[str]:
@@ -147,14 +147,14 @@ def grid_lines(found: PatchGrid, clean: Sequence[str], corrupt: Sequence[str]) -
             yield f"{site:<12}{''.join(cells)}"
         return
     words = [
-        _placed(clean, n) if a == b else f"{_placed(clean, n)} for {_cut(b)}"
+        _position_label(clean, n) if a == b else f"{_position_label(clean, n)} for {_cut(b)}"
         for n, (a, b) in enumerate(zip(clean, corrupt, strict=True))
     ]
     front = max([*map(len, words), len("all of them")])
     widths = [max(8, len(site) + 2) for site in found.sites]
     yield f"{'':<{front}}" + "".join(f"{site:>{width}}" for site, width in zip(found.sites, widths, strict=True))
-    for place, word in enumerate(words):
-        cells = (_signed(values[place], f">{width}.3f") for values, width in zip(found.values, widths, strict=True))
+    for position, word in enumerate(words):
+        cells = (_signed(values[position], f">{width}.3f") for values, width in zip(found.values, widths, strict=True))
         yield f"{word:<{front}}{''.join(cells)}"
     for title, row in (("none of them", found.nothing), ("all of them", found.everything)):
         yield f"{title:<{front}}" + "".join(
@@ -169,7 +169,7 @@ def _some(count: int) -> list[int]:
 
 def _read(output: Output, labels: Sequence[str]) -> str:
     """Return the label of the tokens that an output is read from."""
-    return "all positions" if len(output.reads) > 1 else _placed(labels, output.place)
+    return "all positions" if len(output.reads) > 1 else _position_label(labels, output.place)
 
 
 def _signed(value: float, form: str) -> str:
@@ -178,8 +178,8 @@ def _signed(value: float, form: str) -> str:
     return text if float(text) else format(0.0, form)
 
 
-def _placed(labels: Sequence[str], place: int) -> str:
-    return f"{place:>3} {_cut(labels[place])}"
+def _position_label(labels: Sequence[str], position: int) -> str:
+    return f"{position:>3} {_cut(labels[position])}"
 
 
 def _cut(text: str) -> str:

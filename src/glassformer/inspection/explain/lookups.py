@@ -48,7 +48,7 @@ class LookedUp:
         return Working((*before, (last, float(self.values[row, column]))))
 
 
-def embedded(context: FormulaContext, times: str | None) -> LookedUp:
+def embedding_rows(context: FormulaContext, times: str | None) -> LookedUp:
     """Return the rows of the embedding matrix for the tokens, (T, D), multiplied by the embedding scale."""
     table = context.embedding.tokens.weight
     scale = context.embedding.scale
@@ -62,7 +62,7 @@ def embedded(context: FormulaContext, times: str | None) -> LookedUp:
     return LookedUp(rows * scale, how)
 
 
-def placed(context: FormulaContext) -> LookedUp:
+def position_vectors(context: FormulaContext) -> LookedUp:
     """Return the position vectors (T, D): rows of a learned table, sinusoids, or the output of another module."""
     T = len(context.ids)
     positions = context.embedding.positions
@@ -86,7 +86,7 @@ def placed(context: FormulaContext) -> LookedUp:
     return LookedUp(np.where(np.arange(width) % 2, np.cos(angles), np.sin(angles)), how)
 
 
-def turned(context: FormulaContext, name: str) -> LookedUp:
+def rotated(context: FormulaContext, name: str) -> LookedUp:
     """Return queries or keys rotated by their positions, in pairs of channels i and i + K/2."""
     before = context[name]
     rotary = context.stack.rotary
@@ -110,13 +110,13 @@ def turned(context: FormulaContext, name: str) -> LookedUp:
     return LookedUp(np.concatenate([first * cos - second * sin, second * cos + first * sin], axis=1), how)
 
 
-def biased(context: FormulaContext) -> LookedUp:
+def distance_bias(context: FormulaContext) -> LookedUp:
     """Return the biases that distances add to the scores, (T, T); -inf where a key is masked."""
     positions = context.stack.score_positions
     head = context.head
     assert head is not None
-    places = np.arange(len(context.ids))
-    back = places[:, None] - places  # (T, T)
+    rows = np.arange(len(context.ids))  # (T)
+    back = rows[:, None] - rows  # (T, T)
     if isinstance(positions, AlibiPositions):
         slope = alibi_slopes(positions.heads)[head]
 
@@ -142,7 +142,7 @@ def biased(context: FormulaContext) -> LookedUp:
     return LookedUp(context.hide(numbers(positions.table.weight)[buckets, head]), learnt)
 
 
-def sized(context: FormulaContext, which: str, eps: str) -> LookedUp:
+def root_mean_square(context: FormulaContext, which: str, eps: str) -> LookedUp:
     """Return the root mean square of the queries, or keys, of all heads together, (T, 1)."""
     assert context.layer is not None
     block = context.stack.blocks[context.layer]
@@ -172,7 +172,7 @@ def pooled(context: FormulaContext, how: str) -> LookedUp:
     return LookedUp(rows.mean(axis=0, keepdims=True), mean)
 
 
-def nothing(context: FormulaContext) -> LookedUp:
+def no_heads(context: FormulaContext) -> LookedUp:
     """Return the output of an attention layer without heads: zeros (T, D)."""
     return LookedUp(
         np.zeros((len(context.ids), context.subject.model.config.width)), lambda row, column: ((), "no head")

@@ -32,10 +32,10 @@ def prediction(subject: Subject, found: Trace, top: int) -> list[Section]:
     return [*sections, _probabilities(subject, found, top)]
 
 
-def _places(subject: Subject) -> dict[int, str]:
+def _shown_positions(subject: Subject) -> dict[int, str]:
     """Return the positions whose logits are shown, with their tokens."""
     labels = subject.labels if subject.target_labels is None else subject.target_labels
-    return {place: labels[place] for place in subject.places} if subject.places else {0: "text"}
+    return {position: labels[position] for position in subject.places} if subject.places else {0: "text"}
 
 
 def _rows(subject: Subject, found: Trace) -> Tensor:
@@ -46,8 +46,8 @@ def _rows(subject: Subject, found: Trace) -> Tensor:
 def _transform(subject: Subject, found: Trace) -> Section:
     """Return the section on the transform before the output layer: linear, activation, norm."""
     model = subject.model
-    rows = tuple(_places(subject).values())
-    places = list(subject.places)
+    rows = tuple(_shown_positions(subject).values())
+    positions = list(subject.places)
     assert not isinstance(model, Classifier)
     assert model.head.transform is not None
     assert found.transformed is not None
@@ -58,20 +58,20 @@ def _transform(subject: Subject, found: Trace) -> Section:
     matrices = (
         Matrix("W_T", "", parameters(model.head.transform.weight.T), role="parameters"),
         Matrix("b_T", "", parameters(model.head.transform.bias), ("bias",), role="parameters"),
-        Matrix("T", "last vectors W_T + b_T", numbers(projected[0, places]), rows),
-        Matrix(name, f"{activation}(T)", numbers(activated[0, places]), rows),
+        Matrix("T", "last vectors W_T + b_T", numbers(projected[0, positions]), rows),
+        Matrix(name, f"{activation}(T)", numbers(activated[0, positions]), rows),
     )
     children: tuple[Section, ...] = ()
     if name == "R":
-        before = activated[:, places]  # (B, P, D)
-        after = found.transformed[:, places]  # (B, P, D)
+        before = activated[:, positions]  # (B, P, D)
+        after = found.transformed[:, positions]  # (B, P, D)
         children = (norm_section("norm", "Norm", model.head.norm, "R", "Y", before, after, rows),)
     return Section("transform", "Transform before the output layer", matrices, children=children)
 
 
 def _logits(subject: Subject, found: Trace) -> Section:
     model = subject.model
-    rows = tuple(_places(subject).values())
+    rows = tuple(_shown_positions(subject).values())
     logits = _rows(subject, found)  # (P, V)
     tied = not isinstance(model, Classifier) and model.head.weight is None
     own = model.embedding.tokens.weight if tied else model.head.weight
@@ -96,16 +96,16 @@ def _logits(subject: Subject, found: Trace) -> Section:
 
 
 def _probabilities(subject: Subject, found: Trace, top: int) -> Section:
-    places = _places(subject)
+    positions = _shown_positions(subject)
     logits = _rows(subject, found)  # (P, V)
     if subject.special:
         logits = logits.index_fill(1, torch.tensor(subject.special, device=logits.device), -math.inf)  # (P, V)
-    of = list(zip(places.items(), logits, strict=True))
+    of = list(zip(positions.items(), logits, strict=True))
     full = of if len(of) <= SEVERAL else of[-1:]
-    tables = [_ranking(subject, place, token, row, top) for (place, token), row in full]
+    tables = [_ranking(subject, position, token, row, top) for (position, token), row in full]
     if len(of) > SEVERAL:
         header = ("position", "after", "likeliest", "probability", "second", "probability")
-        lines = tuple(_best_two(subject, place, token, row) for (place, token), row in of)
+        lines = tuple(_best_two(subject, position, token, row) for (position, token), row in of)
         tables.insert(0, SectionTable("the likeliest after each token", header, lines))
     size = logits.shape[-1] - len(subject.special)
     outputs = "classes" if isinstance(subject.model, Classifier) else "tokens"
@@ -114,11 +114,11 @@ def _probabilities(subject: Subject, found: Trace, top: int) -> Section:
     return Section("probabilities", "Probabilities", tables=tuple(tables), notes=notes)
 
 
-def _ranking(subject: Subject, place: int, token: str, row: Tensor, top: int) -> SectionTable:
+def _ranking(subject: Subject, position: int, token: str, row: Tensor, top: int) -> SectionTable:
     name = "the likeliest classes"
     if subject.places:
-        at = f"at position {place}"
-        name = f"the likeliest {at}" if subject.special else f"the likeliest after {token} (position {place})"
+        at = f"at position {position}"
+        name = f"the likeliest {at}" if subject.special else f"the likeliest after {token} (position {position})"
     rows = tuple(
         (rank, subject.name(id), id, float(row[id]), share)
         for rank, (id, share) in enumerate(ranked(row, top), start=1)
@@ -127,6 +127,6 @@ def _ranking(subject: Subject, place: int, token: str, row: Tensor, top: int) ->
     return SectionTable(name, ("rank", output, "id", "logit", "probability"), rows)
 
 
-def _best_two(subject: Subject, place: int, token: str, row: Tensor) -> tuple[int, str, str, float, str, float]:
+def _best_two(subject: Subject, position: int, token: str, row: Tensor) -> tuple[int, str, str, float, str, float]:
     (first, p), (second, q) = ranked(row, 2)
-    return place, token, subject.name(first), p, subject.name(second), q
+    return position, token, subject.name(first), p, subject.name(second), q

@@ -112,7 +112,7 @@ def _continued(model: TextModel, text: str, title: str) -> Subject:
 
 def _filled(model: MaskFiller, text: str, title: str) -> Subject:
     ids = model.ids(text)
-    holes = tuple(place for place, token in enumerate(ids) if token == model.mask_id)
+    holes = tuple(position for position, token in enumerate(ids) if token == model.mask_id)
     return _of_tokens(model, text, ids, holes, title, tuple(sorted(model.tokenizer.special)), ())
 
 

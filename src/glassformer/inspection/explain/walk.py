@@ -18,7 +18,7 @@ from glassformer.inspection.traced import BlockTrace, FeedForwardTrace, StackTra
 from glassformer.model.pruned_attention import head_numbers
 from glassformer.model.transformer import Block, Embedding, EncoderDecoder, FeedForward, Stack
 
-PLACES = {
+POSITION_NOTES = {
     "learned": "A learned vector for each position is added.",
     "sinusoidal": "A fixed vector for each position is added: sines at even channels, cosines at odd ones.",
     "rotary": "Nothing is added here: each head rotates its queries and keys by their positions (rotary).",
@@ -26,7 +26,7 @@ PLACES = {
     "relative": "Nothing is added here: each head adds a learned bias for each distance to its scores (relative).",
     "none": "Nothing is added, here or later: this model has no positions.",
 }
-OTHER_PLACES = "The position method is {positions}."
+OTHER_POSITIONS = "The position method is {positions}."
 """Sentence on any other position method."""
 BIASES = {"alibi": "-slope · distance (ALiBi)", "relative": "learned, by distance (relative)"}
 OTHER_BIAS = "by distance ({positions})"
@@ -61,12 +61,12 @@ def make_walk(
         inside = _stack(found.source, model.encoder, embedding, subject.labels, len(subject.labels) - 1, own)
         sections.append(Section("encoder", "Encoder: the source is read", children=tuple(inside)))
         labels = subject.target_labels
-        place = len(subject.target_labels) - 1
-        inside = _stack(found.stack, model.decoder, model.embedding, labels, place, own, subject.labels)
+        position = len(subject.target_labels) - 1
+        inside = _stack(found.stack, model.decoder, model.embedding, labels, position, own, subject.labels)
         sections.append(Section("decoder", "Decoder: the target is predicted", children=tuple(inside)))
     else:
-        place = subject.places[0] if subject.places else 0
-        sections += _stack(found.stack, model.stack, model.embedding, subject.labels, place, own)
+        position = subject.places[0] if subject.places else 0
+        sections += _stack(found.stack, model.stack, model.embedding, subject.labels, position, own)
     ends = prediction(subject, found, top)
     facts = {
         "family": config.family if subject.places else "encoder, classifier",
@@ -91,7 +91,7 @@ class WalkSelection:
     def __init__(self, layers: Collection[int] | None, heads: Collection[int] | None, positions: str) -> None:
         self.layers = layers
         self.heads = heads
-        self.place = PLACES.get(positions, OTHER_PLACES.format(positions=positions))
+        self.position_note = POSITION_NOTES.get(positions, OTHER_POSITIONS.format(positions=positions))
         self.bias = BIASES.get(positions, OTHER_BIAS.format(positions=positions))
 
 
@@ -123,7 +123,7 @@ def _check_left(chosen: Collection[int] | None, left: set[int]) -> None:
 
 def _tokens(subject: Subject) -> Section:
     def table(name: str, ids: tuple[int, ...], labels: Labels) -> SectionTable:
-        rows = tuple((place, label, id) for place, (label, id) in enumerate(zip(labels, ids, strict=True)))
+        rows = tuple((position, label, id) for position, (label, id) in enumerate(zip(labels, ids, strict=True)))
         return SectionTable(name, ("position", "token", "id"), rows)
 
     tables = [table("text" if subject.target_ids is None else "source", subject.ids, subject.labels)]
@@ -137,16 +137,16 @@ def _stack(
     stack: Stack,
     embedding: Embedding,
     labels: Labels,
-    place: int,
+    position: int,
     chosen: WalkSelection,
     source: Labels | None = None,
 ) -> list[Section]:
-    """Return the sections on the embedding, layers and final norm of a stack; notes describe the query `place`."""
-    sections = _embedding(found, embedding, labels, chosen.place)
+    """Return the sections on the embedding, layers and final norm of a stack; notes describe the query `position`."""
+    sections = _embedding(found, embedding, labels, chosen.position_note)
     for number, (block, module) in enumerate(zip(found.blocks, stack.blocks, strict=True)):
         if chosen.layers is None or number in chosen.layers:
             assert isinstance(module, Block)
-            view = AttentionCaptions(labels, labels, place, "X", "X", number, chosen.heads, chosen.bias)
+            view = AttentionCaptions(labels, labels, position, "X", "X", number, chosen.heads, chosen.bias)
             sections.append(_layer(block, module, view, source))
     if not isinstance(stack.norm, nn.Identity):
         sections.append(
@@ -155,7 +155,7 @@ def _stack(
     return sections
 
 
-def _embedding(found: StackTrace, embedding: Embedding, labels: Labels, place: str) -> list[Section]:
+def _embedding(found: StackTrace, embedding: Embedding, labels: Labels, note: str) -> list[Section]:
     times = f"rows of the embedding matrix, times {embedding.scale:.4f}"
     rows = "rows of the embedding matrix" if embedding.scale == 1 else times
     added = found.position_vectors
@@ -171,7 +171,7 @@ def _embedding(found: StackTrace, embedding: Embedding, labels: Labels, place: s
         )
     sections = [
         Section("embedding", "Embedding", (vectors,)),
-        Section("positions", "Positions", matrices, notes=(place,)),
+        Section("positions", "Positions", matrices, notes=(note,)),
     ]
     if not plain:
         sections.append(norm_section("norm", "Norm", embedding.norm, "R", "X", between, found.embedded, labels))

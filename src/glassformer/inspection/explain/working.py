@@ -25,13 +25,13 @@ class Meaning(Protocol):
 
 
 RULES: tuple[tuple[str, Callable[..., Any]], ...] = (
-    (r"rows of the embedding matrix(?:, times (\S+))?", lookups.embedded),
-    (r"one row for each place", lookups.placed),
-    (r"(\w+) turned", lookups.turned),
-    (r"-slope · distance \(ALiBi\)|(?:learned, )?by distance \(\w+\)", lookups.biased),
-    (r"√\(mean square of all heads' ([QK]) \+ (\S+)\)", lookups.sized),
+    (r"rows of the embedding matrix(?:, times (\S+))?", lookups.embedding_rows),
+    (r"one row for each place", lookups.position_vectors),
+    (r"(\w+) turned", lookups.rotated),
+    (r"-slope · distance \(ALiBi\)|(?:learned, )?by distance \(\w+\)", lookups.distance_bias),
+    (r"√\(mean square of all heads' ([QK]) \+ (\S+)\)", lookups.root_mean_square),
     (r"the (mean of all rows|first row) above", lookups.pooled),
-    (r"zeros: no head is left", lookups.nothing),
+    (r"zeros: no head is left", lookups.no_heads),
     (r"(\w+) / (r_\w) · (\w+)", arithmetic.by_row),
     (r"(\w+) / √(\d+)", arithmetic.scaled),
     (r"\(?(\w+)(?: - mean\))? / √\((variance|mean square) \+ (\S+)\)(.*)", arithmetic.normed),

@@ -21,10 +21,10 @@ def alignment(looks: Looks) -> RoleTally:
     for each sequence with at least 3 target rows.
     """
     candidates = looks.allowed & ~looks.special_keys[:, None, :]  # (N, T, S)
-    places = looks.votes(candidates) @ np.arange(looks.keys.shape[1], dtype=np.float64)  # (N, H, T)
-    score = np.zeros(places.shape[:2])
-    rows = np.zeros(len(places))
-    for number, (row, here) in enumerate(zip(places, looks.rows & candidates.any(axis=-1), strict=True)):
+    positions = looks.votes(candidates) @ np.arange(looks.keys.shape[1], dtype=np.float64)  # (N, H, T)
+    score = np.zeros(positions.shape[:2])
+    rows = np.zeros(len(positions))
+    for number, (row, here) in enumerate(zip(positions, looks.rows & candidates.any(axis=-1), strict=True)):
         if here.sum() < 3:
             continue
         rows[number] = 1.0

@@ -70,12 +70,12 @@ class Sheet:
         return self.figure.text(x / self.width, 1 - y / self.height, words, parse_math=False, **look)  # type: ignore[arg-type]
 
     def ticks(
-        self, axes: Axes, axis: str, places: Sequence[float], labels: Sequence[str], size: float, upright: bool = False
+        self, axes: Axes, axis: str, values: Sequence[float], labels: Sequence[str], size: float, upright: bool = False
     ) -> None:
         """Set tick labels along one axis, without parsing math."""
         target = axes.xaxis if axis == "x" else axes.yaxis
         target.set_ticks(
-            list(places),
+            list(values),
             list(labels),
             parse_math=False,
             fontsize=points(size),
@@ -89,9 +89,9 @@ class Sheet:
         ramp = np.linspace(1, 0, height)[:, None]
         axes = self.image(painted(ramp, "linear"), x, y, (BAR, 1))
         axes.yaxis.tick_right()
-        places = positions(np.array(list(TICKS[scale])), scale)
+        shares = positions(np.array(list(TICKS[scale])), scale)
         axes.tick_params(length=3)
-        self.ticks(axes, "y", [float(height * (1 - place)) for place in places], list(TICKS[scale].values()), LABEL)
+        self.ticks(axes, "y", [float(height * (1 - share)) for share in shares], list(TICKS[scale].values()), LABEL)
         self.text(x, y - 14, f"{what}, {NAMES[scale]} scale", NOTE)
         if grey:
             swatch = np.array(MASKED, dtype=np.uint8)[None, None]

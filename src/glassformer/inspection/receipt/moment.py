@@ -74,19 +74,19 @@ def of_hole(model: MaskFiller, text: str, hole: int) -> Moment:
         GlassError: there is no such hole.
     """
     ids = model.ids(text)
-    holes = [place for place, token in enumerate(ids) if token == model.mask_id]
+    holes = [position for position, token in enumerate(ids) if token == model.mask_id]
     if not 1 <= hole <= len(holes):
         remedy = (
             f"Give a number from 1 to {len(holes)}." if len(holes) > 1 else "The text has one: leave the number out."
         )
         raise GlassError(f"there is no {model.MASK} number {hole} in the text", remedy)
-    place = holes[hole - 1]
+    position = holes[hole - 1]
     with inference(model.model):
-        logits = model.model(torch.tensor([ids], device=_device(model)))[0, place].cpu()  # (V)
+        logits = model.model(torch.tensor([ids], device=_device(model)))[0, position].cpu()  # (V)
     check_finite(logits)
     left = model_stage(logits.index_fill(0, torch.tensor(sorted(model.tokenizer.special)), -torch.inf)).shares  # (V)
     stages = (model_stage(logits), SamplingStage("special tokens left out", None, left))
-    return Moment(tuple(ids), None, 0, (place,), logits, Draw("likeliest", int(left.argmax()), stages, 0, 1, ()))
+    return Moment(tuple(ids), None, 0, (position,), logits, Draw("likeliest", int(left.argmax()), stages, 0, 1, ()))
 
 
 def of_label(model: TextClassifier, text: str) -> Moment:
@@ -96,9 +96,9 @@ def of_label(model: TextClassifier, text: str) -> Moment:
     with inference(model.model):
         logits = model.model(tokens, torch.ones_like(tokens, dtype=torch.bool))[0].cpu()  # (C)
     check_finite(logits)
-    places = (0,) if model.config.model.pooling == "first" else tuple(range(len(ids)))
+    positions = (0,) if model.config.model.pooling == "first" else tuple(range(len(ids)))
     draw = Draw("likeliest", int(logits.argmax()), (model_stage(logits),), 0, 1, ())
-    return Moment(tuple(ids), None, model.unread_tokens(text), places, logits, draw)
+    return Moment(tuple(ids), None, model.unread_tokens(text), positions, logits, draw)
 
 
 def _sampled(model: Writes, prompt: list[int], settings: SampleConfig, step: int) -> tuple[list[int], Tensor]:

@@ -66,9 +66,11 @@ def _mostly(receipt: Receipt, part: LogitPart) -> str:
     """Return a note on the source token with the largest contribution to a head's value."""
     if part.head is None or part.sources is None:
         return ""
-    value, place = max(((value, place) for place, value in enumerate(part.sources)), key=lambda each: abs(each[0]))
+    value, position = max(
+        ((value, position) for position, value in enumerate(part.sources)), key=lambda each: abs(each[0])
+    )
     texts = receipt.source if part.kind == CROSS and receipt.source is not None else receipt.read
-    return f"  most from {in_quotes(texts[place])} at {place}: {value:+.4f}"
+    return f"  most from {in_quotes(texts[position])} at {position}: {value:+.4f}"
 
 
 def _sources(receipt: Receipt) -> list[str]:
@@ -82,12 +84,12 @@ def _sources(receipt: Receipt) -> list[str]:
 
 
 def _by_size(title: str, values: Sequence[float], texts: Sequence[str]) -> list[str]:
-    order = sorted(range(len(values)), key=lambda place: -abs(values[place]))[:SOURCES]
+    order = sorted(range(len(values)), key=lambda position: -abs(values[position]))[:SOURCES]
     others = len(values) - len(order)
-    rest = sum(values) - sum(values[place] for place in order)
+    rest = sum(values) - sum(values[position] for position in order)
     return [
         title,
-        *(f"{values[place]:>+10.4f}  {in_quotes(texts[place])} at {place}" for place in order),
+        *(f"{values[position]:>+10.4f}  {in_quotes(texts[position])} at {position}" for position in order),
         *([f"{rest:>+10.4f}  {counted(others, 'others')}"] if others else []),
     ]
 
