@@ -181,7 +181,8 @@ def chosen(model: Model, keep: Sequence[str]) -> list[Recordable]:
     found = [entry for entry in known.values() if entry.name in keep or entry.thing in keep]
     if not found:
         raise GlassError(
-            f"this model has no {', '.join(keep)}", "Keep what it has: see glassformer.inspection.catalogue."
+            f"this model has no {', '.join(keep)}",
+            "Choose from the names in glassformer.inspection.catalogue.catalogue(model).",
         )
     return found
 

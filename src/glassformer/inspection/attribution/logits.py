@@ -100,7 +100,7 @@ def split_outputs(model: Model, trace: Trace, outputs: Sequence[Output], against
     for share in split_logits(model, trace, rows, w, bias):
         found.append(
             LogitPart(share.kind, float(share.values.sum()), share.layer, share.head)
-        )  # sources would take R S each
+        )  # without sources, which take R S numbers each
         columns.append(torch.zeros(len(outputs), dtype=torch.float64).index_add(0, owner, share.values))  # (P)
     logits = trace.logits[0].cpu().double()  # (T, V) or (C)
     logits = logits[None] if logits.dim() == 1 else logits[[output.place for output in outputs]]  # (P, V)
@@ -140,7 +140,7 @@ class Neurons:
 
     Attributes:
         layer: layer number, from 0.
-        values: (F) float64, the contribution of each neuron: its activation times its output weights' logit.
+        values: (F) float64, the contribution of each neuron: its activation times the logit of its output weights.
         bias: contribution of the last projection's bias.
     """
 

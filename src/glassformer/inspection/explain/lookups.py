@@ -156,7 +156,8 @@ def root_mean_square(context: FormulaContext, which: str, eps: str) -> LookedUp:
     squares = (made**2).mean(axis=1, keepdims=True)  # (T, 1)
     what = f"mean square of the {made.shape[1]:,} numbers of all heads' {which}"
     return LookedUp(
-        np.sqrt(squares + float(eps)), lambda row, column: (((what, float(squares[row, 0])),), f"√(that + {eps})")
+        np.sqrt(squares + float(eps)),
+        lambda row, column: (((what, float(squares[row, 0])),), f"√(mean square + {eps})"),
     )
 
 

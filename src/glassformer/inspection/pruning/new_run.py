@@ -139,7 +139,7 @@ def write_pruned(out: Path, opened: OpenedRun, found: Pruned, facts: Mapping[str
                     shutil.copyfile(opened.folder / name, run.folder / name)
             save_checkpoint(run, found.model, found.optimizers, state, config)
             if out.exists():
-                out.rmdir()  # it is empty
+                out.rmdir()  # refuse_existing allows an empty folder
             partial.rename(out)
         except BaseException:
             shutil.rmtree(partial, ignore_errors=True)
