@@ -28,7 +28,7 @@ __all__ = [
     "turn_by_distance",
 ]
 MOST_LOGITS = 1 << 23
-"""Largest number of logits in one forward pass."""
+"""Maximum number of logits in one forward pass."""
 
 
 def embedding_of(model: Model, stack: str) -> tuple[Stack, Embedding]:

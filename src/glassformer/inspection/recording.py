@@ -110,7 +110,7 @@ def record(
         keep: kinds, such as `pattern`, for all layers, or names, such as `dec.1.self.pattern`.
         rows: query positions to keep; None: all. Keys and values are always kept for all positions.
         dtype: dtype of the recorded tensors; None: that of the model.
-        budget: most bytes of the recording.
+        budget: maximum number of bytes of the recording.
 
     Raises:
         GlassError: the ids do not fit the model, a kind or name is unknown, or the budget is too small; the error then
@@ -196,7 +196,7 @@ def watching(
 
     Args:
         model, keep, rows, dtype: as for `record`. With a cache, a forward pass has only the new positions.
-        budget: most bytes of all recordings together.
+        budget: maximum number of bytes of all recordings together.
 
     Yields:
         A list with one recording per forward pass. A new recording begins when an encoder runs and when a decoder runs

@@ -20,7 +20,7 @@ from glassformer.inspection.traced import AttentionTrace
 from glassformer.model.transformer import Model
 
 LEAST = 4
-"""Least number of visible tokens for a rank correlation; outputs with fewer are skipped."""
+"""Minimum number of visible tokens for a rank correlation; outputs with fewer are skipped."""
 
 
 @dataclass(frozen=True)

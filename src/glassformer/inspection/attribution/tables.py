@@ -15,7 +15,7 @@ from glassformer.inspection.receipt.parts import CROSS, LogitPart
 
 BAR = 20  # characters of the longest bar
 CELL = 14  # characters of the widest token
-SHOWN = 8  # most layers side by side, and most parts, neurons and sources listed one by one
+SHOWN = 8  # maximum number of layers side by side, and of parts, neurons and sources in a list
 
 Name = Callable[[int], str]
 

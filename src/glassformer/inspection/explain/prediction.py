@@ -14,7 +14,7 @@ from glassformer.inspection.explain.subject import Subject
 from glassformer.inspection.trace import Trace
 from glassformer.model.transformer import Classifier, activate
 
-SEVERAL = 3  # most positions that have a full ranking each; with more positions, only the last has one
+SEVERAL = 3  # maximum number of positions that have a full ranking each; with more positions, only the last has one
 
 
 def prediction(subject: Subject, found: Trace, top: int) -> list[Section]:

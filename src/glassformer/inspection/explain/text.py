@@ -18,7 +18,7 @@ from glassformer.inspection.explain.sections import (
 )
 from glassformer.inspection.explain.wording import wordings
 
-ROWS = 12  # most rows of a matrix; a table has twice as many
+ROWS = 12  # maximum number of rows of a matrix; a table has twice as many
 LABEL = 12  # columns for a row label of a matrix
 Whole = Callable[[Section], bool]
 

@@ -9,7 +9,7 @@ from glassformer.base.wording import Level
 from glassformer.inspection.explain.sections import Matrix, Section, Walk, edges
 from glassformer.inspection.explain.wording import wordings
 
-VALUES = 4096  # most values of a matrix that is given in full
+VALUES = 4096  # maximum number of values of a matrix that is given in full
 CORNER = 16  # rows and columns given of a larger matrix
 
 

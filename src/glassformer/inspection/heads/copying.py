@@ -18,9 +18,9 @@ from glassformer.model.pruned_attention import kv_index
 from glassformer.model.transformer import Block, Classifier, EncoderDecoder, Model
 
 COPIES = 0.2
-"""Least score of `copying` for a copying head."""
+"""Minimum score of `copying` for a copying head."""
 COPIES_BY_WEIGHTS = 0.5
-"""Least score of `copying_by_weights` for a copying head."""
+"""Minimum score of `copying_by_weights` for a copying head."""
 
 
 def no_direct_path(model: Model, stack: str, part: str) -> str | None:

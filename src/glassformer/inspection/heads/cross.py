@@ -9,9 +9,9 @@ from glassformer.inspection.heads.role_scores import RoleTally, mass
 from glassformer.inspection.ranks import spearman
 
 ALIGNED = 0.8
-"""Least rank correlation for an alignment head; the threshold is this library's choice."""
+"""Minimum rank correlation for an alignment head; the threshold is this library's choice."""
 COVERED = 0.5
-"""Least total weight, summed over target rows, for a source token to count as covered."""
+"""Minimum total weight, summed over target rows, for a source token to count as covered."""
 
 
 def alignment(looks: Looks) -> RoleTally:

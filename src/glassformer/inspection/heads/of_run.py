@@ -20,7 +20,7 @@ from glassformer.text.prepare import Prepared
 from glassformer.text.tokenizers import Tokenizer
 
 COUNTED = 10_000_000
-"""Most tokens of the training text that are counted for token frequencies."""
+"""Maximum number of tokens of the training text that are counted for token frequencies."""
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,9 @@ from glassformer.inspection.trace import StackTrace, trace
 from glassformer.model.transformer import Decoder, EncoderDecoder, Model
 
 MEMORY = 128 << 20
-"""Most bytes for the attention arrays of one forward pass."""
+"""Maximum number of bytes for the attention arrays of one forward pass."""
 MOST_ROWS = 8
-"""Most sequences in one forward pass."""
+"""Maximum number of sequences in one forward pass."""
 
 
 @dataclass(frozen=True, eq=False)

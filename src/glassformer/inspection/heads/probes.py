@@ -31,7 +31,7 @@ MANY = 200
 EDGE = 0.1
 """Share of the most frequent, and of the least frequent, tokens that random sequences exclude."""
 LARGE = 100
-"""Least vocabulary size for excluding the most and least frequent tokens."""
+"""Minimum vocabulary size for excluding the most and least frequent tokens."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,7 +127,7 @@ def _sample(generator: np.random.Generator, from_: TokenPool, length: int, copie
 
 
 def sentence_probe(model: Model, tokenizer: Tokenizer, start: bool, corpus: str | None) -> HeadProbe | None:
-    """Return a probe of generated sentences with gold relations, or None if the corpus has no gold relations.
+    """Return a probe of generated sentences with gold relations, or None if the corpus has none for this model.
 
     Sentences that cannot be aligned with tokens, or that are longer than the context, are skipped; if none remains, the
     result is None, too.

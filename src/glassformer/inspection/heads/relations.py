@@ -21,7 +21,7 @@ from glassformer.inspection.heads.attention_arrays import Bools, Floats, Looks
 from glassformer.text.tokenizers import Tokenizer
 
 ABOVE_BASELINE = 0.10
-"""Least margin of a syntactic head's score over the best fixed offset."""
+"""Minimum margin of a syntactic head's score over the best fixed offset."""
 FROM = 1 << 40  # first index of these sentences in the generator, distinct from documents and minimal pairs
 RELATIONS: Mapping[str, tuple[str, ...]] = {
     "agreement": ("verb to subject", "before verb to subject", "subject to verb"),

@@ -12,7 +12,7 @@ from glassformer.inspection.heads.attention_arrays import Bools, Floats, Looks
 
 REPEATS = 1000  # bootstrap samples
 LIFT = 5.0
-"""Least ratio of a head's score to that of uniform attention for an earned role."""
+"""Minimum ratio of a head's score to that of uniform attention for an earned role."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +45,7 @@ class RoleScore:
         chance: score of uniform attention over the visible keys; None if the score has no chance level.
         lift: score / chance, both measured from the lowest possible score; None if chance is at the lowest score.
         interval: 95 % confidence interval by bootstrap over sequences; None with fewer than two sequences.
-        threshold: least score for an earned role.
+        threshold: minimum score for an earned role.
         earned: True if the score reaches the threshold, the lift reaches `LIFT`, and the interval is above chance.
         rows: number of rows that were measured.
         probe: name of the probe that was measured.
@@ -105,7 +105,7 @@ def judge(
 
     Args:
         tally: tally of all sequences.
-        threshold: least score for an earned role; (H,) for one threshold per head.
+        threshold: minimum score for an earned role; (H,) for one threshold per head.
         probe: name of the probe.
         seed: seed of the bootstrap; global random state is not used.
         lowest: lowest possible score, from which the lift is measured.

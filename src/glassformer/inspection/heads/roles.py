@@ -30,7 +30,7 @@ class Role:
     """Role that is scored by its share of attention weight.
 
     Attributes:
-        threshold: least score for an earned role.
+        threshold: minimum score for an earned role.
         pattern: function that returns the mask of the role's keys, (N or 1, T, S).
         probe: name of the probe to measure on: "text", or "repeated" random tokens.
     """

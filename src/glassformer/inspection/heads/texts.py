@@ -15,11 +15,11 @@ from glassformer.tasks import AnyTextModel, TextClassifier, Translator
 from glassformer.text.rows import Row
 
 LONGEST = 128
-"""Most tokens of a row: memory grows with their square, and every role can be measured on 128."""
+"""Maximum number of tokens of a row: memory grows with their square, and every role can be measured on 128."""
 STAND_IN = 64
 """Number of random tokens in a row if there is no text."""
 SHORTEST = 3
-"""Least number of tokens in a row."""
+"""Minimum number of tokens in a row."""
 
 
 def held_out_probe(rows: Sequence[Row]) -> HeadProbe | None:

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from glassformer.inspection.explain import Subject
 
 THUMBNAIL = 64
-"""Pixels, and most cells, of the longer side of a map when all heads are shown."""
+"""Pixels, and maximum number of cells, of the longer side of a map when all heads are shown."""
 MIDDLE = 256
-"""Pixels, and most cells, of the longer side of a map when the heads of one layer are shown."""
+"""Pixels, and maximum number of cells, of the longer side of a map when the heads of one layer are shown."""
 ACROSS = 4
 """Number of maps in a row when the heads of one layer are shown."""
 DECIMALS = 6  # decimal places of weights in JSON

@@ -18,7 +18,7 @@ BASE = "DejaVu Sans"
 WITHOUT_OUTLINES = ("Last Resort", "Adobe Blank", "Color Emoji")
 """Names of fonts without usable outlines: placeholder boxes, blanks, or colour pictures."""
 LONGEST = 16
-"""Most grapheme clusters of a label."""
+"""Maximum number of grapheme clusters of a label."""
 JOINERS = "\u200c\u200d"
 """Invisible joiners, which change the shape of adjacent characters."""
 

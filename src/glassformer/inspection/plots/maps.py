@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MOST_CELLS = 256
-"""Most cells per side of the map of one head; longer texts are pooled."""
+"""Maximum number of cells per side of the map of one head; longer texts are pooled."""
 LARGE = 1024
 """Approximate pixels of the longer side of the map of one head; cells have at most `LARGEST_CELL` pixels."""
 LARGEST_CELL = 40
 LEGIBLE = 12
-"""Least pixels of a cell with a token label; smaller cells get a ruler."""
+"""Minimum size in pixels of a cell with a token label; smaller cells get a ruler."""
 GAP = 10
 LARGEST_LETTERS = 15.0
 
@@ -91,7 +91,7 @@ def draw_maps(
         block: pooling block size; a note states it.
         labels: labels at the first column and the last row of maps; None: no labels.
         scale: scale of the colours.
-        size: least pixels of a map's longer side, unless a cell would exceed `LARGEST_CELL` pixels.
+        size: minimum pixels of a map's longer side, unless a cell would exceed `LARGEST_CELL` pixels.
         families: font families for the labels.
         what: name of the values, shown at the colour bar.
     """

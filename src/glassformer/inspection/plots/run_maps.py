@@ -50,7 +50,7 @@ def read_maps(subject: Subject, sites: Sequence[Site], most: int) -> AttentionMa
     Args:
         subject: the model and its input; the model is not modified.
         sites: attention layers of the model.
-        most: most cells per side of a map; longer texts are pooled, with the same block size for all maps.
+        most: maximum number of cells per side of a map; longer texts are pooled, with the same block size for all maps.
 
     Raises:
         GlassError: the layers have no heads, or the weights of one layer alone exceed the memory budget of a recording.

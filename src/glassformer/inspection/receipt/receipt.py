@@ -18,7 +18,7 @@ from glassformer.inspection.trace import trace
 from glassformer.tasks import AnyTextModel, MaskFiller, TextClassifier, Translator
 from glassformer.text.tokenizers import Tokenizer
 
-RUNNERS = 10  # most tokens of the race that `facts` lists
+RUNNERS = 10  # maximum number of tokens of the race that `facts` lists
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from glassformer.inspection.receipt.parts import CROSS, LogitPart
 from glassformer.inspection.receipt.receipt import Receipt
 
 BAR = 24  # characters of the longest bar
-SOURCES = 6  # most source tokens that are listed
-SHOWN = 5  # most tokens whose probabilities are shown after each filter
+SOURCES = 6  # maximum number of source tokens that are listed
+SHOWN = 5  # maximum number of tokens whose probabilities are shown after each filter
 
 
 def table(receipt: Receipt, top: int = 12) -> str:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 SIDE = 400
-"""Most pixels per side of the map."""
+"""Maximum number of pixels per side of the map."""
 MARGIN = 40
 MAP_TOP = 32
 CURVE = 120

@@ -18,13 +18,13 @@ from glassformer.model.transformer import EncoderDecoder, Model
 from glassformer.text.tokenizers import Tokenizer
 
 TEXT = 32
-"""Most tokens of a text in a map."""
+"""Maximum number of tokens of a text in a map."""
 REPEATED = 48
-"""Most random tokens in a map: enough to include the beginning of the second copy."""
+"""Maximum number of random tokens in a map: enough to include the beginning of the second copy."""
 SIZES = ((4, 48), (2, 48), (1, 48), (1, 40), (1, 32), (1, 24), (1, 16), (1, 8))
-"""Pairs of the number of texts and the most tokens of a map; the first pair that fits is used."""
+"""Pairs of the number of texts and the maximum number of tokens of a map; the first pair that fits is used."""
 MOST_BYTES = 400_000
-"""Most bytes of the maps of one snapshot before compression: 64 snapshots stay below 30 MB."""
+"""Maximum number of bytes of the maps of one snapshot before compression: 64 snapshots stay below 30 MB."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,7 @@ from glassformer.inspection.replay.snapshot import Shown
 from glassformer.inspection.sites import Site
 
 MOST_HEADS = 8
-"""Most heads on one page; the maps of each take up to half a megabyte."""
+"""Maximum number of heads on one page; the maps of each take up to half a megabyte."""
 ON_REPEATED = ("induction", "duplicate")
 """Roles that are shown on repeated random tokens."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 MOST = 64
-"""Most snapshots of one run, however often it is extended."""
+"""Maximum number of snapshots of one run, however often it is extended."""
 OPEN_END = 1_000_000
 """Last scheduled step of a run without a known end; its final step always has a snapshot."""
 
