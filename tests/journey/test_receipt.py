@@ -151,7 +151,7 @@ def test_a_person_reads_parts_sources_and_the_race(task_home: Path) -> None:
         ("lm", ["It was", "--beams=2", "--seed=1"], "--seed was given with --beams 2", "Beam search draws nothing"),
         ("translate", ["the old dog sleeps .", "--step", "999"], "the generated text", "Give step 1"),
         ("masked", ["It was a day"], "there is no [MASK]", "Write it"),
-        ("masked", ["a [MASK]", "--mask", "2"], "there is no [MASK] number 2", "It has one"),
+        ("masked", ["a [MASK]", "--mask", "2"], "there is no [MASK] number 2", "The text has one"),
         ("lm", ["It", "--tokens", "3", "--step", "4"], "--step 4 is not written with --tokens 3", "Give step 1 to 3."),
         ("lm", ["It", "--tokens", "1", "--step", "2"], "--step 2 is not written with --tokens 1", "Give step 1."),
         ("lm", ["It", "--length-penalty=2"], "--length-penalty 2 was given, and there is no beam search", "--beams 2"),

@@ -308,7 +308,10 @@ def test_what_cannot_be_patched_is_refused_and_nothing_stays() -> None:
             logits_of(model, given)
         assert full_state(model) == before
     rotary = model_of("decoder", positions="rotary")
-    with pytest.raises(GlassError, match="not added here"), patch(rotary, {"dec.positions": Value(torch.zeros(1))}):
+    with (
+        pytest.raises(GlassError, match="not added to the embedding"),
+        patch(rotary, {"dec.positions": Value(torch.zeros(1))}),
+    ):
         rotary(tokens(1, 5))
 
 

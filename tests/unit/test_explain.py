@@ -254,7 +254,7 @@ def test_a_page_never_takes_the_place_of_another_file(tmp_path: Path) -> None:
     book = tmp_path / "book.txt"
     book.write_text("precious", encoding="utf-8")
     for path, words in (
-        (book, "no page of glass explain"),
+        (book, "not a page of glass explain"),
         (tmp_path, "is a folder"),
         (tmp_path / "a" / "b", "no folder"),
     ):

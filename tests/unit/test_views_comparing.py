@@ -95,7 +95,7 @@ def test_without_a_mask_nothing_is_left_of_the_order_of_reading(registry: ModelR
     ("off", "instead", "said"),
     [
         (["dec.0.slef.0"], "zero", "Did you mean dec.0.self.0"),
-        (["dec.0.self.0", "dec.0.self.0"], "zero", "switched off twice"),
+        (["dec.0.self.0", "dec.0.self.0"], "zero", "is named twice"),
         (["dec.0.feedforward"], "first", "has no attention"),
     ],
 )

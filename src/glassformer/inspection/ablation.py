@@ -179,8 +179,8 @@ class AblatedModel:
         """
         if self.ablation.kind == "frozen":
             raise GlassError(
-                "the kind of ablation is 'frozen', but new tokens have no recorded attention patterns",
-                "Choose another kind to generate text.",
+                "attention patterns of new tokens cannot be frozen: they are not recorded",
+                "Choose another kind of ablation to generate text.",
             )
         with patch(self.model, self._patches()):
             yield
