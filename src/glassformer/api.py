@@ -368,9 +368,7 @@ class Transformer:
         """
         known = patchable(self.model)
         if part not in known:
-            raise GlassError(
-                f"there is nothing called {part!r} to patch in this model", advice_on_part(self.model, part, known)
-            )
+            raise GlassError(f"this model has no activation {part!r} to patch", advice_on_part(self.model, part, known))
         site, _, last = part.rpartition(".")
         activation = f"{site}.z" if last.isdigit() else part
         if activation not in catalogue(self.model):

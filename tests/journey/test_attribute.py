@@ -156,7 +156,7 @@ def test_what_cannot_be_is_refused(task_home: Path) -> None:
         "It was", "--view", "lens", "--layer", "0"
     )
     assert "--plot has no meaning for --view flow" in error("It was", "--view", "flow", "--plot", "flow.png")
-    assert "--plot lens.pdf is no picture's name" in error("It was", "--view", "lens", "--plot", "lens.pdf")
+    assert "--plot lens.pdf is not the name of a picture" in error("It was", "--view", "lens", "--plot", "lens.pdf")
     assert "without --corrupt" in error("It was", "--view", "patching")
     assert "the texts have 2 and 3 tokens" in error("It was", "--view", "patching", "--corrupt", "It was a")
     assert "--corrupt is the text itself" in error("It was", "--view", "patching", "--corrupt", "It was")

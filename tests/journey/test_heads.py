@@ -98,8 +98,8 @@ def test_a_run_that_was_moved_without_its_text_is_looked_at_on_random_tokens(
     facts["data"]["tokens"] = str(tmp_path / "gone")
     manifest.write_text(json.dumps(facts), encoding="utf-8")
     found, messages = told("moved", tmp_path)
-    assert messages.startswith("looking at random tokens instead of text: ")
-    assert found["probes"]["text"] == "16 rows of random tokens, as no text is at hand"
+    assert messages.startswith("using random tokens instead of text: ")
+    assert found["probes"]["text"] == "16 rows of random tokens, as no text is available"
     assert {"rare_word"} <= {each["role"] for each in found["left_out"]} | set(found["heads"][0]["roles"])
     assert all(head["numbers"]["entropy"] > 0 for head in found["heads"])
     assert sorted(path.name for path in tmp_path.iterdir()) == ["moved"]
@@ -136,7 +136,7 @@ def test_a_filler_on_coreference_is_asked_what_it_is(tmp_path: Path) -> None:
             assert 0.1 < scored["detail"]["baseline"] < 0.9
     facts, _ = told("lm", tmp_path)
     (reason,) = [each["reason"] for each in facts["left_out"] if each["role"] == "syntactic"]
-    assert reason == 'a decoder reads "it" before the word that tells what it is'
+    assert reason == 'a decoder reads "it" before the adjective that determines its noun'
 
 
 def test_a_run_that_is_still_training_is_looked_at_and_said_to_be(task_home: Path) -> None:
@@ -167,5 +167,5 @@ def test_what_cannot_be_is_refused(task_home: Path) -> None:
 def test_two_parts_of_a_translator_are_not_confused(task_home: Path) -> None:
     facts, _ = told("runs/two", task_home)
     reasons = {(each["part"], each["role"]): each["reason"] for each in facts["left_out"]}
-    assert reasons["dec.cross", "copying"] == "source and target have a vocabulary each"
+    assert reasons["dec.cross", "copying"] == "source and target have separate vocabularies"
     assert all("alignment" not in head["roles"] for head in facts["heads"] if head["part"] != "cross")

@@ -85,7 +85,7 @@ def test_what_no_font_has_is_said_once(tmp_path: Path) -> None:
         (("runs/translate", "the old", "--target", "der alte " * 50, "--out", "x.png"), "the target has"),
         (("runs/lm", "It was", "--head", "dec.0.self.9", "--out", "x.png"), "there is no head 'dec.0.self.9'"),
         (("runs/lm", "It was", "--site", "dec.0.cross", "--out", "x.png"), "there is no attention 'dec.0.cross'"),
-        (("runs/lm", "It was", "--out", "x.gif"), "--out x.gif is no picture's name"),
+        (("runs/lm", "It was", "--out", "x.gif"), "--out x.gif is not the name of a picture"),
         (("runs/lm", "It was", "--out", "none/x.png"), "there is no folder none"),
         (("runs/lm", "It was"), "no --out was given"),
         (("runs/lm", "It was", "--target", "es", "--out", "x.png"), "a target was given"),
@@ -111,6 +111,6 @@ def test_roles_are_drawn(task_home: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert (task_home / "roles.png").read_bytes().startswith(PNG)
     assert (
-        "--plot roles.txt is no picture's name"
+        "--plot roles.txt is not the name of a picture"
         in refused("heads", "runs/lm", "--plot", "roles.txt", folder=task_home)[0]
     )

@@ -296,12 +296,12 @@ def test_no_flow_is_larger_or_smaller_than_the_least_cut(widths: list[float]) ->
 
 def test_what_a_flow_cannot_be_of_is_refused() -> None:
     seen = made("encoder").trace()
-    with pytest.raises(GlassError, match="there is no place 11"):
+    with pytest.raises(GlassError, match="there is no position 11"):
         flow(seen, (LENGTH,))
     with pytest.raises(GlassError, match="through 4 layers"):
         flow(seen, (0,), layers=4)
     model = decoder(tiny(context=61))
-    with pytest.raises(GlassError, match="attention flow was asked for 53 tokens"):
+    with pytest.raises(GlassError, match="attention flow of 53 tokens takes too long"):
         flow(trace(model, tokens(1, 53)), (0,))
 
 

@@ -158,7 +158,7 @@ def test_raised_logits_are_what_the_head_adds_to_them() -> None:
 def test_copying_is_left_out_with_the_reason_where_it_has_no_meaning() -> None:
     for family, changes, part, words in (
         ("decoder", {"norm_order": "post"}, "dec.self", "model.norm_order = post"),
-        ("encoder-decoder", {"shared_embedding": False}, "dec.cross", "a vocabulary each"),
+        ("encoder-decoder", {"shared_embedding": False}, "dec.cross", "separate vocabularies"),
         ("encoder-decoder", {}, "enc.self", "reaches no logit directly"),
     ):
         model = as_if_trained(tiny(family=family, **changes))

@@ -277,32 +277,41 @@ def test_what_cannot_be_patched_is_refused_and_nothing_stays() -> None:
     given = inputs("encoder-decoder", None)
     before = full_state(model)
     cases: list[tuple[dict[str, Kind], str]] = [
-        ({"dec.1.slef.2": Zero()}, r"nothing called 'dec.1.slef.2' to patch(.|\n)*Did you mean dec.1.self.2"),
-        ({"dec.1.self.6": Zero()}, "nothing called 'dec.1.self.6'"),
-        ({"dec.3.self": Zero()}, "nothing called 'dec.3.self'"),
+        ({"dec.1.slef.2": Zero()}, r"no activation 'dec.1.slef.2' to patch(.|\n)*Did you mean dec.1.self.2"),
+        ({"dec.1.self.6": Zero()}, "no activation 'dec.1.self.6'"),
+        ({"dec.3.self": Zero()}, "no activation 'dec.3.self'"),
         ({"enc.0.self.1": Value(torch.zeros(2, 11, 10))}, r"enc.0.self.1, which has the shape \(2, 13, 10\) here"),
         ({"dec.0.cross": Pattern(torch.ones(2, 6, 7, 7))}, r"dec.0.cross, which has the shape \(2, 6, 7, 13\) here"),
         ({"dec.0.cross.1": Pattern(torch.ones(2, 7, 7))}, r"which has the shape \(2, 7, 13\) here"),
-        ({"dec.0.feedforward": Resample(torch.zeros(22))}, r"which has the shape \(2, 7, 22\) here\nGive \(2, 7, 22\)"),
-        ({"dec.0.feedforward": Resample(torch.zeros(2, 7, 22), rows=[0, 2])}, r"rows \[0, 2\] were asked of 2 rows"),
+        (
+            {"dec.0.feedforward": Resample(torch.zeros(22))},
+            r"which has the shape \(2, 7, 22\) here\nGive a shape of \(2, 7, 22\)",
+        ),
+        (
+            {"dec.0.feedforward": Resample(torch.zeros(2, 7, 22), rows=[0, 2])},
+            r"rows is \[0, 2\], but the source has 2 rows",
+        ),
         ({"dec.0.self.1": Resample({})}, "none for dec.0.self.1"),
         ({"dec.0.self.1": Pattern({})}, "none for dec.0.self.1.pattern"),
         ({"dec.0.feedforward": Mean({})}, "none for dec.0.feedforward"),
         ({"dec.0.feedforward": Mean(torch.ones(2, 7, 22), PAD)}, r"`real` of shape \(2, 13\)"),
         ({"dec.0.feedforward": Mean(torch.ones(22))}, r"a mean over values of shape \(22,\)"),
-        ({"dec.0.feedforward": Mean(torch.ones(2, 7, 22), torch.zeros(2, 7).bool())}, "a mean over no places"),
+        ({"dec.0.feedforward": Mean(torch.ones(2, 7, 22), torch.zeros(2, 7).bool())}, "a mean over no positions"),
         ({"dec.0.self.1": Zero(where=torch.ones(2, 7))}, r"`where` of type torch.float32 was given for dec.0.self.1"),
-        ({"dec.0.feedforward": KnockOut()}, "KnockOut was given for dec.0.feedforward\nIt is for attentions"),
+        ({"dec.0.feedforward": KnockOut()}, "KnockOut was given for dec.0.feedforward\nUse it for attention layers"),
         ({"dec.mask": Value(torch.zeros(1))}, "Value was given for dec.mask"),
         ({"dec.0.self.1": Zero(where=torch.ones(3, 7) > 0)}, r"`where` of shape \(3, 7\) was given for dec.0.self.1"),
-        ({"dec.0.self.1": Zero(where=torch.ones(2, 6) > 0)}, r"2 rows and 7 places here\nGive \(2, 7\)"),
+        ({"dec.0.self.1": Zero(where=torch.ones(2, 6) > 0)}, r"2 rows and 7 positions here\nGive a shape of \(2, 7\)"),
     ]
     for patches, words in cases:
         with pytest.raises(GlassError, match=words), patch(model, patches):
             logits_of(model, given)
         assert full_state(model) == before
     rotary = model_of("decoder", positions="rotary")
-    with pytest.raises(GlassError, match="not added here"), patch(rotary, {"dec.positions": Value(torch.zeros(1))}):
+    with (
+        pytest.raises(GlassError, match="not added to the embedding"),
+        patch(rotary, {"dec.positions": Value(torch.zeros(1))}),
+    ):
         rotary(tokens(1, 5))
 
 

@@ -231,7 +231,10 @@ def test_only_what_is_kept_has_hooks_and_none_is_left(family: str, monkeypatch: 
         assert hooked[0].endswith(".blocks.0.attention.hook_pattern")
     record(model, **given, keep=EVERYTHING)  # type: ignore[arg-type]
     assert full_state(model) == before
-    with pytest.raises(GlassError, match="over its budget of 99 bytes"), watching(model, keep=("pattern",), budget=99):
+    with (
+        pytest.raises(GlassError, match="exceeds its budget of 99 bytes"),
+        watching(model, keep=("pattern",), budget=99),
+    ):
         logits_of(model, given)
     assert full_state(model) == before
     monkeypatch.setattr(model.head, "forward", lambda *_: 1 / 0)
@@ -265,8 +268,8 @@ def test_a_budget_names_what_would_fit() -> None:
 def test_what_cannot_be_recorded_is_refused() -> None:
     model: Model = model_of("decoder")
     for keep, words in (
-        (("patern",), "nothing called 'patern' to record in this model\nDid you mean pattern"),
-        (("dec.3.self.pattern",), "nothing called 'dec.3.self.pattern'"),
+        (("patern",), "no tensor 'patern' to record\nDid you mean pattern"),
+        (("dec.3.self.pattern",), "no tensor 'dec.3.self.pattern'"),
         ((), r"keep is \(\)"),
         ("pattern", "keep is 'pattern'"),
         (("cross",), "this model has no cross"),

@@ -70,7 +70,7 @@ def test_a_head_that_was_removed_is_asked_for_in_vain() -> None:
         make_walk(made, (0,), (0,))
     with pytest.raises(GlassError, match=r"(?s)head 4 is not there.*Give one of 1, 2, 3\."):
         make_walk(made, None, (4,))
-    with pytest.raises(GlassError, match=r"(?s)head 2 is not there.*This layer has none"):
+    with pytest.raises(GlassError, match=r"(?s)head 2 was removed.*The layer has no heads"):
         make_walk(made, (1,), (2,))
 
 
@@ -254,7 +254,7 @@ def test_a_page_never_takes_the_place_of_another_file(tmp_path: Path) -> None:
     book = tmp_path / "book.txt"
     book.write_text("precious", encoding="utf-8")
     for path, words in (
-        (book, "no page of glass explain"),
+        (book, "not a page of glass explain"),
         (tmp_path, "is a folder"),
         (tmp_path / "a" / "b", "no folder"),
     ):

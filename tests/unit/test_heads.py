@@ -355,9 +355,9 @@ def test_the_best_fixed_offset_is_the_baseline() -> None:
 
 def test_shapes_that_do_not_fit_are_refused() -> None:
     ids = distinct(7)
-    with pytest.raises(ValueError, match="do not fit queries"):
+    with pytest.raises(ValueError, match="do not match queries"):
         looks(np.ones((N, 2, 5, 7)), ids)
-    with pytest.raises(ValueError, match="do not fit keys"):
+    with pytest.raises(ValueError, match="do not match keys"):
         looks(np.ones((N, 2, 7, 5)), ids)
 
 

@@ -95,8 +95,8 @@ def test_without_a_mask_nothing_is_left_of_the_order_of_reading(registry: ModelR
     ("off", "instead", "said"),
     [
         (["dec.0.slef.0"], "zero", "Did you mean dec.0.self.0"),
-        (["dec.0.self.0", "dec.0.self.0"], "zero", "switched off twice"),
-        (["dec.0.feedforward"], "first", "looks at no token"),
+        (["dec.0.self.0", "dec.0.self.0"], "zero", "is named twice"),
+        (["dec.0.feedforward"], "first", "has no attention"),
     ],
 )
 def test_what_cannot_be_switched_off_is_refused(
@@ -118,7 +118,7 @@ def test_what_is_not_written_yet_cannot_be_frozen(registry: ModelRegistry) -> No
         (["--instead", "mean"], "--instead was given without --ablate"),
         (["--tokens", "5"], "--tokens was given without --ablate"),
         (["--ablate", "dec.0.self.0", "--tokens", "0"], "is less than one"),
-        (["--ablate", "dec.7.self.0"], "there is nothing called 'dec.7.self.0' to switch off"),
+        (["--ablate", "dec.7.self.0"], "this model has no part 'dec.7.self.0' to switch off"),
     ],
 )
 def test_glass_evaluate_refuses_what_has_no_effect(home: Path, more: list[str], said: str) -> None:

@@ -1,13 +1,13 @@
-"""Ablation: a model with parts of it switched off, and what that does to the loss and to the text that it writes.
+"""Ablation: switch off parts of a model and measure the effect on the loss and on generated text.
 
-What can be switched off is named as for `inspection.patching`: heads (`dec.1.self.2`), whole attentions (`dec.1.self`),
-feed-forward layers (`dec.1.feedforward`), positions and the causal mask (`dec.positions`, `dec.mask`). What stands in
-the place of a part is a choice, and the answers differ by it: see `ABLATION_KINDS`. Positions and the mask have nothing
-that could stand in their place: they are taken away, whatever is chosen.
+Parts have the names that `inspection.patching` uses: heads (`dec.1.self.2`), whole attention layers (`dec.1.self`),
+feed-forward layers (`dec.1.feedforward`), positions and the causal mask (`dec.positions`, `dec.mask`). The output of a
+part is replaced as `ABLATION_KINDS` describes, and results depend on that choice. Positions and the mask have no
+replacement: they are removed with every kind.
 
-The effect of an ablation on the loss is not all that a part did. Later layers often make up for a missing head: in
-Chinchilla 7B, for about 70 % of what an attention layer's absence takes from the logit (McGrath et al. 2023, "The Hydra
-Effect"). `pruning.direct_effects` has the effect by the direct path alone.
+The effect of an ablation on the loss does not show the whole contribution of a part, because later layers often
+compensate for a missing head: in Chinchilla 7B, for about 70 % of the logit contribution of a removed attention layer
+(McGrath et al. 2023, "The Hydra Effect"). `pruning.direct_effects` measures the effect along the direct path alone.
 """
 
 from __future__ import annotations
@@ -41,26 +41,28 @@ from glassformer.training.validation import LossEstimate, loss_on_rows
 
 AblationKind = Literal["zero", "mean", "resample", "first", "frozen"]
 ABLATION_KINDS: Mapping[AblationKind, str] = {
-    "zero": "nothing in its place",
-    "mean": "in its place its mean over all places of the rows that the loss is measured on",
-    "resample": "in its place what it had at the same place of the next row",
-    "first": "a head looks at the first token alone",
-    "frozen": "nothing in its place, and all other attention looks where it looks with everything on",
+    "zero": "replaced by zeros",
+    "mean": "replaced by its mean over all positions of the evaluated rows",
+    "resample": "replaced by its output at the same position of the next row",
+    "first": "each head attends to the first token alone",
+    "frozen": "replaced by zeros, and the other attention patterns stay as in the full model",
 }
 PART_KINDS: tuple[AblationKind, ...] = ("zero", "mean", "first", "frozen")
-"""Kinds for parts that are switched off together, on any input."""
+"""Kinds for switching off several parts together, on any input."""
 HEAD_KINDS: tuple[AblationKind, ...] = ("zero", "mean", "resample")
-"""Kinds for `ablation_effects`, which switches off one head after the other on the rows of a task."""
-SELF_REPAIR = "later layers make up for a missing head: the ablation effect may be smaller than what the head did"
+"""Kinds for `ablation_effects`, which switches off one head at a time on the rows of a task."""
+SELF_REPAIR = (
+    "later layers can compensate for a missing head: the ablation effect may be smaller than the head's contribution"
+)
 WHOLE = ("mask", "positions")
-"""Parts that are taken away, whatever shall stand in the place of others."""
+"""Parts that are removed with every kind, because they have no replacement."""
 PATTERN_BYTES = 64 * 10**6
-"""Most bytes of the attention weights that are kept of one forward pass, to be frozen."""
+"""Largest memory, in bytes, for the recorded attention weights of one forward pass with frozen patterns."""
 
 
 @dataclass(frozen=True)
 class Ablation:
-    """The parts to switch off, and their replacement.
+    """Parts to switch off, and their replacement.
 
     Attributes:
         off: names of parts, such as `dec.1.self.2`.
@@ -72,7 +74,7 @@ class Ablation:
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """Return the parts that are switched off and have a replacement."""
+        """Return the parts to switch off, without those that have no replacement (`WHOLE`)."""
         return tuple(name for name in self.off if _last(name) not in WHOLE)
 
     @property
@@ -83,10 +85,10 @@ class Ablation:
 
 @dataclass(frozen=True)
 class AblationLoss:
-    """The loss with everything on, and with parts off, on the same rows.
+    """Losses of the full and the ablated model on the same rows.
 
     Attributes:
-        whole, off: nats per target.
+        whole, off: losses of the full and of the ablated model, in nats per target.
     """
 
     whole: LossEstimate
@@ -94,12 +96,12 @@ class AblationLoss:
 
     @property
     def change(self) -> float:
-        """Return the change of the loss by switching off: above 0 where it harms."""
+        """Return the loss of the ablated model minus the loss of the full model; positive: the ablation does harm."""
         return self.off.loss - self.whole.loss
 
 
 def ablatable(model: Model) -> list[str]:
-    """List all parts of a model that can be switched off, in the order in which they run."""
+    """List the names of all parts of a model that can be switched off, in order of execution."""
     masked = {f"{name}.mask" for name, stack in stacks(model).items() if stack.causal}
     return [name for name in patchable(model) if name in masked or _is_part(name)]
 
@@ -114,33 +116,33 @@ def _is_part(name: str) -> bool:
 
 
 def check_ablation(model: Model, off: Sequence[str], kind: str = "zero") -> Ablation:
-    """Return the ablation of these parts, if the model has them and they can be switched off so.
+    """Check the names of parts and the kind, and return the ablation.
 
     Raises:
-        GlassError: there is no such part or kind, a part is named twice, or a feed-forward layer is to attend to the
-            first token.
+        GlassError: a part or the kind is unknown, a part is named twice, or the kind is "first" and a part is a
+            feed-forward layer.
     """
     known = ablatable(model)
     if kind not in PART_KINDS:
-        raise GlassError(f"parts cannot be ablated by {kind!r}", nearest(kind, PART_KINDS))
+        raise GlassError(f"unknown kind of ablation {kind!r}", nearest(kind, PART_KINDS))
     for number, name in enumerate(off):
         if name not in known:
-            raise GlassError(f"there is nothing called {name!r} to switch off", advice_on_part(model, name, known))
+            raise GlassError(f"this model has no part {name!r} to switch off", advice_on_part(model, name, known))
         if name in off[:number]:
-            raise GlassError(f"{name} is switched off twice", "Name each part once.")
+            raise GlassError(f"{name} is named twice", "Name each part once.")
         if kind == "first" and _last(name) == "feedforward":
-            raise GlassError(f"{name} looks at no token", "Choose zero or mean for feed-forward layers.")
+            raise GlassError(f"{name} has no attention", "Choose zero or mean for feed-forward layers.")
     return Ablation(tuple(off), next(each for each in PART_KINDS if each == kind))
 
 
 def _replacement(name: str, kind: AblationKind, values: Mapping[str, Tensor], where: Tensor | None = None) -> Kind:
-    """Return the patch of one part.
+    """Return the patch that replaces one part.
 
     Args:
-        name: of the part.
-        kind: of the ablation.
-        values: a tensor for each part, where the kind puts one in its place.
-        where: the rows and positions (B, T) that are patched; None: all.
+        name: name of the part.
+        kind: kind of the ablation.
+        values: replacement of each part by name; read for "mean" and "resample" alone.
+        where: rows and positions to patch, (B, T); None: all.
     """
     if _last(name) in WHOLE or kind in ("zero", "frozen"):
         return Zero(where=where)
@@ -149,12 +151,12 @@ def _replacement(name: str, kind: AblationKind, values: Mapping[str, Tensor], wh
 
 @dataclass(frozen=True, eq=False)
 class AblatedModel:
-    """A model with parts off, called as the model is.
+    """Model with parts switched off; call it like the model itself.
 
     Attributes:
-        model: of any family; nothing about it changes.
-        ablation: what is off.
-        means: (K) or (D) of each part, from `means_of`; needed for "mean" alone.
+        model: a model of any family; it is not modified.
+        ablation: the parts to switch off, and their replacement.
+        means: mean of each part, (K) or (D), from `means_of`; needed for "mean" alone.
     """
 
     model: Model
@@ -162,7 +164,7 @@ class AblatedModel:
     means: Mapping[str, Tensor] = field(default_factory=dict)
 
     def __call__(self, *inputs: Any) -> Tensor:
-        """Return the logits of the model with the parts ablated."""
+        """Return the logits of the ablated model."""
         frozen = self._frozen(*inputs) if self.ablation.kind == "frozen" and self.ablation.off else {}
         with patch(self.model, {**frozen, **self._patches()}):
             logits: Tensor = self.model(*inputs)
@@ -170,14 +172,15 @@ class AblatedModel:
 
     @contextmanager
     def applied(self) -> Iterator[None]:
-        """Switch the parts off in the model itself, until the context ends.
+        """Switch off the parts in the model itself until the context ends.
 
         Raises:
-            GlassError: the kind is "frozen": tokens that are not written yet have no patterns.
+            GlassError: the kind is "frozen": new tokens have no recorded patterns.
         """
         if self.ablation.kind == "frozen":
             raise GlassError(
-                "attention to tokens that are still to be written cannot be frozen", "Choose another kind for writing."
+                "attention patterns of new tokens cannot be frozen: they are not recorded",
+                "Choose another kind of ablation to generate text.",
             )
         with patch(self.model, self._patches()):
             yield
@@ -186,7 +189,7 @@ class AblatedModel:
         return {name: _replacement(name, self.ablation.kind, self.means) for name in self.ablation.off}
 
     def _frozen(self, tokens: Tensor, *more: Tensor | None) -> dict[str, Kind]:
-        """Return patches with the patterns of all attention that stays, as they are with everything on."""
+        """Return patches that set all remaining attention patterns to those of the full model."""
         pair = isinstance(self.model, EncoderDecoder)
         target, real = (*more, None, None)[:2] if pair else (None, (*more, None)[0])
         sites = [str(site) for site in attentions(self.model) if str(site) not in self.ablation.off]
@@ -197,20 +200,20 @@ class AblatedModel:
 
 
 def ablate(model: Model, ablation: Ablation, data: TaskRows | None) -> AblatedModel:
-    """Return the model with parts off; means are taken over the rows of `data`.
+    """Return the ablated model; compute the means, if needed, over the rows of `data`.
 
     Raises:
-        GlassError: the ablation needs means, and there are no rows to take them over.
+        GlassError: the ablation needs means, and `data` is None.
     """
     if not ablation.needs_means:
         return AblatedModel(model, ablation)
     if data is None:
-        raise GlassError("a mean ablation was asked for without rows", "Give the rows to take the means over.")
+        raise GlassError("mean ablation needs rows of data, but data is None", "Give the rows to take the means over.")
     return AblatedModel(model, ablation, means_of(model, data, ablation.parts))
 
 
 def means_of(model: Model, data: TaskRows, names: Sequence[str]) -> dict[str, Tensor]:
-    """Return the mean of each part's values, (K) of a head and (D) of others, over all positions but padding."""
+    """Return the mean output of each part over all positions but padding: (K) of a head's z, (D) of other parts."""
     sums: dict[str, Tensor] = {}
     positions: Counter[str] = Counter()
     with inference(model):
@@ -232,24 +235,24 @@ def means_of(model: Model, data: TaskRows, names: Sequence[str]) -> dict[str, Te
 
 
 def _tensor_with(name: str) -> str:
-    """Return the name of the tensor that has the values of a part: z of a head's whole attention, or its own."""
+    """Return the name of the tensor that holds a part's values: z of the attention layer of a head, or its own name."""
     return f"{name.rpartition('.')[0]}.z" if _last(name).isdigit() else name
 
 
 def _values_of(model: Model, names: Sequence[str]) -> AbstractContextManager[dict[str, Tensor]]:
-    """Note the tensors that have the values of parts in the last forward pass, (B, H, T, K) or (B, T, D) each."""
+    """Record the parts' tensors during the last forward pass, (B, H, T, K) or (B, T, D) each."""
     known = catalogue(model)
     return last_values({name: known[name].tap for name in dict.fromkeys(map(_tensor_with, names))})
 
 
 def _head_index(model: Model, name: str) -> int:
-    """Return the index of a head among those that its attention has."""
+    """Return the index of a head among the remaining heads of its attention layer."""
     head = find_head(model, name)
     return head_numbers(attentions(model)[head.site]).index(head.head)
 
 
 def _attention_mask(name: str, model: Model, batch: Batch) -> Tensor:
-    """Return (B, T), False at the padding of the stack that a part belongs to."""
+    """Return the attention mask of the part's stack, (B, T): False at padding."""
     of_source = name.startswith("enc.") and isinstance(model, EncoderDecoder)
     mask = batch.source_attention_mask if of_source else batch.attention_mask
     assert mask is not None
@@ -257,7 +260,7 @@ def _attention_mask(name: str, model: Model, batch: Batch) -> Tensor:
 
 
 def ablation_loss(found: AblatedModel, data: TaskRows, whole: LossEstimate | None = None) -> AblationLoss:
-    """Measure the loss on rows with everything on and with parts off; `whole`: the former, if it is known."""
+    """Measure the loss of the full and of the ablated model; pass `whole` if the former is known."""
     model = found.model
     most = MOST_TOKENS
     if found.ablation.kind == "frozen":
@@ -271,20 +274,22 @@ def ablation_loss(found: AblatedModel, data: TaskRows, whole: LossEstimate | Non
 
 
 def ablation_effects(model: Model, data: TaskRows, kind: AblationKind = "zero") -> dict[str, float]:
-    """Return the loss without a head minus the loss with all, in nats per target, for each head by its name.
+    """Return the ablation effect of each head by name: loss without the head minus loss, in nats per target.
 
-    Every head is left out over all rows; several heads share a forward pass, each with a copy of the rows.
+    Each head is switched off on all rows; several heads share a forward pass, each with a copy of the rows.
 
     Args:
-        model: of any family.
+        model: a model of any family.
         data: the rows to measure on.
         kind: one of `HEAD_KINDS`.
 
     Raises:
-        GlassError: there is one row only, and nothing to resample from.
+        GlassError: the kind is "resample" and there are fewer than two rows.
     """
     if kind == "resample" and len(data.rows) < 2:
-        raise GlassError("resample was asked of one row", "Give more rows, or choose zero or mean.")
+        raise GlassError(
+            f"resample needs at least 2 rows, but there is {len(data.rows)}", "Give more rows, or choose zero or mean."
+        )
     names = list(map(str, heads(model)))
     lost = dict.fromkeys(names, 0.0)
     whole = 0.0
@@ -307,7 +312,7 @@ def ablation_effects(model: Model, data: TaskRows, kind: AblationKind = "zero") 
 def _losses_without_each(
     model: Model, batch: Batch, names: Sequence[str], kind: AblationKind, values: Mapping[str, Tensor]
 ) -> Tensor:
-    """Return the losses (n, B) of the rows without each of n heads, from one forward pass."""
+    """Return the row losses without each of n heads, (n, B), from one forward pass."""
     n = len(names)
     B = len(batch.inputs)
     values = {name: values[name].repeat(n, 1, 1) for name in names} if kind == "resample" else values  # (n B, T, K)
@@ -321,7 +326,7 @@ def _losses_without_each(
 
 
 def _copied(batch: Batch, n: int) -> Batch:
-    """Return a batch of all rows n times over."""
+    """Return a batch with all rows repeated n times."""
     source = batch.source
     source_mask = batch.source_attention_mask
     return replace(
@@ -339,13 +344,13 @@ def _copied(batch: Batch, n: int) -> Batch:
 def _values_of_next_rows(
     model: Model, data: TaskRows, first: int, batch: Batch, names: Sequence[str]
 ) -> dict[str, Tensor]:
-    """Return each head's values (B, T, K) at the same position of the next row; where that row has ended, at its end.
+    """Return each head's z (B, T, K) at the same position of the next row, or at its last token if that row is shorter.
 
     Args:
         model, data: as for `ablation_effects`.
-        first: the number of the batch's first row among the rows of `data`.
-        batch: the rows that take the values.
-        names: of the heads.
+        first: index of the batch's first row among the rows of `data`.
+        batch: the rows whose values are replaced.
+        names: names of the heads.
     """
     B = len(batch.inputs)
     other = data.batch([data.rows[(first + 1 + number) % len(data.rows)] for number in range(B)])
@@ -361,13 +366,13 @@ def _values_of_next_rows(
 
 
 def written_without(found: AblatedModel, model: TextModel | Translator, text: str, tokens: int) -> str:
-    """Return the text that a run writes greedily, so many tokens at most, with parts off.
+    """Generate greedily with the ablated model and return the text, at most `tokens` new tokens.
 
-    Without a mask everything is read anew for each token: a cache holds what earlier tokens were before there were
-    later ones, and then that is not what they are.
+    Without the causal mask, the cache is off: earlier positions then attend to later ones, so their keys and values
+    change with each new token.
 
     Raises:
-        GlassError: patterns shall be frozen; or as `generate`.
+        GlassError: the kind is "frozen"; or as for `generate`.
     """
     settings = model.config.sample.replace(beams=1, temperature=0.0, repetition_penalty=1.0, tokens=tokens)
     if isinstance(model, ChatModel):
@@ -394,14 +399,14 @@ def written_without(found: AblatedModel, model: TextModel | Translator, text: st
 
 @dataclass(frozen=True)
 class AblationReport:
-    """The report of `glass evaluate RUN --ablate …`.
+    """Report of `glass evaluate RUN --ablate …`.
 
     Attributes:
-        measured_on: the data, in words.
-        unit: what a loss is the mean over: "token", "hidden token" or "example".
-        unknown_share: the share of the validation tokens that are the unknown token.
-        ablation: what was off.
-        loss: with everything on, and with that off.
+        measured_on: description of the data.
+        unit: unit of the mean loss: "token", "hidden token" or "example".
+        unknown_share: share of the validation tokens that are the unknown token.
+        ablation: the parts that were switched off, and their replacement.
+        loss: losses of the full and of the ablated model.
     """
 
     measured_on: str
@@ -411,7 +416,7 @@ class AblationReport:
     loss: AblationLoss
 
     def facts(self) -> dict[str, Any]:
-        """Return the report as JSON: `loss` and what belongs to it are with parts off."""
+        """Return the report as a JSON-serializable dict; `loss` and its statistics are of the ablated model."""
         return {
             "text": self.measured_on,
             **self.loss.off.facts(None, self.unknown_share),
@@ -424,10 +429,10 @@ class AblationReport:
     def text(self) -> str:
         """Format the report as text."""
         loss = self.loss
-        off = ", ".join(self.ablation.off) or "anything off"
+        off = ", ".join(self.ablation.off) or "any part switched off"
         lines = [
             f"on {self.measured_on}: {counted(loss.whole.tokens, self.unit + 's')}",
-            f"loss {loss.whole.loss:.4f} {loss.whole.margin} nats per {self.unit} (95 %) with everything on",
+            f"loss {loss.whole.loss:.4f} {loss.whole.margin} nats per {self.unit} (95 %), full model",
             f"loss {loss.off.loss:.4f} {loss.off.margin} nats per {self.unit} without {off}",
             f"change {loss.change:+.4f}; {ABLATION_KINDS[self.ablation.kind]}",
         ]
@@ -435,6 +440,6 @@ class AblationReport:
 
 
 def ablation_report(model: Model, data: TaskRows, ablation: Ablation, measured_on: str) -> AblationReport:
-    """Measure a model with parts off on rows of its task, named `measured_on` in the report."""
+    """Measure the ablated model on rows of its task; the report calls the data `measured_on`."""
     loss = ablation_loss(ablate(model, ablation, data), data)
     return AblationReport(measured_on, data.task.unit, data.task.unknown_share, ablation, loss)

@@ -15,36 +15,36 @@ from glassformer.model.transformer import Classifier, EncoderDecoder, FeedForwar
 
 THINGS = {
     "embedding": ("dec.embedding", "BTD", "the vectors that enter the first block"),
-    "positions": ("dec.positions", "ATD", "what places add to the embedding; A is 1 without padding, and B with it"),
+    "positions": ("dec.positions", "ATD", "the vectors that positions add; A is 1 without padding, and B with it"),
     "resid": ("dec.n.resid", "BTD", "the residual stream before block n; with n = L, after the last"),
-    "q": ("dec.n.self.q", "BHTK", "queries as they meet the keys: normalised and turned, where the model does so"),
-    "k": ("dec.n.self.k", "BGSK", "keys, likewise; those of a cache included"),
-    "v": ("dec.n.self.v", "BGSK", "values; those of a cache included"),
-    "scores": ("dec.n.self.scores", "BHTS", "q kᵀ / √K with the bias of positions; -inf where hidden"),
-    "pattern": ("dec.n.self.pattern", "BHTS", "attention weights: softmax of the scores; zeros where all is hidden"),
-    "z": ("dec.n.self.z", "BHTK", "pattern v, which the output projection reads"),
+    "q": ("dec.n.self.q", "BHTK", "queries after the model's query norm and rotary embedding, if any"),
+    "k": ("dec.n.self.k", "BGSK", "keys after the same steps; cached keys included"),
+    "v": ("dec.n.self.v", "BGSK", "values; cached values included"),
+    "scores": ("dec.n.self.scores", "BHTS", "q kᵀ / √K plus the position bias; -inf where masked"),
+    "pattern": ("dec.n.self.pattern", "BHTS", "attention weights: softmax of the scores; zeros in fully masked rows"),
+    "z": ("dec.n.self.z", "BHTK", "pattern v, the input of the output projection"),
     "head_output": (
         "dec.n.self.head_output",
         "BHTD",
-        "what each head writes, by z: its part of the output projection",
+        "the output of each head: z times the head's part of the output projection",
     ),
-    "attention": ("dec.n.self", "BTD", "what self-attention gives, the output bias included"),
-    "cross": ("dec.n.cross", "BTD", "what cross-attention gives, the output bias included"),
-    "hidden": ("dec.n.feedforward.hidden", "BTF", "what the last projection of a feed-forward layer reads"),
-    "feedforward": ("dec.n.feedforward", "BTD", "what a feed-forward layer gives"),
-    "final": ("dec.final", "BTD", "what the stack gives, after its last norm"),
-    "logits": ("logits", "BTV", "what the model gives; (B, classes) of a classifier"),
+    "attention": ("dec.n.self", "BTD", "the output of self-attention, including the output bias"),
+    "cross": ("dec.n.cross", "BTD", "the output of cross-attention, including the output bias"),
+    "hidden": ("dec.n.feedforward.hidden", "BTF", "the input of a feed-forward layer's last projection"),
+    "feedforward": ("dec.n.feedforward", "BTD", "the output of a feed-forward layer"),
+    "final": ("dec.final", "BTD", "the output of the stack, after its last norm"),
+    "logits": ("logits", "BTV", "the output of the model; (B, classes) for a classifier"),
 }
-"""Kind -> the name that it is recorded under (with `enc`, and with `cross`, where there are), its shape, its meaning.
+"""Kind -> example of a recorded name (an encoder has `enc`, cross-attention has `cross`), shape, and meaning.
 
-Letters as in `glassformer.base.shapes`; `rows` cuts T.
+The letters are those of `glassformer.base.shapes`; `rows` selects along T.
 """
 
 EVERYTHING = tuple(THINGS)
 INSIDE = ("q", "k", "v", "scores", "pattern", "z", "head_output")
-"""The kinds that every attention has, self and cross."""
+"""Kinds inside every attention layer, self and cross."""
 OLDER_NAMES = {"mixed": "z"}
-"""Kinds that were called otherwise: they are understood, and never given as names."""
+"""Former names of kinds: accepted as input, never returned."""
 
 
 @dataclass(frozen=True)
@@ -52,10 +52,10 @@ class HookPoint:
     """Module input or output from which a kind is recorded, and its name in TransformerLens.
 
     Attributes:
-        module: the module of a decoder's block n whose tensor it is, as `model.get_submodule` takes it.
-        side: whether it is the module's input or output.
-        transformer_lens: the name of the same tensor in TransformerLens; None: it has none. Its queries, keys, values
-            and z have the axes (B, T, H, K).
+        module: path of the module in a decoder's block n, for `model.get_submodule`.
+        side: "input" or "output" of the module.
+        transformer_lens: name of the same tensor in TransformerLens; None if it has none. In TransformerLens, queries,
+            keys, values and z have the axes (B, T, H, K).
     """
 
     module: str
@@ -80,30 +80,30 @@ HOOK_POINTS = {
     "final": HookPoint("stack", "output", None),
     "logits": HookPoint("head", "output", None),
 }
-"""The hook point of each kind but `head_output`, which is computed from z. Of an encoder-decoder the stack is `encoder`
-or `decoder`, and cross-attention has the same points below `cross`.
+"""Hook point of each kind except `head_output`, which is computed from z.
 
-With rotary positions our q and k are TransformerLens' `hook_rot_q` and `hook_rot_k`: rotated, as they meet.
+In an encoder-decoder, the stacks are `encoder` and `decoder`, and cross-attention has the same hook points below
+`cross`. With rotary positions, q and k correspond to TransformerLens' rotated `hook_rot_q` and `hook_rot_k`.
 """
 
 
 def current_name(name: str) -> str:
-    """Return a name with its last word as it is called now: `dec.0.self.mixed` -> `dec.0.self.z`."""
+    """Replace a former kind in a name by its current one: `dec.0.self.mixed` -> `dec.0.self.z`."""
     before, dot, last = name.rpartition(".")
     return f"{before}{dot}{OLDER_NAMES.get(last, last)}"
 
 
 @dataclass(frozen=True)
 class Recordable:
-    """One tensor that can be recorded.
+    """Tensor of a model that can be recorded.
 
     Attributes:
-        name: `dec.1.self.pattern`.
-        thing: its kind, a key of `THINGS`.
-        stack: "enc" or "dec", whose rows and places it has.
-        dims: its shape in letters; a letter's size is in `sizes`, or is one of the batch.
-        sizes: of H, G, K, D, F, V.
-        tap: where a forward pass has it; of `head_output`, z.
+        name: name of the tensor, such as `dec.1.self.pattern`.
+        thing: kind of the tensor, a key of `THINGS`.
+        stack: "enc" or "dec", the stack whose rows and positions the tensor has.
+        dims: shape in letters; sizes that do not depend on the batch are in `sizes`.
+        sizes: sizes of H, G, K, D, F, V.
+        tap: module input or output to record; for `head_output`, that of z.
     """
 
     name: str
@@ -114,11 +114,11 @@ class Recordable:
     tap: Tap
 
     def shape(self, batch: dict[str, int]) -> tuple[int, ...]:
-        """With the sizes of B, T, S and A."""
+        """Return the shape, given the sizes of B, T, S and A."""
         return tuple((self.sizes | batch)[letter] for letter in self.dims)
 
     def bytes(self, batch: dict[str, int], each: int) -> int:
-        """With `each` bytes for a number."""
+        """Return the size in bytes, with `each` bytes per number."""
         return math.prod(self.shape(batch)) * each
 
 
@@ -157,7 +157,7 @@ def _entries(model: Model) -> Iterator[Recordable]:
 
 
 def _inside(layer: Attention, site: str, stack: str) -> Iterator[Recordable]:
-    """Yield the values inside an attention."""
+    """Yield the tensors inside an attention layer."""
     sizes = {"H": layer.heads, "G": layer.kv_heads, "K": layer.head_width, "D": layer.output.out_features}
     for thing in INSIDE:
         hook = "z" if thing == "head_output" else thing
@@ -166,10 +166,10 @@ def _inside(layer: Attention, site: str, stack: str) -> Iterator[Recordable]:
 
 
 def chosen(model: Model, keep: Sequence[str]) -> list[Recordable]:
-    """The entries that are meant by kinds, such as `pattern`, and by names, such as `dec.1.resid`.
+    """Return the entries selected by kinds, such as `pattern`, and by names, such as `dec.1.resid`.
 
     Raises:
-        GlassError: there is neither such a kind nor such a name, or nothing at all is named.
+        GlassError: a kind or name is unknown, or `keep` is empty or a string.
     """
     known = catalogue(model)
     if isinstance(keep, str) or not keep:
@@ -177,13 +177,12 @@ def chosen(model: Model, keep: Sequence[str]) -> list[Recordable]:
     keep = [current_name(name) for name in keep]
     for name in keep:
         if name not in known and name not in THINGS:
-            raise GlassError(
-                f"there is nothing called {name!r} to record in this model", nearest(name, [*THINGS, *known])
-            )
+            raise GlassError(f"this model has no tensor {name!r} to record", nearest(name, [*THINGS, *known]))
     found = [entry for entry in known.values() if entry.name in keep or entry.thing in keep]
     if not found:
         raise GlassError(
-            f"this model has no {', '.join(keep)}", "Keep what it has: see glassformer.inspection.catalogue."
+            f"this model has no {', '.join(keep)}",
+            "Choose from the names in glassformer.inspection.catalogue.catalogue(model).",
         )
     return found
 
@@ -191,7 +190,7 @@ def chosen(model: Model, keep: Sequence[str]) -> list[Recordable]:
 def batch_sizes(
     model: Model, entry: Recordable, batch: int, length: int, target: int | None, rows: slice | None, padded: bool
 ) -> dict[str, int]:
-    """The sizes of B, T, S and A where the entry stands; `length` is the source's, where there is a `target`."""
+    """Return the sizes of B, T, S and A for an entry; `length` is the source length of an encoder-decoder."""
     T = target if isinstance(model, EncoderDecoder) and entry.stack == "dec" and target is not None else length
     S = length if ".cross." in entry.name else T
     padded = padded and not (isinstance(model, EncoderDecoder) and entry.stack == "dec")

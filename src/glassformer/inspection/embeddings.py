@@ -1,4 +1,4 @@
-"""Embedding vectors as a map: principal components, and the nearest neighbours of a vector by cosine."""
+"""Maps of embedding vectors: principal components, and nearest neighbours by cosine similarity."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from glassformer.model.transformer import Model
 
 @dataclass(frozen=True, eq=False)
 class Components:
-    """The directions in which vectors differ most (Pearson 1901). A direction's sign is set by its largest channel.
+    """Principal components of vectors (Pearson 1901).
 
     Attributes:
-        mean: (D) float64.
-        axes: (k, D), each of length 1, at right angles; the largest entry of each is positive.
-        shares: (k) of the variance, along each.
+        mean: (D) float64, the mean vector.
+        axes: (k, D) float64, orthonormal; the entry of largest absolute value of each is positive.
+        shares: (k) float64, the share of the variance along each axis.
     """
 
     mean: Tensor
@@ -27,16 +27,16 @@ class Components:
     shares: Tensor
 
     def of(self, vectors: Tensor) -> Tensor:
-        """Vectors (N, D) -> their coordinates (N, k)."""
+        """Return the coordinates (N, k) of vectors (N, D)."""
         return (vectors.detach().cpu().double() - self.mean) @ self.axes.T
 
 
 def components(vectors: Tensor, count: int | None = None) -> Components:
-    """The first principal components.
+    """Compute the first principal components.
 
     Args:
-        vectors: (N, D).
-        count: how many; None: min(N, D).
+        vectors: the vectors, (N, D).
+        count: number of components; None: min(N, D).
     """
     x = vectors.detach().cpu().double()  # (N, D)
     mean = x.mean(dim=0)  # (D)
@@ -51,15 +51,15 @@ def components(vectors: Tensor, count: int | None = None) -> Components:
 
 
 def neighbours(vectors: Tensor, row: int, count: int) -> list[tuple[int, float]]:
-    """The rows whose direction is nearest to a row's, and the cosines; the nearest first, the row itself left out.
+    """Return the nearest rows to a row and their cosine similarities, the nearest first, without the row itself.
 
     Args:
-        vectors: (N, D).
-        row: whose neighbours.
-        count: how many.
+        vectors: the vectors, (N, D).
+        row: index of the row whose neighbours to find.
+        count: number of neighbours.
 
     Raises:
-        GlassError: there is no such row.
+        GlassError: `row` is out of range.
     """
     check_number("vector", row, len(vectors))
     x = vectors.detach().cpu().double()  # (N, D)
@@ -70,13 +70,13 @@ def neighbours(vectors: Tensor, row: int, count: int) -> list[tuple[int, float]]
 
 
 TABLES = ("tokens", "source tokens", "positions", "source positions")
-"""Tables of vectors that a model may have."""
+"""Names of the embedding tables that a model may have."""
 
 
 def tables(model: Model) -> dict[str, Tensor]:
-    """The embedding tables of a model: (V, D) of tokens, and (context, D) of learned positions.
+    """Return the embedding tables of a model by name: tokens (V, D), and learned positions (context, D).
 
-    An encoder-decoder with embeddings of its own for the source has both twice.
+    An encoder-decoder with a separate source embedding has both twice.
     """
     found: dict[str, Tensor] = {}
     for prefix, embedding in (("", model.embedding), ("source ", getattr(model, "source_embedding", None))):
@@ -89,12 +89,12 @@ def tables(model: Model) -> dict[str, Tensor]:
 
 
 def table_named(model: Model, name: str) -> Tensor:
-    """One of `tables`.
+    """Return the embedding table of a name.
 
     Raises:
-        GlassError: the model has none of that name.
+        GlassError: the model has no such table.
     """
     found = tables(model)
     if name not in found:
-        raise GlassError(f"this model has no table of {name}", f"It has those of {', '.join(found)}.")
+        raise GlassError(f"this model has no table of {name}", f"It has tables of {', '.join(found)}.")
     return found[name]

@@ -1,8 +1,8 @@
-"""A factor on every head: 1 leaves it as it is, 0 takes it away, and its gradient says how much the head matters.
+"""Head gates: a factor on each head's output, whose gradient measures the head's importance.
 
 The gate ξ of a head multiplies its z, before the output projection (Michel et al. 2019, section 2.2;
-Voita et al. 2019, section 3). A gate for each row of the batch makes one backward pass of a summed loss give every
-row's own gradient, so that its absolute value can be taken before the mean, as Michel et al. define it.
+Voita et al. 2019, section 3); 0 removes the head. With one gate per row of the batch, one backward pass of the summed
+loss yields the gradient of each row, so that absolute values can be taken before the mean, as Michel et al. define it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from glassformer.model.transformer import Model
 
 @contextmanager
 def gated(model: Model, values: Mapping[str, Tensor] | None = None) -> Iterator[Mapping[str, Tensor]]:
-    """Inside, gates multiply the heads; afterwards, also after an exception, the model is as it was.
+    """Multiply the outputs of heads by gates until the context ends.
 
     ::
 
@@ -32,16 +32,16 @@ def gated(model: Model, values: Mapping[str, Tensor] | None = None) -> Iterator[
         importance = gates["dec.0.self"].grad.abs().mean(dim=0)  # (H)
 
     Args:
-        model: any of the families, in any mode; its parameters need no gradients.
-        values: gates by attention site, (H) or (B, H) each; attentions that are not named get none. None: gates of 1
-            that require a gradient for all attentions, made anew by every forward pass with as many rows as it has.
-            H counts the heads that are there, in their order.
+        model: a model of any family, in any mode; its parameters need no gradients.
+        values: gates by attention site, (H) or (B, H) each; other attention layers have no gates. None: each forward
+            pass creates gates of 1 with gradients for all attention layers, (B, H) each. H counts the remaining heads,
+            in order.
 
     Yields:
-        The gates by attention site: the given ones, or those of the last forward pass, (B, H) each.
+        The gates by attention site: the given ones, or those of the last forward pass.
 
     Raises:
-        GlassError: there is no such attention, or a gate does not fit its heads or the rows of a forward pass.
+        GlassError: an attention site is unknown, or the shape of a gate does not match the heads or the rows.
     """
     sites = {str(site): layer for site, layer in attentions(model).items()}
     gates: dict[str, Tensor] = {}
@@ -51,7 +51,8 @@ def gated(model: Model, values: Mapping[str, Tensor] | None = None) -> Iterator[
         if value.dim() not in (1, 2) or value.shape[-1] != sites[name].heads:
             raise GlassError(
                 f"gates of shape {tuple(value.shape)} were given for {name}",
-                f"It has {sites[name].heads} heads: give ({sites[name].heads}) or (rows, {sites[name].heads}) of them.",
+                f"It has {sites[name].heads} heads: give a shape of ({sites[name].heads}) or "
+                f"(rows, {sites[name].heads}).",
             )
         gates[name] = value
     with ExitStack() as hooks:
@@ -65,7 +66,7 @@ def gated(model: Model, values: Mapping[str, Tensor] | None = None) -> Iterator[
 def _gate(
     gates: dict[str, Tensor], name: str, fresh: bool, module: nn.Module, args: tuple[Any, ...], z: Tensor
 ) -> Tensor:
-    """Return z (B, H, T, K) times the gates of this attention: a forward hook."""
+    """Return z (B, H, T, K) times the gates of this attention layer; used as a forward hook."""
     B, H = z.shape[:2]
     if fresh:
         dtype = torch.promote_types(z.dtype, torch.float32)
@@ -73,6 +74,7 @@ def _gate(
     gate = gates[name]  # (H) or (B, H)
     if gate.dim() == 2 and len(gate) != B:
         raise GlassError(
-            f"gates for {len(gate)} rows were given for {name}, which has {B} rows here", "Give one row of gates each."
+            f"gates for {len(gate)} rows were given for {name}, but the batch has {B} rows",
+            "Give one row of gates for each row of the batch.",
         )
     return z * gate.to(z)[..., None, None]  # (B, H, T, K)

@@ -1,4 +1,4 @@
-"""Read values out of forward passes: recordings, traces, means of heads and the page's views all use these hooks."""
+"""Hooks that read values from forward passes, shared by recordings, traces, ablations and the views of the page."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from torch.utils.hooks import RemovableHandle
 
 Key = TypeVar("Key")
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
-"""The positional and the named arguments of a call."""
+"""Positional and keyword arguments of a call."""
 
 
 @dataclass(frozen=True)
 class Tap:
-    """A point of a model at which a value can be read.
+    """Point of a model at which a value can be read.
 
     Attributes:
-        module: any module of the model.
-        side: its "output", its first argument ("input"), or all "arguments": positional and named ones, as `Arguments`.
+        module: a module of the model.
+        side: the value to read: "output", "input" (first argument), or "arguments" (all, as `Arguments`).
     """
 
     module: nn.Module
     side: Literal["output", "input", "arguments"] = "output"
 
     def register(self, take: Callable[[Any], None]) -> RemovableHandle:
-        """Call `take` with the value at each call of the module, until the handle is removed."""
+        """Call `take` with the value at each call of the module until the returned handle is removed."""
 
         def output(module: nn.Module, args: tuple[Any, ...], value: Any) -> None:
             take(value)
@@ -49,10 +49,10 @@ class Tap:
 
 @contextmanager
 def tapped(taps: Mapping[Key, Tap], take: Callable[[Key, Any], None]) -> Iterator[None]:
-    """Call `take(key, value)` for each value that forward passes inside have at these points.
+    """Call `take(key, value)` for each value at these points, for all forward passes until the context ends.
 
-    Afterwards, also after an exception, no hook is left. The values are the model's own tensors: copy them to keep
-    them beyond the pass or to write to them.
+    The hooks are removed when the context ends, also after an exception. The values are the model's own tensors: copy
+    them to modify them or to keep them after the pass.
     """
     with ExitStack() as handles:
         for key, tap in taps.items():
@@ -62,7 +62,7 @@ def tapped(taps: Mapping[Key, Tap], take: Callable[[Key, Any], None]) -> Iterato
 
 @contextmanager
 def last_values(taps: Mapping[Key, Tap]) -> Iterator[dict[Key, Tensor]]:
-    """Yield a table that holds the value of the last forward pass at each point."""
+    """Yield a dict that holds the value of the last forward pass at each point."""
     seen: dict[Key, Tensor] = {}
     with tapped(taps, seen.__setitem__):
         yield seen

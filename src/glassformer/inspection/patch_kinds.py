@@ -1,4 +1,4 @@
-"""What can stand in the place of a model's own values. Where it can stand: see `glassformer.inspection.patching`."""
+"""Kinds of patches: replacements for activations of a model. See `glassformer.inspection.patching` for their names."""
 
 from __future__ import annotations
 
@@ -11,39 +11,39 @@ from torch import Tensor
 from glassformer.base.errors import GlassError
 
 Source = Tensor | Mapping[str, Tensor]
-"""A tensor, or a recording, in which the tensor stands under the name of what is patched."""
+"""A tensor, or a recording with a tensor under the name of the patched activation."""
 
 
 @dataclass(frozen=True, eq=False)
 class Zero:
-    """Nothing; for `positions`, no places; for `mask`, no mask."""
+    """Replace by zeros; for `positions`, remove positions; for `mask`, remove the causal mask."""
 
     where: Tensor | None = field(default=None, kw_only=True)
 
     def value(self, current: Tensor, name: str) -> Tensor:
-        """What stands in the place of `current`; same shape."""
+        """Return the replacement for `current`, with the same shape."""
         return torch.zeros_like(current)
 
 
 @dataclass(frozen=True, eq=False)
 class Value:
-    """Any tensor that broadcasts to the shape of what is patched: one value for each row, or one for all."""
+    """Replace by a tensor that broadcasts to the shape of the activation."""
 
     tensor: Tensor
     where: Tensor | None = field(default=None, kw_only=True)
 
     def value(self, current: Tensor, name: str) -> Tensor:
-        """What stands in the place of `current`; same shape."""
+        """Return the replacement for `current`, with the same shape."""
         return fit(self.tensor, current.shape, current, name)
 
 
 @dataclass(frozen=True, eq=False)
 class Mean:
-    """The mean over all rows and places of a recorded probe batch.
+    """Replace by the mean over all rows and positions of recorded values.
 
     Attributes:
-        source: (rows, places, width); of a recording, what stands there under the same name.
-        real: (rows, places) bool, False at padding, which does not count; None: all count.
+        source: values of shape (rows, positions, width), or a recording with such values under the same name.
+        real: (rows, positions) bool, False at padding, which is excluded from the mean; None: no padding.
     """
 
     source: Source
@@ -51,31 +51,31 @@ class Mean:
     where: Tensor | None = field(default=None, kw_only=True)
 
     def value(self, current: Tensor, name: str) -> Tensor:
-        """What stands in the place of `current`; same shape."""
-        found = find(self.source, name)  # (rows, places, width)
+        """Return the replacement for `current`, with the same shape."""
+        found = find(self.source, name)  # (rows, positions, width)
         if found.dim() != 3:
             raise GlassError(
                 f"a mean over values of shape {tuple(found.shape)} was given for {name}",
-                "Give (rows, places, width); one value is for `Value`.",
+                "Give a shape of (rows, positions, width), or use `Value` for a single vector.",
             )
         if self.real is not None and self.real.shape != found.shape[:2]:
             raise GlassError(
                 f"`real` of shape {tuple(self.real.shape)} was given with values of shape {tuple(found.shape)}",
-                "Give one truth for each row and place.",
+                "Give one bool for each row and position.",
             )
         seen = found.flatten(0, -2) if self.real is None else found[self.real]  # (n, width)
         if not len(seen):
-            raise GlassError(f"a mean over no places was given for {name}", "Give some that are real.")
+            raise GlassError(f"a mean over no positions was given for {name}", "Set `real` to True for some positions.")
         return fit(seen.mean(dim=0), current.shape, current, name)
 
 
 @dataclass(frozen=True, eq=False)
 class Resample:
-    """What the same place held for other input, of equal shape.
+    """Replace by the activation at the same position for another input of equal shape.
 
     Attributes:
-        source: a tensor of the shape of what is patched, or a recording.
-        rows: which row of the source each row takes; None: its own.
+        source: a tensor of the shape of the activation, or a recording.
+        rows: for each row, the index of the source row to take; None: the same row.
     """
 
     source: Source
@@ -83,11 +83,12 @@ class Resample:
     where: Tensor | None = field(default=None, kw_only=True)
 
     def value(self, current: Tensor, name: str) -> Tensor:
-        """What stands in the place of `current`; same shape."""
+        """Return the replacement for `current`, with the same shape."""
         found = find(self.source, name)
         if self.rows is not None:
             if not all(0 <= row < len(found) for row in self.rows):
-                raise GlassError(f"rows {list(self.rows)} were asked of {len(found)} rows", "Rows count from 0.")
+                problem = f"rows is {list(self.rows)}, but the source has {len(found)} rows"
+                raise GlassError(problem, "Rows count from 0.")
             found = found[list(self.rows)]
         if found.shape != current.shape:
             raise unfit(found, current.shape, name)
@@ -96,24 +97,28 @@ class Resample:
 
 @dataclass(frozen=True, eq=False)
 class Pattern:
-    """Frozen attention weights, (B, H, T, S) for an attention and (B, T, S) for a head, or a recording of `pattern`."""
+    """Replace by given attention weights, (B, H, T, S) for a layer or (B, T, S) for a head.
+
+    Attributes:
+        source: the attention weights, or a recording of `pattern`.
+    """
 
     source: Source
     where: Tensor | None = field(default=None, kw_only=True)
 
     def weights(self, shape: tuple[int, ...], first: Tensor, like: Tensor, name: str) -> Tensor:
-        """The weights, of that shape."""
+        """Return the attention weights, expanded to `shape`."""
         return fit(find(self.source, f"{name}.pattern"), shape, like, name)
 
 
 @dataclass(frozen=True, eq=False)
 class KnockOut:
-    """All attention to the row's first real token (of cross-attention, the source's)."""
+    """Replace by attention to the first real token of the row alone (in cross-attention, of the source)."""
 
     where: Tensor | None = field(default=None, kw_only=True)
 
     def weights(self, shape: tuple[int, ...], first: Tensor, like: Tensor, name: str) -> Tensor:
-        """The weights, of that shape; `first` (B) is the column of each row's first real token."""
+        """Return the attention weights of `shape`; `first` (B) is the position of each row's first real token."""
         keys = torch.arange(shape[-1], device=like.device)  # (S)
         one = (keys == first[:, None]).to(like.dtype)  # (B, S)
         return one.view(len(first), *[1] * (len(shape) - 2), -1).expand(shape)
@@ -123,19 +128,19 @@ Kind = Zero | Value | Mean | Resample | Pattern | KnockOut
 
 
 def find(source: Source, name: str) -> Tensor:
-    """The tensor that a source has under that name."""
+    """Return the tensor of a source, for a recording the one under `name`."""
     if isinstance(source, Tensor):
         return source
     try:
         return source[name]
-    except GlassError:  # a recording says what to record
+    except GlassError:  # a recording raises a more specific error
         raise
     except KeyError:
-        raise GlassError(f"the values given have none for {name}", f"Put {name!r} among them.") from None
+        raise GlassError(f"the source has no values for {name}", f"Give a source with the key {name!r}.") from None
 
 
 def fit(found: Tensor, shape: Sequence[int], like: Tensor, name: str) -> Tensor:
-    """`found` in that shape, with the device and precision of `like`."""
+    """Expand `found` to `shape`, with the device and dtype of `like`."""
     try:
         return found.to(like).expand(shape)
     except RuntimeError:
@@ -143,8 +148,8 @@ def fit(found: Tensor, shape: Sequence[int], like: Tensor, name: str) -> Tensor:
 
 
 def unfit(found: Tensor, shape: Sequence[int], name: str) -> GlassError:
-    """The error of a value that cannot stand there."""
+    """Return the error for a value with the wrong shape."""
     return GlassError(
         f"a value of shape {tuple(found.shape)} was given for {name}, which has the shape {tuple(shape)} here",
-        f"Give {tuple(shape)}, or for `Value`, `Mean` and `Pattern` what broadcasts to it.",
+        f"Give a shape of {tuple(shape)}; `Value`, `Mean` and `Pattern` also take shapes that broadcast to it.",
     )

@@ -1,39 +1,40 @@
-"""Other values in the place of the model's own, for a while: what happens downstream tells what they were for.
+"""Activation patching: replace values inside a model during forward passes, to measure their downstream effect.
 
     with patch(model, {"dec.1.self.2": Zero(), "dec.0.feedforward": Mean(recorded)}):
         logits = model(tokens)
 
-The kinds differ, and so do their answers; always say which one was used:
+Results depend on the kind of replacement, so report which kind was used:
 
-* `Zero`: nothing. Zero is a value that the rest of the model may never have seen.
-* `Mean`: the mean over the rows and places of a probe batch.
-* `Resample`: what the same place held for another input (Chan et al. 2022).
+* `Zero`: zeros, a value that later layers may never have received in training.
+* `Mean`: the mean over the rows and positions of recorded values.
+* `Resample`: the activation at the same position for another input (Chan et al. 2022).
 * `Value`: any tensor.
-* `Pattern`: frozen attention weights over the values of the moment. With all patterns frozen and a head taken away, it
+* `Pattern`: given attention weights, applied to the current values. With all patterns frozen and a head removed, this
   is the pattern-preserving ablation of Olsson et al. 2022.
-* `KnockOut`: all attention to the first token.
+* `KnockOut`: attention to the first token alone.
 
-Every patch is a forward hook that returns another tensor: of a head on `hook_z` or `hook_pattern` of its attention, of
-the rest on the module itself. Attentions whose patterns are patched compute step by step, as in a trace.
+Each patch is a forward hook that returns another tensor: for a head on `hook_z` or `hook_pattern` of its attention
+layer, otherwise on the module itself. Attention layers with patched patterns compute attention step by step, as in a
+trace.
 
-What is patched, by its name (n counts layers and h heads from 0; `enc` in the place of `dec` for an encoder):
+Names of activations (n counts layers and h heads from 0; an encoder has `enc` instead of `dec`):
 
 ================================  ===================================================================  =============
-name                              what                                                                 shape
+name                              activation                                                           shape
 ================================  ===================================================================  =============
 `dec.n.self.h`, `dec.n.cross.h`   z of a head, before the output projection                            (B, T, K)
-`dec.n.self`, `dec.n.cross`       what an attention gives, the output bias included                    (B, T, D)
-`dec.n.feedforward`               what a feed-forward layer gives                                      (B, T, D)
-`dec.n.resid`                     the stream before block n; n may be the number of blocks: after all  (B, T, D)
-`dec.embedding`                   what the embedding gives                                             (B, T, D)
-`dec.positions`                   what places add, wherever they do; but for added ones, only `Zero`
-`dec.final`                       what the stack gives: the decoder's last vectors, the memory         (B, T, D)
-`dec.mask`                        the causal mask; only `Zero`: all places see all
+`dec.n.self`, `dec.n.cross`       output of an attention layer, including the output bias              (B, T, D)
+`dec.n.feedforward`               output of a feed-forward layer                                       (B, T, D)
+`dec.n.resid`                     residual stream before block n; n = number of blocks: after all      (B, T, D)
+`dec.embedding`                   output of the embedding                                              (B, T, D)
+`dec.positions`                   output of the position module; only `Zero` unless it is added
+`dec.final`                       output of the stack; for an encoder, the memory                      (B, T, D)
+`dec.mask`                        the causal mask; only `Zero`: all positions see all positions
 ================================  ===================================================================  =============
 
-`Pattern` and `KnockOut` are for attentions, with weights (B, H, T, S), and for heads, (B, T, S).
-Every kind takes `where`, a bool tensor that broadcasts to (B, T): True where it acts. So a batch of copies of one row
-can be patched at another place in each of its rows, in one forward pass.
+`Pattern` and `KnockOut` apply to attention layers, with weights (B, H, T, S), and to heads, with weights (B, T, S).
+Every kind takes `where`, a bool tensor that broadcasts to (B, T), True at the rows and positions to patch. A batch of
+copies of one row can thus be patched at a different position in each row, in one forward pass.
 """
 
 from __future__ import annotations
@@ -57,29 +58,30 @@ from glassformer.model.transformer import Embedding, Model, Stack
 __all__ = ["Kind", "KnockOut", "Mean", "Pattern", "Resample", "Value", "Zero", "patch", "patchable"]
 
 Install = Callable[[Kind, str], AbstractContextManager[None]]
-"""Lets a kind act at the place of that name while the context lasts."""
+"""Function that applies a kind to the activation of a name until the context ends."""
 
 
 @contextmanager
 def patch(model: Model, patches: Mapping[str, Kind]) -> Iterator[None]:
-    """Inside, other values stand in the places named; afterwards, also after an exception, the model is as it was.
+    """Replace the named activations in all forward passes until the context ends, also after an exception.
 
-    Patches of one attention act from the whole to its heads, whatever their order in `patches`. Gradients flow through
-    what is left of the model's own values, and into the values given.
+    Patches of an attention layer apply before those of its heads, whatever their order in `patches`. Gradients flow
+    through the remaining values of the model and into the given values.
 
     Args:
-        model: any of the families, in any mode; with a cache, too: then a pass has only the new places.
-        patches: kinds by the names that `patchable` lists; see the module.
+        model: a model of any family, in any mode, with or without a cache; with a cache, a forward pass has only the
+            new positions.
+        patches: kinds by name; `patchable` lists the names.
 
     Raises:
-        GlassError: there is no such place, the kind cannot stand there, it is patched already, or (in the forward
-            pass) a value does not fit; the shape that would is named.
+        GlassError: a name is unknown, a kind does not apply to it, or it is already patched; or, during the forward
+            pass, a value has the wrong shape.
     """
     known = _points(model)
     for name, kind in patches.items():
         if name not in known:
             raise GlassError(
-                f"there is nothing called {name!r} to patch in this model", advice_on_part(model, name, list(known))
+                f"this model has no activation {name!r} to patch", advice_on_part(model, name, list(known))
             )
         _check_kind(name, kind)
         for outer in model._forward_pre_hooks.values():
@@ -94,7 +96,7 @@ def patch(model: Model, patches: Mapping[str, Kind]) -> Iterator[None]:
 
 
 def patchable(model: Model) -> list[str]:
-    """The names of all that can be patched in a model, in the order in which it runs."""
+    """List the names of all activations of a model that can be patched, in order of execution."""
     return list(_points(model))
 
 
@@ -102,13 +104,13 @@ def _check_kind(name: str, kind: Kind) -> None:
     last = name.split(".")[-1]
     attention = last in ("self", "cross") or last.isdigit()
     if isinstance(kind, Pattern | KnockOut) and not attention:
-        raise GlassError(f"{type(kind).__name__} was given for {name}", "It is for attentions and heads.")
+        raise GlassError(f"{type(kind).__name__} was given for {name}", "Use it for attention layers and heads only.")
     if last == "mask" and (not isinstance(kind, Zero) or kind.where is not None):
-        raise GlassError(f"{type(kind).__name__} was given for {name}", "A mask is taken away whole: give Zero().")
+        raise GlassError(f"{type(kind).__name__} was given for {name}", "Give Zero(): a mask can only be removed.")
 
 
 class _Marker:
-    """Tells an inner `patch` what an outer one does; as a hook of the model it does nothing."""
+    """Record of an active `patch`, stored as a hook of the model so that nested patches can find it."""
 
     def __init__(self, names: tuple[str, ...]) -> None:
         self.names = names
@@ -117,14 +119,14 @@ class _Marker:
         return None
 
     def refuse(self, name: str) -> None:
-        """Raise where `name`, or what it is part of, or a part of it, is patched."""
+        """Raise a `GlassError` if `name`, a part of it, or an activation that contains it is already patched."""
         for own in self.names:
             if own == name or own.startswith(f"{name}.") or name.startswith(f"{own}."):
-                raise GlassError(f"{name} is patched inside a patch of {own}", "Give one patch for each place.")
+                raise GlassError(f"{name} is patched inside a patch of {own}", "Patch each activation once.")
 
 
 def _points(model: Model) -> dict[str, Install]:
-    """Return the patch function of each place by name, in order of execution."""
+    """Return the patch function of each activation by name, in order of execution."""
     found: dict[str, Install] = {}
     layers = {str(site): part for site, part in parts(model)}
     for name, stack in stacks(model).items():
@@ -189,48 +191,57 @@ def _entering(block: nn.Module, kind: Kind, name: str) -> Iterator[None]:
 
 
 def _put(kind: Kind, current: Any, name: str) -> Any:
-    """The kind's values where it acts, and the current ones elsewhere."""
+    """Return the current value, replaced where the kind applies."""
     assert not isinstance(kind, Pattern | KnockOut)
     if isinstance(current, Rotation):
-        return Rotation(_turned(kind, current.cos, name, 1.0), _turned(kind, current.sin, name, 0.0))
-    if current.dim() == 4 and not isinstance(kind, Zero):  # a bias of scores
+        return Rotation(_unrotated(kind, current.cos, name, 1.0), _unrotated(kind, current.sin, name, 0.0))
+    if current.dim() == 4 and not isinstance(kind, Zero):  # a position bias on the scores
         raise _only_zero(kind, name)
     return _where(kind, kind.value(current, name), current, name)
 
 
-def _turned(kind: Kind, current: Tensor, name: str, still: float) -> Tensor:
-    """The cosine or sine of a rotation (B or 1, 1, T, K) that does not turn."""
+def _unrotated(kind: Kind, current: Tensor, name: str, identity: float) -> Tensor:
+    """Replace the cosine or sine of a rotation, (B or 1, 1, T, K), by that of the identity rotation."""
     if not isinstance(kind, Zero):
         raise _only_zero(kind, name)
-    return _where(kind, torch.full_like(current, still), current, name)
+    return _where(kind, torch.full_like(current, identity), current, name)
 
 
 def _only_zero(kind: Kind, name: str) -> GlassError:
-    return GlassError(f"{type(kind).__name__} was given for {name}, which are not added here", "Give Zero().")
+    return GlassError(
+        f"{type(kind).__name__} was given for {name}, but the positions of this model are not added to the embedding",
+        "Give Zero().",
+    )
 
 
 def _where(kind: Kind, new: Tensor, current: Tensor, name: str) -> Tensor:
-    """Both (B, T, any) or (B, heads, T, any); the first dimension may be 1."""
+    """Select `new` where the kind applies and `current` elsewhere.
+
+    Both are (B, T, any) or (B, heads, T, any); the first dimension may be 1.
+    """
     if kind.where is None:
         return new
     if kind.where.dtype != torch.bool:
-        raise GlassError(f"`where` of type {kind.where.dtype} was given for {name}", "Give bool, True where it acts.")
+        problem = f"`where` of type {kind.where.dtype} was given for {name}"
+        raise GlassError(problem, "Give a bool tensor, True at the positions to patch.")
     where = torch.atleast_2d(kind.where).to(current.device)  # (B or 1, T or 1)
-    places = current.shape[-2]
+    positions = current.shape[-2]
     rows = max(len(where), len(current))
-    if where.dim() != 2 or where.shape[1] not in (1, places) or {len(where), len(current)} - {1, rows}:
+    if where.dim() != 2 or where.shape[1] not in (1, positions) or {len(where), len(current)} - {1, rows}:
         raise GlassError(
             f"`where` of shape {tuple(kind.where.shape)} was given for {name}, which has {len(current)} rows and "
-            f"{places} places here",
-            f"Give ({len(current)}, {places}), or what broadcasts to it.",
+            f"{positions} positions here",
+            f"Give a shape of ({len(current)}, {positions}), or one that broadcasts to it.",
         )
-    where = where[..., None] if current.dim() == 3 else where[:, None, :, None]  # as `current`
+    where = (
+        where[..., None] if current.dim() == 3 else where[:, None, :, None]
+    )  # same number of dimensions as `current`
     return torch.where(where, new, current)
 
 
 @contextmanager
 def _no_mask(stack: Stack, kind: Kind, name: str) -> Iterator[None]:
-    """All places see all; padding stays hidden, and a window stays a window, to both sides."""
+    """Remove the causal mask; padding stays masked, and a window applies to both sides."""
     before = stack.causal
     stack.causal = False
     try:
@@ -241,7 +252,7 @@ def _no_mask(stack: Stack, kind: Kind, name: str) -> Iterator[None]:
 
 @contextmanager
 def _attention(layer: Attention, kind: Kind, name: str) -> Iterator[None]:
-    """The output of an attention, or the weights of all its heads."""
+    """Patch the output of an attention layer, or the weights of all its heads."""
     if not isinstance(kind, Pattern | KnockOut):
         with _leaving(layer, kind, name):
             yield
@@ -256,7 +267,7 @@ def _attention(layer: Attention, kind: Kind, name: str) -> Iterator[None]:
 
 @contextmanager
 def _head(layer: Attention, head: int, kind: Kind, name: str) -> Iterator[None]:
-    """z of one head, or its weights."""
+    """Patch z of one head, or its weights."""
 
     def put(whole: Tensor, new: Tensor) -> Tensor:
         new = _where(kind, new, whole[:, head], name)  # (B, T, K or S)
@@ -284,9 +295,9 @@ def _head(layer: Attention, head: int, kind: Kind, name: str) -> Iterator[None]:
 
 @contextmanager
 def _pattern_hook(layer: Attention, change: Callable[[Tensor, Tensor], Tensor]) -> Iterator[None]:
-    """Inside, `change(pattern, first)` stands in the place of the pattern (B, H, T, S).
+    """Replace the pattern (B, H, T, S) by `change(pattern, first)` until the context ends.
 
-    `first` (B) is the column of each row's first key that some query may attend to, as the scores of the pass have it.
+    `first` (B) is the position of each row's first visible key, according to the scores of the pass.
     """
     first: list[Tensor] = []
 

@@ -1,7 +1,7 @@
-"""Positions in a model: vectors that are added, biases and turns by distance, and whether order matters.
+"""Position information in a model: position vectors, biases and rotations by distance, and a shuffle test.
 
-The shuffle test asks the model itself: its tokens change places, and what it then answers is compared. It is about
-causes, so it holds for all kinds of positions, and for none.
+The shuffle test permutes the tokens of a text and compares the model's answers. It measures a causal effect, so it
+applies to all kinds of positions, and to models without positions.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ __all__ = [
     "turn_by_distance",
 ]
 MOST_LOGITS = 1 << 23
-"""Most logits of one forward pass."""
+"""Maximum number of logits in one forward pass."""
 
 
 def embedding_of(model: Model, stack: str) -> tuple[Stack, Embedding]:
-    """A stack, "enc" or "dec", and the embedding below it.
+    """Return a stack, "enc" or "dec", and its embedding.
 
     Raises:
         GlassError: the model has no such stack.
@@ -44,7 +44,7 @@ def embedding_of(model: Model, stack: str) -> tuple[Stack, Embedding]:
 
 
 def place_vectors(embedding: Embedding, places: int) -> Tensor | None:
-    """The vectors that are added to tokens at places 0, 1, …: (T, D) float64; None where none is added."""
+    """Return the vectors added at positions 0, 1, …, (T, D) float64; None if no vectors are added."""
     if embedding.positions is None:
         return None
     device = embedding.tokens.weight.device
@@ -56,7 +56,7 @@ def by_distance(vectors: Tensor) -> tuple[Tensor, Tensor]:
     """Return the mean dot product and the mean cosine of positions at distance 0, 1, …, (T) each.
 
     Args:
-        vectors: (T, D).
+        vectors: position vectors, (T, D).
     """
     x = vectors.double()  # (T, D)
     unit = x / x.norm(dim=1, keepdim=True).clamp(min=torch.finfo(torch.float64).tiny)  # (T, D)
@@ -69,13 +69,13 @@ def by_distance(vectors: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def distances_of(stack: Stack, most: int) -> Tensor:
-    """Distances looked back, 0 to the context's, or at most so many, evenly drawn; negative ones if it looks ahead."""
+    """Return at most `most` evenly spaced distances to earlier tokens, from 0; also negative ones if not causal."""
     back = torch.tensor(evenly(stack.context, most))
     return back if stack.causal else torch.cat([-back[1:].flip(0), back])
 
 
 def evenly(count: int, most: int) -> list[int]:
-    """Return all numbers below `count`, or `most` evenly spaced ones, the first and the last among them.
+    """Return at most `most` evenly spaced numbers below `count`, including the first and the last.
 
     >>> evenly(3, 5), evenly(9, 3)
     ([0, 1, 2], [0, 4, 8])
@@ -86,11 +86,11 @@ def evenly(count: int, most: int) -> list[int]:
 
 
 def bias_by_distance(stack: Stack, distances: Tensor) -> Tensor | None:
-    """Return what each head adds to scores at a distance looked back (negative: ahead): (H, n); None without biases.
+    """Return the position bias of each head at given distances, (H, n) float64; None without position biases.
 
     Args:
-        stack: of any model.
-        distances: (n) whole numbers.
+        stack: a stack of any model.
+        distances: distances to earlier tokens (negative: later tokens), (n) integers.
     """
     if stack.score_positions is None:
         return None
@@ -101,13 +101,13 @@ def bias_by_distance(stack: Stack, distances: Tensor) -> Tensor | None:
 
 
 @dataclass(frozen=True, eq=False)
-class Turning:
-    """The effect of rotary positions on a score at each distance, if query and key are alike in all channels.
+class RotaryEffect:
+    """Effect of rotary positions on the score of a query and an identical key, by distance.
 
     Attributes:
-        frequencies: (K/2) radians for each place, of each pair of channels.
-        pairs: (K/2, n) the cosine of each pair's angle: the share of its product that is left.
-        mean: (n) over all pairs.
+        frequencies: (K/2) rotation of each pair of channels, in radians per position.
+        pairs: (K/2, n) cosine of each pair's angle, the factor on its contribution to the score.
+        mean: (n) mean over all pairs.
     """
 
     frequencies: Tensor
@@ -115,12 +115,12 @@ class Turning:
     mean: Tensor
 
 
-def turn_by_distance(stack: Stack, distances: Tensor) -> Turning | None:
-    """The rotary curves; None where positions are not rotary.
+def turn_by_distance(stack: Stack, distances: Tensor) -> RotaryEffect | None:
+    """Return the effect of rotary positions by distance; None if the positions are not rotary.
 
     Args:
-        stack: any.
-        distances: (n).
+        stack: a stack of any model.
+        distances: distances in tokens, (n).
     """
     if stack.rotary is None:
         return None
@@ -128,20 +128,20 @@ def turn_by_distance(stack: Stack, distances: Tensor) -> Turning | None:
     exponents = torch.arange(0, width, 2, dtype=torch.float64) / width  # (K/2)
     frequencies = stack.rotary.base**-exponents  # (K/2)
     pairs = torch.cos(frequencies[:, None] * distances.double())  # (K/2, n)
-    return Turning(frequencies, pairs, pairs.mean(dim=0))
+    return RotaryEffect(frequencies, pairs, pairs.mean(dim=0))
 
 
 @dataclass(frozen=True, eq=False)
-class Shuffled:
-    """One answer, of the text as it is and of the text with its tokens in other orders.
+class ShuffleResult:
+    """Result of a shuffle test for one output, with n permutations.
 
     Attributes:
-        moved: the places whose tokens changed places.
-        before: ln p(answer) of the text as it is.
-        after: (n) the same of each order.
-        divergence: (n) KL of all answers' probabilities, as they are, from those of the order, in nats.
-        same: (n) bool, whether the likeliest answer is still the same.
-        orders: (n, moved) which place each token came from.
+        moved: positions whose tokens were permuted.
+        before: ln p(answer) for the original text.
+        after: (n) ln p(answer) for each permutation.
+        divergence: (n) KL divergence from the original output distribution to that of the permutation, in nats.
+        same: (n) bool, True if the likeliest answer is unchanged.
+        orders: (n, moved) original position of each token.
     """
 
     moved: tuple[int, ...]
@@ -154,47 +154,47 @@ class Shuffled:
 
 def shuffle_test(
     case: AttributionCase, column: int, fixed: Sequence[int] = (), times: int = 16, seed: int = 0
-) -> Shuffled:
-    """Measure an answer while the tokens before it, or those of the source, stand in other orders.
+) -> ShuffleResult:
+    """Measure how an answer changes when tokens are permuted.
 
-    Of a decoder all tokens before the last one that the answer sees are moved: the last one stays, so the model
-    still continues the same token. Of an encoder-decoder the source's are, of an encoder all of the text's.
+    In a decoder, the tokens before the output's position are permuted; the token at that position stays, so the model
+    still continues the same token. In an encoder-decoder, the source tokens are permuted; in an encoder, all tokens.
 
     Args:
-        case: the text and its answers.
-        column: which of its outputs.
-        fixed: ids that stay where they are: those of frames, and of holes.
-        times: orders that are tried.
-        seed: of the orders.
+        case: the text and its outputs.
+        column: index of the output in `case.outputs`.
+        fixed: ids of tokens that are never moved, such as special tokens and holes.
+        times: number of permutations.
+        seed: seed of the permutations.
 
     Raises:
-        GlassError: there is no such output, or fewer than two tokens could move.
+        GlassError: the output does not exist, or fewer than two tokens can be moved.
     """
     output = case.outputs[check_number("output", column, len(case.outputs))]
     seen = case.tokens[0, : output.place] if case.model.config.family == "decoder" else case.tokens[0]
-    moved = tuple(place for place, id in enumerate(seen.tolist()) if id not in fixed)
+    moved = tuple(position for position, id in enumerate(seen.tolist()) if id not in fixed)
     if len(moved) < 2:
         problem = f"{len(moved)} token could move" if len(moved) == 1 else "no token could move"
-        raise GlassError(f"there is nothing to shuffle: {problem}", "Give a longer text, or a later place.")
+        raise GlassError(f"there is nothing to shuffle: {problem}", "Give a longer text, or a later position.")
     generator = torch.Generator().manual_seed(seed)
     orders = torch.stack([torch.randperm(len(moved), generator=generator) for _ in range(times)])  # (n, moved)
     rows = case.tokens.repeat(times, 1)  # (n, S)
-    places = torch.tensor(moved)
-    rows[:, places] = case.tokens[0, places][orders]
-    as_it_is = _log_p(case, case.tokens, column)[0]  # (V)
+    positions = torch.tensor(moved)
+    rows[:, positions] = case.tokens[0, positions][orders]
+    original = _log_p(case, case.tokens, column)[0]  # (V)
     size = max(1, MOST_LOGITS // (case.row.shape[1] * case.model.vocab_size))
     other = torch.cat([_log_p(case, part, column) for part in rows.split(size)])  # (n, V)
-    return Shuffled(
+    return ShuffleResult(
         moved=moved,
-        before=float(as_it_is[output.answer]),
+        before=float(original[output.answer]),
         after=other[:, output.answer],
-        divergence=(as_it_is.exp() * (as_it_is - other)).sum(dim=-1),
-        same=other.argmax(dim=-1) == as_it_is.argmax(),
-        orders=places[orders],
+        divergence=(original.exp() * (original - other)).sum(dim=-1),
+        same=other.argmax(dim=-1) == original.argmax(),
+        orders=positions[orders],
     )
 
 
 def _log_p(case: AttributionCase, tokens: Tensor, column: int) -> Tensor:
-    """ln p of all answers at one output: (B, V) float64."""
+    """Return ln p of all answers at one output, (B, V) float64."""
     target = None if case.target is None else case.target.expand(len(tokens), -1)  # (B, T)
     return case.logits(tokens, target)[:, column].double().log_softmax(dim=-1)  # (B, V)

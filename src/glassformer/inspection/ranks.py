@@ -1,4 +1,4 @@
-"""Rank correlation, for all measures of this room that compare two orders."""
+"""Rank correlation, for all measures in `glassformer.inspection` that compare two rankings."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Numbers = npt.NDArray[np.floating]
 
 
 def spearman(first: Numbers, second: Numbers) -> float | None:
-    """Spearman's correlation of two (n,), equal values at their mean rank; None where one of them has no order.
+    """Return Spearman's correlation of two arrays (n,), with tied values at their mean rank; None if all are tied.
 
     >>> spearman(np.array([1.0, 2.0, 3.0]), np.array([10.0, 1000.0, 100.0]))
     0.5
@@ -20,7 +20,7 @@ def spearman(first: Numbers, second: Numbers) -> float | None:
 
 
 def centred_ranks(values: Numbers) -> npt.NDArray[np.float64]:
-    """(n,) -> (n,) ranks, less their mean."""
+    """Return the ranks (n,) of values (n,), minus their mean."""
     below = (values[:, None] > values).sum(axis=1)  # (n,)
     same = (values[:, None] == values).sum(axis=1)  # (n,)
     ranks = below + same / 2  # (n,)

@@ -1,16 +1,16 @@
-"""Recordings: chosen values of one forward pass or of many, by name, as copies, within a budget of memory.
+"""Recordings: copies of selected tensors of one or several forward passes, by name, within a memory budget.
 
     found = record(model, tokens, keep=("pattern", "dec.1.resid"))
     found["dec.0.self.pattern"]  # (B, H, T, S)
 
     with watching(model, keep=("pattern",)) as passes:
         for step in generate(model, prompts, settings):
-            passes[-1]["dec.0.self.pattern"]  # (rows, H, 1, S): what the newest tokens look at
+            passes[-1]["dec.0.self.pattern"]  # (rows, H, 1, S), attention of the newest tokens
 
-What can be kept is listed in `glassformer.inspection.catalogue.THINGS`, and where it is taken from in `HOOK_POINTS`
-there: every value is a tensor of the model's own pass, copied by a forward hook. Where scores or patterns are kept,
-those layers compute attention step by step instead of by the fused kernel, and the logits stay within 1e-4 of those of
-an unobserved pass; otherwise they are bit-equal.
+`glassformer.inspection.catalogue.THINGS` lists the tensors that can be recorded, and `HOOK_POINTS` there lists their
+modules. Each value is a tensor of the model's own forward pass, copied by a forward hook. Layers with recorded scores
+or patterns compute attention step by step instead of by the fused kernel, and the logits then stay within 1e-4 of those
+of an unobserved pass; otherwise they are bit-equal.
 """
 
 from __future__ import annotations
@@ -32,24 +32,24 @@ from glassformer.model.pruned_attention import head_numbers
 from glassformer.model.transformer import EncoderDecoder, Model
 
 BUDGET = 256 * 10**6
-"""Bytes that a recording may take, unless told otherwise."""
+"""Default memory budget of a recording, in bytes."""
 
 
 class NotRecordedError(GlassError, KeyError):
-    """A name that a recording does not hold."""
+    """Error for a name that a recording does not contain."""
 
     __str__ = Exception.__str__
 
 
 class Recording(Mapping[str, Tensor]):
-    """Tensors of one forward pass by name. Each access returns a copy; writing to it changes nothing here.
+    """Tensors of one forward pass by name. Each access returns a copy, so the recording cannot be modified.
 
-    One head's part has a name, too: `dec.1.self.2` of `z`, `dec.1.self.2.pattern` of `pattern`, and so on. `mixed` is
-    an older name of `z` and gives the same.
+    Single heads have names, too: `dec.1.self.2` for the head's part of `z`, `dec.1.self.2.pattern` for its part of
+    `pattern`, and so on. `mixed` is a former name of `z`.
 
     Args:
-        values: by name; on the CPU.
-        heads: the numbers of the heads of each attention.
+        values: tensors by name, on the CPU.
+        heads: numbers of the heads of each attention site.
     """
 
     def __init__(self, values: dict[str, Tensor], heads: Mapping[str, Sequence[int]]) -> None:
@@ -87,7 +87,7 @@ class Recording(Mapping[str, Tensor]):
 
     @property
     def nbytes(self) -> int:
-        """The memory that the values take."""
+        """Memory of all tensors, in bytes."""
         return sum(value.nbytes for value in self._values.values())
 
 
@@ -102,19 +102,19 @@ def record(
     dtype: torch.dtype | None = None,
     budget: int = BUDGET,
 ) -> Recording:
-    """One forward pass, without dropout and gradients, of which some is kept; nothing about the model changes.
+    """Run one forward pass without dropout and gradients, and record selected tensors; the model is not modified.
 
     Args:
-        model: any of the families, on any device.
+        model: a model of any family, on any device.
         tokens, target, real: as for `trace`.
         keep: kinds, such as `pattern`, for all layers, or names, such as `dec.1.self.pattern`.
-        rows: which places (queries) to keep; None: all. Keys and values are always kept whole.
-        dtype: of what is kept; None: the model's own.
-        budget: bytes that the recording may take.
+        rows: query positions to keep; None: all. Keys and values are always kept for all positions.
+        dtype: dtype of the recorded tensors; None: that of the model.
+        budget: maximum number of bytes of the recording.
 
     Raises:
-        GlassError: the ids do not fit the model, there is no such kind or name, or the budget is too small; the error
-            then names what would fit.
+        GlassError: the ids do not fit the model, a kind or name is unknown, or the budget is too small; the error then
+            suggests a selection that fits.
     """
     tokens, target, real = check_given(model, tokens, target, real)
     B, T = tokens.shape
@@ -139,13 +139,13 @@ def estimate(
     dtype: torch.dtype | None = None,
     padded: bool = False,
 ) -> int:
-    """The bytes that `record` would keep: exact, and nothing is run.
+    """Return the exact number of bytes that `record` would keep, without a forward pass.
 
     Args:
         model, keep, rows, dtype: as for `record`.
-        batch, length: of the tokens; of an encoder-decoder, of the source.
-        target: the target's length, of an encoder-decoder.
-        padded: with `real`.
+        batch, length: number of rows and of tokens; for an encoder-decoder, of source tokens.
+        target: number of target tokens of an encoder-decoder.
+        padded: True if `record` is called with `real`.
     """
     each = (dtype or model.embedding.tokens.weight.dtype).itemsize
     return sum(
@@ -163,10 +163,12 @@ def _check_budget(model: Model, keep: Sequence[str], budget: int, asked: Asked) 
         return
     names = [entry.name for entry in chosen(model, keep)]
     smaller = [name for name in keep if estimate(model, [name], *asked) <= budget]
-    while smaller and estimate(model, smaller, *asked) > budget:  # the largest go first
+    while smaller and estimate(model, smaller, *asked) > budget:  # drop the largest kinds first
         smaller.remove(max(smaller, key=lambda name: estimate(model, [name], *asked)))
     smaller = smaller or [name for name in names if estimate(model, [name], *asked) <= budget][:1]
-    advice = f"Keep less, such as keep={tuple(smaller)}" if smaller else "Give fewer tokens, or few places by `rows`"
+    advice = (
+        f"Keep less, such as keep={tuple(smaller)}" if smaller else "Give fewer tokens, or fewer positions in `rows`"
+    )
     raise GlassError(
         f"the recording would take {_size(needed)}, and the budget is {_size(budget)}",
         f"{advice}, or raise the budget.",
@@ -174,7 +176,7 @@ def _check_budget(model: Model, keep: Sequence[str], budget: int, asked: Asked) 
 
 
 def _size(count: int) -> str:
-    """Bytes as people read them."""
+    """Format a number of bytes."""
     return f"{count / 1e6:,.1f} MB" if count >= 1e5 else f"{count:,} bytes"
 
 
@@ -186,22 +188,22 @@ def watching(
     dtype: torch.dtype | None = None,
     budget: int = BUDGET,
 ) -> Iterator[list[Recording]]:
-    """Record every forward pass inside: of generation, translation, beam search or training.
+    """Record all forward passes until the context ends, such as those of generation, beam search or training.
 
-    Afterwards, also after an exception, no hook is left; the recordings stay. What a patch puts in is recorded as such
-    if the patch was there first: `with patch(...), watching(...)`. Of one that is put on inside, only what follows from
-    it is seen.
+    The hooks are removed when the context ends, also after an exception; the recordings stay. Patched values are
+    recorded only if the patch is outside: `with patch(...), watching(...)`. For a patch inside the context, the
+    recording has the original value, and the patch shows in later tensors alone.
 
     Args:
-        model, keep, rows, dtype: as for `record`. With a cache, a pass has only the new places.
-        budget: bytes that all passes together may take.
+        model, keep, rows, dtype: as for `record`. With a cache, a forward pass has only the new positions.
+        budget: maximum number of bytes of all recordings together.
 
     Yields:
-        One recording for each pass; a new one begins with an encoder, and when a decoder runs again, so that an
-        encoder's pass and the decoder's first one are together.
+        A list with one recording per forward pass. A new recording begins when an encoder runs and when a decoder runs
+        again, so an encoder's pass and the first decoder pass after it share a recording.
 
     Raises:
-        GlassError: there is no such kind or name, or (while passes run) the budget is used up.
+        GlassError: a kind or name is unknown, or, during a forward pass, the budget is exceeded.
     """
     recorder = _PassRecorder(model, rows, dtype, budget)
     with recorder.attached(chosen(model, keep)):
@@ -209,7 +211,7 @@ def watching(
 
 
 class _PassRecorder:
-    """Puts copies of the values of forward passes into recordings."""
+    """Recorder that copies tensors of forward passes into recordings."""
 
     def __init__(self, model: Model, rows: slice | None, dtype: torch.dtype | None, budget: int) -> None:
         self.model = model
@@ -220,21 +222,21 @@ class _PassRecorder:
         self.heads = {site: tuple(head_numbers(layer)) for site, layer in self.layers.items()}
         self.entries: dict[str, Recordable] = {}
         self.passes: list[Recording] = []
-        self.values: dict[str, Tensor] = {}  # of the present pass
-        self.ran: set[str] = set()  # stacks in it
+        self.values: dict[str, Tensor] = {}  # tensors of the current pass
+        self.ran: set[str] = set()  # stacks that ran in the current pass
         self.running = ""
         self.taken = 0
 
     @contextmanager
     def attached(self, entries: Sequence[Recordable]) -> Iterator[None]:
-        """Record these entries inside, by hooks on the modules that they need and on no others."""
+        """Record these entries until the context ends, with hooks on their modules alone."""
         begins = {name: Tap(stack, "input") for name, stack in stacks(self.model).items()}
         self.entries = {entry.name: entry for entry in entries}
         with tapped(begins, self._begin), tapped({entry.name: entry.tap for entry in entries}, self._take):
             yield
 
     def _begin(self, stack: str, ids: Tensor) -> None:
-        """Begin a recording with an encoder, and with a decoder that runs again."""
+        """Begin a new recording if an encoder runs or a decoder runs again."""
         if stack == "enc" or stack in self.ran or not self.passes:
             self.values = {}
             self.ran = set()
@@ -243,7 +245,7 @@ class _PassRecorder:
         self.running = stack
 
     def _take(self, name: str, value: Tensor) -> None:
-        """Copy the wanted rows, as a plain tensor that can be used beside gradients."""
+        """Copy the selected rows of a tensor, outside inference mode, so that the copy can be used with autograd."""
         entry = self.entries[name]
         if entry.thing in ("embedding", "positions") and entry.stack != self.running:
             return  # source and target share an embedding
@@ -255,7 +257,7 @@ class _PassRecorder:
             self.taken += value.numel() * self.dtype.itemsize
             if self.taken > self.budget:
                 raise GlassError(
-                    f"the recording of {len(self.passes)} passes is over its budget of {_size(self.budget)}",
+                    f"the recording of {len(self.passes)} passes exceeds its budget of {_size(self.budget)}",
                     "Keep less, record fewer passes, or raise the budget.",
                 )
             self.values[name] = value.detach().to("cpu", self.dtype, copy=True)

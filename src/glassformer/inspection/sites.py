@@ -1,6 +1,6 @@
-"""Names of places inside a model, one scheme for all families: `dec.3.cross`, `dec.3.cross.2`, `enc.0.feedforward`.
+"""Names of the parts of a model, for all families: `dec.3.cross`, `dec.3.cross.2`, `enc.0.feedforward`.
 
-A decoder-only model has the stack `dec`, an encoder the stack `enc`, an encoder-decoder both. All numbers begin at 0.
+A decoder-only model has the stack `dec`, an encoder the stack `enc`, an encoder-decoder both. Numbers count from 0.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from glassformer.model.transformer import Block, Decoder, Embedding, EncoderDeco
 
 @dataclass(frozen=True, order=True)
 class Site:
-    """One part of one block: `dec.3.cross`.
+    """Name of one part of a block, such as `dec.3.cross`.
 
     Attributes:
         stack: "enc" or "dec".
-        layer: from 0.
+        layer: number of the block, from 0.
         part: "self", "cross" or "feedforward".
     """
 
@@ -37,7 +37,12 @@ class Site:
 
 @dataclass(frozen=True, order=True)
 class HeadSite:
-    """One head of one attention: `dec.3.cross.2`."""
+    """Name of one attention head, such as `dec.3.cross.2`.
+
+    Attributes:
+        site: attention layer of the head.
+        head: number of the head, from 0.
+    """
 
     site: Site
     head: int
@@ -47,7 +52,7 @@ class HeadSite:
 
 
 def stacks(model: Model) -> dict[str, Stack]:
-    """The stacks of a model by their names, in the order in which they run."""
+    """Return the stacks of a model by name, in order of execution."""
     if isinstance(model, EncoderDecoder):
         return {"enc": model.encoder, "dec": model.decoder}
     return {"dec" if isinstance(model, Decoder) else "enc": model.stack}
@@ -60,7 +65,7 @@ def embedding_below(model: Model, stack: str) -> Embedding:
 
 
 def parts(model: Model) -> Iterator[tuple[Site, nn.Module]]:
-    """All attentions and feed-forward layers with their sites, in the order in which they run."""
+    """Yield all attention and feed-forward layers with their sites, in order of execution."""
     for name, stack in stacks(model).items():
         for layer, block in enumerate(stack.blocks):
             assert isinstance(block, Block)
@@ -71,30 +76,30 @@ def parts(model: Model) -> Iterator[tuple[Site, nn.Module]]:
 
 
 def attentions(model: Model) -> dict[Site, Attention]:
-    """The attention layers of a model by their sites, in the order in which they run."""
+    """Return the attention layers of a model by site, in order of execution."""
     return {site: part for site, part in parts(model) if isinstance(part, Attention)}
 
 
 def heads(model: Model) -> list[HeadSite]:
-    """All heads of a model, in the order in which they run."""
+    """Return all heads of a model, in order of execution."""
     return [HeadSite(site, number) for site, layer in attentions(model).items() for number in head_numbers(layer)]
 
 
 def find_head(model: Model, name: str) -> HeadSite:
-    """The head of that name.
+    """Return the head of a name, such as `dec.0.self.3`.
 
     Raises:
-        GlassError: the model has no such head; the error says which it has.
+        GlassError: the model has no such head; the error lists the model's heads.
     """
     for head in heads(model):
         if str(head) == name:
             return head
-    found = [_those(site, head_numbers(layer)) for site, layer in attentions(model).items() if layer.heads]
+    found = [_heads_of(site, head_numbers(layer)) for site, layer in attentions(model).items() if layer.heads]
     raise GlassError(f"there is no head {name!r} in this model", f"It has {', '.join(found) or 'none'}.")
 
 
 def advice_on_part(model: Model, name: str, known: Sequence[str]) -> str:
-    """Return advice on a name that no part has: the layers or heads that exist, or the nearest name in `known`."""
+    """Return advice on an unknown name: the existing layers or heads, or the nearest name in `known`."""
     words = name.split(".")
     stack = stacks(model).get(words[0])
     if stack is None or len(words) < 3 or not words[1].isdigit():
@@ -107,12 +112,12 @@ def advice_on_part(model: Model, name: str, known: Sequence[str]) -> str:
         return f"{words[0]} has layers {span(0, len(stack.blocks) - 1)}."
     for site, layer in attentions(model).items():
         if name.startswith(f"{site}.") and layer.heads:
-            return f"{site} has heads {_those(site, head_numbers(layer))}."
+            return f"{site} has heads {_heads_of(site, head_numbers(layer))}."
     return nearest(name, known)
 
 
-def _those(site: Site, kept: list[int]) -> str:
-    """The heads of a site: a range where none is missing between the first and the last."""
+def _heads_of(site: Site, kept: list[int]) -> str:
+    """Return the names of a site's heads, as a range if they are consecutive."""
     if kept == list(range(kept[0], kept[-1] + 1)):
         return span(f"{site}.{kept[0]}", f"{site}.{kept[-1]}")
     return ", ".join(f"{site}.{number}" for number in kept)

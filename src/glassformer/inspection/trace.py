@@ -1,8 +1,8 @@
-"""The trace: everything between the ids and the logits of one forward pass of the real model.
+"""Trace of a forward pass: all tensors between the ids and the logits.
 
-The pass is the model's own, in evaluation mode and without gradients. Hooks note the arguments and the output of each
-module. Scores and patterns are observed, so attention is computed step by
-step instead of by the fused kernel: the logits stay within 1e-4 of those of a pass that nobody observes.
+The forward pass is the model's own, in evaluation mode and without gradients. Hooks record the arguments and the output
+of each module. Because scores and patterns are recorded, attention is computed step by step instead of by the fused
+kernel, and the logits stay within 1e-4 of those of an unobserved pass.
 """
 
 from __future__ import annotations
@@ -39,21 +39,21 @@ __all__ = ["AttentionTrace", "BlockTrace", "FeedForwardTrace", "StackTrace", "Tr
 
 
 def trace(model: Model, tokens: Tensor, target: Tensor | None = None, real: Tensor | None = None) -> Trace:
-    """One forward pass with everything in between; nothing about the model changes.
+    """Run one forward pass and record all tensors between ids and logits; the model is not modified.
 
     Args:
-        model: any of the families, on any device; its mode and its gradients are put back.
-        tokens: (B, T) ids; of an encoder-decoder the source's.
-        target: (B, T) ids of an encoder-decoder's target, the end token that begins it included; of others None.
-        real: (B, T) bool, False at padding of `tokens`; None: all real.
+        model: a model of any family, on any device; its mode and gradients are restored.
+        tokens: input ids, (B, T); for an encoder-decoder the source ids.
+        target: target ids of an encoder-decoder, (B, T), including the leading end token; otherwise None.
+        real: (B, T) bool, False at padding of `tokens`; None: no padding.
 
     Raises:
-        GlassError: the ids do not fit the model, a target is missing or too much, or the logits are not finite.
+        GlassError: the ids do not fit the model, a target is missing or not allowed, or the logits are not finite.
     """
     tokens, target, real = check_given(model, tokens, target, real)
-    # Tensors of inference mode could not be used beside gradients later: plain no_grad gives plain tensors.
+    # Tensors created in inference mode cannot be used with autograd later, so no_grad is used instead.
     calls = Calls(model)
-    with evaluation_mode(model), torch.inference_mode(False), torch.no_grad(), calls.noted():
+    with evaluation_mode(model), torch.inference_mode(False), torch.no_grad(), calls.recorded():
         if isinstance(model, EncoderDecoder):
             assert target is not None
             logits = model(tokens, target, real)  # (B, T, V)
@@ -72,23 +72,30 @@ def trace(model: Model, tokens: Tensor, target: Tensor | None = None, real: Tens
 
 
 def _transformed(calls: Calls, head: Head) -> Tensor | None:
-    """The last vectors behind a head's transform: (B, T, D)."""
+    """Return the final vectors after the head's transform, (B, T, D), or None if it has no transform."""
     return None if head.transform is None else calls.output(head.norm)
 
 
 def check_given(
     model: Model, tokens: Tensor, target: Tensor | None, real: Tensor | None
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    """Copies of what `trace` was given, on the model's device; refuses what does not fit the model."""
+    """Check the arguments of `trace`, and return copies on the model's device.
+
+    Raises:
+        GlassError: the ids or `real` do not fit the model, or a target is missing or not allowed.
+    """
     if (target is not None) != isinstance(model, EncoderDecoder):
-        what = "no target" if target is None else "a target"
-        raise GlassError(f"{what} was given to a {type(model).__name__}", "Only an encoder-decoder has one.")
+        given = "no target" if target is None else "a target"
+        raise GlassError(
+            f"{given} was given to a {type(model).__name__}",
+            "Give a target to an EncoderDecoder, and to no other model.",
+        )
     device = model.embedding.tokens.weight.device
     _check_ids(tokens, embedding_below(model, "enc"))
     if real is not None and (real.shape != tokens.shape or real.dtype != torch.bool):
         raise GlassError(
             f"`real` of shape {tuple(real.shape)} and type {real.dtype} was given",
-            f"Give {tuple(tokens.shape)} of bool, False at padding.",
+            f"Give a bool tensor of shape {tuple(tokens.shape)}, False at padding.",
         )
     tokens = tokens.to(device, torch.long).clone()
     real = None if real is None else real.to(device).clone()
@@ -100,7 +107,9 @@ def check_given(
 
 def _check_ids(ids: Tensor, embedding: Embedding) -> None:
     if ids.dim() != 2 or not ids.numel():
-        raise GlassError(f"ids of shape {tuple(ids.shape)} were given", "Give (rows, tokens), at least one of each.")
+        raise GlassError(
+            f"ids of shape {tuple(ids.shape)} were given", "Give a shape of (rows, tokens), both at least 1."
+        )
     low = int(ids.min())
     high = int(ids.max())
     size = embedding.tokens.num_embeddings
@@ -110,31 +119,34 @@ def _check_ids(ids: Tensor, embedding: Embedding) -> None:
 
 
 class Calls:
-    """The arguments and outputs of all modules of a model, in the order of their calls."""
+    """Arguments and outputs of all modules of a model, in the order of the calls."""
 
     def __init__(self, model: Model) -> None:
         self._values: dict[Tap, list[Any]] = {}
         self._taps = [Tap(module, side) for module in model.modules() for side in ("arguments", "output")]
 
-    def noted(self) -> AbstractContextManager[None]:
-        """Return a context in which all module calls are recorded."""
-        return tapped({tap: tap for tap in self._taps}, self._note)
+    def recorded(self) -> AbstractContextManager[None]:
+        """Return a context manager that records all module calls."""
+        return tapped({tap: tap for tap in self._taps}, self._record)
 
-    def _note(self, tap: Tap, value: Any) -> None:
+    def _record(self, tap: Tap, value: Any) -> None:
         self._values.setdefault(tap, []).append(value)
 
     def output(self, module: nn.Module, which: int = -1) -> Tensor:
-        """Return the output of the last call, or of another."""
+        """Return the output of a call of a module, by default of the last call."""
         return self._values[Tap(module)][which]
 
     def given(self, module: nn.Module, name: str, which: int = -1) -> Any:
-        """Return the argument of that name, None where it was left out."""
+        """Return an argument of a call of a module by name, or None if it was left out."""
         args, named = self._values[Tap(module, "arguments")][which]
         return inspect.signature(module.forward).bind(*args, **named).arguments.get(name)
 
 
 def _stack(calls: Calls, stack: Stack, embedding: Embedding, real: Tensor | None, which: int = -1) -> StackTrace:
-    """`which` of the embedding's calls is this stack's: a shared one is asked for the source, then for the target."""
+    """Return the trace of a stack.
+
+    `which` is the index of the stack's call of the embedding: source and target may share an embedding.
+    """
     embedded = calls.output(embedding, which)  # (B, T, D)
     added = None
     if embedding.positions is not None:
@@ -156,7 +168,7 @@ def _block(calls: Calls, block: nn.Module) -> BlockTrace:
     cross = block.cross
     norms = (block.cross_norm, block.feedforward_norm)
     parts = (cross, block.feedforward)
-    # After each part the stream is what the next part reads, or the norm before it.
+    # The residual stream after each part is the input of the next part, or of the norm before it.
     readers = [reader for reader in (norms if block.norm_order == "pre" else parts) if reader is not None]
     after = [_first(calls, reader) for reader in readers] + [calls.output(block)]  # (B, T, D) each
     return BlockTrace(
@@ -175,7 +187,7 @@ def _block(calls: Calls, block: nn.Module) -> BlockTrace:
 
 
 def _first(calls: Calls, norm: nn.Module) -> Tensor:
-    """Return the input of a norm or a part; LayerNorm and Identity call it `input`, the others `x`."""
+    """Return the input of a norm or a part: the argument `input` of LayerNorm and Identity, `x` of other modules."""
     found = calls.given(norm, "input")
     return calls.given(norm, "x") if found is None else found
 
@@ -209,7 +221,7 @@ def _attention(calls: Calls, layer: Attention) -> AttentionTrace:
     scaled = calls.output(layer.hook_products)  # (B, H, T, S)
     masked = calls.output(layer.hook_scores)  # (B, H, T, S)
     allowed = (masked != -math.inf).any(dim=1, keepdim=True)  # (B, 1, T, S)
-    if not layer.heads:  # without scores only the mask tells
+    if not layer.heads:  # without heads there are no scores: use the mask
         allowed = mask.allowed_tensor(masked)  # (B or 1, 1, T or 1, S)
         if mask.fully_masked is not None:
             allowed = allowed & ~mask.fully_masked  # (B or 1, 1, T or 1, S)
@@ -240,11 +252,11 @@ def _attention(calls: Calls, layer: Attention) -> AttentionTrace:
 
 
 def head_outputs(layer: Attention, z: Tensor) -> Tensor:
-    """Return the part of the output projection that each head writes: z (B, H, T, K) -> (B, H, T, D)."""
+    """Return the contribution of each head to the output projection: z (B, H, T, K) -> (B, H, T, D)."""
     matrix = layer.output.weight.unflatten(1, (layer.heads, layer.head_width))  # (D, H, K)
     return torch.einsum("bhtk,dhk->bhtd", z, matrix)  # (B, H, T, D)
 
 
 def _heads(x: Tensor, layer: Attention) -> Tensor:
-    """(B, T, heads K) -> (B, heads, T, K)."""
+    """Split a projection into heads: (B, T, heads K) -> (B, heads, T, K)."""
     return x.unflatten(-1, (x.shape[-1] // layer.head_width, layer.head_width)).transpose(1, 2)

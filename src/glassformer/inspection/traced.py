@@ -1,4 +1,4 @@
-"""What a trace holds: plain values, detached from the model. Letters as in `glassformer.base.shapes`."""
+"""Data classes of a trace, with tensors detached from the model. The letters are those of `glassformer.base.shapes`."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from glassformer.model.positions import Rotation
 
 @dataclass(frozen=True, eq=False)
 class AttentionTrace:
-    """One attention layer. Query head h uses key and value head h // (H / G).
+    """Trace of one attention layer. Query head h uses key-value head h // (H / G) unless heads were removed.
 
-    Where heads were removed, H and G count those that are left, `heads` numbers them and `asks` says who uses which.
+    After pruning, H and G count the remaining heads; see `heads` and `asks`.
 
     Attributes:
-        heads: (H) the number of each query head in the settings; 0 to H - 1 where none was removed.
-        asks: (H) which of the G key and value heads each query head uses.
-        input: (B, T, D) what the queries are made of.
-        source: (B, S, D) what keys and values are made of: `input`, or the memory.
-        q_projected, k_projected: (B, H, T, K) and (B, G, S, K) as they leave the projections.
-        q_unturned, k_unturned: the same after qk-norm, where there is one, and before rotation.
-        q, k, v: (B, H, T, K), (B, G, S, K), (B, G, S, K) as the attention uses them.
-        rotation: what turned q and k; None where positions are not rotary, and in cross-attention.
-        scaled: (B, H, T, S) q kᵀ / √K, at hidden keys too.
-        bias: (B or 1, H, T, S) added to `scaled`, -inf where hidden; None: nothing is added.
-        masked: (B, H, T, S) what the softmax reads: scaled + bias, -inf where the key is hidden from the query.
-        allowed: (B, 1, T, S) bool; False: `masked` is -inf; of a layer without heads, as its mask says.
-        pattern: (B, H, T, S) attention weights: softmax of `masked`; zeros where nothing is allowed.
+        heads: (H) number of each query head in the configuration; 0 to H - 1 if no heads were removed.
+        asks: (H) index of the key-value head, of G, that each query head uses.
+        input: (B, T, D) input of the query projection.
+        source: (B, S, D) input of the key and value projections: `input`, or the encoder's memory.
+        q_projected, k_projected: (B, H, T, K) and (B, G, S, K), outputs of the projections.
+        q_unturned, k_unturned: (B, H, T, K) and (B, G, S, K), after qk-norm, if any, and before rotation.
+        q, k, v: (B, H, T, K), (B, G, S, K) and (B, G, S, K), as used for attention.
+        rotation: rotation of q and k; None if positions are not rotary, and in cross-attention.
+        scaled: (B, H, T, S) q kᵀ / √K, including masked keys.
+        bias: (B or 1, H, T, S) position bias added to `scaled`, -inf where masked; None if there is none.
+        masked: (B, H, T, S) input of the softmax: scaled + bias, -inf where the key is masked.
+        allowed: (B, 1, T, S) bool, False where `masked` is -inf; taken from the mask if the layer has no heads.
+        pattern: (B, H, T, S) attention weights: softmax of `masked`; zeros in fully masked rows.
         z: (B, H, T, K) pattern v.
-        head_outputs: (B, H, T, D) what each head writes, computed from z: its part of the output projection.
-        output_bias: (D,) of the output projection, or None.
-        output: (B, T, D) the sum of `head_outputs` and `output_bias`, up to rounding.
+        head_outputs: (B, H, T, D) contribution of each head to the output projection, computed from z.
+        output_bias: (D,) bias of the output projection, or None.
+        output: (B, T, D) sum of `head_outputs` over heads plus `output_bias`, up to rounding.
     """
 
     heads: tuple[int, ...]
@@ -61,31 +61,31 @@ class AttentionTrace:
 
     @property
     def scores(self) -> Tensor:
-        """(B, H, T, S) q kᵀ: √K times `scaled`, because the model divides the queries by √K before they meet keys."""
+        """Unscaled scores q kᵀ, (B, H, T, S): √K times `scaled`, because the model divides the queries by √K."""
         return self.scaled * math.sqrt(self.q.shape[-1])
 
     @property
     def weights(self) -> Tensor:
-        """Another name of `pattern`."""
+        """Alias of `pattern`."""
         return self.pattern
 
     @property
     def mixed(self) -> Tensor:
-        """Another name of `z`."""
+        """Alias of `z`."""
         return self.z
 
 
 @dataclass(frozen=True, eq=False)
 class FeedForwardTrace:
-    """One feed-forward layer.
+    """Trace of one feed-forward layer.
 
     Attributes:
-        input: (B, T, D).
-        up: (B, T, F) the first projection.
-        gate: (B, T, F) the gate's projection; None where there is no gate.
-        activated: (B, T, F) the activation of `gate`, or of `up` where there is none.
-        hidden: (B, T, F) what the last projection reads: `activated`, times `up` where there is a gate.
-        output: (B, T, D).
+        input: (B, T, D) input of the layer.
+        up: (B, T, F) output of the first projection.
+        gate: (B, T, F) output of the gate projection; None without a gate.
+        activated: (B, T, F) activation of `gate`, or of `up` without a gate.
+        hidden: (B, T, F) input of the last projection: `activated`, multiplied by `up` if there is a gate.
+        output: (B, T, D) output of the layer.
     """
 
     input: Tensor
@@ -98,19 +98,19 @@ class FeedForwardTrace:
 
 @dataclass(frozen=True, eq=False)
 class BlockTrace:
-    """One block; all residuals and norms are (B, T, D).
+    """Trace of one block; all residual streams and norms are (B, T, D).
 
     Attributes:
         order: for each part, "pre": after = before + part(norm(before)); "post": after = norm(before + part(before));
             "output": after = before + norm(part(before)).
-        before: the residual stream that enters.
-        attention_norm, cross_norm, feedforward_norm: what these norms gave; `cross_norm` may be None.
-        attention: self-attention.
-        after_attention: the residual stream after it.
-        cross: attention to the memory, or None.
-        after_cross: the residual stream after it, or None.
-        feedforward: the feed-forward layer.
-        after: the residual stream that leaves.
+        before: residual stream before the block.
+        attention_norm, cross_norm, feedforward_norm: outputs of the norms; `cross_norm` may be None.
+        attention: trace of self-attention.
+        after_attention: residual stream after self-attention.
+        cross: trace of cross-attention, or None.
+        after_cross: residual stream after cross-attention, or None.
+        feedforward: trace of the feed-forward layer.
+        after: residual stream after the block.
     """
 
     order: Literal["pre", "post", "output"]
@@ -128,17 +128,17 @@ class BlockTrace:
 
 @dataclass(frozen=True, eq=False)
 class StackTrace:
-    """An encoder or a decoder.
+    """Trace of an encoder or a decoder.
 
     Attributes:
-        ids: (B, T).
-        real: (B, T) bool, False at padding; None: all real.
-        places: (B or 1, T) each token's position, counted from 0.
-        token_vectors: (B, T, D) the embedding's rows, scaled where the setting says so.
-        position_vectors: (B or 1, T, D) what is added to them; None where positions act elsewhere.
-        embedded: (B, T, D) their sum.
-        blocks: one for each layer.
-        final: (B, T, D) after the final norm; of a post-norm stack, which has none, the last block's output.
+        ids: (B, T) input ids.
+        real: (B, T) bool, False at padding; None: no padding.
+        places: (B or 1, T) position of each token, from 0.
+        token_vectors: (B, T, D) rows of the embedding, multiplied by the embedding scale.
+        position_vectors: (B or 1, T, D) vectors added to them; None if positions are not added to the embedding.
+        embedded: (B, T, D) output of the embedding.
+        blocks: traces of all blocks.
+        final: (B, T, D) output of the final norm, or of the last block of a post-norm stack, which has no final norm.
     """
 
     ids: Tensor
@@ -153,15 +153,14 @@ class StackTrace:
 
 @dataclass(frozen=True, eq=False)
 class Trace:
-    """One forward pass.
+    """Trace of one forward pass.
 
     Attributes:
-        stack: the decoder, or the encoder of a model that has no decoder.
-        source: the encoder of an encoder-decoder; else None.
-        pooled: (B, D) the one vector that a classifier reads; else None.
-        transformed: (B, T, D) the last vectors behind the head's transform; None where there is none.
-        logits: (B, T, V), or (B, classes) of a classifier: those of this pass, in which scores and patterns are
-            observed.
+        stack: trace of the decoder, or of the encoder if the model has no decoder.
+        source: trace of the encoder of an encoder-decoder; otherwise None.
+        pooled: (B, D) pooled vector of a classifier; otherwise None.
+        transformed: (B, T, D) final vectors after the head's transform; None without a transform.
+        logits: (B, T, V), or (B, classes) for a classifier; from this pass, which computes attention step by step.
     """
 
     stack: StackTrace
@@ -172,5 +171,5 @@ class Trace:
 
     @property
     def probabilities(self) -> Tensor:
-        """softmax(logits) in float64 on the CPU, as `glass generate --top` has it; same shape."""
+        """Probabilities, softmax(logits) in float64 on the CPU, of the same shape, as in `glass generate --top`."""
         return self.logits.to(device="cpu").double().softmax(dim=-1)

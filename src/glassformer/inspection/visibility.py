@@ -1,4 +1,4 @@
-"""Visibility: the masks of a model's attentions on one input, as the model itself applies them."""
+"""Attention masks that a model applies to one input."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from glassformer.inspection.sites import attentions
 
 
 def sights(subject: Subject, first: int | None = None) -> dict[str, Tensor]:
-    """Return the mask (T, S) bool of `enc.self`, `dec.self` and `dec.cross`; True where a query may look.
+    """Return the masks of `enc.self`, `dec.self` and `dec.cross`, bool (T, S), True where the key is visible.
 
-    It is read from the scores of the first layer that has heads: all layers of a stack share one mask.
+    The masks are read from the scores of the first layer with heads: all layers of a stack share a mask.
 
     Args:
-        subject: what the model reads.
-        first: of a long text, so many of the first places on both sides; None: all.
+        subject: the model and its input.
+        first: number of leading positions to return for queries and keys; None: all.
     """
     layers: dict[str, str] = {}
     for site, layer in attentions(subject.model).items():

@@ -1,4 +1,4 @@
-"""Attribution: which parts and which tokens an answer comes from, by several measures, each with what it cannot say."""
+"""Attribution: measure which parts of the model and which tokens an answer depends on, with several methods."""
 
 from glassformer.inspection.attribution.agreement import RankAgreement, agreement
 from glassformer.inspection.attribution.case import AttributionCase, Output, case_of

@@ -1,7 +1,8 @@
-"""Do attention weights say what matters? Rank correlations with blank-out. Jain & Wallace 2019; Abnar & Zuidema 2020.
+"""Rank correlation of attention and rollout with occlusion (blank-out). Jain & Wallace 2019; Abnar & Zuidema 2020.
 
-For each output the tokens that it can see are ranked by what its answer loses without them, in size; and by attention
-of each layer, and by rollout up to it. Spearman's correlation of the two rankings is averaged over outputs.
+For each output, the visible tokens are ranked by the absolute change of ln p(answer) when a token is replaced, by each
+layer's mean attention weight, and by the rollout up to that layer. Spearman's correlation of the ranking by occlusion
+with each of the others is averaged over outputs.
 """
 
 from __future__ import annotations
@@ -19,19 +20,20 @@ from glassformer.inspection.traced import AttentionTrace
 from glassformer.model.transformer import Model
 
 LEAST = 4
-"""Tokens that an output has to see: fewer have no ranking to speak of."""
+"""Minimum number of visible tokens for a rank correlation; outputs with fewer are skipped."""
 
 
 @dataclass(frozen=True)
-class Agreed:
-    """The ranking of tokens by one measure, compared with the ranking by blank-out.
+class MeasureAgreement:
+    """Rank correlation of one measure with occlusion (blank-out).
 
     Attributes:
-        layer: from 0.
-        measure: "attention", the heads' mean, or "rollout" up to that layer.
-        side: "own" tokens of the row, or those of the "source".
-        correlation: Spearman's, the mean over outputs; None where no output has enough tokens, or all ranks are equal.
-        outputs: how many it is the mean of.
+        layer: layer number, from 0.
+        measure: "attention" (mean over heads) or "rollout" (up to that layer).
+        side: "own": tokens of the row; "source": tokens of the source.
+        correlation: Spearman's correlation, mean over outputs; None if no output has enough tokens, or all ranks are
+            equal.
+        outputs: number of outputs in the mean.
     """
 
     layer: int
@@ -43,9 +45,14 @@ class Agreed:
 
 @dataclass(frozen=True)
 class RankAgreement:
-    """All layers and measures beside blank-out, and the last layer's attention beside the rollout."""
+    """Rank correlations of all layers and measures.
 
-    rows: tuple[Agreed, ...]
+    Attributes:
+        rows: each layer and measure, compared with occlusion.
+        attention_and_rollout: correlation of the last layer's attention with the rollout, for each side.
+    """
+
+    rows: tuple[MeasureAgreement, ...]
     attention_and_rollout: dict[str, float | None]
 
     def facts(self) -> dict[str, Any]:
@@ -58,17 +65,17 @@ class RankAgreement:
 
 
 def agreement(model: Model, trace: Trace, blanking: Blanking) -> RankAgreement:
-    """Compare.
+    """Compute the rank correlations of attention and rollout with occlusion.
 
     Args:
-        model: of any family.
-        trace: of the text that was blanked.
-        blanking: its effects.
+        model: a model of any family.
+        trace: forward pass of the unmodified text.
+        blanking: effects of replacing each token of that text.
     """
     reads = [output.reads for output in blanking.outputs]
     causal = model.config.family != "encoder"
     rolled = rollout(trace)
-    rows: list[Agreed] = []
+    rows: list[MeasureAgreement] = []
     between: dict[str, float | None] = {}
     sides = [("own", blanking.own, rolled.own)]
     if blanking.source is not None and rolled.source is not None:
@@ -81,13 +88,13 @@ def agreement(model: Model, trace: Trace, blanking: Blanking) -> RankAgreement:
             share = read_by(shares[layer], reads)  # (P, S)
             for measure, values in (("attention", weights), ("rollout", share)):
                 found = [] if values is None else _correlations(values, effects.abs(), counts)
-                rows.append(Agreed(layer, measure, side, _average(found), len(found)))
+                rows.append(MeasureAgreement(layer, measure, side, _average(found), len(found)))
         between[side] = None if weights is None else _average(_correlations(weights, share, counts))
     return RankAgreement(tuple(rows), between)
 
 
 def _correlations(a: Tensor, b: Tensor, counts: list[int]) -> list[float]:
-    """Return the rank correlation of each output, over the first tokens that it sees; (P, S) both."""
+    """Return the rank correlation of each output over its first `count` tokens; `a` and `b` are (P, S)."""
     rows = zip(a.numpy(), b.numpy(), counts, strict=True)
     found = [spearman(x[:count], y[:count]) for x, y, count in rows if count >= LEAST]
     return [each for each in found if each is not None]
@@ -98,5 +105,5 @@ def _average(found: list[float]) -> float | None:
 
 
 def _mean(made: AttentionTrace) -> Tensor:
-    """The mean weights over heads, of the first row: (T, S) float64."""
+    """Return the mean attention weights over heads of the first row, (T, S) float64."""
     return made.weights[0].cpu().double().mean(dim=0)

@@ -1,4 +1,4 @@
-"""The case to attribute: the tokens that a model reads of a text, and the outputs to explain."""
+"""Attribution cases: the input tokens of a model, and the outputs to explain."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from glassformer.model.transformer import Classifier, EncoderDecoder, Model
 
 @dataclass(frozen=True)
 class Output:
-    """One answer of a model.
+    """One output of a model, to be explained.
 
     Attributes:
-        place: where in the row its logits stand; of a classifier, which has one answer, 0.
-        reads: the places whose last vectors the head reads: that one, or all whose mean a classifier reads.
-        answer: the token, or the class, that is explained.
-        known: whether the answer stands in the text; otherwise it is the likeliest, or one that was asked for.
+        place: position of its logits in the row; 0 for a classifier.
+        reads: positions whose final vectors the head reads: `place`, or all positions that a classifier pools.
+        answer: the token or class to explain.
+        known: True if the answer is the next token of the given text; otherwise it is the likeliest or a requested one.
     """
 
     place: int
@@ -35,13 +35,13 @@ class Output:
 
 @dataclass(frozen=True, eq=False)
 class AttributionCase:
-    """A model with what it reads, and the outputs that are explained.
+    """Model, its input, and the outputs to explain.
 
     Attributes:
-        model: of any family.
-        tokens: (1, T), of an encoder-decoder the source's (1, S).
-        target: (1, T) of an encoder-decoder, else None.
-        outputs: at least one.
+        model: a model of any family.
+        tokens: input ids, (1, T); for an encoder-decoder the source ids, (1, S).
+        target: target ids of an encoder-decoder, (1, T); otherwise None.
+        outputs: the outputs to explain, at least one.
     """
 
     model: Model
@@ -51,15 +51,19 @@ class AttributionCase:
 
     @property
     def row(self) -> Tensor:
-        """(1, T) what the stack reads whose vectors become logits."""
+        """Return the input ids of the stack that yields the logits, (1, T)."""
         return self.tokens if self.target is None else self.target
 
     def trace(self) -> Trace:
-        """Run the model and return a trace of its forward pass."""
+        """Run the model and return the trace of its forward pass."""
         return trace(self.model, self.tokens, self.target)
 
     def logits(self, tokens: Tensor | None = None, target: Tensor | None = None) -> Tensor:
-        """(B, P, V), on the CPU: of the outputs, for these tokens (B, T) or for other ones of the same shape."""
+        """Return the logits of the P outputs, (B, P, V), on the CPU.
+
+        Args:
+            tokens, target: ids, (B, T), to read instead of the case's own; None: the case's own.
+        """
         tokens = self.tokens if tokens is None else tokens
         target = self.target if target is None else target
         logits = run_model(self.model, tokens, target)  # (B, T, V) or (B, C)
@@ -69,7 +73,7 @@ class AttributionCase:
 
 
 def run_model(model: Model, tokens: Tensor, target: Tensor | None = None) -> Tensor:
-    """The logits of a plain pass, on the CPU: ids (B, T) -> (B, T, V), or (B, C) of a classifier."""
+    """Return the logits of a forward pass, on the CPU: ids (B, T) -> (B, T, V), or (B, C) for a classifier."""
     tokens, target, _ = check_given(model, tokens, target, None)
     with evaluation_mode(model), torch.inference_mode(False), torch.no_grad():
         if isinstance(model, EncoderDecoder):
@@ -84,13 +88,15 @@ def run_model(model: Model, tokens: Tensor, target: Tensor | None = None) -> Ten
 def case_of(
     subject: Subject, answer: int | None = None, end: int | None = None, everywhere: bool = False
 ) -> AttributionCase:
-    """The outputs of a subject: every place of a text that is continued or translated, a filler's holes, a label.
+    """Return the attribution case of a subject.
+
+    The outputs are all positions of a decoder's row, the holes of a masked language model, or a classifier's label.
 
     Args:
-        subject: the model and what it reads.
-        answer: a token or class to explain at every place; None: what stands in the text, or the likeliest.
-        end: of an encoder-decoder: the token that ends its target, if all of the target was given.
-        everywhere: of a filler: all places, not the holes alone.
+        subject: the model and its input.
+        answer: a token or class to explain at every position; None: the next token of the text, or the likeliest.
+        end: end token of the target, if the whole target of an encoder-decoder was given.
+        everywhere: explain all positions of a masked language model, not the holes alone.
     """
     model = subject.model
     tokens = torch.tensor([subject.ids])  # (1, T)
@@ -106,18 +112,20 @@ def case_of(
     causal = model.config.family != "encoder"
     following = [*row[1:], end] if causal else [None] * len(row)
     outputs = []
-    for place in range(len(row)) if causal or everywhere else subject.places:
-        known = answer is None and following[place] is not None
-        chosen = following[place] if answer is None else answer
-        outputs.append(Output(place, (place,), int(logits[place].argmax()) if chosen is None else chosen, known))
+    for position in range(len(row)) if causal or everywhere else subject.places:
+        known = answer is None and following[position] is not None
+        chosen = following[position] if answer is None else answer
+        outputs.append(
+            Output(position, (position,), int(logits[position].argmax()) if chosen is None else chosen, known)
+        )
     return AttributionCase(model, tokens, target, tuple(outputs))
 
 
 def check_number(what: str, number: int, count: int) -> int:
-    """The number of a layer or place, if there are so many.
+    """Return `number` if it is in [0, count); `what` names it in the error, such as "layer".
 
     Raises:
-        GlassError: there is none of that number.
+        GlassError: `number` is out of range.
     """
     if not 0 <= number < count:
         raise GlassError(f"there is no {what} {number}", f"Give {span(0, count - 1)}.")

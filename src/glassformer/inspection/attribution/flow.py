@@ -1,11 +1,11 @@
-"""Attention flow: the largest flow from an output down to each token. Abnar & Zuidema 2020.
+"""Attention flow: the maximum flow from an output down to each token. Abnar & Zuidema 2020.
 
-The tokens at each layer are the nodes of a network. From place i of a layer to place j of the one below leads a pipe as
-wide as `rollout` has it: half of the heads' mean weight, and half for i itself. A path can carry no more than its
-narrowest pipe. The flow to each token is taken by itself, so a row's flows need not add up to 1. After one layer of
-self-attention flow and rollout are the same. An output that is the mean of n places has a pipe of 1 / n to each.
+The tokens at each layer are the nodes of a network. The edge from position i of a layer to position j of the layer
+below has the weight of `rollout` as its capacity: half of the heads' mean attention weight, plus one half if i = j. The
+flow to each token is computed independently, so the flows of a row need not add up to 1. After one layer of
+self-attention, flow and rollout are equal. An output that pools n positions has an edge of capacity 1 / n to each.
 
-The time grows as L² T⁴ for all places; so it is for short texts, one output at a time.
+The time for all positions grows as L² T⁴, so attention flow is meant for short texts, one output at a time.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from glassformer.inspection.attribution.rollout import mixes
 from glassformer.inspection.trace import Trace
 
 MOST_TOKENS = 48
-"""Tokens, of source and target together, that a flow is worked out for."""
+"""Maximum number of tokens, of source and target together."""
 ROUNDING = 1e-15
-"""A pipe with less room than this, whose width is at most 1, is full."""
+"""Residual capacity at or below which an edge is full; capacities are at most 1."""
 
 
 @dataclass(frozen=True, eq=False)
 class AttentionFlow:
-    """The flow from one output to all tokens.
+    """Attention flow from one output to all tokens.
 
     Attributes:
-        reads: the place of the row that it reads, or all whose mean it reads.
-        layers: how many, from below.
+        reads: positions that the output reads; several if it pools them.
+        layers: number of layers, counted from the first.
         own: (T) float64, the flow to each token of the row.
-        source: (S) to each token of the source, of an encoder-decoder; else None.
+        source: (S) float64, the flow to each source token of an encoder-decoder; otherwise None.
     """
 
     reads: tuple[int, ...]
@@ -54,29 +54,29 @@ class AttentionFlow:
 
 
 def flow(trace: Trace, reads: Sequence[int], layers: int | None = None) -> AttentionFlow:
-    """The flows of the first row.
+    """Compute the attention flow of one output of the first row.
 
     Args:
-        trace: of a forward pass of any family.
-        reads: the place whose vector is followed down, or all whose mean is.
-        layers: so many, from below; None: all.
+        trace: forward pass of a model of any family.
+        reads: positions that the output reads; several if it pools them.
+        layers: number of layers, counted from the first; None: all.
 
     Raises:
-        GlassError: the text is too long for it, or there is no such place or so many layers.
+        GlassError: the text has more than `MOST_TOKENS` tokens, or a position or `layers` is out of range.
     """
     T = trace.stack.ids.shape[1]
     S = 0 if trace.source is None else trace.source.ids.shape[1]
     if T + S > MOST_TOKENS:
         raise GlassError(
-            f"attention flow was asked for {T + S} tokens; its time grows as their fourth power",
-            f"Give a text of at most {MOST_TOKENS} tokens, or take the rollout.",
+            f"attention flow of {T + S} tokens takes too long: its time grows as their fourth power",
+            f"Give a text of at most {MOST_TOKENS} tokens, or use the rollout.",
         )
-    for place in reads:
-        check_number("place", place, T)
+    for position in reads:
+        check_number("position", position, T)
     count = len(trace.stack.blocks)
     layers = count if layers is None else layers
     if not 1 <= layers <= count:
-        raise GlassError(f"the flow through {layers} layers was asked for", f"Give {span(1, count)}.")
+        raise GlassError(f"layers is {layers}, but the model has {count}", f"Give {span(1, count)}.")
     network = Network()
     memory = range(S)
     size = S + T
@@ -98,7 +98,7 @@ def flow(trace: Trace, reads: Sequence[int], layers: int | None = None) -> Atten
     network.add(
         torch.full((1, len(reads)), 1 / len(reads), dtype=torch.float64),
         range(size, size + 1),
-        [level[place] for place in reads],
+        [level[position] for position in reads],
     )
     found = [network.most(size, token) for token in range(S + T)]
     values = torch.tensor(found, dtype=torch.float64)  # (S + T)
@@ -106,19 +106,19 @@ def flow(trace: Trace, reads: Sequence[int], layers: int | None = None) -> Atten
 
 
 class Network:
-    """Pipes between nodes, and the largest flow through them: Dinic 1970. Exact, up to rounding of each addition."""
+    """Flow network with Dinic's maximum-flow algorithm (Dinic 1970); exact up to the rounding of each addition."""
 
     def __init__(self) -> None:
         self._pipes: dict[int, dict[int, float]] = {}
 
     def add(self, widths: Tensor, above: Sequence[int], below: Sequence[int]) -> None:
-        """Pipes from each node `above` to each `below`, of these widths (above, below)."""
+        """Add edges from each node in `above` to each in `below`, with capacities `widths` (above, below)."""
         for start, row in zip(above, widths.tolist(), strict=True):
             own = self._pipes.setdefault(start, {})
             own |= {end: width for end, width in zip(below, row, strict=True) if width > 0}
 
     def most(self, start: int, end: int) -> float:
-        """The largest flow from one node to another."""
+        """Return the maximum flow from one node to another."""
         room = self._room(start)
         total = 0.0
         while (depth := _depths(room, start)).get(end) is not None:
@@ -142,7 +142,7 @@ class Network:
         return total
 
     def _room(self, start: int) -> dict[int, dict[int, float]]:
-        """A copy of the pipes that can be reached from a node, for a flow to fill."""
+        """Return the residual capacities of all edges that can be reached from a node."""
         room: dict[int, dict[int, float]] = {start: {}}
         waiting = [start]
         while waiting:
@@ -156,7 +156,7 @@ class Network:
 
 
 def _depths(room: dict[int, dict[int, float]], start: int) -> dict[int, int]:
-    """The least number of pipes with room from the start to each node that can be reached."""
+    """Return the distance from `start` to each reachable node, in edges with residual capacity."""
     depth = {start: 0}
     waiting = deque([start])
     while waiting:

@@ -1,12 +1,13 @@
-"""Activation patching: where two texts differ in the model, and which of these places decide the answer.
+"""Activation patching: find the layers and positions, or heads, that decide between two answers.
 
-Of two texts of equal length, a clean one and a corrupt one, one value of the clean pass is put into the corrupt pass.
-With LD the logit of one answer less that of the other, what comes back is
+A clean and a corrupt text have equal length. One activation of the clean forward pass replaces that of the corrupt one.
+With LD the logit of one answer minus that of the other, the recovered share is
 
     (LD patched - LD corrupt) / (LD clean - LD corrupt)
 
-0: nothing; 1: all of it. Zhang and Nanda 2024: differences of logits, and texts that differ in what is asked alone, not
-noise. A value that restores the answer is enough for it here; it need not be the only one.
+0: nothing is recovered; 1: everything is. As Zhang and Nanda (2024) recommend, it measures logit differences, and
+compares two real texts rather than adding noise. An activation with a high share is sufficient for the answer, but not
+necessarily the only one.
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ PARTS = ("resid", "self", "cross", "feedforward", "heads")
 
 @dataclass(frozen=True)
 class Question:
-    """Two inputs of one shape, and the answers between which the model decides.
+    """Two inputs of equal shape, and the two answers to compare.
 
     Attributes:
-        clean, corrupt: (1, T), of an encoder-decoder the source's (1, S).
-        place: where in the row the answer's logits stand; of a classifier 0.
-        token, against: the answer to the clean one and the one to the corrupt one: tokens, or classes.
-        target, corrupt_target: (1, T) of an encoder-decoder; the same tensor, or another of its shape.
+        clean, corrupt: input ids, (1, T); for an encoder-decoder the source ids, (1, S).
+        place: position of the answer's logits in the row; 0 for a classifier.
+        token, against: token or class that answers the clean input, and the one that answers the corrupt input.
+        target, corrupt_target: target ids of an encoder-decoder, (1, T); `corrupt_target` None: `target`.
     """
 
     clean: Tensor
@@ -57,12 +58,12 @@ class PatchGrid:
     Attributes:
         stack: "enc" or "dec".
         part: one of `PARTS`.
-        sites: (N) what is patched, such as `dec.1.resid`.
-        columns: (N, C) of each row which places, or heads, the values are of.
-        values: (N) rows of (C) numbers: 0 is corrupt, 1 is clean.
-        nothing: (N) the same with nothing patched: 0, but for rounding.
-        everything: (N) with all columns patched at once; of the stream, where one stack is all there is, 1.
-        clean, corrupt: differences of logits.
+        sites: (N) names of the patched activations, such as `dec.1.resid`.
+        columns: (N, C) positions, or numbers of heads, of the values of each site.
+        values: (N, C) recovered shares: 0 is corrupt, 1 is clean.
+        nothing: (N) the share with nothing patched: 0, up to rounding.
+        everything: (N) the share with all columns patched at once; 1 for the residual stream of a model with one stack.
+        clean, corrupt: logit differences of the two inputs.
     """
 
     stack: str
@@ -81,26 +82,30 @@ class PatchGrid:
 
 
 def patch_grids(model: Model, question: Question, part: str = "resid") -> list[PatchGrid]:
-    """Patch each place, or each head, of each layer: one forward pass for a layer, a patched copy in each of its rows.
+    """Patch each position, or each head, of each layer and measure the recovered logit difference.
+
+    The patched copies of one layer are the rows of one batch.
 
     Args:
-        model: any of the families, with any order of norms.
-        question: what is compared.
-        part: `resid`, the stream before each block and after the last; what `self`, `cross` or `feedforward` gives; or
-            `heads`, each at all places.
+        model: a model of any family, with any `norm_order`.
+        question: the inputs and answers to compare.
+        part: `resid` (the residual stream before each block and after the last), `self`, `cross` or `feedforward` (the
+            output of that layer), or `heads` (each head at all positions).
 
     Returns:
         One grid for each stack that has such a part.
 
     Raises:
-        GlassError: the shapes differ, the texts have the same logits, or the model has no such part.
+        GlassError: the shapes differ, both inputs have the same logit difference, or the model has no such part.
     """
     check_part(part)
     check_shapes(question)
     clean = _difference(run_model(model, question.clean, question.target), question)[0]  # ()
     corrupt = _difference(run_model(model, question.corrupt, _corrupt_target(question)), question)[0]  # ()
     if clean == corrupt:
-        raise GlassError("both texts give the same difference of logits: there is nothing to restore", "Give others.")
+        raise GlassError(
+            "both texts have the same logit difference: there is nothing to restore", "Give two other texts."
+        )
     scale = Scale(float(clean), float(corrupt))
     found = [_grid(model, name, question, part, scale) for name in stacks(model)]
     grids = [grid for grid in found if grid is not None]
@@ -110,33 +115,33 @@ def patch_grids(model: Model, question: Question, part: str = "resid") -> list[P
 
 
 def check_part(part: str) -> None:
-    """Raise a `GlassError` unless there is such a part."""
+    """Raise a `GlassError` unless `part` is one of `PARTS`."""
     if part not in PARTS:
         raise GlassError(f"there is no part {part!r}", nearest(part, PARTS))
 
 
 def check_shapes(question: Question) -> None:
-    """Raise a `GlassError` unless both texts, and both targets, have as many tokens."""
+    """Raise a `GlassError` unless both texts, and both targets, have equal length."""
     pairs = [("texts", question.clean, question.corrupt)]
     if question.target is not None and question.corrupt_target is not None:
         pairs.append(("targets", question.target, question.corrupt_target))
     for what, one, other in pairs:
         if one.shape != other.shape:
             raise GlassError(
-                f"the {what} have {one.shape[1]} and {other.shape[1]} tokens: no place of one is that of the other",
-                "Give two of equal length.",
+                f"the {what} have {one.shape[1]} and {other.shape[1]} tokens: their positions do not correspond",
+                f"Give two {what} with the same number of tokens.",
             )
 
 
 @dataclass(frozen=True)
 class Scale:
-    """Map differences of logits to 0 (corrupt) and 1 (clean)."""
+    """Linear map of logit differences: `corrupt` to 0, `clean` to 1."""
 
     clean: float
     corrupt: float
 
     def of(self, differences: Tensor) -> list[float]:
-        """Return the scaled values of (B) logit differences, as a list of B floats."""
+        """Return the scaled logit differences, as a list of B floats; `differences` is (B)."""
         found: list[float] = ((differences - self.corrupt) / (self.clean - self.corrupt)).tolist()
         return found
 
@@ -180,7 +185,7 @@ def _grid(model: Model, name: str, question: Question, part: str, scale: Scale) 
 
 
 def _sites(model: Model, name: str, part: str) -> dict[str, list[int] | None]:
-    """Return the sites of a stack to patch, in its order; of heads, which."""
+    """Return the sites of a stack to patch, in order; if `part` is "heads", with the numbers of the heads."""
     if part == "resid":
         return {f"{name}.{layer}.resid": None for layer in range(len(stacks(model)[name].blocks) + 1)}
     if part == "feedforward":
@@ -192,11 +197,12 @@ def _sites(model: Model, name: str, part: str) -> dict[str, list[int] | None]:
 
 
 def _passes(model: Model, question: Question, acts: Tensor, clean: Mapping[str, Tensor]) -> Tensor:
-    """Differences of logits (B) of B copies of the corrupt input.
+    """Return the logit differences (B) of B patched copies of the corrupt input.
 
     Args:
-        acts: (B, C) what is patched in each copy: places of the one value in `clean`, or whole values, one a column.
-        clean: values by their names; (1, T, D), or of heads (1, T, K).
+        acts: (B, C) bool, the columns to patch in each copy: the positions of the only value in `clean`, or the values
+            of `clean` in order.
+        clean: activations of the clean pass by name: (1, T, D), or (1, T, K) of a head.
     """
     target = _corrupt_target(question)
     size = max(1, MOST_LOGITS // ((question.corrupt if target is None else target).shape[1] * model.vocab_size))
@@ -216,6 +222,6 @@ def _corrupt_target(question: Question) -> Tensor | None:
 
 
 def _difference(logits: Tensor, question: Question) -> Tensor:
-    """(B, T, V) or (B, C) -> (B) float64."""
+    """Return the logit differences: (B, T, V), or (B, C) of a classifier -> (B) float64."""
     own = logits if logits.dim() == 2 else logits[:, question.place]  # (B, V)
     return own[:, question.token].double() - own[:, question.against].double()

@@ -1,7 +1,8 @@
-"""Tokens that matter to one answer, by raw attention, rollout and blank-out, and how far the three agree.
+"""Token importance for one answer: attention, rollout and occlusion (blank-out), and their rank correlations.
 
-Attention and rollout are weights that the model used; blank-out is what the answer loses when the token is gone. Where
-the three rank the tokens differently, the weights do not tell what the answer depends on (Jain & Wallace 2019).
+Attention and rollout are weights of the forward pass; occlusion is the drop of ln p(answer) when the token is replaced.
+If the three rank the tokens differently, the weights do not show which tokens the answer depends on (Jain & Wallace
+2019).
 """
 
 from __future__ import annotations
@@ -23,23 +24,23 @@ from glassformer.model.transformer import Model
 
 MEASURES = ("attention", "rollout", "blank-out")
 PAIRS = tuple(combinations(MEASURES, 2))
-"""Which measures are compared."""
+"""Pairs of measures to compare."""
 SCORE = 64
-"""Cost of one score beside its products, in multiplications: it is masked, raised, summed, divided."""
+"""Cost of masking and softmax for one attention score, in floating-point operations."""
 
 
 @dataclass(frozen=True, eq=False)
 class Importance:
-    """One answer's tokens.
+    """Importance of each token for one answer.
 
     Attributes:
-        side: "own" tokens of the row, or those of the "source".
-        attention: (S) float64, the mean over heads of one layer; None where that layer has no head left.
-        rollout: (S), up to that layer.
-        blanked: (S) nats of ln p(answer) that are lost without the token.
-        seen: how many tokens the answer can see: the first ones.
-        spearman: for each of `PAIRS` the rank correlation over the tokens seen, of blank-out by its size; None where
-            they are fewer than `LEAST`, or all ranks are equal.
+        side: "own": tokens of the row; "source": tokens of the source.
+        attention: (S) float64, the attention weights of one layer, mean over heads; None if all its heads were removed.
+        rollout: (S) float64, the rollout up to that layer.
+        blanked: (S) float64, the drop of ln p(answer) when the token is replaced, in nats.
+        seen: number of tokens that are visible to the answer, counted from the first.
+        spearman: the rank correlation over the visible tokens for each of `PAIRS`; occlusion is ranked by its absolute
+            value. None if there are fewer than `LEAST` tokens, or all ranks are equal.
     """
 
     side: str
@@ -62,17 +63,17 @@ class Importance:
 
 
 def importance(model: Model, trace: Trace, blanking: Blanking, layer: int, column: int) -> list[Importance]:
-    """The three measures of one answer: of the row's own tokens, and of the source's where there is one.
+    """Return the three measures for one answer, over the tokens of the row and over those of the source, if any.
 
     Args:
-        model: of any family.
-        trace: of the text that was blanked.
-        blanking: its effects.
-        layer: of the stack whose vectors become logits.
-        column: which of the P outputs of `blanking`.
+        model: a model of any family.
+        trace: forward pass of the unmodified text.
+        blanking: effects of replacing each token of that text.
+        layer: layer number in the stack that yields the logits.
+        column: index of the output in `blanking.outputs`.
 
     Raises:
-        GlassError: there is no such layer, or no such output.
+        GlassError: `layer` or `column` is out of range.
     """
     output = blanking.outputs[check_number("output", column, len(blanking.outputs))]
     block = trace.stack.blocks[check_number("layer", layer, len(trace.stack.blocks))]
@@ -104,17 +105,17 @@ def _correlation(first: Tensor | None, second: Tensor | None, seen: int) -> floa
 
 
 def blanking_work(model: Model, tokens: int, target: int | None = None) -> float:
-    """About how many multiplications and additions it takes to blank each token of a text once; see `pass_work`."""
+    """Estimate the floating-point operations of replacing each token of a text once; see `pass_work`."""
     return (tokens + (target or 0)) * pass_work(model, tokens, target)
 
 
 def pass_work(model: Model, tokens: int, target: int | None = None) -> float:
-    """About how many multiplications and additions one forward pass takes.
+    """Estimate the floating-point operations of one forward pass.
 
     Args:
-        model: of any family.
-        tokens: of the text, or of the source.
-        target: tokens of the target of an encoder-decoder.
+        model: a model of any family.
+        tokens: number of tokens of the text, or of the source.
+        target: number of target tokens of an encoder-decoder; otherwise None.
     """
     config = model.config
     T = tokens if target is None else target

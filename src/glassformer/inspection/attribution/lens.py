@@ -1,11 +1,9 @@
-"""The logit lens: what the model would answer if it ended after this layer (nostalgebraist 2020).
-
-The residual stream after each layer goes through the final norm, whose statistics are taken anew, and the head:
+"""Logit lens: apply the output layer to the residual stream after each layer (nostalgebraist 2020).
 
     softmax(head(norm(x_l)))
 
-The last row is the model's own answer, bit for bit. Early rows are a reading aid, not what the model "thinks": nothing
-taught those layers to be read by this head, and their directions may be turned away from it.
+The final norm computes its statistics from x_l. The last row equals the model's own output, bit for bit. Read early
+rows with care: the head was not trained on those layers, and they may represent the answer along other directions.
 """
 
 from __future__ import annotations
@@ -27,19 +25,19 @@ from glassformer.model.evaluation_mode import evaluation_mode
 from glassformer.model.transformer import Classifier, Model
 
 TOP = 3
-"""Tokens that are kept of each place."""
+"""Default number of likeliest tokens to keep at each position."""
 
 
 @dataclass(frozen=True, eq=False)
 class Lens:
-    """Rows are layers, 0 the embedding alone and L the model's own; columns the P outputs. Ranks begin at 1.
+    """Logit lens of P outputs. Row 0 is the embedding alone, row L the model's own output.
 
     Attributes:
-        outputs: (P).
-        top: (L+1, P, n) the likeliest tokens, or classes, the likeliest first.
-        probabilities: (L+1, P, n) theirs, float64.
-        ranks: (L+1, P) the rank of each output's answer.
-        losses: (L+1, P) its surprisal in nats, float64.
+        outputs: the P outputs.
+        top: (L+1, P, n) ids of the likeliest tokens or classes, the likeliest first.
+        probabilities: (L+1, P, n) float64, the probabilities of `top`.
+        ranks: (L+1, P) the rank of each output's answer, from 1.
+        losses: (L+1, P) float64, the surprisal of each output's answer, in nats.
     """
 
     outputs: tuple[Output, ...]
@@ -50,13 +48,13 @@ class Lens:
 
     @property
     def curve(self) -> list[float] | None:
-        """(L+1) the cross-entropy of each layer: the mean over the answers that are known; None without any."""
+        """Return the cross-entropy of each row (L+1), mean over the known answers, in nats; None if none is known."""
         known = torch.tensor([output.known for output in self.outputs])  # (P)
         return self.losses[:, known].mean(dim=1).tolist() if known.any() else None
 
     @property
     def settled(self) -> list[float]:
-        """(L+1) the share of places whose likeliest answer is already the one of the last layer."""
+        """Return, for each row (L+1), the share of outputs with the same likeliest token as the last row."""
         same = self.top[:, :, 0] == self.top[-1:, :, 0]  # (L+1, P)
         return same.double().mean(dim=1).tolist()
 
@@ -91,14 +89,14 @@ class Lens:
 
 
 def lens(model: Model, tokens: Tensor, outputs: Sequence[Output], target: Tensor | None = None, top: int = TOP) -> Lens:
-    """The lens of one row.
+    """Compute the logit lens of one row.
 
     Args:
-        model: any of the families, not post-norm.
-        tokens: (1, T), of an encoder-decoder the source's (1, S).
-        outputs: which answers are looked at.
-        target: (1, T) of an encoder-decoder.
-        top: how many of the likeliest to keep.
+        model: a model of any family, not post-norm.
+        tokens: input ids, (1, T); for an encoder-decoder the source ids, (1, S).
+        outputs: the outputs to read.
+        target: target ids of an encoder-decoder, (1, T).
+        top: number of likeliest tokens to keep.
 
     Raises:
         GlassError: the model is post-norm, or the ids do not fit it.
@@ -122,15 +120,18 @@ def lens(model: Model, tokens: Tensor, outputs: Sequence[Output], target: Tensor
 
 
 def read_stream(model: Model, x: Tensor, tokens: Tensor, target: Tensor | None = None) -> Tensor:
-    """Apply the final norm and the head to a residual stream: x (1, T, D) -> (1, T, V), or (1, C), on the CPU.
+    """Apply the final norm and the head to a residual stream, (1, T, D), and return logits, on the CPU.
 
     Args:
         model: as for `lens`.
-        x: the stream of the stack whose vectors become logits.
-        tokens, target: what the model reads.
+        x: residual stream of the stack that yields the logits, (1, T, D).
+        tokens, target: the input ids of the model.
+
+    Returns:
+        Logits, (1, T, V), or (1, C) for a classifier.
     """
     x = x.to(model.embedding.tokens.weight.device)
-    if isinstance(model, Classifier):  # the mean over places is the model's own
+    if isinstance(model, Classifier):  # let the model do the pooling
         with patch(model, {f"enc.{len(model.stack.blocks)}.resid": Value(x)}):
             return run_model(model, tokens, target)  # (1, C)
     with evaluation_mode(model), torch.inference_mode(False), torch.no_grad():
@@ -139,10 +140,10 @@ def read_stream(model: Model, x: Tensor, tokens: Tensor, target: Tensor | None =
 
 
 def refuse_post(model: Model) -> None:
-    """Raise a `GlassError` if the model's stream is no plain sum that one head could read anywhere."""
+    """Raise a `GlassError` if the model is post-norm: its residual stream is not a plain sum of layer outputs."""
     if model.config.norm_order == "post":
         raise GlassError(
-            "model.norm_order = post: each block ends with a norm of its own, so there is no residual stream that runs "
-            "through to the head, and the head cannot read earlier layers",
-            "Give a run with model.norm_order = pre, or output.",
+            "model.norm_order = post: each block ends with a norm, so no residual stream runs through to the head, and "
+            "the head cannot read earlier layers",
+            "Give a run with model.norm_order = pre or output.",
         )

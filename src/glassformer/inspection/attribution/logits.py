@@ -1,7 +1,7 @@
-"""Logit contributions over a whole text: what every part gives to every answer. See `inspection.receipt.parts`.
+"""Direct logit attribution over a whole text: the contribution of every part to every answer.
 
-The sum, its norms and its proof are those of the receipt; here it is taken at many places at once, a feed-forward layer
-is split by its neurons, and the residual stream itself by its parts.
+`inspection.receipt.parts` derives the exact sum. This module applies it at many positions at once, splits a
+feed-forward layer by neurons, and splits the residual stream into its parts.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from glassformer.model.transformer import Block, Model
 
 @dataclass(frozen=True, eq=False)
 class LogitSplit:
-    """The logits of P answers, each as a sum of N parts.
+    """Logits of P answers, each as a sum of N contributions.
 
     Attributes:
-        outputs: (P).
-        against: whose logit is taken off each; None: nothing is.
-        parts: (N) what they are, each with its value at all places together.
-        values: (N, P) float64, what each part gives.
-        logits: (P) float64, what the model gave: the sums, up to its own rounding.
+        outputs: the P outputs.
+        against: token or class whose logit is subtracted from each answer's; None: no logit is subtracted.
+        parts: the N parts, each with the sum of its contributions to all outputs.
+        values: (N, P) float64, the contribution of each part to each output.
+        logits: (P) float64, the logits of the forward pass; they equal the sums up to its rounding.
     """
 
     outputs: tuple[Output, ...]
@@ -49,16 +49,16 @@ class LogitSplit:
 
     @property
     def names(self) -> list[str]:
-        """(N) the parts, for people."""
+        """Return the display names of the N parts."""
         return [part.name for part in self.parts]
 
     @property
     def error(self) -> float:
-        """The largest distance of a sum from its logit."""
+        """Return the largest absolute difference between a sum and its logit."""
         return float((self.values.sum(dim=0) - self.logits).abs().max())
 
     def grouped(self) -> dict[str, Tensor]:
-        """Fewer parts, each (P): the embedding, the attentions and feed-forward layers with their biases, the rest."""
+        """Return contributions (P) by group: embedding, each attention and feed-forward layer, and remaining biases."""
         groups: dict[str, Tensor] = {}
         for part, values in zip(self.parts, self.values, strict=True):
             name = _group(part)
@@ -85,10 +85,10 @@ def split_outputs(model: Model, trace: Trace, outputs: Sequence[Output], against
     """Split the logit of each answer into the contributions of all parts.
 
     Args:
-        model: any of the families, not post-norm, and without a transform in its head.
-        trace: of the forward pass.
-        outputs: the answers.
-        against: a token or class whose logit is taken off.
+        model: a model of any family, not post-norm, and without a transform in its head.
+        trace: forward pass of the model.
+        outputs: the outputs to split.
+        against: token or class whose logit is subtracted from each answer's.
 
     Raises:
         GlassError: the model's logits have no exact split.
@@ -100,7 +100,7 @@ def split_outputs(model: Model, trace: Trace, outputs: Sequence[Output], against
     for share in split_logits(model, trace, rows, w, bias):
         found.append(
             LogitPart(share.kind, float(share.values.sum()), share.layer, share.head)
-        )  # sources would take R S each
+        )  # without sources, which take R S numbers each
         columns.append(torch.zeros(len(outputs), dtype=torch.float64).index_add(0, owner, share.values))  # (P)
     logits = trace.logits[0].cpu().double()  # (T, V) or (C)
     logits = logits[None] if logits.dim() == 1 else logits[[output.place for output in outputs]]  # (P, V)
@@ -110,9 +110,9 @@ def split_outputs(model: Model, trace: Trace, outputs: Sequence[Output], against
 
 
 def split_output(model: Model, trace: Trace, output: Output, against: int | None = None) -> list[LogitPart]:
-    """Split the logit of one answer, heads and embeddings also by the tokens that they read.
+    """Split the logit of one answer; heads and embeddings are also split by source token.
 
-    Args and errors: as of `split_outputs`.
+    Arguments and errors are those of `split_outputs`.
     """
     refuse_inexact(model)
     rows, _, w, bias = _read(model, [output], against)
@@ -120,28 +120,28 @@ def split_output(model: Model, trace: Trace, output: Output, against: int | None
 
 
 def split_residual(model: Model, trace: Trace, place: int) -> list[LogitPart]:
-    """Return each part's share of the stream x before the final norm: part · x / ‖x‖². The shares add up to 1.
+    """Split the residual stream x before the final norm into shares part · x / ‖x‖², which add up to 1.
 
     Args:
         model, trace: as for `split_outputs`.
-        place: in the row.
+        place: position in the row.
 
     Raises:
-        GlassError: the stream is no sum, or there is no such place.
+        GlassError: the residual stream is not an exact sum, or the position is out of range.
     """
     refuse_inexact(model)
-    x = double(trace.stack.blocks[-1].after[0, [check_number("place", place, trace.stack.ids.shape[1])]])  # (1, D)
+    x = double(trace.stack.blocks[-1].after[0, [check_number("position", place, trace.stack.ids.shape[1])]])  # (1, D)
     return [share.part() for share in split_stream(model, trace, [place], x / x.square().sum())]
 
 
 @dataclass(frozen=True, eq=False)
 class Neurons:
-    """A feed-forward layer's part of one logit, by its hidden channels.
+    """Contribution of a feed-forward layer to one logit, by neuron.
 
     Attributes:
-        layer: which, from 0.
-        values: (F) float64, what each gives: its activation times what its column of the last projection is worth.
-        bias: what the last projection's bias gives.
+        layer: layer number, from 0.
+        values: (F) float64, the contribution of each neuron: its activation times the logit of its output weights.
+        bias: contribution of the last projection's bias.
     """
 
     layer: int
@@ -150,7 +150,7 @@ class Neurons:
 
     @property
     def total(self) -> float:
-        """Return the contribution of the layer, as `split_output` has it."""
+        """Return the contribution of the whole layer; it equals the one from `split_output`."""
         return float(self.values.sum()) + self.bias
 
     def facts(self) -> dict[str, Any]:
@@ -159,17 +159,17 @@ class Neurons:
 
 
 def split_neurons(model: Model, trace: Trace, output: Output, layer: int, against: int | None = None) -> Neurons:
-    """The neurons of one feed-forward layer.
+    """Split the contribution of one feed-forward layer by neuron.
 
-    The direction goes back through the last projection once, (D) -> (F): what each neuron writes, (F, D), is never
-    made.
+    The output direction is multiplied by the last projection once, (D) -> (F), so that the (F, D) outputs of all
+    neurons need not be stored.
 
     Args:
         model, trace, output, against: as for `split_outputs`.
-        layer: of the stack whose vectors become logits.
+        layer: layer number in the stack that yields the logits.
 
     Raises:
-        GlassError: the model's logits have no exact split, or there is no such layer.
+        GlassError: the model's logits have no exact split, or the layer is out of range.
     """
     refuse_inexact(model)
     block = stack_of(model).blocks[check_number("layer", layer, len(trace.stack.blocks))]
@@ -187,8 +187,11 @@ def split_neurons(model: Model, trace: Trace, output: Output, layer: int, agains
 def _read(
     model: Model, outputs: Sequence[Output], against: int | None
 ) -> tuple[list[int], Tensor, Tensor, Tensor | None]:
-    """The R places that are read, whose they are (R), and w (R, D) and bias (R) there, as `split_logits` has them."""
-    rows = [place for output in outputs for place in output.reads]
+    """Return the R positions that the outputs read, the output index of each (R), and their w (R, D) and bias (R).
+
+    `w` and `bias` are those of `split_logits`.
+    """
+    rows = [position for output in outputs for position in output.reads]
     owner = torch.tensor([number for number, output in enumerate(outputs) for _ in output.reads])  # (R)
     share = torch.tensor([1.0 / len(output.reads) for output in outputs], dtype=torch.float64)[owner]  # (R)
     w, bias = head_rows(model, [output.answer for output in outputs], against)  # (P, D), (P)

@@ -1,7 +1,7 @@
-"""Blank-out: how much less likely an answer becomes when one token of the text is replaced by another, stated one.
+"""Occlusion (blank-out): the drop of ln p(answer) when one token of the text is replaced.
 
-This is a cause, not a weight: the model reads the text again, each time with one token replaced. What it means depends
-on the replacement, which the model has to know: a token for unknown words where there is one.
+Occlusion measures a causal effect, not a weight: the model reads the text once more for each replaced token. The result
+depends on the replacement, which must be a token that the model knows, such as the unknown token.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from torch import Tensor
 from glassformer.inspection.attribution.case import AttributionCase, Output
 
 MOST_LOGITS = 1 << 23
-"""Most logits of one forward pass."""
+"""Maximum number of logits in one forward pass; longer batches are split."""
 
 
 @dataclass(frozen=True, eq=False)
 class Blanking:
-    """The loss of P answers without each token, in nats: ln p(answer) of the text, less that without the token.
+    """Drop of ln p(answer) for P outputs when each token is replaced, in nats.
 
     Attributes:
-        outputs: (P).
-        replacement: the token that stands in for each.
-        before: (P) float64, ln p(answer) of the text as it is.
-        own: (P, T) float64, without each token of the row; 0 for tokens that the output cannot see.
-        source: (P, S) without each token of the source, of an encoder-decoder; else None.
+        outputs: the P outputs.
+        replacement: id of the replacement token.
+        before: (P) float64, ln p(answer) for the unmodified text.
+        own: (P, T) float64, the drop for each token of the row; 0 for tokens that are not visible to the output.
+        source: (P, S) float64, the drop for each source token of an encoder-decoder; otherwise None.
     """
 
     outputs: tuple[Output, ...]
@@ -51,12 +51,12 @@ class Blanking:
 
 
 def blank(case: AttributionCase, replacement: int, source_replacement: int | None = None) -> Blanking:
-    """Blank each token of a text, one at a time.
+    """Replace each token of a text, one at a time, and measure the drop of ln p(answer).
 
     Args:
-        case: the text and its answers, which stay what they are.
-        replacement: stands in for each token of the row.
-        source_replacement: for each of the source, of an encoder-decoder with two vocabularies; None: the same one.
+        case: the text and its outputs; the answers stay the same.
+        replacement: id of the token that replaces a token of the row.
+        source_replacement: id of the token that replaces a source token, for two vocabularies; None: `replacement`.
     """
     before = _log_p(case, case.tokens, case.target)[0]  # (P)
     row = case.row.shape[1]
@@ -71,21 +71,21 @@ def blank(case: AttributionCase, replacement: int, source_replacement: int | Non
 
 
 def _seen(case: AttributionCase, own: Tensor) -> Tensor:
-    """(P, T) without the rounding that batches of another size leave at tokens that are ahead of a causal output."""
+    """Set the effects (P, T) of tokens after a causal output to exactly 0: other batch sizes leave rounding errors."""
     if case.model.config.family == "encoder":
         return own
-    places = torch.tensor([output.place for output in case.outputs])  # (P)
-    return own.masked_fill(torch.arange(own.shape[1]) > places[:, None], 0.0)  # (P, T)
+    positions = torch.tensor([output.place for output in case.outputs])  # (P)
+    return own.masked_fill(torch.arange(own.shape[1]) > positions[:, None], 0.0)  # (P, T)
 
 
 def _blanked(row: Tensor, replacement: int) -> Tensor:
-    """(1, T) -> (T, T): in row j token j is replaced."""
+    """Return T copies of a row, (1, T) -> (T, T), with token j replaced in row j."""
     copies = row.repeat(row.shape[1], 1)  # (T, T)
     return copies.fill_diagonal_(replacement)
 
 
 def _each(case: AttributionCase, tokens: Tensor, target: Tensor | None) -> Tensor:
-    """ln p of the answers for many rows: (B, P), a few rows at a time."""
+    """Return ln p of the answers for many rows, (B, P), a few rows at a time."""
     size = max(1, MOST_LOGITS // (case.row.shape[1] * case.model.vocab_size))
     return torch.cat(
         [
@@ -96,7 +96,7 @@ def _each(case: AttributionCase, tokens: Tensor, target: Tensor | None) -> Tenso
 
 
 def _log_p(case: AttributionCase, tokens: Tensor, target: Tensor | None) -> Tensor:
-    """ln p of the answers: (B, P) float64."""
+    """Return ln p of the answers, (B, P) float64."""
     answers = torch.tensor([output.answer for output in case.outputs])  # (P)
     log_p = case.logits(tokens, target).double().log_softmax(dim=-1)  # (B, P, V)
     return log_p.gather(-1, answers.expand(len(log_p), -1)[..., None])[..., 0]  # (B, P)

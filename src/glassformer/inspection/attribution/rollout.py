@@ -1,14 +1,15 @@
-"""Attention rollout: where the vector of each place comes from, if attention were all that moves. Abnar & Zuidema 2020.
+"""Attention rollout: the share of each input token in the vector at each position. Abnar & Zuidema 2020.
 
-Half of what leaves an attention is taken to be its input, half what its heads, on average, attend to:
+The output of an attention layer counts as one half residual input and one half mean attention over heads:
 
     R_l = (A_l / 2 + I / 2) R_{l-1},    A_l the mean over heads, R_0 = I
 
-In an encoder-decoder the target's places have a share of the source's, too: cross-attention halves what is there, and
-adds half of what its weights bring from the encoder's own rollout. So each row's shares, of both, add up to 1.
+In an encoder-decoder, target positions also have shares of the source tokens: cross-attention halves the existing
+shares and adds half of its weights times the encoder's rollout. The shares of each row, over target and source
+together, add up to 1.
 
-It is about weights, not values or feed-forward layers. In decoders it leans to the first tokens, which most rows see:
-compare `uniform`, the same for attention that is equal over all that is visible.
+Rollout considers attention weights alone, not values or feed-forward layers. In decoders it favours the first tokens,
+which are visible to most rows: compare with `uniform`, the rollout of uniform attention over all visible tokens.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ from glassformer.inspection.traced import AttentionTrace, StackTrace, Trace
 
 @dataclass(frozen=True, eq=False)
 class Mix:
-    """One attention with the residual stream around it; each row of `own` and `memory` together adds up to 1.
+    """Mixing matrices of one attention layer with its residual; each row of `own` and `memory` together adds up to 1.
 
     Attributes:
-        own: (T, T) float64, shares of the places of the row.
-        memory: (T, S) shares of the encoder's places; None of self-attention.
+        own: (T, T) float64, shares of the positions of the row.
+        memory: (T, S) float64, shares of the encoder's positions; None for self-attention.
     """
 
     own: Tensor
@@ -38,27 +39,27 @@ class Mix:
 
 @dataclass(frozen=True, eq=False)
 class Rollout:
-    """The shares of each place's vector, after each layer.
+    """Shares of the input tokens in the vector at each position, after each layer.
 
     Attributes:
-        own: (L, T, T) float64, from the tokens of the row itself.
-        source: (L, T, S) from the tokens of the source, of an encoder-decoder; else None.
+        own: (L, T, T) float64, shares of the tokens of the row.
+        source: (L, T, S) float64, shares of the source tokens of an encoder-decoder; otherwise None.
     """
 
     own: Tensor
     source: Tensor | None
 
     def facts(self) -> dict[str, Any]:
-        """Everything, for JSON."""
+        """Return the results as a JSON-serializable dict."""
         return {"own": self.own.tolist(), "source": None if self.source is None else self.source.tolist()}
 
 
 def rollout(trace: Trace, uniform: bool = False) -> Rollout:
-    """The rollout of the first row.
+    """Compute the attention rollout of the first row.
 
     Args:
-        trace: of a forward pass of any family, with any order of norms.
-        uniform: as if each head attended equally to all that it may see.
+        trace: forward pass of a model of any family, with any `norm_order`.
+        uniform: replace attention by uniform weights over all visible tokens.
     """
     memory = None
     if trace.source is not None:
@@ -84,7 +85,7 @@ def rollout(trace: Trace, uniform: bool = False) -> Rollout:
 
 
 def mixes(stack: StackTrace, uniform: bool = False) -> list[list[Mix]]:
-    """The attentions of each layer: self, and cross where there is one."""
+    """Return the mixing matrices of each layer: self-attention, then cross-attention if the layer has it."""
     found = []
     for block in stack.blocks:
         half = torch.eye(stack.ids.shape[1], dtype=torch.float64) / 2  # (T, T)
@@ -98,7 +99,7 @@ def mixes(stack: StackTrace, uniform: bool = False) -> list[list[Mix]]:
 
 
 def _mean(made: AttentionTrace, uniform: bool) -> Tensor | None:
-    """The weights of the first row, the mean over heads: (T, S). None where all heads were removed."""
+    """Return the attention weights of the first row, (T, S), mean over heads; None if all heads were removed."""
     if uniform:
         allowed = made.allowed[0, 0].cpu().double().expand(made.weights.shape[2:])  # (T, S)
         return allowed / allowed.sum(dim=-1, keepdim=True)
@@ -106,5 +107,5 @@ def _mean(made: AttentionTrace, uniform: bool) -> Tensor | None:
 
 
 def read_by(values: Tensor, reads: Sequence[Sequence[int]]) -> Tensor:
-    """Rows of places (T, S) as rows of outputs (P, S): the mean over the places that each output reads."""
-    return torch.stack([values[list(places)].mean(dim=0) for places in reads])
+    """Average the rows of `values` (T, S) over the positions that each output reads, and return (P, S)."""
+    return torch.stack([values[list(positions)].mean(dim=0) for positions in reads])

@@ -14,14 +14,14 @@ from glassformer.inspection.attribution.logits import LogitSplit, Neurons
 from glassformer.inspection.receipt.parts import CROSS, LogitPart
 
 BAR = 20  # characters of the longest bar
-CELL = 14  # of the widest token
-SHOWN = 8  # layers side by side, and parts, neurons and sources with a line of their own
+CELL = 14  # characters of the widest token
+SHOWN = 8  # maximum number of layers side by side, and of parts, neurons and sources in a list
 
 Name = Callable[[int], str]
 
 
 def lens_grid(found: Lens, labels: Sequence[str], name: Name) -> Iterator[str]:
-    """A line for each output, a column for each layer: its likeliest token, and the probability."""
+    """Yield a line for each output and a column for each layer: the likeliest token and its probability."""
     layers = _some(len(found.top))
     cells = [
         [
@@ -51,7 +51,7 @@ def lens_grid(found: Lens, labels: Sequence[str], name: Name) -> Iterator[str]:
 
 
 def lens_place(found: Lens, column: int, name: Name) -> Iterator[str]:
-    """A line for each layer of one output: the likeliest tokens, and the rank of the answer."""
+    """Yield a line for each layer of one output: the likeliest tokens and the rank of the answer."""
     answer = found.outputs[column].answer
     yield f"{'after':<10}  {'rank':>6}  {'nats':>7}  of {_cut(name(answer))}; the likeliest"
     for layer in range(len(found.top)):
@@ -64,7 +64,7 @@ def lens_place(found: Lens, column: int, name: Name) -> Iterator[str]:
 
 
 def split_grid(found: LogitSplit, labels: Sequence[str], name: Name) -> Iterator[str]:
-    """A line for each output, a column for each group of parts, and their sum."""
+    """Yield a line for each output and a column for each group of parts, then their sum."""
     groups = found.grouped()
     widths = [max(9, len(group)) for group in groups]
     fronts = [f"{_read(output, labels)} -> {_cut(name(output.answer))}" for output in found.outputs]
@@ -76,20 +76,20 @@ def split_grid(found: LogitSplit, labels: Sequence[str], name: Name) -> Iterator
         total = float(found.values[:, column].sum())
         logit = float(found.logits[column])
         yield f"{title:<{front}}{cells}  {total:>+9.4f}  {logit:>+9.4f}"
-    yield f"largest distance of a sum from its logit: {found.error:.1e}"
+    yield f"largest difference between a sum and its logit: {found.error:.1e}"
 
 
 def split_place(parts: Sequence[LogitPart], row: Sequence[str], source: Sequence[str], top: int) -> Iterator[str]:
-    """The largest parts of one logit, each with the token that most of it came through."""
+    """Yield the largest contributions to one logit, each head's with the source token that contributes most."""
     order = sorted(parts, key=lambda part: -abs(part.value))
     width = max(len(part.name) for part in order[:top])
     largest = abs(order[0].value) or 1.0
     for part in order[:top]:
         through = ""
         if part.sources is not None and part.head is not None:
-            place = max(range(len(part.sources)), key=lambda n: abs(part.sources[n]) if part.sources else 0.0)
+            position = max(range(len(part.sources)), key=lambda n: abs(part.sources[n]) if part.sources else 0.0)
             labels = source if part.kind == CROSS else row
-            through = f"most from {_placed(labels, place)}: {part.sources[place]:+.4f}"
+            through = f"most from {_position_label(labels, position)}: {part.sources[position]:+.4f}"
         bar = "█" * round(BAR * abs(part.value) / largest)
         yield f"{part.name:<{width}}  {part.value:>+9.4f}  {bar:<{BAR}}  {through}".rstrip()
     if order[top:]:
@@ -98,7 +98,7 @@ def split_place(parts: Sequence[LogitPart], row: Sequence[str], source: Sequence
 
 
 def neuron_lines(found: Neurons, top: int) -> Iterator[str]:
-    """The neurons of a feed-forward layer that give most, either way."""
+    """Yield the neurons of a feed-forward layer with the largest absolute contributions."""
     order = found.values.abs().argsort(descending=True).tolist()
     yield f"layer {found.layer} feed-forward, {len(order):,} neurons and a bias: {found.total:+.4f}"
     for number in order[:top]:
@@ -109,21 +109,21 @@ def neuron_lines(found: Neurons, top: int) -> Iterator[str]:
 
 
 def token_lines(columns: dict[str, Tensor], labels: Sequence[str], form: str = "9.4f") -> Iterator[str]:
-    """A line for each token, a column for each measure; a bar for the first."""
+    """Yield a line for each token and a column for each measure, with a bar for the first measure."""
     first = next(iter(columns.values()))
-    front = max(len(_placed(labels, n)) for n in range(len(labels)))
+    front = max(len(_position_label(labels, n)) for n in range(len(labels)))
     largest = float(first.abs().max()) or 1.0
     widths = [max(9, len(title)) for title in columns]
     yield f"{'':<{front}}" + "".join(f"  {title:>{width}}" for title, width in zip(columns, widths, strict=True))
-    for place in range(len(labels)):
-        cells = [_signed(float(values[place]), form) for values in columns.values()]
+    for position in range(len(labels)):
+        cells = [_signed(float(values[position]), form) for values in columns.values()]
         row = "".join(f"  {cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
-        bar = "█" * round(BAR * abs(float(first[place])) / largest) if float(cells[0]) else ""
-        yield f"{_placed(labels, place):<{front}}{row}  {bar}".rstrip()
+        bar = "█" * round(BAR * abs(float(first[position])) / largest) if float(cells[0]) else ""
+        yield f"{_position_label(labels, position):<{front}}{row}  {bar}".rstrip()
 
 
 def agreement_lines(found: RankAgreement) -> Iterator[str]:
-    """A line for each layer."""
+    """Yield a line for each layer, and the correlation of attention with rollout."""
     names = {"own": "tokens of the row", "source": "tokens of the source"}
     for side in dict.fromkeys(row.side for row in found.rows):
         rows = [row for row in found.rows if row.side == side]
@@ -134,11 +134,11 @@ def agreement_lines(found: RankAgreement) -> Iterator[str]:
             count = max(row.outputs for row in rows if row.layer == layer)
             yield f"{layer:<8}{_cell(cells['attention'])}{_cell(cells['rollout'])}{count:>10,}"
         yield f"attention of the last layer and rollout:{_cell(found.attention_and_rollout[side])}"
-    yield f"outputs count that see {LEAST} tokens or more; -: there are none, or nothing to rank"
+    yield f"mean over outputs with {LEAST} visible tokens or more; -: no such outputs, or all ranks are equal"
 
 
 def grid_lines(found: PatchGrid, clean: Sequence[str], corrupt: Sequence[str]) -> Iterator[str]:
-    """Yield a line for each position and a column for each layer; of heads, a line for each layer."""
+    """Yield a line for each position and a column for each layer; for heads, a line for each layer."""
     if found.part == "heads":
         yield f"{'head':<12}" + "".join(f"{head:>8}" for head in range(max(max(own) for own in found.columns) + 1))
         for site, own, values in zip(found.sites, found.columns, found.values, strict=True):
@@ -147,14 +147,14 @@ def grid_lines(found: PatchGrid, clean: Sequence[str], corrupt: Sequence[str]) -
             yield f"{site:<12}{''.join(cells)}"
         return
     words = [
-        _placed(clean, n) if a == b else f"{_placed(clean, n)} for {_cut(b)}"
+        _position_label(clean, n) if a == b else f"{_position_label(clean, n)} for {_cut(b)}"
         for n, (a, b) in enumerate(zip(clean, corrupt, strict=True))
     ]
     front = max([*map(len, words), len("all of them")])
     widths = [max(8, len(site) + 2) for site in found.sites]
     yield f"{'':<{front}}" + "".join(f"{site:>{width}}" for site, width in zip(found.sites, widths, strict=True))
-    for place, word in enumerate(words):
-        cells = (_signed(values[place], f">{width}.3f") for values, width in zip(found.values, widths, strict=True))
+    for position, word in enumerate(words):
+        cells = (_signed(values[position], f">{width}.3f") for values, width in zip(found.values, widths, strict=True))
         yield f"{word:<{front}}{''.join(cells)}"
     for title, row in (("none of them", found.nothing), ("all of them", found.everything)):
         yield f"{title:<{front}}" + "".join(
@@ -163,23 +163,23 @@ def grid_lines(found: PatchGrid, clean: Sequence[str], corrupt: Sequence[str]) -
 
 
 def _some(count: int) -> list[int]:
-    """Return all numbers below `count`, or some evenly spaced ones, the first and the last among them."""
+    """Return at most `SHOWN` evenly spaced numbers below `count`, including the first and the last."""
     return sorted({round(n * (count - 1) / (min(count, SHOWN) - 1)) for n in range(min(count, SHOWN))})
 
 
 def _read(output: Output, labels: Sequence[str]) -> str:
-    """Name the tokens that an output is read from."""
-    return "all places" if len(output.reads) > 1 else _placed(labels, output.place)
+    """Return the label of the tokens that an output is read from."""
+    return "all positions" if len(output.reads) > 1 else _position_label(labels, output.place)
 
 
 def _signed(value: float, form: str) -> str:
-    """The number without the sign of a zero that is only rounding."""
+    """Format a number without the minus sign of a value that rounds to zero."""
     text = format(value, form)
     return text if float(text) else format(0.0, form)
 
 
-def _placed(labels: Sequence[str], place: int) -> str:
-    return f"{place:>3} {_cut(labels[place])}"
+def _position_label(labels: Sequence[str], position: int) -> str:
+    return f"{position:>3} {_cut(labels[position])}"
 
 
 def _cut(text: str) -> str:

@@ -1,4 +1,4 @@
-"""One forward pass in numbers and words: the steps as data, in a terminal, as a page, as JSON."""
+"""Explanation of one forward pass step by step, as data, terminal text, HTML page and JSON."""
 
 from glassformer.base.wording import LEVELS, Level
 from glassformer.inspection.explain.example import example

@@ -1,4 +1,4 @@
-"""One attention layer as steps: each head from its projections to what it writes, and their sum."""
+"""Sections on one attention layer: each head from its projections to its output, then the sum over heads."""
 
 from __future__ import annotations
 
@@ -55,13 +55,16 @@ class AttentionCaptions:
 
 
 def attention_sections(part: AttentionTrace, layer: Attention, view: AttentionCaptions) -> list[Section]:
-    """The heads, then the sum of what they write. A head's number is not its index where others were removed."""
+    """Return a section for each shown head, then one for the sum of all heads.
+
+    After pruning, the number of a head differs from its index.
+    """
     chosen = [index for index, head in enumerate(part.heads) if view.heads is None or head in view.heads]
     return [*(_head(part, layer, index, view) for index in chosen), _output(part, layer, view)]
 
 
 def looks(weights: Tensor, view: AttentionCaptions) -> str:
-    """Return a note on the keys with the largest weights for the query `view.place`; `weights` is (T, S)."""
+    """Return a note on the three keys with the largest weights for the query `view.place`; `weights` is (T, S)."""
     row = numbers(weights[view.place])[0]  # (S)
     best = np.argsort(-row, kind="stable")[:3]
     seen = ", ".join(f"{view.keys[key]} {row[key]:.4f}" for key in best if row[key] > 0)
@@ -81,19 +84,19 @@ def _head(part: AttentionTrace, layer: Attention, head: int, view: AttentionCapt
     notes = [looks(part.weights[0, head], view)]
     others = [other for other, asked in zip(part.heads, part.asks, strict=True) if asked == shared and other != number]
     if others:
-        notes.append(f"It shares its keys and values with {_heads(others)}.")
+        notes.append(f"The head shares its keys and values with {_heads(others)}.")
     placed = tuple(replace(step, layer=view.layer, head=number) for step in steps)
     return Section("head", f"Head {number}", notes=tuple(notes), children=placed, layer=view.layer, head=number)
 
 
 def _heads(numbers: list[int]) -> str:
-    """In words: head 2, heads 0 and 2, heads 0, 1 and 4."""
+    """Return heads in words: head 2, heads 0 and 2, heads 0, 1 and 4."""
     *most, last = map(str, numbers)
     return f"heads {', '.join(most)} and {last}" if most else f"head {last}"
 
 
 def _projections(part: AttentionTrace, layer: Attention, head: int, view: AttentionCaptions) -> Section:
-    """Q, K and V of one head, with the columns of the matrices that make them."""
+    """Return the section on Q, K and V of one head, with the head's columns of the projection matrices."""
     shared = part.asks[head]
     matrices: list[Matrix] = []
     for name, linear, index, source, projected, labels in (
@@ -115,7 +118,10 @@ def _projections(part: AttentionTrace, layer: Attention, head: int, view: Attent
 def _qk_norm(
     part: AttentionTrace, query_norm: nn.RMSNorm, key_norm: nn.RMSNorm, head: int, shared: int, view: AttentionCaptions
 ) -> Section:
-    """Divided by each head's own root mean square, or by r, that of all heads as one vector."""
+    """Return the section on query and key norms.
+
+    The root mean square is that of each head, or r, that of all heads concatenated.
+    """
     matrices: list[Matrix] = []
     sides: tuple[tuple[Literal["Q", "K"], str, nn.RMSNorm, int, Tensor, Tensor, Labels], ...] = (
         ("Q", view.x, query_norm, head, part.q_projected[0], part.q_unturned[0], view.queries),
@@ -148,7 +154,7 @@ def _rotation(part: AttentionTrace, head: int, shared: int, view: AttentionCapti
 
 
 def _scores(part: AttentionTrace, head: int, view: AttentionCaptions) -> list[Section]:
-    """From the product of queries and keys to weights."""
+    """Return the sections from query-key scores to attention weights."""
     K = part.q.shape[-1]
 
     def square(name: str, operation: Operation, values: Tensor) -> Matrix:
@@ -191,7 +197,7 @@ def _mixing(part: AttentionTrace, layer: Attention, head: int, view: AttentionCa
     own = layer.output.weight[:, head * K : head * K + K]  # (D, K)
     return Section(
         "mixing",
-        "Weighted sum, and what the head writes",
+        "Weighted sum of values, and the output of the head",
         (
             Matrix("Z", projection("A", "V", None), numbers(part.mixed[0, head]), view.queries),
             Matrix("W_O", None, parameters(own.T), role="parameters"),

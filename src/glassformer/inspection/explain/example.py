@@ -1,7 +1,8 @@
-"""Three tokens, one head, width 4: an example whose every number can be checked with pencil and paper.
+"""Example model with three tokens, one head and width 4, small enough to check every number by hand.
 
-The weights are set by hand, so that "the cat sat" asks for what follows a verb with a subject. The channels mean:
-0 article, 1 noun, 2 verb, 3 "my subject is known". The verb's query finds the noun's key; the noun's value says so.
+The weights are set by hand, so that "the cat sat" is continued by a word that follows a verb with a subject. The
+channels mean: 0 article, 1 noun, 2 verb, 3 "the subject is known". The query of the verb matches the key of the noun,
+and the value of the noun sets channel 3.
 """
 
 from __future__ import annotations
@@ -28,18 +29,18 @@ OUTPUT: Rows = [[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]]
 UP: Rows = [[1, 0, 0, -1], [0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 1, 1]]
 DOWN: Rows = [[0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1], [0, 0, 0, 0.5]]
 HEAD: Rows = [[0, 0, 0, 0], [1, 0, -1, -1], [0, 1, -1, 0], [0, -1, 0, 1], [0, -1, 0.5, 0.5], [0, 0, -0.5, 0.5]]
-"""All as formulas have them: a row vector times the matrix; `HEAD` and `EMBEDDING` have a row for each word."""
+"""Matrices for row vectors, x W, as in the formulas; `HEAD` and `EMBEDDING` have a row for each word."""
 
 
 NOTES = (
-    "In this example a person chose all numbers; in a trained model nobody does.",
-    "Channels: 0 is for articles, 1 for nouns, 2 for verbs, 3 says that the subject is known.",
-    'Watch "sat", the verb: its query finds the key of "cat", whose value writes into channel 3; so "on" comes next.',
+    "In this example the weights are chosen by hand; in a trained model, training sets them.",
+    "Channels: 0 is for articles, 1 for nouns, 2 for verbs, 3 means that the subject is known.",
+    'Follow "sat", the verb: its query matches the key of "cat", whose value sets channel 3, so "on" comes next.',
 )
 
 
 def example() -> Subject:
-    """The subject that `glass explain` walks through when it is given no run."""
+    """Return the example subject, which `glass explain` shows when no run is given."""
     config = ModelConfig(
         layers=1, width=4, heads=1, hidden=4, context=3, positions="learned", norm="none", activation="relu", tied=False
     )
@@ -71,5 +72,5 @@ def example() -> Subject:
 
 
 def _turned(rows: Rows) -> Tensor:
-    """`nn.Linear` keeps the transpose of what formulas have."""
+    """Transpose a matrix: `nn.Linear` stores (out, in), but formulas have (in, out)."""
     return torch.tensor(rows, dtype=torch.float32).T

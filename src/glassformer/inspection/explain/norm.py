@@ -1,4 +1,4 @@
-"""One norm as a step."""
+"""Section on one norm."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from glassformer.inspection.explain.sections import Matrix, Section, numbers, pa
 def norm_section(
     key: str, title: str, norm: nn.Module, x: str, name: str, before: Tensor, after: Tensor, labels: Labels
 ) -> Section:
-    """A norm with its gain, and what it did to the size of the last token's vector."""
+    """Return the section on a norm: its gain, bias and output, with a note on the last token's input statistics."""
     centred = isinstance(norm, nn.LayerNorm)
     weight = getattr(norm, "weight", None)
     bias = getattr(norm, "bias", None)

@@ -1,4 +1,4 @@
-"""The walk as one HTML file that needs nothing else: no network, no other file."""
+"""HTML page of a walk: a single file that needs no network and no other file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from glassformer.inspection.explain.sections import Matrix, Section, SectionTabl
 from glassformer.inspection.explain.wording import wordings
 
 MARK = '<meta name="generator" content="glass explain">'
-WHOLE = 16  # rows and columns of a matrix that is shown whole; larger ones are shortened to CORNER
+WHOLE = 16  # largest number of rows or columns that is shown in full; more are shortened to CORNER
 CORNER = 9
 LABELS: dict[Level, str] = {
     "school": "a school child",
@@ -26,17 +26,21 @@ LABELS: dict[Level, str] = {
 
 
 def write_page(walk: Walk, level: Level, path: Path) -> None:
-    """Write the page whole or not at all.
+    """Write the page atomically.
 
     Raises:
-        GlassError: `path` cannot be written, or is a file that is not such a page.
+        GlassError: `path` cannot be written, or is a file that `glass explain` did not write.
     """
     check_writable(path)
     write_text(path, make_page(walk, level))
 
 
 def check_writable(path: Path) -> None:
-    """Refuse a place that cannot hold a page, and a file that something else wrote."""
+    """Check that `path` is free, or a page that `glass explain` wrote.
+
+    Raises:
+        GlassError: `path` is a folder, its folder does not exist, or it is a file that `glass explain` did not write.
+    """
     if path.is_dir():
         raise GlassError(f"{path} is a folder", "Give the name of a file, such as explained.html.")
     refuse_no_folder(path)
@@ -44,7 +48,7 @@ def check_writable(path: Path) -> None:
         with clear_disk_errors(path), path.open("rb") as file:
             ours = MARK.encode() in file.read(2000)
         if not ours:
-            raise GlassError(f"{path} exists and is no page of glass explain", "Choose another name, or delete it.")
+            raise GlassError(f"{path} exists and is not a page of glass explain", "Choose another name, or delete it.")
 
 
 @dataclass(frozen=True)
@@ -53,8 +57,8 @@ class MatrixCell:
 
     Attributes:
         text: the number, or an ellipsis.
-        weight: of attention weights above 0, for the colour; else None.
-        faint: a hidden score, or a weight of 0.
+        weight: an attention weight above 0, which sets the colour; otherwise None.
+        faint: True for a masked score or a weight of 0.
     """
 
     text: str
@@ -64,12 +68,12 @@ class MatrixCell:
 
 @dataclass(frozen=True)
 class MatrixGrid:
-    """A matrix as the page shows it, shortened to its edges where it is large.
+    """A matrix as the page shows it; a large one is shortened to its edges.
 
     Attributes:
         columns: names of the columns.
-        rows: name of each row, with its cells.
-        scrolls: wide matrices scroll, by keys too.
+        rows: name and cells of each row.
+        scrolls: True if the matrix is wide and scrolls, also by keyboard.
     """
 
     columns: list[str]
@@ -78,7 +82,7 @@ class MatrixGrid:
 
 
 def make_page(walk: Walk, level: Level) -> str:
-    """Return the HTML page; it opens at `level`, which the reader can change."""
+    """Return the HTML page; it opens at `level`, which readers can change."""
     firsts: dict[str, Section] = {}
     for section in walk.everything():
         firsts.setdefault(section.key, section)
@@ -102,13 +106,13 @@ def _is_large(matrix: Matrix) -> bool:
 
 
 def _size_line(matrix: Matrix) -> str:
-    """The shape; of a large matrix with its mean, standard deviation, least and greatest."""
+    """Return the shape in words; for a large matrix also mean, standard deviation, minimum and maximum."""
     rows, columns = matrix.shape
     return line_of(matrix.statistics(), matrix.shape) if _is_large(matrix) else f"{rows} × {columns}"
 
 
 def _edge_cells(matrix: Matrix) -> MatrixGrid | None:
-    """Return the cells to show; None for large parameters, which have their statistics alone."""
+    """Return the cells to show, or None for large parameters, whose statistics alone are shown."""
     if _is_large(matrix) and matrix.role == "parameters":
         return None
     down, across = (edges(size, size if size <= WHOLE else CORNER) for size in matrix.shape)
@@ -132,6 +136,6 @@ def _cell(matrix: Matrix, row: int | None, column: int | None, form: str) -> Mat
 
 
 def _edge_rows(table: SectionTable) -> list[list[str]]:
-    """The rows of a table as text, long ones shortened to their edges."""
+    """Return the rows of a table as text; a long table is shortened to its edges."""
     shown = [None if at is None else table.rows[at] for at in edges(len(table.rows), 40)]
     return [["…"] * len(table.header) if row is None else list(map(write_number, row)) for row in shown]

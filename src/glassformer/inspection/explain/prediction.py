@@ -1,4 +1,4 @@
-"""The last sections of the walk: logits, probabilities and candidates."""
+"""Last sections of a walk: pooling, transform, logits and probabilities."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from glassformer.inspection.explain.subject import Subject
 from glassformer.inspection.trace import Trace
 from glassformer.model.transformer import Classifier, activate
 
-SEVERAL = 3  # positions with a full ranking each; if there are more, only the last has one
+SEVERAL = 3  # maximum number of positions that have a full ranking each; with more positions, only the last has one
 
 
 def prediction(subject: Subject, found: Trace, top: int) -> list[Section]:
-    """Return the sections on a classifier's pooling, the logits, and the softmax with its likeliest outputs."""
+    """Return the sections on pooling (classifiers), the head's transform, the logits, and the likeliest outputs."""
     sections = []
     model = subject.model
     if isinstance(model, Classifier):
@@ -33,27 +33,27 @@ def prediction(subject: Subject, found: Trace, top: int) -> list[Section]:
     return [*sections, _probabilities(subject, found, top)]
 
 
-def _places(subject: Subject) -> dict[int, str]:
+def _shown_positions(subject: Subject) -> dict[int, str]:
     """Return the positions whose logits are shown, with their tokens."""
     labels = subject.labels if subject.target_labels is None else subject.target_labels
-    return {place: labels[place] for place in subject.places} if subject.places else {0: "text"}
+    return {position: labels[position] for position in subject.places} if subject.places else {0: "text"}
 
 
 def _rows(subject: Subject, found: Trace) -> Tensor:
-    """Return logits of the places shown, (places, V), or of a classifier, (1, C)."""
+    """Return the logits at the P shown positions, (P, V), or (1, C) for a classifier."""
     return found.logits[0, list(subject.places)] if subject.places else found.logits
 
 
 def _transform(subject: Subject, found: Trace) -> Section:
-    """Show the transform before the output layer: linear, activation, norm."""
+    """Return the section on the transform before the output layer: linear, activation, norm."""
     model = subject.model
-    rows = tuple(_places(subject).values())
-    places = list(subject.places)
+    rows = tuple(_shown_positions(subject).values())
+    positions = list(subject.places)
     assert not isinstance(model, Classifier)
     assert model.head.transform is not None
     assert found.transformed is not None
-    raised = model.head.transform(found.stack.final)  # (B, T, D)
-    opened = activate(raised, model.head.activation)  # (B, T, D)
+    projected = model.head.transform(found.stack.final)  # (B, T, D)
+    activated = activate(projected, model.head.activation)  # (B, T, D)
     name = "Y" if isinstance(model.head.norm, nn.Identity) else "R"
     activation = {"swiglu": "silu", "geglu": "gelu"}.get(model.head.activation, model.head.activation)
     matrices = (
@@ -64,16 +64,16 @@ def _transform(subject: Subject, found: Trace) -> Section:
     )
     children: tuple[Section, ...] = ()
     if name == "R":
-        before = opened[:, places]  # (B, places, D)
-        after = found.transformed[:, places]  # (B, places, D)
+        before = activated[:, positions]  # (B, P, D)
+        after = found.transformed[:, positions]  # (B, P, D)
         children = (norm_section("norm", "Norm", model.head.norm, "R", "Y", before, after, rows),)
     return Section("transform", "Transform before the output layer", matrices, children=children)
 
 
 def _logits(subject: Subject, found: Trace) -> Section:
     model = subject.model
-    rows = tuple(_places(subject).values())
-    logits = _rows(subject, found)  # (places, V)
+    rows = tuple(_shown_positions(subject).values())
+    logits = _rows(subject, found)  # (P, V)
     tied = not isinstance(model, Classifier) and model.head.weight is None
     own = model.embedding.tokens.weight if tied else model.head.weight
     bias = model.head.bias
@@ -96,28 +96,29 @@ def _logits(subject: Subject, found: Trace) -> Section:
 
 
 def _probabilities(subject: Subject, found: Trace, top: int) -> Section:
-    places = _places(subject)
-    logits = _rows(subject, found)  # (places, V)
+    positions = _shown_positions(subject)
+    logits = _rows(subject, found)  # (P, V)
     if subject.special:
-        logits = logits.index_fill(1, torch.tensor(subject.special, device=logits.device), -math.inf)  # (places, V)
-    of = list(zip(places.items(), logits, strict=True))
+        logits = logits.index_fill(1, torch.tensor(subject.special, device=logits.device), -math.inf)  # (P, V)
+    of = list(zip(positions.items(), logits, strict=True))
     full = of if len(of) <= SEVERAL else of[-1:]
-    tables = [_ranking(subject, place, token, row, top) for (place, token), row in full]
+    tables = [_ranking(subject, position, token, row, top) for (position, token), row in full]
     if len(of) > SEVERAL:
-        header = ("place", "after", "likeliest", "probability", "second", "probability")
-        lines = tuple(_best_two(subject, place, token, row) for (place, token), row in of)
+        header = ("position", "after", "likeliest", "probability", "second", "probability")
+        lines = tuple(_best_two(subject, position, token, row) for (position, token), row in of)
         tables.insert(0, SectionTable("the likeliest after each token", header, lines))
     size = logits.shape[-1] - len(subject.special)
-    what = "classes" if isinstance(subject.model, Classifier) else "tokens"
-    left_out = "; special tokens are no candidates" if subject.special else ""
-    notes = (f"The probabilities of all {size:,} {what} add up to 1{left_out}.",)
+    outputs = "classes" if isinstance(subject.model, Classifier) else "tokens"
+    left_out = "; special tokens are not candidates" if subject.special else ""
+    notes = (f"The probabilities of all {size:,} {outputs} add up to 1{left_out}.",)
     return Section("probabilities", "Probabilities", tables=tuple(tables), notes=notes)
 
 
-def _ranking(subject: Subject, place: int, token: str, row: Tensor, top: int) -> SectionTable:
+def _ranking(subject: Subject, position: int, token: str, row: Tensor, top: int) -> SectionTable:
     name = "the likeliest classes"
     if subject.places:
-        name = f"the likeliest at place {place}" if subject.special else f"the likeliest after {token} (place {place})"
+        at = f"at position {position}"
+        name = f"the likeliest {at}" if subject.special else f"the likeliest after {token} (position {position})"
     rows = tuple(
         (rank, subject.name(id), id, float(row[id]), share)
         for rank, (id, share) in enumerate(ranked(row, top), start=1)
@@ -126,6 +127,6 @@ def _ranking(subject: Subject, place: int, token: str, row: Tensor, top: int) ->
     return SectionTable(name, ("rank", output, "id", "logit", "probability"), rows)
 
 
-def _best_two(subject: Subject, place: int, token: str, row: Tensor) -> tuple[int, str, str, float, str, float]:
+def _best_two(subject: Subject, position: int, token: str, row: Tensor) -> tuple[int, str, str, float, str, float]:
     (first, p), (second, q) = ranked(row, 2)
-    return place, token, subject.name(first), p, subject.name(second), q
+    return position, token, subject.name(first), p, subject.name(second), q

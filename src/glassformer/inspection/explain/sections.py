@@ -1,4 +1,4 @@
-"""Parts of a walk: sections with matrices, tables and notes. Terminal, page and JSON print nothing else."""
+"""Sections of a walk, with matrices, tables and notes: the only content of the terminal text, page and JSON."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Cell = str | int | float
 
 @dataclass(frozen=True, eq=False)
 class Matrix:
-    """Numbers of the pass, or parameters of the model.
+    """Matrix of a forward pass: computed values or parameters.
 
     Attributes:
         name: its name in formulas.
@@ -49,7 +49,7 @@ class Matrix:
         return self.values.shape[0], self.values.shape[1]
 
     def statistics(self) -> dict[str, float]:
-        """Mean, standard deviation (of the population), least and greatest of the finite values."""
+        """Return the mean, population standard deviation, minimum and maximum of the finite values."""
         finite = self.values[np.isfinite(self.values)].astype(np.float64)
         return {
             "mean": float(finite.mean()),
@@ -59,7 +59,7 @@ class Matrix:
         }
 
     def format(self) -> str:
-        """Return the number format: four decimals, or powers of ten where those would not show the numbers."""
+        """Return the number format: four decimals, or scientific notation for very large or small values."""
         finite = np.abs(self.values[np.isfinite(self.values)])
         largest = float(finite.max(initial=0.0))
         return ".4f" if largest == 0 or 0.01 <= largest < 10_000 else ".2e"
@@ -75,7 +75,7 @@ class Matrix:
 
 @dataclass(frozen=True)
 class SectionTable:
-    """Rows of words and numbers."""
+    """Table of a section: a name, a header, and rows of words and numbers."""
 
     name: str
     header: tuple[str, ...]
@@ -84,7 +84,7 @@ class SectionTable:
 
 @dataclass(frozen=True, eq=False)
 class Section:
-    """One step of the walk.
+    """One step of a walk.
 
     Attributes:
         key: of its texts in `wording.toml`.
@@ -107,7 +107,7 @@ class Section:
     output: str = ""
 
     def everything(self) -> Iterator[Section]:
-        """This section and all below it, in order."""
+        """Yield this section and all its descendants, in order."""
         yield self
         for child in self.children:
             yield from child.everything()
@@ -115,14 +115,14 @@ class Section:
 
 @dataclass(frozen=True, eq=False)
 class Walk:
-    """One forward pass from the text to the prediction.
+    """Walk through one forward pass, from the text to the prediction.
 
     Attributes:
-        title: what is explained.
-        text, target: what the model read; `target` of an encoder-decoder, else None.
-        facts: the model in a few numbers.
+        title: displayed title.
+        text, target: input text, and target text of an encoder-decoder (otherwise None).
+        facts: main settings of the model, by name.
         sections: the steps.
-        predictions: the tables of the last step, which a reader wants first.
+        predictions: tables of the last step; the terminal and the page show them first.
     """
 
     title: str
@@ -139,14 +139,14 @@ class Walk:
 
 
 def numbers(x: Tensor) -> Numbers:
-    """A tensor (rows, columns), or one row (columns,), as float64: a wider type changes no value."""
+    """Return a tensor (rows, columns), or one row (columns,), as a float64 matrix; no value changes."""
     values = x.detach().to(device="cpu").double().numpy()
     found: Numbers = values[None] if values.ndim == 1 else values
     return found
 
 
 def parameters(x: Tensor) -> Numbers:
-    """Parameters (rows, columns), or one row, as they are: without a copy where they lie on the CPU in float32."""
+    """Return parameters (rows, columns), or one row, as a matrix; float32 on the CPU is not copied."""
     if x.dtype != torch.float32:
         return numbers(x)
     values = x.detach().to(device="cpu").numpy()
@@ -155,7 +155,7 @@ def parameters(x: Tensor) -> Numbers:
 
 
 def edges(size: int, room: int) -> list[int | None]:
-    """Return the indices of `size` to show where so many fit: all, or the first and the last two around a None.
+    """Return the indices below `size` to show, at most `room`: all, or the first ones, None, and the last two.
 
     >>> edges(3, 5), edges(9, 6)
     ([0, 1, 2], [0, 1, 2, None, 7, 8])
@@ -166,7 +166,7 @@ def edges(size: int, room: int) -> list[int | None]:
 
 
 def write_number(value: Cell) -> str:
-    """A cell of a table as everything prints it: four decimals, or powers of ten where those would show nothing.
+    """Format a cell of a table: four decimals, or scientific notation for very small numbers.
 
     >>> write_number(0.25), write_number(0.00001), write_number(3), write_number("cat")
     ('0.2500', '1.0e-05', '3', 'cat')
@@ -177,7 +177,7 @@ def write_number(value: Cell) -> str:
 
 
 def shown(name: str) -> str:
-    """A token's text for people: spaces are seen, and nothing is invisible.
+    """Return a token's text with visible spaces and a symbol for the empty text.
 
     >>> shown(" cat"), shown("")
     ('␣cat', '∅')
@@ -186,5 +186,5 @@ def shown(name: str) -> str:
 
 
 def line_of(statistics: dict[str, float], shape: Sequence[int]) -> str:
-    """One line: shape, mean, sd, min, max."""
+    """Format shape and statistics (mean, sd, min, max) as one line."""
     return f"{shape[0]} × {shape[1]}; " + ", ".join(f"{name} {value:.4g}" for name, value in statistics.items())

@@ -1,4 +1,4 @@
-"""The subject to explain: a model, and the ids that it reads of a text, for a run of any task."""
+"""Subjects to explain: a model and its input ids, for a run of any task."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from glassformer.tasks import AnyTextModel, MaskFiller, TextClassifier, TextMode
 
 @dataclass(frozen=True)
 class Subject:
-    """A model and what it reads.
+    """Model and its input.
 
     Attributes:
-        title: what is explained, in a few words.
-        model: of any family.
-        text, target: as they were given, or as the model wrote them; `target` of an encoder-decoder, else None.
-        ids, labels: the tokens of the text, or of the source.
-        target_ids, target_labels: those of the target, the end token before it included; else None.
-        places: whose predictions are shown; none of a classifier, which predicts once.
-        name: the text of an output: a token, or a class.
-        special: outputs that are no candidates.
-        notes: what of the text the model does not see.
+        title: short title, shown to readers.
+        model: a model of any family.
+        text, target: input text, and given or generated target text of an encoder-decoder (otherwise None).
+        ids, labels: ids and texts of the tokens of the text, or of the source.
+        target_ids, target_labels: ids and texts of the target tokens, including the leading end token; otherwise None.
+        places: positions whose predictions are shown; empty for a classifier, which predicts once.
+        name: function from an output id to the text of the token, or to the class.
+        special: output ids that are not candidates.
+        notes: sentences about parts of the text that the model does not read.
     """
 
     title: str
@@ -47,19 +47,19 @@ class Subject:
     notes: tuple[str, ...] = ()
 
     def trace(self) -> Trace:
-        """Run the model and return a trace of its forward pass."""
+        """Run the model and return the trace of its forward pass."""
         target = None if self.target_ids is None else torch.tensor([self.target_ids])
         return trace(self.model, torch.tensor([self.ids]), target)
 
 
 def subject_of(model: AnyTextModel, text: str, target: str | None = None, name: str = "this run") -> Subject:
-    """Return the subject of a text, or a text and a target, that a run's model reads.
+    """Return the subject of a text, or of a text and a target, for a run's model.
 
     Args:
-        model: of any task.
-        text: what its command would be given; of a filler, with [MASK].
-        target: of a run that translates or summarizes: what it shall have written; None: what it writes greedily.
-        name: of the run.
+        model: a text model of any task.
+        text: input text; for a masked language model, with [MASK].
+        target: target text of a run that translates or summarizes; None: generate the target greedily.
+        name: name of the run.
 
     Raises:
         GlassError: the text is empty or does not fit the task, or a target was given to a run of another task.
@@ -73,7 +73,7 @@ def subject_of(model: AnyTextModel, text: str, target: str | None = None, name: 
     if target is not None:
         raise GlassError(
             f"a target was given, but {name} learnt train.task = {task}: to {TASK_FACTS[task].verb}",
-            "Leave it out: only runs that translate or summarize have one.",
+            "Leave the target out: only runs that translate or summarize have one.",
         )
     if isinstance(model, TextClassifier):
         return _classified(model, text, title)
@@ -81,28 +81,28 @@ def subject_of(model: AnyTextModel, text: str, target: str | None = None, name: 
 
 
 def whole_subject_of(model: AnyTextModel, text: str, target: str | None = None, name: str = "this run") -> Subject:
-    """Return the subject of a text that the model reads whole: the view of a part would be taken for all of it.
+    """Return the subject of a text that fits into the context; unlike `subject_of`, refuse a longer text.
 
     Raises:
-        GlassError: as `subject_of`, or the text or the target is longer than the context.
+        GlassError: as for `subject_of`, or the text or the target is longer than the context.
     """
     context = model.config.model.context
     if isinstance(model, TextModel):
         unread = len(model.prompt_ids(text)) - context
     else:
-        unread = 0 if isinstance(model, MaskFiller) else model.unread_tokens(text)  # a filler refuses by itself
+        unread = 0 if isinstance(model, MaskFiller) else model.unread_tokens(text)  # a MaskFiller raises by itself
     beyond = {"text": unread}
     if isinstance(model, Translator) and target is not None:
         beyond["target"] = len(model.tokenizer.encode(target)) + len(model.tokenizer.target_start) - context
     for what, tokens in beyond.items():
         if tokens > 0:
             problem = f"the {what} has {context + tokens:,} tokens, the model reads {context:,}"
-            raise GlassError(problem, "Give a shorter one.")
+            raise GlassError(problem, f"Give a shorter {what}.")
     return subject_of(model, text, target, name)
 
 
 def _continued(model: TextModel, text: str, title: str) -> Subject:
-    """The newest part of the text, as `glass generate` has it."""
+    """Return the subject of a prompt, cut to its last part as `glass generate` does."""
     ids = model.prompt_ids(text)
     context = model.config.model.context
     start = window_start(len(ids), context)
@@ -112,7 +112,7 @@ def _continued(model: TextModel, text: str, title: str) -> Subject:
 
 def _filled(model: MaskFiller, text: str, title: str) -> Subject:
     ids = model.ids(text)
-    holes = tuple(place for place, token in enumerate(ids) if token == model.mask_id)
+    holes = tuple(position for position, token in enumerate(ids) if token == model.mask_id)
     return _of_tokens(model, text, ids, holes, title, tuple(sorted(model.tokenizer.special)), ())
 
 
@@ -160,7 +160,10 @@ def _classified(model: TextClassifier, text: str, title: str) -> Subject:
 
 
 def _translated(model: Translator, text: str, target: str | None, title: str) -> Subject:
-    """The target is what the model is given, the token before it, too; the end token after it is left to predict."""
+    """Return the subject of a translation.
+
+    The target ids include the leading token; the final end token is left to predict.
+    """
     end = model.tokenizer.end_id
     start = model.tokenizer.target_start
     context = model.config.model.context
@@ -172,7 +175,7 @@ def _translated(model: Translator, text: str, target: str | None, title: str) ->
         settings = model.config.sample.replace(beams=1, temperature=0.0, repetition_penalty=1.0)
         steps = decoding.generate(model.model, [ids], settings, end, start=start)
         written = [token for step in steps for token in step.tokens if token != end][:room]
-        notes.append("The target is what the model writes greedily, token by token; --target explains another one.")
+        notes.append("The target was generated greedily; use --target to explain another one.")
     else:
         written = model.tokenizer.encode(target)
         if len(written) > room:
@@ -195,8 +198,8 @@ def _translated(model: Translator, text: str, target: str | None, title: str) ->
 
 
 def _cut(count: int, which: str, total: int, limit: int, what: str = "text") -> str:
-    """Say that the model does not see all of a text."""
+    """Return a note that the model does not read all tokens of a text."""
     return (
         f"The {what} has {total:,} tokens, the model reads at most {limit:,} of them (model.context): "
-        f"the {which} {count:,} are not seen."
+        f"the {which} {count:,} are not read."
     )

@@ -1,4 +1,4 @@
-"""The walk in a terminal: plain lines of at most `width` columns, readable without colour."""
+"""Terminal text of a walk: plain lines of at most `width` columns, readable without colour."""
 
 from __future__ import annotations
 
@@ -18,23 +18,24 @@ from glassformer.inspection.explain.sections import (
 )
 from glassformer.inspection.explain.wording import wordings
 
-ROWS = 12  # of a matrix or a table; more are shortened
-LABEL = 12  # columns for a token beside a matrix
+ROWS = 12  # maximum number of rows of a matrix; a table has twice as many
+LABEL = 12  # columns for a row label of a matrix
 Whole = Callable[[Section], bool]
 
 
 def text_lines(walk: Walk, level: Level, width: int, whole: Whole) -> Iterator[str]:
-    """The walk, line by line.
+    """Yield the lines of a walk.
 
     Args:
-        walk: what to print.
-        level: which texts stand beside the numbers; each is printed once.
+        walk: the walk to print.
+        level: level of the explanations; each is printed once.
         width: columns of the terminal.
-        whole: which steps of a layer, and which heads, are printed with all their numbers; others get a line at most.
+        whole: function that returns True for the steps of a layer, and the heads, to print in full; others get at most
+            one line.
     """
     yield walk.title
     yield "═" * min(width, cells(walk.title))
-    text = walk.text if walk.text.strip() else shown(walk.text)  # spaces alone would not be seen
+    text = walk.text if walk.text.strip() else shown(walk.text)  # make a text of spaces visible
     yield from _wrapped(f"{'text' if walk.target is None else 'source'}: {text}", width, "")
     if walk.target is not None:
         yield from _wrapped(f"target: {walk.target}", width, "")
@@ -75,7 +76,7 @@ def _section(
 
 
 def _briefly(section: Section, width: int) -> Iterator[str]:
-    """Say in brief where a head looks, or how large the residual stream is; nothing of the rest."""
+    """Yield one line on a head's attention, or on the size of the residual stream; nothing for other steps."""
     if section.key == "head":
         yield fit(f"   {section.title}: {section.notes[0]}", width)
     elif section.key == "residual":
@@ -84,7 +85,7 @@ def _briefly(section: Section, width: int) -> Iterator[str]:
 
 
 def _wrapped(text: str, width: int, indent: str) -> list[str]:
-    """Lines of at most 100 columns, and of `width`; `textwrap` would count wide characters as one."""
+    """Wrap text to lines of at most 100 and at most `width` columns; `textwrap` counts wide characters as one."""
     limit = min(width, 100) - len(indent)
     lines = [""]
     for word in text.split():
@@ -98,7 +99,7 @@ def _wrapped(text: str, width: int, indent: str) -> list[str]:
 
 
 def _parts(word: str, limit: int) -> list[str]:
-    """A word in pieces that fit on a line."""
+    """Split a word into pieces that fit on a line."""
     parts = [""]
     for letter in word:
         if cells(parts[-1] + letter) > limit:
@@ -108,7 +109,7 @@ def _parts(word: str, limit: int) -> list[str]:
 
 
 def _matrix(matrix: Matrix, width: int) -> Iterator[str]:
-    """Yield all of a small matrix; corners and statistics of a large one; statistics alone of large parameters."""
+    """Yield a small matrix in full, a large one as corners and statistics, large parameters as statistics alone."""
     form = matrix.format()
     rows, columns = matrix.shape
     name = f"{matrix.name} = {matrix.formula}" if matrix.formula else matrix.name
@@ -146,7 +147,7 @@ def _table(table: SectionTable, width: int) -> Iterator[str]:
 
 
 def cells(text: str) -> int:
-    """Columns that a text takes in a terminal: 0 for marks that sit on a letter, 2 for wide characters."""
+    """Return the terminal columns of text: 0 for combining marks, 2 for wide characters, otherwise 1 each."""
     if text.isascii():
         return len(text)
     return sum(map(_cells_of_letter, text))
@@ -159,7 +160,7 @@ def _cells_of_letter(letter: str) -> int:
 
 
 def fit(text: str, size: int) -> str:
-    """Cut a text to so many columns, with "…" in place of the rest."""
+    """Cut text to at most `size` columns, with "…" at the end if it was longer."""
     if cells(text) <= size:
         return text
     while cells(text) >= size:
@@ -168,10 +169,10 @@ def fit(text: str, size: int) -> str:
 
 
 def left(text: str, size: int) -> str:
-    """Filled with spaces on the right."""
+    """Pad text with spaces on the right to `size` columns."""
     return text + " " * (size - cells(text))
 
 
 def right(text: str, size: int) -> str:
-    """Filled with spaces on the left."""
+    """Pad text with spaces on the left to `size` columns."""
     return " " * (size - cells(text)) + text

@@ -1,4 +1,4 @@
-"""One forward pass as steps, from the text to the prediction. Every number comes from the trace or the weights."""
+"""Walk through one forward pass, from the text to the prediction, with numbers from the trace and the weights."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PLACES = {
     "sinusoidal": "A fixed vector of waves for each position is added: sines at even channels, cosines at odd ones.",
     "rotary": "Nothing is added here: each head rotates its queries and keys by their positions (rotary).",
     "alibi": "Nothing is added here: each head lowers the scores of keys that are far away (ALiBi).",
-    "relative": "Nothing is added here: each head adds a learned number for the distance to its scores (relative).",
+    "relative": "Nothing is added here: each head adds a learned bias for each distance to its scores (relative).",
     "none": "Nothing is added, here or later: this model has no positions.",
 }
 OTHER_PLACES = "The position method is {positions}."
@@ -35,15 +35,15 @@ OTHER_PLACES = "The position method is {positions}."
 def make_walk(
     subject: Subject, layers: Collection[int] | None = None, heads: Collection[int] | None = None, top: int = 10
 ) -> Walk:
-    """The steps of one forward pass.
+    """Run one forward pass and return its walk.
 
     Args:
-        subject: the model and what it reads.
-        layers, heads: the numbers to show, from 0; None: all.
-        top: candidates in each prediction.
+        subject: the model and its input.
+        layers, heads: numbers of the layers and heads to show, from 0; None: all.
+        top: number of candidates in each prediction.
 
     Raises:
-        GlassError: there is no such layer or head, or the model cannot be traced.
+        GlassError: a layer or head does not exist, or the model cannot be traced.
     """
     model = subject.model
     config = subject.model.config
@@ -61,12 +61,12 @@ def make_walk(
         inside = _stack(found.source, model.encoder, embedding, subject.labels, len(subject.labels) - 1, own)
         sections.append(Section("encoder", "Encoder: the source is read", children=tuple(inside)))
         labels = subject.target_labels
-        place = len(subject.target_labels) - 1
-        inside = _stack(found.stack, model.decoder, model.embedding, labels, place, own, subject.labels)
-        sections.append(Section("decoder", "Decoder: the target is written", children=tuple(inside)))
+        position = len(subject.target_labels) - 1
+        inside = _stack(found.stack, model.decoder, model.embedding, labels, position, own, subject.labels)
+        sections.append(Section("decoder", "Decoder: the target is predicted", children=tuple(inside)))
     else:
-        place = subject.places[0] if subject.places else 0
-        sections += _stack(found.stack, model.stack, model.embedding, subject.labels, place, own)
+        position = subject.places[0] if subject.places else 0
+        sections += _stack(found.stack, model.stack, model.embedding, subject.labels, position, own)
     ends = prediction(subject, found, top)
     facts = {
         "family": config.family if subject.places else "encoder, classifier",
@@ -86,7 +86,7 @@ def make_walk(
 
 
 class WalkSelection:
-    """The layers and heads to show, and the words for the model's position method."""
+    """Layers and heads to show, and texts on the model's position method."""
 
     def __init__(self, layers: Collection[int] | None, heads: Collection[int] | None, positions: str) -> None:
         self.layers = layers
@@ -102,7 +102,7 @@ def _check(chosen: Collection[int] | None, count: int, what: str) -> None:
 
 
 def _heads_left(stacks: Sequence[Stack], layers: Collection[int] | None) -> set[int]:
-    """The numbers of the heads that these layers have; None: all layers."""
+    """Return the numbers of all heads in these layers; `layers` None: all layers."""
     found: set[int] = set()
     for number, block in (each for stack in stacks for each in enumerate(stack.blocks)):
         assert isinstance(block, Block)
@@ -116,15 +116,15 @@ def _heads_left(stacks: Sequence[Stack], layers: Collection[int] | None) -> set[
 def _check_left(chosen: Collection[int] | None, left: set[int]) -> None:
     if chosen and not left & set(chosen):
         raise GlassError(
-            f"head {', '.join(map(str, chosen))} is not there: model.removed_heads names it",
-            f"Give one of {', '.join(map(str, sorted(left)))}." if left else "This layer has none: leave the head out.",
+            f"head {', '.join(map(str, chosen))} was removed: it is in model.removed_heads",
+            f"Give one of {', '.join(map(str, sorted(left)))}." if left else "The layer has no heads.",
         )
 
 
 def _tokens(subject: Subject) -> Section:
     def table(name: str, ids: tuple[int, ...], labels: Labels) -> SectionTable:
-        rows = tuple((place, label, id) for place, (label, id) in enumerate(zip(labels, ids, strict=True)))
-        return SectionTable(name, ("place", "token", "id"), rows)
+        rows = tuple((position, label, id) for position, (label, id) in enumerate(zip(labels, ids, strict=True)))
+        return SectionTable(name, ("position", "token", "id"), rows)
 
     tables = [table("text" if subject.target_ids is None else "source", subject.ids, subject.labels)]
     if subject.target_ids is not None and subject.target_labels is not None:
@@ -137,12 +137,12 @@ def _stack(
     stack: Stack,
     embedding: Embedding,
     labels: Labels,
-    place: int,
+    position: int,
     chosen: WalkSelection,
     source: Labels | None = None,
 ) -> list[Section]:
-    """Embedding, layers and final norm of an encoder or a decoder; `place` is the query that notes speak of."""
-    sections = _embedding(found, embedding, labels, chosen.place)
+    """Return the sections on the embedding, layers and final norm of a stack; notes describe the query `position`."""
+    sections = _embedding(found, embedding, labels, chosen.position_note)
     for number, (block, module) in enumerate(zip(found.blocks, stack.blocks, strict=True)):
         if chosen.layers is None or number in chosen.layers:
             assert isinstance(module, Block)
@@ -170,7 +170,7 @@ def _embedding(found: StackTrace, embedding: Embedding, labels: Labels, place: s
         )
     sections = [
         Section("embedding", "Embedding", (vectors,)),
-        Section("positions", "Positions", matrices, notes=(place,)),
+        Section("positions", "Positions", matrices, notes=(note,)),
     ]
     if not plain:
         sections.append(norm_section("norm", "Norm", embedding.norm, "R", "X", between, found.embedded, labels))
@@ -178,7 +178,10 @@ def _embedding(found: StackTrace, embedding: Embedding, labels: Labels, place: s
 
 
 def _layer(block: BlockTrace, module: Block, view: AttentionCaptions, source: Labels | None) -> Section:
-    """The parts of a block in the order in which it runs them; X is the residual stream, X1, X2, X3 what it becomes."""
+    """Return the section on a block, its parts in order of execution.
+
+    X is the residual stream before the block, X1, X2 and X3 the residual stream after each part.
+    """
     steps = []
     names = iter(("X1", "X2", "X3"))
     parts: list[tuple[str, nn.Module, Tensor, Tensor]] = [
@@ -216,7 +219,7 @@ def _layer(block: BlockTrace, module: Block, view: AttentionCaptions, source: La
 def _part(
     kind: str, block: BlockTrace, module: Block, view: AttentionCaptions, read: str, source: Labels | None
 ) -> tuple[list[Section], Tensor, str]:
-    """The steps of one part, what it wrote (B, T, D), and its name."""
+    """Return the sections on one part, its output (B, T, D), and the name of the output."""
     if kind == "attention":
         own = AttentionCaptions(view.queries, view.keys, view.place, read, read, view.layer, view.heads, view.positions)
         return attention_sections(block.attention, module.attention, own), block.attention.output, "O"
@@ -224,7 +227,7 @@ def _part(
         own = AttentionCaptions(view.queries, source, view.place, read, "memory", view.layer, view.heads, "")
         inside = attention_sections(block.cross, module.cross, own)
         return (
-            [Section("cross", "Cross-attention: looking at the source", children=tuple(inside))],
+            [Section("cross", "Cross-attention to the source", children=tuple(inside))],
             block.cross.output,
             "O",
         )

@@ -1,4 +1,4 @@
-"""The walk as plain numbers, for programs."""
+"""JSON form of a walk."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from glassformer.base.wording import Level
 from glassformer.inspection.explain.sections import Matrix, Section, Walk, edges
 from glassformer.inspection.explain.wording import wordings
 
-VALUES = 4096  # of a matrix that is given whole
-CORNER = 16  # rows and columns of a larger one
+VALUES = 4096  # maximum number of values of a matrix that is given in full
+CORNER = 16  # rows and columns given of a larger matrix
 
 
 def as_numbers(walk: Walk, level: Level) -> dict[str, Any]:
-    """A walk as JSON has it; hidden scores, -inf, are null."""
+    """Return a walk as a JSON-serializable dict; masked scores, -inf, become null."""
     texts = wordings()
     return {
         "title": walk.title,

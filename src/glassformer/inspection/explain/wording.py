@@ -1,4 +1,4 @@
-"""The texts beside the numbers, at five depths."""
+"""Explanations of the steps of a walk, at five levels."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from glassformer.base.wording import LEVELS, Level
 
 
 def wordings() -> dict[str, dict[Level, str]]:
-    """Section key -> level -> one paragraph."""
+    """Return the explanations: section key -> level -> one paragraph."""
     text = resources.files("glassformer.inspection.explain").joinpath("wording.toml").read_text(encoding="utf-8")
     return {
         key: {level: " ".join(texts[level].split()) for level in LEVELS} for key, texts in tomllib.loads(text).items()

@@ -1,7 +1,7 @@
-"""Roles of every attention head, each with its score, its chance level and an interval.
+"""Roles of attention heads, each with a score, its chance level and a confidence interval.
 
-`looks`, `roles`, `cross`, `copying`, `numbers` and `role_scores` work on arrays of attention weights alone; `probes`
-makes the texts, `passes` sends them through a model, `survey` does it all.
+`attention_arrays`, `roles`, `cross`, `copying`, `numbers` and `role_scores` work on arrays of attention weights;
+`probes` creates the input sequences, `passes` runs the model on them, and `survey` combines all steps.
 """
 
 from glassformer.inspection.heads.attention_arrays import Looks, looks

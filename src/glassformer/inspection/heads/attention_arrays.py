@@ -1,4 +1,4 @@
-"""Attention of one layer on some sequences, as arrays: head roles are computed from them alone, without a model."""
+"""Attention weights of one layer as arrays, from which head roles are computed without a model."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ Ids = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Looks:
-    """Attention weights with the tokens that they lie between. The arrays are never written to.
+    """Attention weights of one layer with query and key tokens. The arrays are never modified.
 
     Attributes:
-        weights: (N, H, T, S) float64; row i of a head says how much query i looks at each key.
-        allowed: (N, T, S) which keys each query may see.
-        queries: (N, T) ids.
-        keys: (N, S) ids; in self-attention the same.
+        weights: (N, H, T, S) float64; row i of a head has the weights of query i on each key.
+        allowed: (N, T, S) True where the key is visible to the query.
+        queries: (N, T) ids of the query tokens.
+        keys: (N, S) ids of the key tokens; in self-attention the same as `queries`.
         real: (N, T) False at padding.
-        special: ids that stand for no text: begin, end, mask.
-        cross: whether the keys are those of another sequence, so that places of both do not correspond.
+        special: ids of special tokens that are not text: begin, end, mask.
+        cross: True for cross-attention, where positions of queries and keys do not correspond.
     """
 
     weights: Floats
@@ -39,20 +39,20 @@ class Looks:
 
     @cached_property
     def visible(self) -> Ids:
-        """(N, T) how many keys each query may see."""
+        """Number of visible keys of each query, (N, T)."""
         return self.allowed.sum(axis=-1)  # (N, T)
 
     @cached_property
     def special_keys(self) -> Bools:
-        """(N, S) which keys stand for no text."""
+        """Mask of keys that are special tokens, (N, S)."""
         return np.isin(self.keys, list(self.special))  # (N, S)
 
     @cached_property
     def rows(self) -> Bools:
-        """(N, T) the queries that can have a role: they are real, stand for text, and have a choice of keys.
+        """Mask of queries that head roles are measured on, (N, T): text tokens with at least two visible keys.
 
-        Self-attention leaves out row 0, which in a decoder can look at itself only. In cross-attention every real
-        query counts: the special token in row 0 is where the first token of the target is chosen.
+        In self-attention, query 0 is excluded, because in a decoder it can attend to itself alone. In cross-attention,
+        all real queries with two keys count: the special token of row 0 predicts the first token of the target.
         """
         rows: Bools = self.real & (self.visible > 1)  # (N, T)
         if self.cross:
@@ -63,17 +63,17 @@ class Looks:
 
     @cached_property
     def offsets(self) -> Ids:
-        """(T, S) place of the key minus place of the query."""
+        """Position of the key minus position of the query, (T, S)."""
         T, S = self.allowed.shape[1:]
         return np.arange(S)[None, :] - np.arange(T)[:, None]  # (T, S)
 
     def votes(self, candidates: Bools | None = None) -> Floats:
-        """(N, H, T, S): 1 at the key that a query looks at most; equal largest ones share the vote.
+        """Return (N, H, T, S): 1 at the key with the largest weight of each query; tied keys share the vote equally.
 
-        Sharing treats near and far keys alike, and makes uniform attention score what chance does.
+        With shared votes, ties favour neither near nor far keys, and uniform attention scores at chance level.
 
         Args:
-            candidates: (N, T, S) keys that can be voted for; None: all that are visible.
+            candidates: (N, T, S) True for keys that can receive votes; None: all visible keys.
         """
         able = self.allowed if candidates is None else candidates  # (N, T, S)
         weights = np.where(able[:, None], self.weights, -1.0)  # (N, H, T, S)
@@ -92,29 +92,30 @@ def looks(
     real_keys: Any = None,
     special: Collection[int] = (),
 ) -> Looks:
-    """Put attention weights (NumPy or torch) and tokens together; nothing that is given is changed.
+    """Combine attention weights and token ids, NumPy arrays or torch tensors; the arguments are not modified.
 
     Args:
-        weights: (N, H, T, S).
-        queries: (N, T) ids.
-        keys: (N, S) ids of cross-attention; None: self-attention.
-        allowed: (N or 1, 1, T, S) or (N, T, S) bool; None: what `causal` and `real_keys` leave open.
-        causal: each query sees itself and what came before it.
-        real: (N, T) bool, False at padding; None: all real.
-        real_keys: (N, S) bool; None: in self-attention as `real`, in cross-attention all real.
-        special: ids that stand for no text.
+        weights: attention weights, (N, H, T, S).
+        queries: ids of the query tokens, (N, T).
+        keys: ids of the key tokens for cross-attention, (N, S); None: self-attention.
+        allowed: bool, (N or 1, 1, T, S) or (N, T, S), True where a key is visible; None: derived from `causal` and
+            `real_keys`.
+        causal: True if each query sees only itself and earlier tokens; ignored if `allowed` is given.
+        real: (N, T) bool, False at padding; None: no padding.
+        real_keys: (N, S) bool, False at padding; None: `real` for self-attention, no padding for cross-attention.
+        special: ids of special tokens that are not text.
 
     Raises:
-        ValueError: the shapes do not belong together.
+        ValueError: the shapes do not match.
     """
     values = _array(weights).astype(np.float64)  # (N, H, T, S), a copy
     ids = _array(queries).astype(np.int64)  # (N, T)
     cross = keys is not None
     others = _array(keys).astype(np.int64) if cross else ids  # (N, S)
     if values.ndim != 4 or ids.shape != (values.shape[0], values.shape[2]):
-        raise ValueError(f"weights of shape {values.shape} do not fit queries of shape {ids.shape}")
+        raise ValueError(f"weights of shape {values.shape} do not match queries of shape {ids.shape}")
     if others.shape != (values.shape[0], values.shape[3]):
-        raise ValueError(f"weights of shape {values.shape} do not fit keys of shape {others.shape}")
+        raise ValueError(f"weights of shape {values.shape} do not match keys of shape {others.shape}")
     N, _, T, S = values.shape
     known = np.ones((N, T), dtype=np.bool_) if real is None else _array(real).astype(np.bool_)  # (N, T)
     seen = np.ones((N, S), dtype=np.bool_) if cross or real is None else known  # (N, S)
@@ -130,7 +131,7 @@ def looks(
 
 
 def _array(values: Any) -> npt.NDArray[Any]:
-    """NumPy's view of an array or tensor."""
+    """Convert an array or tensor to a NumPy array."""
     if hasattr(values, "detach"):
         values = values.detach().cpu()
         values = values.float() if values.is_floating_point() and values.dtype.itemsize < 4 else values

@@ -1,7 +1,7 @@
-"""Copying: does a head raise the logits of the tokens that it attends to? What it writes, not where it looks.
+"""Copying scores: measure whether a head raises the logits of the tokens that it attends to.
 
-Both measures read the direct path from the head to the logits, which is linear where the final norm's scale is held:
-only in pre-norm models, and only for stacks whose vectors become logits.
+Both scores use the direct path from the head to the logits, which is linear if the scale of the final norm is held
+fixed. They exist only for pre-norm models and for the stack that yields the logits.
 """
 
 from __future__ import annotations
@@ -18,36 +18,36 @@ from glassformer.model.pruned_attention import kv_index
 from glassformer.model.transformer import Block, Classifier, EncoderDecoder, Model
 
 COPIES = 0.2
-"""Score of `copying` from which a head copies."""
+"""Minimum score of `copying` for a copying head."""
 COPIES_BY_WEIGHTS = 0.5
-"""Share of positive eigenvalues from which a head's weights copy."""
+"""Minimum score of `copying_by_weights` for a copying head."""
 
 
 def no_direct_path(model: Model, stack: str, part: str) -> str | None:
-    """Return the reason why these heads have no measurable direct path from a token to its logit; None if they have."""
+    """Return the reason why heads have no measurable direct path from a token to its logit; None if they have one."""
     if isinstance(model, Classifier):
         return "its logits are of labels, not of tokens"
     if isinstance(model, EncoderDecoder) and stack == "enc":
-        return "what an encoder's heads write reaches no logit directly"
+        return "the output of an encoder's heads reaches no logit directly"
     if part == "cross" and getattr(model, "source_embedding", None) is not None:
-        return "source and target have a vocabulary each"
+        return "source and target have separate vocabularies"
     if model.config.norm_order != "pre":
-        return f"model.norm_order = {model.config.norm_order}: what a head writes passes through more norms"
+        return f"model.norm_order = {model.config.norm_order}: the output of a head passes through more norms"
     if getattr(model.config, "head_transform", False):
-        return "model.head_transform = true: a layer stands between the vectors and the logits"
+        return "model.head_transform = true: a layer lies between the heads and the logits"
     return None
 
 
 def copying(looks: Looks, raised: Floats) -> RoleTally:
-    """Olsson et al. 2022, copying score: between -1 and 1, measured on tokens that do not repeat.
+    """Compute the copying score of Olsson et al. (2022), between -1 and 1, on tokens that do not repeat.
 
-    A head's output gives each token of the sequence a logit; what is above the mean over the vocabulary is what it
-    raises the token by. With a_j the raise of the token at place j, and R the sum over the sequence's tokens,
-    r_j = a_j / (a_j + R), which is 1/2 where nothing else is raised. The score of a query is 4 r - 1, where r is the
-    mean of r_j over the keys that it looks at; chance is the mean over all keys that it may see.
+    The raise of a token is the logit that the head's output contributes to it, minus the mean over the vocabulary, or 0
+    if that is negative. With a_j the raise of the token at position j, and R the sum over the sequence's tokens,
+    r_j = a_j / (a_j + R), which is 1/2 if no other token is raised. The score of a query is 4 r - 1, where r is the
+    mean of r_j over keys, weighted by attention; chance is the unweighted mean over all visible keys.
 
     Args:
-        looks: of the layer.
+        looks: attention of the layer.
         raised: (N, H, T, S) raise of the token at each key by the head's output at each query.
     """
     text: Bools = looks.allowed.any(axis=1) & ~looks.special_keys  # (N, S)
@@ -55,22 +55,22 @@ def copying(looks: Looks, raised: Floats) -> RoleTally:
     both = up + up.sum(axis=-1, keepdims=True)  # (N, H, T, S)
     ratio = np.divide(up, both, out=np.zeros_like(up), where=both > 0)  # (N, H, T, S)
     rows = looks.rows.astype(np.float64)  # (N, T)
-    even: Floats = looks.allowed / np.maximum(looks.visible, 1)[..., None]  # (N, T, S)
+    uniform: Floats = looks.allowed / np.maximum(looks.visible, 1)[..., None]  # (N, T, S)
     score = np.einsum("nhts,nhts,nt->nh", looks.weights, ratio, rows)  # (N, H)
-    chance = np.einsum("nts,nhts,nt->nh", even, ratio, rows)  # (N, H)
+    chance = np.einsum("nts,nhts,nt->nh", uniform, ratio, rows)  # (N, H)
     count = rows.sum(axis=-1)  # (N,)
     return RoleTally(4 * score - count[:, None], 4 * chance - count[:, None], count)
 
 
 def raised_logits(model: Model, made: AttentionTrace, keys: Tensor) -> Floats:
-    """(N, H, T, S): the logit that each head's output gives the token at each key, over the vocabulary's mean.
+    """Return the logit (N, H, T, S) that each head's output adds to the token at each key, minus the vocabulary's mean.
 
-    Up to the final norm's scale, which is the same for all tokens of a query.
+    The scale of the final norm is left out; it is the same for all tokens of a query.
 
     Args:
-        model: with a direct path.
+        model: a model with a direct path (see `no_direct_path`).
         made: the traced layer.
-        keys: (N, S) ids of the tokens.
+        keys: (N, S) ids of the key tokens.
     """
     read = _reading(model)  # (V, D)
     wanted = read[keys] - read.mean(dim=0)  # (N, S, D)
@@ -82,9 +82,9 @@ def raised_logits(model: Model, made: AttentionTrace, keys: Tensor) -> Floats:
 def copying_by_weights(model: Model, block: Block) -> list[float]:
     """Return Σ λ / Σ |λ| of each self-attention head, λ the eigenvalues of W_U W_O W_V W_E (Elhage et al. 2021).
 
-    1: every token raises its own logit most, -1: lowers it. The matrix is (V, V) of rank K, so its eigenvalues other
-    than 0 are those of the K by K product in another order. Gains of the norms before the head and before the logits
-    belong to W_V and W_U.
+    1: all eigenvalues are positive (tokens raise their own logits); -1: all are negative. The matrix is (V, V) of rank
+    K, so its nonzero eigenvalues are those of the (K, K) product in cyclic order. The gains of the norms before the
+    head and before the logits are included in W_V and W_U.
     """
     layer = block.attention
     assert isinstance(layer, Attention)
@@ -102,20 +102,20 @@ def copying_by_weights(model: Model, block: Block) -> list[float]:
 
 
 def _reading(model: Model) -> Tensor:
-    """(V, D): what of a stream's vector each token's logit is, with the final norm's gain and centring."""
+    """Return the matrix (V, D) from the residual stream to the logits, including the final norm's gain and centring."""
     assert not isinstance(model, Classifier)
-    own = model.head.weight  # (V, D), or None where the embedding's is used
+    own = model.head.weight  # (V, D), or None for tied embeddings
     matrix = (model.embedding.tokens.weight if own is None else own).detach().cpu().double()  # (V, D)
     norm = (model.decoder if isinstance(model, EncoderDecoder) else model.stack).norm
     return _centred(matrix * _gain(norm), norm)
 
 
 def _gain(norm: nn.Module) -> Tensor:
-    """(D,) of a norm, or 1."""
+    """Return the gain of a norm, (D,), or 1 if it has none."""
     gain = getattr(norm, "weight", None)
     return torch.ones((), dtype=torch.float64) if gain is None else gain.detach().cpu().double()
 
 
 def _centred(rows: Tensor, norm: nn.Module) -> Tensor:
-    """LayerNorm takes the mean off what it is given; taking it off what reads its output is the same."""
+    """Subtract the mean of each row if the norm is a LayerNorm: equivalent to centring the norm's input."""
     return rows - rows.mean(dim=-1, keepdim=True) if isinstance(norm, nn.LayerNorm) else rows

@@ -1,4 +1,4 @@
-"""The roles of a head in cross-attention: how target places go with source places."""
+"""Roles of cross-attention heads: how target positions align with source positions."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from glassformer.inspection.heads.role_scores import RoleTally, mass
 from glassformer.inspection.ranks import spearman
 
 ALIGNED = 0.8
-"""Rank correlation from which a head is called an alignment head; a threshold of our own."""
+"""Minimum rank correlation for an alignment head; the threshold is this library's choice."""
 COVERED = 0.5
-"""A source token is covered when it gets as much weight as half a target token has to give."""
+"""Minimum total weight, summed over target rows, for a source token to count as covered."""
 
 
 def alignment(looks: Looks) -> RoleTally:
-    """Does the head move along the source with the target: Spearman's correlation of i with the key of most weight.
+    """Compute Spearman's correlation between the target position and the source position with the largest weight.
 
-    Special keys cannot be the one; equal largest weights stand at their mean place. Uniform attention has 0.
-    One value for each sequence of at least 3 target rows.
+    Special keys are excluded; tied keys count at their mean position. Uniform attention scores 0. There is one value
+    for each sequence with at least 3 target rows.
     """
     candidates = looks.allowed & ~looks.special_keys[:, None, :]  # (N, T, S)
-    places = looks.votes(candidates) @ np.arange(looks.keys.shape[1], dtype=np.float64)  # (N, H, T)
-    score = np.zeros(places.shape[:2])
-    rows = np.zeros(len(places))
-    for number, (row, here) in enumerate(zip(places, looks.rows & candidates.any(axis=-1), strict=True)):
+    positions = looks.votes(candidates) @ np.arange(looks.keys.shape[1], dtype=np.float64)  # (N, H, T)
+    score = np.zeros(positions.shape[:2])
+    rows = np.zeros(len(positions))
+    for number, (row, here) in enumerate(zip(positions, looks.rows & candidates.any(axis=-1), strict=True)):
         if here.sum() < 3:
             continue
         rows[number] = 1.0
@@ -33,12 +33,12 @@ def alignment(looks: Looks) -> RoleTally:
 
 
 def end_sink(looks: Looks) -> RoleTally:
-    """Weight on the special tokens of the source: its end token, where a head looks that has nothing to do."""
+    """Measure the weight on the special tokens of the source, such as its end token, a frequent attention sink."""
     return mass(looks, np.broadcast_to(looks.special_keys[:, None, :], looks.allowed.shape))
 
 
 def coverage(looks: Looks) -> Floats:
-    """(N, H) share of the source's text tokens that get at least `COVERED` of weight from all target rows together."""
+    """Return the share (N, H) of source text tokens whose total weight, over target rows, is at least `COVERED`."""
     text = looks.allowed.any(axis=1) & ~looks.special_keys  # (N, S)
     given = np.einsum("nhts,nt->nhs", looks.weights, looks.rows.astype(np.float64))  # (N, H, S)
     covered = (given >= COVERED) & text[:, None]  # (N, H, S)
@@ -46,7 +46,7 @@ def coverage(looks: Looks) -> Floats:
 
 
 def hidden_weight(looks: Looks) -> Floats:
-    """(H,) the largest weight of a real query on a key that is hidden, as padding is: exactly 0 in a right model."""
+    """Return the largest weight (H,) of a real query on a masked key; it must be exactly 0."""
     hidden = np.where((looks.allowed | ~looks.real[..., None])[:, None], 0.0, looks.weights)  # (N, H, T, S)
     found: Floats = np.abs(hidden).max(axis=(0, 2, 3))
     return found

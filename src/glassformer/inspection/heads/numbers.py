@@ -1,4 +1,4 @@
-"""Numbers of a head that are no roles: how spread its attention is, how far it reaches, how much the text matters."""
+"""Statistics of attention heads: entropy, attention distance, and divergence between texts."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from glassformer.inspection.heads.attention_arrays import Bools, Floats, Looks
 
 
 def entropy(weights: Floats) -> Floats:
-    """-Σ_j A log A in nats over the last axis, 0 log 0 = 0."""
+    """Return the entropy -Σ_j A log A over the last axis, in nats, with 0 log 0 = 0."""
     logs = np.log(weights, where=weights > 0, out=np.zeros_like(weights))
     return -(weights * logs).sum(axis=-1)
 
 
 def numbers(looks: Looks) -> dict[str, Floats]:
-    """Sums over the rows `looks.rows`, (N, H) each; divided by the rows they are means.
+    """Return statistics summed over the queries in `looks.rows`, (N, H) each; divide by their number for means.
 
-    - `entropy`: nats; `entropy_share`: of ln(visible keys), so that uniform attention has 1.
+    - `entropy`: in nats; `entropy_share`: relative to ln(visible keys), so that uniform attention has 1.
     - `confidence`: largest weight on a token that is not special (Voita et al. 2019).
-    - `distance`: Σ_j A[i, j] |i - j| tokens; `distance_share`: of that of uniform attention, which has 1. Of
-      self-attention only.
+    - `distance`: Σ_j A[i, j] |i - j| in tokens; `distance_share`: relative to uniform attention, which has 1.
+      Self-attention only.
     """
     rows = looks.rows[:, None, :]  # (N, 1, T)
     nats = entropy(looks.weights)  # (N, H, T)
@@ -31,32 +31,32 @@ def numbers(looks: Looks) -> dict[str, Floats]:
     if not looks.cross:
         far = np.abs(looks.offsets).astype(np.float64)  # (T, S)
         reach = np.einsum("nhts,ts->nht", looks.weights, far)  # (N, H, T)
-        even = (looks.allowed * far).sum(axis=-1) / np.maximum(looks.visible, 1)  # (N, T)
-        values |= {"distance": reach, "distance_share": reach / np.where(even > 0, even, 1.0)[:, None]}
+        uniform = (looks.allowed * far).sum(axis=-1) / np.maximum(looks.visible, 1)  # (N, T)
+        values |= {"distance": reach, "distance_share": reach / np.where(uniform > 0, uniform, 1.0)[:, None]}
     return {name: (value * rows).sum(axis=-1) for name, value in values.items()}
 
 
 def divergence(looks: Looks) -> tuple[Floats, float]:
-    """Jensen-Shannon divergence between a head's rows at equal places of different sequences, in nats, summed.
+    """Sum the Jensen-Shannon divergences between a head's rows at equal positions of different sequences, in nats.
 
-    0: the head looks at places only, whatever stands there. At most ln 2. Places count where both sequences have a
-    row and see the same keys.
+    0: the attention depends on positions alone, not on tokens; the maximum is ln 2. Positions count if both sequences
+    have a row there and the same visible keys.
 
     Returns:
-        The sum over pairs of sequences and places (H,), and how many there are.
+        The sum over pairs of sequences and positions, (H,), and the number of terms.
     """
     total = np.zeros(looks.weights.shape[1])
     count = 0.0
     each = entropy(looks.weights)  # (N, H, T)
     for one, other in combinations(range(len(looks.weights)), 2):
-        rows = looks.rows[one] & looks.rows[other] & _alike(looks.allowed[one], looks.allowed[other])  # (T,)
+        rows = looks.rows[one] & looks.rows[other] & _equal_rows(looks.allowed[one], looks.allowed[other])  # (T,)
         middle = entropy((looks.weights[one] + looks.weights[other]) / 2)  # (H, T)
         total += (middle - (each[one] + each[other]) / 2)[:, rows].sum(axis=-1)  # (H,)
         count += float(rows.sum())
     return np.maximum(total, 0.0), count
 
 
-def _alike(one: Bools, other: Bools) -> Bools:
-    """(T,) where two masks (T, S) show the same keys."""
+def _equal_rows(one: Bools, other: Bools) -> Bools:
+    """Return True for each row (T,) in which two masks (T, S) are equal."""
     same: Bools = (one == other).all(axis=-1)
     return same

@@ -1,4 +1,4 @@
-"""The attention heads of a run, looked at on its own validation text, on another text, or on random tokens."""
+"""Survey of the attention heads of a run, on its validation text, on another text, or on random tokens."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from glassformer.text.prepare import Prepared
 from glassformer.text.tokenizers import Tokenizer
 
 COUNTED = 10_000_000
-"""Tokens of the training text that are counted to know which are frequent."""
+"""Maximum number of tokens of the training text that are counted for token frequencies."""
 
 
 @dataclass(frozen=True)
 class Given:
-    """Texts to look at the heads on.
+    """Texts to survey the heads on.
 
     Attributes:
-        texts: one, or the lines of a file.
-        name: what they are called.
-        lines: whether they are the lines of a file; a run on running text reads these as one text.
+        texts: one text, or the lines of a file.
+        name: display name of the texts.
+        lines: True for the lines of a file; a run on running text reads them as one text.
     """
 
     texts: Sequence[str]
@@ -39,11 +39,11 @@ class Given:
 
 
 def heads_of_run(opened: OpenedRun, given: Given | None = None) -> HeadSurvey:
-    """Return the roles of all heads of a run.
+    """Measure the roles of all heads of a run.
 
     Args:
         opened: the run.
-        given: texts to look at the heads on; None: the run's own.
+        given: texts to survey the heads on; None: the run's own data.
 
     Raises:
         GlassError: a text is empty, or longer than the context.
@@ -62,13 +62,13 @@ def probes_for(
     data: Prepared | None,
     text: HeadProbe | None = None,
 ) -> tuple[list[HeadProbe], TokenFacts]:
-    """Return the probes on which `survey` looks at the heads of a run: always the same, whatever the weights.
+    """Return the probes and token facts for `survey`; they do not depend on the weights.
 
     Args:
-        model, config: of the run.
-        reader, tokenizer: of what it reads and of what it writes; the same where there is only one.
-        data: what it learnt from, if that is at hand.
-        text: instead of the run's own.
+        model, config: model and configuration of the run.
+        reader, tokenizer: tokenizers of the input and of the output; the same if the run has only one.
+        data: prepared training data, or None if it is not available.
+        text: probe to use instead of the run's own data.
     """
     counts = _counts(data, tokenizer.vocab_size)
     source = vocabulary(reader, counts)
@@ -84,7 +84,7 @@ def probes_for(
 
 
 def _given(opened: OpenedRun, given: Given) -> HeadProbe:
-    """Return windows of running text, or one text in each row."""
+    """Return the probe of given texts: windows of running text, or one text in each row."""
     running = opened.config.train.task in ("lm", "masked") and opened.config.data.windows == "stream"
     if given.lines and running:
         return window_probe(opened.text_model, "\n".join(given.texts), given.name)
@@ -92,16 +92,16 @@ def _given(opened: OpenedRun, given: Given) -> HeadProbe:
 
 
 def _own_text(opened: OpenedRun) -> Prepared | None:
-    """Return the text that the run learnt from, if it is at hand."""
+    """Return the prepared training data of the run, or None if it is not available."""
     try:
         return opened.data
     except GlassError as error:
-        opened.note(f"looking at random tokens instead of text: {error.problem}")
+        opened.note(f"using random tokens instead of text: {error.problem}")
         return None
 
 
 def _counts(data: Prepared | None, size: int) -> npt.NDArray[np.int64] | None:
-    """Count each token of the training text, (V,); None where it is not at hand, or is two texts."""
+    """Count each token of the training text, (V,); return None without data, or with source and target texts."""
     if data is None or len(data.train.tokens) > 1:
         return None
     return np.bincount(data.train.source.tokens[:COUNTED], minlength=size)

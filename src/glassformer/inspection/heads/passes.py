@@ -1,4 +1,4 @@
-"""The thin part with a model in it: probe sequences go through, attention layers come out, one batch at a time."""
+"""Forward passes of a model over probe sequences, one batch at a time."""
 
 from __future__ import annotations
 
@@ -16,19 +16,21 @@ from glassformer.inspection.trace import StackTrace, trace
 from glassformer.model.transformer import Decoder, EncoderDecoder, Model
 
 MEMORY = 128 << 20
-"""Bytes that the attention weights of one forward pass may take."""
+"""Maximum number of bytes for the attention arrays of one forward pass."""
 MOST_ROWS = 8
+"""Maximum number of sequences in one forward pass."""
 
 
 @dataclass(frozen=True, eq=False)
-class Passed:
-    """One attention layer in one forward pass.
+class ProbedLayer:
+    """Attention layer in one forward pass.
 
     Attributes:
-        site: which layer.
-        looks: what it did.
-        raised: (N, H, T, S) as `copying.raised_logits` has it; None where the layer has no direct path to logits.
-        gold: relation -> (N, T, S), of probes that have some.
+        site: name of the layer.
+        looks: its attention weights and tokens.
+        raised: (N, H, T, S) from `copying.raised_logits`; None if the layer has no direct path to the logits or the
+            probe's tokens repeat.
+        gold: gold relations of the probe, if any: relation -> (N, T, S).
     """
 
     site: Site
@@ -39,7 +41,7 @@ class Passed:
 
 @dataclass(frozen=True, eq=False)
 class _Side:
-    """The sequences that a stack reads."""
+    """Input sequences of one stack."""
 
     ids: Ids  # (N, T)
     real: Bools  # (N, T)
@@ -48,14 +50,14 @@ class _Side:
 
 def passes(
     model: Model, probe: HeadProbe, special: frozenset[int], source_special: frozenset[int] = frozenset()
-) -> Iterator[Passed]:
-    """Yield all layers on all sequences of a probe.
+) -> Iterator[ProbedLayer]:
+    """Run a model on a probe and yield each attention layer for each batch of sequences.
 
     Args:
-        model: any of the families; nothing about it changes.
-        probe: the sequences; of an encoder-decoder with targets.
-        special: ids that stand for no text.
-        source_special: of an encoder-decoder those of the source; `special` are then the target's.
+        model: a model of any family; it is not modified.
+        probe: the input sequences, with targets for an encoder-decoder.
+        special: ids of special tokens that are not text; for an encoder-decoder those of the target.
+        source_special: ids of special tokens of the source of an encoder-decoder.
     """
     for rows in _batches(model, probe):
         own = _side([probe.rows[row] for row in rows], special)
@@ -83,7 +85,7 @@ def _padding(side: _Side) -> torch.Tensor | None:
 
 
 def _batches(model: Model, probe: HeadProbe) -> Iterator[list[int]]:
-    """Numbers of the rows of each forward pass: as many as the memory has room for, two at least."""
+    """Return the row indices of each forward pass: as many rows as fit in `MEMORY`, but at least two."""
     longest = max(map(len, [*probe.rows, *(probe.targets or ())]))
     layers = sum(len(stack.blocks) for stack in stacks(model).values()) * (2 if probe.targets else 1)
     row = layers * model.config.heads * longest**2 * 3 * 4  # scores, scaled scores and weights, 4 bytes each
@@ -93,7 +95,7 @@ def _batches(model: Model, probe: HeadProbe) -> Iterator[list[int]]:
 
 def _layers(
     model: Model, name: str, stack: StackTrace, side: _Side, memory: _Side | None, probe: HeadProbe, rows: list[int]
-) -> Iterator[Passed]:
+) -> Iterator[ProbedLayer]:
     for layer, block in enumerate(stack.blocks):
         for part, made in (("self", block.attention), ("cross", block.cross)):
             if made is None:
@@ -112,11 +114,11 @@ def _layers(
             if probe.distinct and no_direct_path(model, name, part) is None:
                 raised = raised_logits(model, made, torch.from_numpy(here.keys))  # (N, H, T, S)
             gold = {key: _whole([patterns[row] for row in rows], here) for key, patterns in probe.gold.items()}
-            yield Passed(Site(name, layer, part), here, raised, gold)
+            yield ProbedLayer(Site(name, layer, part), here, raised, gold)
 
 
 def _whole(patterns: list[Bools], here: Looks) -> Bools:
-    """Patterns (T, T) of sequences of any length as one (N, T, S)."""
+    """Combine patterns (T, T) of sequences of different lengths into one array (N, T, S)."""
     whole = np.zeros(here.allowed.shape, dtype=np.bool_)  # (N, T, S)
     for number, pattern in enumerate(patterns):
         whole[number, : len(pattern), : len(pattern)] = pattern

@@ -1,7 +1,7 @@
-"""The texts on which heads are looked at: some of the run's own, random tokens that repeat, and some that do not.
+"""Probe sequences for attention heads: text, repeated random tokens, distinct random tokens, and gold sentences.
 
-The same run always gets the same ones. Random tokens show what a head does whatever the text says: on text, the
-previous token and the one after an earlier copy are often the same place.
+The probes of a run are deterministic. Random tokens separate roles that coincide on natural text, where the previous
+token is often also the token after an earlier copy.
 """
 
 from __future__ import annotations
@@ -18,32 +18,32 @@ from glassformer.text.batches import padded
 from glassformer.text.tokenizers import Tokenizer
 
 SEGMENT = 25
-"""Random tokens of a segment: Olsson et al. 2022, like the next two."""
+"""Number of random tokens in a segment (Olsson et al. 2022, as are `COPIES` and `EXAMPLES`)."""
 COPIES = 4
-"""Repetitions of a segment in one sequence."""
+"""Number of times that a segment occurs in one sequence."""
 EXAMPLES = 10
-"""Sequences of random tokens."""
+"""Number of sequences of random tokens."""
 SEED = 0
 TEXTS = 16
-"""Rows of text."""
+"""Number of rows of text."""
 MANY = 200
-"""Sentences with gold relations."""
+"""Number of sentences with gold relations."""
 EDGE = 0.1
-"""Share of the vocabulary's most, and of its least frequent tokens that random sequences leave out."""
+"""Share of the most frequent, and of the least frequent, tokens that random sequences exclude."""
 LARGE = 100
-"""Only vocabularies of at least so many tokens have such edges."""
+"""Minimum vocabulary size for excluding the most and least frequent tokens."""
 
 
 @dataclass(frozen=True, eq=False)
 class HeadProbe:
-    """Sequences of one kind.
+    """Input sequences of one kind.
 
     Attributes:
         name: "text", "repeated", "distinct" or "sentences".
-        words: what they are, for people.
-        rows: ids of each sequence; of an encoder-decoder the source's.
-        targets: of an encoder-decoder the target's ids, as the decoder reads them; else None.
-        gold: of "sentences": relation -> (T, T) for each sequence.
+        words: description for readers.
+        rows: ids of each sequence; for an encoder-decoder the source ids.
+        targets: decoder input ids of an encoder-decoder; otherwise None.
+        gold: gold relations of "sentences": relation -> (T, T) for each sequence.
     """
 
     name: str
@@ -54,17 +54,17 @@ class HeadProbe:
 
     @property
     def distinct(self) -> bool:
-        """Return whether no token of a sequence repeats, as the copying score asks for."""
+        """Return True if no token of a sequence repeats, as the copying score requires."""
         return self.name == "distinct"
 
 
 @dataclass(frozen=True, eq=False)
 class TokenPool:
-    """The ids that random tokens are drawn from, and the ids that begin or end a sequence.
+    """Ids to sample random tokens from, and the ids that begin and end a sequence.
 
     Attributes:
-        pool: ids to draw from.
-        start, end: special ids.
+        pool: ids to sample from.
+        start, end: ids of the special tokens that begin and end a sequence.
     """
 
     pool: Ids
@@ -73,7 +73,7 @@ class TokenPool:
 
 
 def vocabulary(tokenizer: Tokenizer, counts: Ids | None = None) -> TokenPool:
-    """The tokens that stand for text; where their counts (V,) are known, without the most and the least frequent."""
+    """Return the text tokens of a vocabulary; with `counts` (V,), exclude the most and the least frequent."""
     special = special_ids(tokenizer) | {tokenizer.unknown_id}
     pool = np.array([token for token in range(tokenizer.vocab_size) if token not in special], dtype=np.int64)
     pool = pool[[bool(tokenizer.token_bytes(int(token))) for token in pool]]
@@ -85,22 +85,22 @@ def vocabulary(tokenizer: Tokenizer, counts: Ids | None = None) -> TokenPool:
 
 
 def special_ids(tokenizer: Tokenizer) -> frozenset[int]:
-    """Ids that stand for no text."""
+    """Return the ids of special tokens that are not text: start, end and mask."""
     return frozenset(id for id in (tokenizer.start_id, tokenizer.end_id, tokenizer.mask_id) if id is not None)
 
 
 def marks(tokenizer: Tokenizer) -> frozenset[int]:
-    """Ids of the full stop and the comma, with or without a space."""
+    """Return the ids of the full stop, the comma and the danda (।), with or without spaces."""
     texts = {token: tokenizer.token_bytes(token).strip() for token in range(tokenizer.vocab_size)}
     return frozenset(token for token, text in texts.items() if text in (b".", b",", "।".encode()))
 
 
 def random_probes(model: Model, source: TokenPool, target: TokenPool) -> list[HeadProbe]:
-    """Random tokens repeated, and random tokens all different; as many as the context has room for.
+    """Return a probe of repeated random tokens and one of distinct random tokens, as long as the context allows.
 
     Args:
-        model: decides how a sequence is made: a source ends with its end token, everything else begins with one.
-        source, target: of an encoder-decoder; of others both the same.
+        model: the model; source sequences end with the end token, all others begin with a special token.
+        source, target: token pools of an encoder-decoder; the same pool for other models.
     """
     generator = np.random.Generator(np.random.Philox(SEED))
     context = model.config.context
@@ -111,29 +111,32 @@ def random_probes(model: Model, source: TokenPool, target: TokenPool) -> list[He
             continue
         words = f"{EXAMPLES} sequences of {length} random tokens"
         words += f", {copies} times" if copies > 1 else ", all different"
-        drawn = [_drawn(generator, source, length, copies) for _ in range(EXAMPLES)]
+        sampled = [_sample(generator, source, length, copies) for _ in range(EXAMPLES)]
         if isinstance(model, EncoderDecoder):
-            answers = [_drawn(generator, target, length, copies) for _ in range(EXAMPLES)]
-            rows = [np.append(ids, source.end) for ids in drawn]
+            answers = [_sample(generator, target, length, copies) for _ in range(EXAMPLES)]
+            rows = [np.append(ids, source.end) for ids in sampled]
             made.append(HeadProbe(name, words, rows, [np.insert(ids, 0, target.end) for ids in answers]))
         else:
-            made.append(HeadProbe(name, words, [np.insert(ids, 0, source.start) for ids in drawn]))
+            made.append(HeadProbe(name, words, [np.insert(ids, 0, source.start) for ids in sampled]))
     return made
 
 
-def _drawn(generator: np.random.Generator, from_: TokenPool, length: int, copies: int) -> Ids:
+def _sample(generator: np.random.Generator, from_: TokenPool, length: int, copies: int) -> Ids:
     ids: Ids = np.tile(generator.choice(from_.pool, length, replace=False), copies)
     return ids
 
 
 def sentence_probe(model: Model, tokenizer: Tokenizer, start: bool, corpus: str | None) -> HeadProbe | None:
-    """Sentences with gold relations; None where this corpus has none, or this tokenizer or this context no room.
+    """Return a probe of generated sentences with gold relations, or None if the corpus has none for this model.
+
+    Sentences that cannot be aligned with tokens, or that are longer than the context, are skipped; if none remains, the
+    result is None, too.
 
     Args:
         model: a decoder or an encoder.
-        tokenizer: of the run.
-        corpus: that it learnt from.
-        start: whether its rows begin with a special token.
+        tokenizer: tokenizer of the run.
+        start: True if rows begin with a special token.
+        corpus: name of the corpus that the run was trained on.
     """
     if corpus is None or corpus not in RELATIONS or (corpus == "coreference" and isinstance(model, Decoder)):
         return None

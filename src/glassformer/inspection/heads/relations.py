@@ -1,8 +1,9 @@
-"""Gold relations between words: who is the subject of which verb, in sentences of the corpus `agreement`; which noun
-"it" stands for, in those of `coreference`.
+"""Gold relations between words: verb and subject in sentences of the corpus `agreement`, "it" and its noun in
+sentences of `coreference`.
 
-The grammar made the sentence, so no parser is needed. A head is scored by how often its largest weight goes from one
-word to the other, beside the best that a fixed offset can do (Voita et al. 2019, section 5.3).
+The relations come from the grammar that generates the sentences, so no parser is needed. The score of a head is the
+share of rows whose largest weight is on the gold partner, compared with the best fixed offset (Voita et al. 2019,
+section 5.3).
 """
 
 from __future__ import annotations
@@ -20,26 +21,29 @@ from glassformer.inspection.heads.attention_arrays import Bools, Floats, Looks
 from glassformer.text.tokenizers import Tokenizer
 
 ABOVE_BASELINE = 0.10
-"""By how much a syntactic head is right more often than the best fixed offset."""
-FROM = 1 << 40  # sentences take their random numbers from here on: documents and minimal pairs have others
+"""Minimum margin of a syntactic head's score over the best fixed offset."""
+FROM = 1 << 40  # first index of these sentences in the generator, distinct from documents and minimal pairs
 RELATIONS: Mapping[str, tuple[str, ...]] = {
     "agreement": ("verb to subject", "before verb to subject", "subject to verb"),
     "coreference": ("it to noun", "noun to it"),
 }
-"""By corpus. "before" starts at the token that the verb is predicted from. Looking ahead needs an encoder, and so does
-"it to noun": the adjective behind "it" decides."""
+"""Relations of each corpus. "before verb to subject" starts at the token that predicts the verb.
+
+Attention to later tokens needs an encoder, and so does "it to noun": the adjective after "it" determines the noun.
+"""
 BACKWARDS = ("subject to verb", "noun to it")
-"""From the second word of a link to its first."""
+"""Relations from the second word of a link to its first."""
 Span = tuple[int, int]
 
 
 @dataclass(frozen=True)
 class Sentence:
-    """A sentence and its relations, in characters.
+    """Sentence with its gold relations.
 
     Attributes:
         text: the sentence.
-        links: (verb, subject) of its verbs: of the main one, and of the one in its relative clause; or ("it", noun).
+        links: character spans of related words: (verb, subject) for the main verb and for the verb of the relative
+            clause, or ("it", noun).
     """
 
     text: str
@@ -47,7 +51,7 @@ class Sentence:
 
 
 def sentences(size: int, seed: int = 0) -> Iterator[Sentence]:
-    """Sentences with 1 to `Agreement.most` nouns between subject and verb; a pure function of the arguments."""
+    """Generate sentences with 1 to `Agreement.most` nouns between subject and verb; deterministic in its arguments."""
     for index in range(size):
         numbers = generator(seed, FROM + index)
         nouns = 1 + below(numbers, Agreement.most)
@@ -57,7 +61,7 @@ def sentences(size: int, seed: int = 0) -> Iterator[Sentence]:
 
 
 def sentences_with_it(size: int, seed: int = 0) -> Iterator[Sentence]:
-    """Sentences of `coreference` that say "it", half of them of the animal; a pure function of the arguments."""
+    """Generate sentences of `coreference` with "it", half of them about the animal; deterministic in its arguments."""
     for index in range(size):
         scene, point, _ = draw_scene(seed, FROM + index, held=False)
         role = ROLES[index % 2]
@@ -71,16 +75,16 @@ SENTENCES: Mapping[str, Callable[[int], Iterator[Sentence]]] = {
     "agreement": sentences,
     "coreference": sentences_with_it,
 }
-"""By corpus: so many."""
+"""Function of each corpus that generates a given number of sentences."""
 
 
 def why_none(corpus: str | None, causal: bool) -> str:
     """Return the reason why a run on this corpus has no sentences with gold relations."""
     if corpus not in RELATIONS:
-        return f"gold relations are of the corpora {' and '.join(RELATIONS)}"
+        return f"gold relations exist only for the corpora {' and '.join(RELATIONS)}"
     if corpus == "coreference" and causal:
-        return 'a decoder reads "it" before the word that tells what it is'
-    return f"no sentence of {corpus} fits this context"
+        return 'a decoder reads "it" before the adjective that determines its noun'
+    return f"no sentence of {corpus} fits into this context"
 
 
 def _linked(item: Item, subject: str, chain: str, front: str) -> Sentence:
@@ -89,7 +93,7 @@ def _linked(item: Item, subject: str, chain: str, front: str) -> Sentence:
     noun = _found(text, form(item.subject, subject), start)
     verb = _found(text, _main(item, text).split()[0], len(text) - 1 - len(_main(item, text)))
     links = [(verb, noun)]
-    if item.frame == "that":  # "the author that the guards like": its subject is the first noun of the chain
+    if item.frame == "that":  # "the author that the guards like": "guards" is the first noun of the chain
         inner = _found(text, form(item.chain[0], chain[0]), noun[1])
         links.append((_found(text, item.verb + "s" * (chain[0] == "S"), inner[1]), inner))
     elif item.frame in ("who", "and"):
@@ -98,17 +102,17 @@ def _linked(item: Item, subject: str, chain: str, front: str) -> Sentence:
 
 
 def _main(item: Item, text: str) -> str:
-    """The main predicate as it stands at the end of the sentence."""
+    """Return the main predicate, which ends the sentence."""
     return next(p for p in PREDICATES[animacy(item.subject)][item.predicate] if text.endswith(f" {p}."))
 
 
 def _found(text: str, word: str, start: int) -> Span:
-    place = text.index(word, start)
-    return place, place + len(word)
+    begin = text.index(word, start)
+    return begin, begin + len(word)
 
 
 def token_spans(tokenizer: Tokenizer, text: str, ids: list[int]) -> list[Span] | None:
-    """The characters of each token of an ASCII text; None where the tokens do not spell it."""
+    """Return the character span of each token of an ASCII text, or None if the tokens do not decode to the text."""
     if tokenizer.decode(ids).lower() != text.lower():
         return None
     dropped = int(tokenizer.drops_space and tokenizer.token_bytes(ids[0]).startswith(b" "))
@@ -117,13 +121,13 @@ def token_spans(tokenizer: Tokenizer, text: str, ids: list[int]) -> list[Span] |
 
 
 def gold(sentence: Sentence, spans: list[Span], relation: str, before: int) -> Bools:
-    """(T, T): True from the last token of one word to every token of its partner.
+    """Return a (T, T) mask, True from the last token of a word to every token of its gold partner.
 
     Args:
-        sentence: with its links.
-        spans: of the sentence's tokens, in characters.
-        relation: one of `RELATIONS` of its corpus.
-        before: tokens that the model reads before the sentence.
+        sentence: the sentence.
+        spans: character spans of the sentence's tokens.
+        relation: one of the corpus' `RELATIONS`.
+        before: number of tokens that the model reads before the sentence.
     """
     size = len(spans) + before
     pattern = np.zeros((size, size), dtype=np.bool_)  # (T, T)
@@ -132,7 +136,7 @@ def gold(sentence: Sentence, spans: list[Span], relation: str, before: int) -> B
         start = [number for number, span in enumerate(spans) if _meet(span, from_)]
         keys = [number + before for number, span in enumerate(spans) if _meet(span, to)]
         row = (start[0] - 1 if relation.startswith("before ") else start[-1]) + before
-        if row not in keys:  # "the guards avoid": there the token before the verb is the subject
+        if row not in keys:  # in "the guards avoid", the token before the verb is the subject itself
             pattern[row, keys] = True
     return pattern
 
@@ -142,7 +146,7 @@ def _meet(one: Span, other: Span) -> bool:
 
 
 def offset_hits(looks: Looks, pattern: Bools, span: int) -> tuple[Floats, float]:
-    """Count how often each fixed offset -span … span would hit the gold partner, summed, and on how many rows."""
+    """Count the rows whose gold partner is at each fixed offset -span … span; also return the number of rows."""
     candidates = pattern & looks.allowed & ~looks.special_keys[:, None, :]  # (N, T, S)
     rows = looks.rows & candidates.any(axis=-1)  # (N, T)
     kept = candidates & rows[..., None]  # (N, T, S)

@@ -1,4 +1,4 @@
-"""Report on heads: roles and measures of each, the texts measured, and reasons for left-out roles."""
+"""Report on attention heads: roles and statistics of each head, probes, and reasons for roles without a score."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from glassformer.inspection.sites import HeadSite
 
 @dataclass(frozen=True)
 class LeftOut:
-    """A role that was not scored.
+    """Role that was not scored.
 
     Attributes:
-        part: of which heads: "dec.self", "enc.self", "dec.cross".
-        role: its name.
-        reason: why not.
+        part: heads concerned: "dec.self", "enc.self" or "dec.cross".
+        role: name of the role.
+        reason: reason why it was not scored.
     """
 
     part: str
@@ -29,13 +29,13 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class HeadReport:
-    """One head.
+    """Report on one head.
 
     Attributes:
-        head: which.
-        roles: role -> verdict.
-        numbers: entropy, distance and the like: means over rows.
-        importance: how much the loss depends on the head; None where it was not measured.
+        head: name of the head.
+        roles: score of each role.
+        numbers: statistics such as entropy and attention distance, means over rows.
+        importance: importance of the head for the loss; None if it was not measured.
     """
 
     head: HeadSite
@@ -45,7 +45,7 @@ class HeadReport:
 
     @property
     def names(self) -> list[str]:
-        """The roles that it has earned, the clearest first."""
+        """Names of the roles that the head has earned, the highest score first."""
         earned = {role: found for role, found in self.roles.items() if found.earned}
         return sorted(earned, key=lambda role: -earned[role].score)
 
@@ -67,13 +67,13 @@ class HeadReport:
 
 @dataclass(frozen=True, eq=False)
 class HeadSurvey:
-    """The report on all heads of a model.
+    """Report on all heads of a model.
 
     Attributes:
-        heads: in the order in which they run.
-        probes: the texts on which they were looked at.
-        left_out: roles that are not possible, or could not be measured.
-        notes: what else a person should know.
+        heads: report on each head, in order of execution.
+        probes: sequences that the heads were measured on.
+        left_out: roles that are impossible or could not be measured.
+        notes: further remarks for readers.
     """
 
     heads: list[HeadReport]
@@ -82,15 +82,15 @@ class HeadSurvey:
     notes: tuple[str, ...] = field(default=())
 
     def __repr__(self) -> str:
-        from glassformer.inspection.heads.table import table_lines  # it imports this module
+        from glassformer.inspection.heads.table import table_lines  # a circular import at module level
 
         return "\n".join(table_lines(self, self.heads))
 
     @property
     def sinks(self) -> float | None:
-        """The share of self-attention heads of the last stack that are sinks: Sink_1 of Gu et al. 2025, ε = 0.3.
+        """Share of self-attention heads of the last stack that are sinks: Sink_1 of Gu et al. 2025, ε = 0.3.
 
-        They measure on 64 tokens; shorter texts are measured whole. None without text.
+        Measured on the first 64 tokens, as in the paper, or on all tokens of shorter texts. None without text.
         """
         stack = self.heads[-1].head.site.stack if self.heads else ""
         weights = [
@@ -101,7 +101,7 @@ class HeadSurvey:
         return sum(weight > SINK for weight in weights) / len(weights) if weights else None
 
     def with_importance(self, importance: Mapping[str, float]) -> HeadSurvey:
-        """Return the same report with how much the loss depends on each head, by the head's name."""
+        """Return a copy of the report with the importance of each head; `importance` maps names of heads to values."""
         heads = [replace(found, importance=importance.get(str(found.head))) for found in self.heads]
         return replace(self, heads=heads)
 

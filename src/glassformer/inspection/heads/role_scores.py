@@ -1,4 +1,4 @@
-"""Turn sums over sequences into a score, its chance level, its interval, and whether a head earned the role's name."""
+"""Role scores of attention heads: score, chance level, confidence interval, and whether a role is earned."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ import numpy as np
 
 from glassformer.inspection.heads.attention_arrays import Bools, Floats, Looks
 
-REPEATS = 1000
+REPEATS = 1000  # bootstrap samples
 LIFT = 5.0
-"""A head is named after a role only if it does it so many times as much as uniform attention does."""
+"""Minimum ratio of a head's score to that of uniform attention for an earned role."""
 
 
 @dataclass(frozen=True, eq=False)
 class RoleTally:
-    """Sums over the rows of each sequence. Batches of sequences are tallied one by one, then joined.
+    """Sums over the rows of each sequence; tallies of several batches are joined by `join`.
 
     Attributes:
-        score: (N, H) summed over rows.
-        chance: (N, H) what uniform attention over the visible keys would have.
-        rows: (N,) how many rows each sequence has.
+        score: (N, H) score summed over rows.
+        chance: (N, H) score of uniform attention over the visible keys, summed over rows.
+        rows: (N,) number of rows of each sequence.
     """
 
     score: Floats
@@ -31,25 +31,25 @@ class RoleTally:
 
     @staticmethod
     def join(tallies: Sequence[RoleTally]) -> RoleTally:
-        """The sequences of all of them."""
+        """Concatenate tallies along the sequences."""
         parts = zip(*((each.score, each.chance, each.rows) for each in tallies), strict=True)
         return RoleTally(*(np.concatenate(part) for part in parts))
 
 
 @dataclass(frozen=True)
 class RoleScore:
-    """The score of one head in one role.
+    """Score of one head in one role.
 
     Attributes:
         score: mean over rows.
-        chance: the same for uniform attention over the visible keys; None where the score has no such level.
-        lift: score / chance, both counted from the lowest possible score; None where chance has nothing.
-        interval: 95 %, by the bootstrap over sequences; None of fewer than two sequences.
-        threshold: of the score, for the name.
-        earned: the score reaches the threshold, the lift reaches `LIFT`, and the interval is above chance.
-        rows: on how many rows it was measured.
-        probe: on which texts.
-        detail: what else there is to say: the offset of a positional head, the baseline of a syntactic one.
+        chance: score of uniform attention over the visible keys; None if the score has no chance level.
+        lift: score / chance, both measured from the lowest possible score; None if chance is at the lowest score.
+        interval: 95 % confidence interval by bootstrap over sequences; None with fewer than two sequences.
+        threshold: minimum score for an earned role.
+        earned: True if the score reaches the threshold, the lift reaches `LIFT`, and the interval is above chance.
+        rows: number of rows that were measured.
+        probe: name of the probe that was measured.
+        detail: further values: the offset of a positional head, the baseline of a syntactic head.
     """
 
     score: float
@@ -63,23 +63,27 @@ class RoleScore:
     detail: dict[str, float]
 
     def if_also(self, condition: bool) -> RoleScore:
-        """Return the same scores, earned only if a condition is met as well."""
+        """Return a copy that is earned only if `condition` is also True."""
         return replace(self, earned=self.earned and condition)
 
 
 def mass(looks: Looks, pattern: Bools, rows: Bools | None = None) -> RoleTally:
-    """Tally the weight on a pattern: mean over rows of Σ_j A[i, j] P[i, j].
+    """Tally the attention weight on a pattern, Σ_j A[i, j] P[i, j], over rows i.
 
     Args:
-        looks: of any layer.
-        pattern: (N or 1, T, S) the keys that belong to the role.
-        rows: (N, T) where it is possible, beyond `looks.rows`; None: where the pattern has a visible key.
+        looks: attention of any layer.
+        pattern: (N or 1, T, S) True for the keys that belong to the role.
+        rows: (N, T) True for rows where the role is possible, combined with `looks.rows`; None: rows where the pattern
+            has a visible key.
     """
     return counted(looks, looks.weights, pattern, rows, looks.allowed)
 
 
 def counted(looks: Looks, values: Floats, pattern: Bools, rows: Bools | None, candidates: Bools) -> RoleTally:
-    """`mass` of any (N, H, T, S) values that sum to 1 over the candidates (N, T, S): weights, or votes."""
+    """Tally values (N, H, T, S), such as weights or votes, on a pattern; they sum to 1 over `candidates` (N, T, S).
+
+    The other arguments are those of `mass`.
+    """
     wanted = pattern & candidates  # (N, T, S)
     here = looks.rows & (wanted.any(axis=-1) if rows is None else rows)  # (N, T)
     kept = wanted & here[..., None]  # (N, T, S)
@@ -97,23 +101,23 @@ def judge(
     lowest: float = 0.0,
     details: Sequence[dict[str, float]] | None = None,
 ) -> list[RoleScore]:
-    """A verdict for each head.
+    """Return the score of each head, with its interval and whether the role is earned.
 
     Args:
-        tally: of all sequences.
-        threshold: of the score; (H,) where each head has its own.
-        probe: what the sequences are.
-        seed: of the resampling; no other random numbers are touched.
-        lowest: the lowest possible score, from which lift is counted.
-        details: for each head.
+        tally: tally of all sequences.
+        threshold: minimum score for an earned role; (H,) for one threshold per head.
+        probe: name of the probe.
+        seed: seed of the bootstrap; global random state is not used.
+        lowest: lowest possible score, from which the lift is measured.
+        details: further values for each head.
     """
     N, H = tally.score.shape
     total = tally.rows.sum()
     scores = tally.score.sum(axis=0) / total  # (H,)
     chances = tally.chance.sum(axis=0) / total  # (H,)
-    drawn = _counts(N, seed)  # (repeats, N)
+    counts = _counts(N, seed)  # (repeats, N)
     with np.errstate(invalid="ignore"):
-        spread = (drawn @ tally.score) / (drawn @ tally.rows)[:, None]  # (repeats, H)
+        spread = (counts @ tally.score) / (counts @ tally.rows)[:, None]  # (repeats, H)
     low, high = np.nanquantile(spread, [0.025, 0.975], axis=0)  # (H,) each
     limits = np.broadcast_to(np.asarray(threshold, dtype=np.float64), (H,))
     found = []
@@ -131,6 +135,6 @@ def judge(
 
 @cache
 def _counts(n: int, seed: int) -> Floats:
-    """(repeats, n): how often each of n sequences is drawn when n are drawn with replacement."""
+    """Return bootstrap counts (repeats, n): how often each of n sequences is drawn, with replacement, in n draws."""
     generator = np.random.Generator(np.random.Philox(seed))
     return generator.multinomial(n, np.full(n, 1 / n), size=REPEATS).astype(np.float64)

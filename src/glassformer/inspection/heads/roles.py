@@ -1,9 +1,9 @@
-"""The roles of a head in self-attention: where it looks. Each is a score between 0 and 1 with a chance level.
+"""Roles of self-attention heads, each with a score between 0 and 1 and a chance level.
 
-Previous token, self, first token: shares of weight (Clark et al. 2019; Olsson et al. 2022; Gu et al. 2025). Delimiter:
-Clark et al. 2019, section 3.2. Duplicate token and induction: Olsson et al. 2022, "prefix matching". Positional,
-rare-word and syntactic heads: Voita et al. 2019, section 5, where the largest weight counts. Only rows where a role is
-possible count: `Looks.rows`, and of those the rows where one of its keys is visible.
+Previous token, self and first token are shares of attention weight (Clark et al. 2019; Olsson et al. 2022; Gu et al.
+2025), as is delimiter (Clark et al. 2019, section 3.2). Duplicate token and induction: Olsson et al. 2022, "prefix
+matching". Positional, rare-word and syntactic heads count the largest weight of each row (Voita et al. 2019,
+section 5). Only the rows in `Looks.rows` with a visible key of the role count.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from glassformer.inspection.heads.attention_arrays import Bools, Floats, Ids, Lo
 from glassformer.inspection.heads.role_scores import RoleTally, counted, mass
 
 SINK = 0.3
-"""Weight on the first token above which a head counts as a sink (Gu et al. 2025)."""
+"""Mean weight on the first token above which a head counts as a sink (Gu et al. 2025)."""
 SINK_LENGTH = 64
-"""Tokens over which it is measured there."""
+"""Number of rows over which `sink_weight` is measured."""
 POSITIONAL = 0.90
 FREQUENT = 500
-"""A rare word is none of the so many most frequent ones (Voita et al. 2019, section 5.4)."""
+"""Number of most frequent tokens that are not rare words (Voita et al. 2019, section 5.4)."""
 
 
 @dataclass(frozen=True)
 class Role:
-    """A share of weight.
+    """Role that is scored by its share of attention weight.
 
     Attributes:
-        threshold: of the score, for the name.
-        pattern: gives the keys that belong to it, (N or 1, T, S).
-        probe: the texts on which it is measured: "text", or "repeated" random tokens.
+        threshold: minimum score for an earned role.
+        pattern: function that returns the mask of the role's keys, (N or 1, T, S).
+        probe: name of the probe to measure on: "text", or "repeated" random tokens.
     """
 
     threshold: float
@@ -41,7 +41,7 @@ class Role:
 
 
 def at_offset(looks: Looks, offset: int) -> Bools:
-    """(1, T, S): the key that stands `offset` places after the query."""
+    """Return the mask (1, T, S) of the key `offset` positions after each query."""
     return (looks.offsets == offset)[None]
 
 
@@ -51,13 +51,13 @@ def first(looks: Looks) -> Bools:
 
 
 def same_before(looks: Looks) -> Bools:
-    """(N, T, S): earlier copies of the query's token."""
+    """Return the mask (N, T, S) of earlier copies of each query's token."""
     same = looks.queries[:, :, None] == looks.keys[:, None, :]  # (N, T, S)
     return same & (looks.offsets < 0)
 
 
 def after_same_before(looks: Looks) -> Bools:
-    """(N, T, S): what followed earlier copies of the query's token."""
+    """Return the mask (N, T, S) of the tokens that followed earlier copies of each query's token."""
     same = same_before(looks)  # (N, T, S)
     return np.concatenate([np.zeros_like(same[..., :1]), same[..., :-1]], axis=-1)  # (N, T, S)
 
@@ -70,7 +70,7 @@ ROLES: Mapping[str, Role] = {
     "duplicate": Role(0.4, same_before, probe="repeated"),
     "induction": Role(0.4, after_same_before, probe="repeated"),
 }
-"""Roles that are a share of weight; thresholds as in the literature named above and in ARENA's detectors (0.4)."""
+"""Roles that are scored by their share of weight; the thresholds are those of the papers above and of ARENA (0.4)."""
 DELIMITER = 0.5
 RARE = 0.5
 
@@ -81,10 +81,10 @@ def role(looks: Looks, name: str) -> RoleTally:
 
 
 def delimiter(looks: Looks, marks: Collection[int]) -> RoleTally:
-    """Weight on special tokens and on full stops and commas.
+    """Tally the attention weight on special tokens, full stops and commas.
 
     Args:
-        looks: of self-attention.
+        looks: attention of a self-attention layer.
         marks: ids of the full stop and the comma, in all their forms.
     """
     keys = looks.special_keys | np.isin(looks.keys, list(marks))  # (N, S)
@@ -92,33 +92,34 @@ def delimiter(looks: Looks, marks: Collection[int]) -> RoleTally:
 
 
 def rare_word(looks: Looks, counts: Ids) -> RoleTally:
-    """Count how often the largest weight is on the rarest token of the sequence.
+    """Count the rows whose largest weight is on the rarest token of the sequence.
+
+    Sequences without a token outside the `FREQUENT` most frequent ones have no rows.
 
     Args:
-        looks: of self-attention.
-        counts: (V,) how often each token stands in the training text. Sequences without a token outside the
-            `FREQUENT` most frequent ones have no rows.
+        looks: attention of a self-attention layer.
+        counts: (V,) counts of each token in the training text.
     """
     ranks = np.empty(len(counts), dtype=np.int64)  # (V,)
     ranks[np.argsort(-counts, kind="stable")] = np.arange(len(counts))
     text = (looks.allowed & looks.rows[..., None]).any(axis=1) & ~looks.special_keys  # (N, S)
-    place = np.where(text, ranks[looks.keys], -1)  # (N, S)
-    rarest = place.max(axis=-1, keepdims=True)  # (N, 1)
-    keys = text & (place == rarest) & (rarest >= FREQUENT)  # (N, S)
+    rank = np.where(text, ranks[looks.keys], -1)  # (N, S)
+    rarest = rank.max(axis=-1, keepdims=True)  # (N, 1)
+    keys = text & (rank == rarest) & (rarest >= FREQUENT)  # (N, S)
     return voted(looks, np.broadcast_to(keys[:, None, :], looks.allowed.shape))
 
 
 def voted(looks: Looks, pattern: Bools, rows: Bools | None = None) -> RoleTally:
-    """Count how often the largest weight is on a pattern (N, T, S); special keys cannot have it (Voita et al. 2019)."""
+    """Count the rows whose largest weight is on a pattern (N, T, S); special keys are excluded (Voita et al. 2019)."""
     candidates = looks.allowed & ~looks.special_keys[:, None, :]  # (N, T, S)
     return counted(looks, looks.votes(candidates), pattern, rows, candidates)
 
 
 def offset_votes(looks: Looks, span: int) -> tuple[Floats, Floats, Floats]:
-    """Count how often the largest weight is at each offset -span … span, for `positional` to choose from.
+    """Count how often the largest weight is at each offset -span … span, as input for `positional`.
 
     Returns:
-        Votes (N, H, 2 span + 1), the chance of each (N, 2 span + 1), rows (N,).
+        Votes (N, H, 2 span + 1), votes of uniform attention (N, 2 span + 1), and numbers of rows (N,).
     """
     N, H = looks.weights.shape[:2]
     votes = looks.votes() * looks.rows[:, None, :, None]  # (N, H, T, S)
@@ -133,10 +134,10 @@ def offset_votes(looks: Looks, span: int) -> tuple[Floats, Floats, Floats]:
 
 
 def positional(found: Floats, chance: Floats, rows: Floats) -> tuple[RoleTally, list[int]]:
-    """The share of the largest weights that is at one offset, the best one of each head, and these offsets.
+    """Return the tally of the largest weights at each head's most frequent offset, and these offsets.
 
     Args:
-        found, chance, rows: of all sequences, as `offset_votes` gives them.
+        found, chance, rows: results of `offset_votes` for all sequences.
     """
     span = found.shape[-1] // 2
     best = found.sum(axis=0).argmax(axis=-1)  # (H,)
@@ -145,9 +146,9 @@ def positional(found: Floats, chance: Floats, rows: Floats) -> tuple[RoleTally, 
 
 
 def sink_weight(looks: Looks) -> Floats:
-    """(N, H) mean weight on the first key over the first `SINK_LENGTH` rows, row 0 included: α of Gu et al. 2025.
+    """Return the mean weight (N, H) on the first key over the first `SINK_LENGTH` rows, including row 0.
 
-    A head with more than `SINK` is a sink; the share of such heads is their Sink metric.
+    This is α of Gu et al. 2025. A head above `SINK` is a sink; the share of sinks is the paper's Sink metric.
     """
     rows = looks.real & (np.arange(looks.queries.shape[1]) < SINK_LENGTH)  # (N, T)
     taken = np.einsum("nht,nt->nh", looks.weights[..., 0], rows.astype(np.float64))  # (N, H)

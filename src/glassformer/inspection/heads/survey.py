@@ -1,4 +1,4 @@
-"""The roles of every head of a model: probes go through it, each layer is tallied, each head is judged."""
+"""Survey of the roles of all attention heads of a model, measured on probe sequences."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from glassformer.inspection.heads import copying, cross, numbers, relations, roles
 from glassformer.inspection.heads.attention_arrays import Floats, Ids, Looks
-from glassformer.inspection.heads.passes import Passed, passes
+from glassformer.inspection.heads.passes import ProbedLayer, passes
 from glassformer.inspection.heads.probes import HeadProbe
 from glassformer.inspection.heads.report import HeadReport, HeadSurvey, LeftOut
 from glassformer.inspection.heads.role_scores import RoleScore, RoleTally, judge
@@ -27,24 +27,24 @@ THRESHOLDS: Mapping[str, float] = {
     "end_sink": roles.SINK,
 }
 
-NO_PLACE = {
-    "next": "a decoder sees nothing that is ahead",
-    "subject to verb": "a decoder sees nothing that is ahead",
-    "rare_word": f"no text here has a token outside the {roles.FREQUENT} most frequent ones",
+NO_ROWS = {
+    "next": "a decoder does not attend to later tokens",
+    "subject to verb": "a decoder does not attend to later tokens",
+    "rare_word": f"no text of the probe has a token outside the {roles.FREQUENT} most frequent ones",
 }
-"""Why a role may have no row."""
+"""Reasons why a role may have no rows."""
 
 
 @dataclass(frozen=True, eq=False)
 class TokenFacts:
-    """Facts about the tokens beyond their ids.
+    """Facts about the tokens of a run.
 
     Attributes:
-        special: ids that stand for no text; of an encoder-decoder the target's.
-        source_special: of an encoder-decoder the source's.
-        marks: ids of full stop and comma of what an encoder reads.
-        counts: (V,) of the training text; None where it is not at hand, or not one.
-        corpus: the generated corpus that the run learnt from; None where it learnt from another text.
+        special: ids of special tokens that are not text; for an encoder-decoder those of the target.
+        source_special: ids of special tokens of the source of an encoder-decoder.
+        marks: ids of the full stop and the comma in the input of an encoder.
+        counts: (V,) counts of each token in the training text; None without data, or with source and target texts.
+        corpus: generated corpus that the run was trained on; None for other texts.
     """
 
     special: frozenset[int]
@@ -56,14 +56,15 @@ class TokenFacts:
 
 @dataclass
 class _Layer:
-    """Tallies of one attention layer, added up batch by batch.
+    """Tallies of one attention layer, collected batch by batch.
 
     Attributes:
-        tallies: role -> the tally of each batch; `probe` says on which texts.
-        votes: of the positional role.
-        sums: number -> sums (H,) and what they are divided by.
-        hits: relation -> hits of each fixed offset, and rows.
-        hidden: (H,) largest weight on a hidden key, of each batch.
+        tallies: role -> tally of each batch.
+        probe: role -> name of the probe that it is measured on.
+        votes: results of `roles.offset_votes` for each batch.
+        sums: statistic -> sums (H,) and their divisors.
+        hits: relation -> hits of each fixed offset, and number of rows.
+        hidden: largest weight on a masked key, (H,), of each batch.
     """
 
     tallies: dict[str, list[RoleTally]] = field(default_factory=lambda: defaultdict(list))
@@ -79,12 +80,14 @@ class _Layer:
 
 
 def survey(model: Model, probes: Sequence[HeadProbe], known: TokenFacts) -> HeadSurvey:
-    """Score all heads in all roles that are possible; memory does not grow with the number of sequences.
+    """Score all heads in all possible roles.
+
+    Attention weights are reduced batch by batch, so they need no more memory for more sequences.
 
     Args:
-        model: any of the families; nothing about it changes.
-        probes: as `probes` makes them.
-        known: of the tokens.
+        model: a model of any family; it is not modified.
+        probes: input sequences, from `glassformer.inspection.heads.probes`.
+        known: facts about the tokens.
     """
     layers: dict[Site, _Layer] = defaultdict(_Layer)
     for probe in probes:
@@ -98,7 +101,7 @@ def survey(model: Model, probes: Sequence[HeadProbe], known: TokenFacts) -> Head
         by_weights = _by_weights(model, site)
         if by_weights is not None:
             scored["copying_by_weights"] = by_weights
-        _ask_for_copying(scored)
+        _require_copying(scored)
         for role, reason in [*without.items(), *_impossible(model, site, scored, without, known)]:
             left_out[LeftOut(f"{site.stack}.{site.part}", role, reason)] = None
         for number in range(attention.heads):
@@ -107,8 +110,8 @@ def survey(model: Model, probes: Sequence[HeadProbe], known: TokenFacts) -> Head
     return HeadSurvey(found, tuple(probes), tuple(left_out))
 
 
-def _tally(layer: _Layer, passed: Passed, probe: HeadProbe, known: TokenFacts, span: int) -> None:
-    """Add up the tallies that this probe allows for this layer."""
+def _tally(layer: _Layer, passed: ProbedLayer, probe: HeadProbe, known: TokenFacts, span: int) -> None:
+    """Add the tallies of one batch of a probe to those of its layer."""
     here = passed.looks
     if passed.raised is not None:
         layer.add("copying", copying.copying(here, passed.raised), probe.name)
@@ -143,13 +146,13 @@ def _tally_text(layer: _Layer, site: Site, here: Looks, known: TokenFacts, span:
 
 
 def _judged(layer: _Layer) -> tuple[dict[str, list[RoleScore]], dict[str, str]]:
-    """The verdicts by role, for each head; and the roles that have no row, with the reason."""
+    """Return the scores of each head by role, and the roles without rows with the reason."""
     found: dict[str, list[RoleScore]] = {}
     without: dict[str, str] = {}
     for role, tallies in layer.tallies.items():
         whole = RoleTally.join(tallies)
         if not whole.rows.sum():
-            without[role] = NO_PLACE.get(role, f"no row of {layer.probe[role]} can show it")
+            without[role] = NO_ROWS.get(role, f"the role is possible in no row of the probe {layer.probe[role]!r}")
             continue
         threshold = THRESHOLDS.get(role, 0.0)
         details = None
@@ -166,15 +169,15 @@ def _judged(layer: _Layer) -> tuple[dict[str, list[RoleScore]], dict[str, str]]:
             details = [{"offset": float(offset)} for offset in offsets]
             found["positional"] = judge(whole, roles.POSITIONAL, "text", details=details)
         else:
-            without["positional"] = "no row of text can show it"
+            without["positional"] = "the role is possible in no row of the probe 'text'"
     return found, without
 
 
-def _ask_for_copying(scored: dict[str, list[RoleScore]]) -> None:
-    """An induction head has to copy what it finds (Olsson et al. 2022), by either measure, where there is one.
+def _require_copying(scored: dict[str, list[RoleScore]]) -> None:
+    """Require that an induction head also copies (Olsson et al. 2022), by either copying score, if one is available.
 
-    On tokens that do not repeat it has nothing to look at, so its weights often show better than its outputs that it
-    copies.
+    On tokens that do not repeat, an induction head has no earlier copy to attend to, so its weights are often better
+    evidence of copying than its outputs.
     """
     measures = [scored[name] for name in ("copying", "copying_by_weights") if name in scored]
     if measures and "induction" in scored:
@@ -183,7 +186,7 @@ def _ask_for_copying(scored: dict[str, list[RoleScore]]) -> None:
 
 
 def _best_offset(hits: Sequence[tuple[Floats, float]]) -> float:
-    """The share of gold partners that the best fixed offset hits."""
+    """Return the share of rows whose gold partner is at the best fixed offset."""
     total = sum(hit for hit, _ in hits)
     rows = sum(count for _, count in hits)
     return float(np.max(total) / max(rows, 1.0))
@@ -201,7 +204,7 @@ def _numbers(layer: _Layer, head: int) -> dict[str, float]:
 
 
 def _by_weights(model: Model, site: Site) -> list[RoleScore] | None:
-    """Copying by the weights alone: no probe, so no chance and no interval."""
+    """Return the copying score by weights of each head, which has no chance level and no interval."""
     if site.part == "cross" or copying.no_direct_path(model, site.stack, site.part) is not None:
         return None
     block = stacks(model)[site.stack].blocks[site.layer]
@@ -216,17 +219,17 @@ def _by_weights(model: Model, site: Site) -> list[RoleScore] | None:
 def _impossible(
     model: Model, site: Site, scored: Collection[str], without: Collection[str], known: TokenFacts
 ) -> Iterator[tuple[str, str]]:
-    """Roles that were not looked for here, with the reason."""
+    """Yield the roles that were not measured, with the reason."""
     if "copying" not in scored and "copying" not in without:
         reason = copying.no_direct_path(model, site.stack, site.part)
-        yield "copying", reason or "the context has no room for random tokens"
+        yield "copying", reason or "the context is too short for random tokens"
     if site.part == "cross":
         return
     if site.stack == "dec":
-        yield "delimiter", "it is of encoders; a decoder's sink is the first token"
+        yield "delimiter", "the role is defined for encoders; a decoder's sink is the first token"
     if known.counts is None:
-        yield "rare_word", "how frequent the tokens are is not known without the run's training text"
+        yield "rare_word", "token frequencies are unknown without the run's training text"
     if not any(role in scored or role in without for role in ("induction", "duplicate")):
-        yield "induction", "the context has no room for repeated random tokens"
+        yield "induction", "the context is too short for repeated random tokens"
     if not any(role in scored or role in without for names in relations.RELATIONS.values() for role in names):
         yield "syntactic", relations.why_none(known.corpus, causal=site.stack == "dec")

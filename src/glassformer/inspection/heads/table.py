@@ -1,4 +1,4 @@
-"""A report in words, for people."""
+"""Text report on attention heads."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from glassformer.inspection.heads.report import HeadReport, HeadSurvey
 from glassformer.inspection.heads.role_scores import RoleScore
 
 NUMBERS = {
-    "entropy": "nats: how spread its attention is",
-    "entropy_share": "of the entropy of uniform attention",
+    "entropy": "entropy of the attention weights, in nats",
+    "entropy_share": "entropy as a share of that of uniform attention",
     "confidence": "largest weight on a token that is not special, mean over rows",
-    "distance": "tokens away, mean over weights",
-    "distance_share": "of the distance of uniform attention",
-    "divergence": "Jensen-Shannon, in nats, between texts at equal places: 0 looks at places only",
-    "coverage": "of source tokens that get at least half a target token's weight",
+    "distance": "distance to the key in tokens, weighted by attention",
+    "distance_share": "distance as a share of that of uniform attention",
+    "divergence": "Jensen-Shannon, in nats, between texts at equal positions; 0: depends on positions only",
+    "coverage": "share of source tokens with a total weight of at least 0.5",
     "first_of_64": "weight on the first token in the first 64 rows",
-    "hidden_weight": "largest weight on padding or on what is ahead: has to be 0",
+    "hidden_weight": "largest weight on padding or later tokens: must be 0",
 }
 
 NO_ROLE = "no score reaches the threshold of its role"
 
 
 def table_lines(report: HeadSurvey, heads: Sequence[HeadReport]) -> Iterator[str]:
-    """A line for each head, and below what they were looked at on, and what was left out."""
+    """Yield a line for each head, then the probes and the roles without a score."""
     ranked = any(found.importance is not None for found in report.heads)
     width = max(len(str(found.head)) for found in heads)
     yield f"{'head':<{width}}  {'entropy':>7}  {'distance':>8}  {'importance  ' if ranked else ''}is"
@@ -37,7 +37,7 @@ def table_lines(report: HeadSurvey, heads: Sequence[HeadReport]) -> Iterator[str
     for probe in report.probes:
         yield f"{probe.name}: {probe.words}"
     if report.sinks is not None:
-        yield f"sinks: {report.sinks:.0%} of self-attention heads look at the first token with more than 0.3"
+        yield f"sinks: {report.sinks:.0%} of self-attention heads have a mean weight above 0.3 on the first token"
     for part in dict.fromkeys(each.part for each in report.left_out):
         reasons: dict[str, list[str]] = {}
         for each in report.left_out:

@@ -1,4 +1,4 @@
-"""Probes of real text: the run's held-out rows or given texts; random tokens if there is no text."""
+"""Text probes: the run's held-out rows, given texts, or random tokens if there is no text."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ from glassformer.tasks import AnyTextModel, TextClassifier, Translator
 from glassformer.text.rows import Row
 
 LONGEST = 128
-"""Tokens of a row: enough for every role, while memory grows with their square."""
+"""Maximum number of tokens of a row: memory grows with their square, and every role can be measured on 128."""
 STAND_IN = 64
-"""Random tokens in a row where there is no text."""
+"""Number of random tokens in a row if there is no text."""
 SHORTEST = 3
+"""Minimum number of tokens in a row."""
 
 
 def held_out_probe(rows: Sequence[Row]) -> HeadProbe | None:
-    """Return a probe of evenly drawn rows of a run's validation part; None where all are too short.
+    """Return a probe of evenly spaced rows of a run's validation part, or None if all of these rows are too short.
 
     Args:
-        rows: as its task holds them out: running text, texts without their holes, labelled texts, or pairs.
+        rows: held-out rows of the run's task: running text, masked texts, labelled texts, or pairs.
     """
     wanted = min(TEXTS, len(rows))
     chosen = [_ids(rows[number * len(rows) // wanted]) for number in range(wanted)]
@@ -34,8 +35,8 @@ def held_out_probe(rows: Sequence[Row]) -> HeadProbe | None:
 
 
 def _ids(row: Row) -> tuple[Ids, Ids]:
-    """Return the ids that are read of a row, and those that its decoder reads; of tasks without one, the same twice."""
-    ids = row.inputs if row.loss_mask is None else row.targets  # without the holes of a masked row
+    """Return the encoder and decoder input ids of a row; for tasks without a source, the same ids twice."""
+    ids = row.inputs if row.loss_mask is None else row.targets  # the targets of a masked row have no holes
     read: Ids = ids[:LONGEST].astype(np.int64)
     if row.source is None:
         return read, read
@@ -55,9 +56,9 @@ def given_probe(model: AnyTextModel, texts: Sequence[str], name: str) -> HeadPro
     A text for a translator may have its target after a tab; otherwise the model generates the target.
 
     Args:
-        model: the run.
-        texts: at least one.
-        name: what the texts are called in errors.
+        model: text model of the run.
+        texts: the texts, at least one.
+        name: name of the texts in errors and reports.
 
     Raises:
         GlassError: a text is empty, or longer than the context.
@@ -81,14 +82,14 @@ def given_probe(model: AnyTextModel, texts: Sequence[str], name: str) -> HeadPro
 
 
 def window_probe(model: AnyTextModel, text: str, name: str) -> HeadProbe:
-    """A long text cut into windows, some of them evenly drawn, as a run on running text reads it.
+    """Return a probe of evenly spaced windows of a long text, for a run on running text.
 
     Raises:
-        GlassError: the text is empty.
+        GlassError: the text has fewer than `SHORTEST` tokens.
     """
     ids = np.array(model.tokenizer.encode(text), dtype=np.int64)
     if len(ids) < SHORTEST:
-        raise GlassError(f"{name} has {counted(len(ids), 'tokens')}", f"Give a text of at least {SHORTEST}.")
+        raise GlassError(f"{name} has {counted(len(ids), 'tokens')}", f"Give a text of at least {SHORTEST} tokens.")
     length = min(LONGEST, model.config.model.context, len(ids))
     windows = [ids[start : start + length] for start in range(0, len(ids) - length + 1, length)]
     wanted = min(TEXTS, len(windows))
@@ -97,31 +98,31 @@ def window_probe(model: AnyTextModel, text: str, name: str) -> HeadProbe:
 
 
 def _fitting(ids: list[int], model: AnyTextModel, where: str) -> list[int]:
-    """The tokens, if they are some, and fit the context with a special one."""
+    """Return the ids unless there are none, or too many for the context with a special token."""
     if not ids:
         raise GlassError(f"{where} is empty", "Give a text.")
     room = model.config.model.context - 1
     if len(ids) > room:
         raise GlassError(
-            f"{where} has {len(ids):,} tokens, the model reads {room:,}", "Give a shorter one, or several lines."
+            f"{where} has {len(ids):,} tokens, the model reads {room:,}", "Give a shorter text, or several lines."
         )
     return ids
 
 
 def random_text(model: Model, source: TokenPool, target: TokenPool) -> HeadProbe:
-    """Random tokens in the place of text, for a run whose text is not at hand."""
+    """Return a probe of random tokens, for a run whose text is not available."""
     generator = np.random.Generator(np.random.Philox(SEED + 1))
     length = max(SHORTEST, min(STAND_IN, model.config.context - 1))
 
-    def drawn(of: TokenPool) -> Ids:
+    def sample(of: TokenPool) -> Ids:
         ids: Ids = generator.choice(of.pool, length)
         return ids
 
     rows: list[tuple[Ids, Ids]] = []
     for _ in range(TEXTS):
         if isinstance(model, EncoderDecoder):
-            rows.append((np.append(drawn(source), source.end), np.insert(drawn(target), 0, target.end)))
+            rows.append((np.append(sample(source), source.end), np.insert(sample(target), 0, target.end)))
         else:
-            row = np.insert(drawn(source), 0, source.start)
+            row = np.insert(sample(source), 0, source.start)
             rows.append((row, row))
-    return _probe(rows, "of random tokens, as no text is at hand")
+    return _probe(rows, "of random tokens, as no text is available")

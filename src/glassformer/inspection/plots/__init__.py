@@ -1,7 +1,7 @@
-"""Pictures, drawn with matplotlib: attention maps, lenses, rollouts, head roles and curves.
+"""Figures drawn with matplotlib: attention maps, lenses, rollouts, head roles and curves.
 
-`look` asks a model for its attention; everything else works on plain arrays. matplotlib is imported when something
-is drawn, and only its objects are used: nothing is left in its global state.
+`look` records the attention of a model; all other functions work on plain arrays. matplotlib is imported only when a
+figure is drawn, through its object interface, so its global state does not change.
 """
 
 from glassformer.inspection.plots.attention import draw_attention, facts, look

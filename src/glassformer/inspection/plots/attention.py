@@ -1,4 +1,4 @@
-"""The attention of a run as one picture, and as numbers: one head, the heads of one layer, or all of them."""
+"""Attention of a run as a figure and as numbers: one head, the heads of one layer, or all heads."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ if TYPE_CHECKING:
     from glassformer.inspection.explain import Subject
 
 THUMBNAIL = 64
-"""Pixels of the longer side of a map among all heads; it has no more cells than that."""
+"""Pixels, and maximum number of cells, of the longer side of a map when all heads are shown."""
 MIDDLE = 256
-"""Pixels of the longer side of a map among the heads of one layer; it has no more cells than that."""
+"""Pixels, and maximum number of cells, of the longer side of a map when the heads of one layer are shown."""
 ACROSS = 4
-"""Maps in a row where the heads of one layer are shown."""
-DECIMALS = 6  # of printed weights
+"""Number of maps in a row when the heads of one layer are shown."""
+DECIMALS = 6  # decimal places of weights in JSON
 
 
 def look(subject: Subject, shown: HeadSite | Site | None = None) -> AttentionMaps:
-    """Record attention for drawing, pooled to the resolution of the picture.
+    """Record attention weights for drawing, pooled to the resolution of the figure.
 
     Args:
-        subject: a model, and what it reads.
-        shown: one head, one layer, or None: all.
+        subject: the model and its input.
+        shown: a head or a layer; None: all heads.
 
     Raises:
-        GlassError: there are no heads, or the weights of one layer alone are above the budget of a recording.
+        GlassError: there are no heads, or the weights of one layer alone exceed the memory budget of a recording.
     """
     match shown:
         case HeadSite():
@@ -48,12 +48,12 @@ def look(subject: Subject, shown: HeadSite | Site | None = None) -> AttentionMap
 
 
 def draw_attention(found: AttentionMaps, scale: Scale = "linear", fonts: Fonts | None = None) -> Figure:
-    """The picture of what `look` gave.
+    """Draw attention maps.
 
     Args:
-        found: one head, one layer or several.
-        scale: of the colours.
-        fonts: for the labels; None: they are found.
+        found: attention maps from `look`.
+        scale: scale of the colours.
+        fonts: fonts for the labels; None: find fonts for the texts.
     """
     fonts = fonts or find_fonts(found.texts())
     sites = list(dict.fromkeys(head.site for head in found.maps))
@@ -73,15 +73,15 @@ def draw_attention(found: AttentionMaps, scale: Scale = "linear", fonts: Fonts |
 
 
 def labels_of(found: AttentionMaps, site: Site, fonts: Fonts) -> MapLabels:
-    """The tokens along the maps of a layer, and what the axes are."""
+    """Return the token labels and axis titles for the maps of a layer."""
     rows, columns = (fonts.labels(*zip(*tokens, strict=True)) for tokens in found.tokens(site))
     if site.part == "cross":
-        return MapLabels(rows, columns, "target tokens that look", "source tokens looked at")
+        return MapLabels(rows, columns, "target tokens (queries)", "source tokens (keys)")
     return MapLabels(rows, columns)
 
 
 def facts(found: AttentionMaps) -> dict[str, Any]:
-    """The numbers behind the picture, for `--json`: masked weights are null."""
+    """Return the attention weights as a JSON-serializable dict; masked weights are None."""
     subject = found.subject
     target = None if subject.target_ids is None else _tokens(subject.target_labels or (), subject.target_ids)
     return {
@@ -106,7 +106,7 @@ def _number(weight: float) -> float | None:
 
 
 def _overview(found: AttentionMaps, sites: list[Site]) -> Grid:
-    """A row for each layer, all of one part together; a head that was removed leaves its place empty."""
+    """Return a grid with a row for each layer, grouped by part; the cells of removed heads are empty."""
     order = sorted(sites, key=lambda site: (site.stack == "dec", site.part == "cross", site.layer))
     width = 1 + max(head.head for head in found.maps)
     return [(str(site), [(str(head), found.maps.get(HeadSite(site, head))) for head in range(width)]) for site in order]

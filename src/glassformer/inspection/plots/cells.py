@@ -1,6 +1,6 @@
-"""Turn weights into coloured cells: pooling by blocks, scales, colours. Nothing here knows of figures.
+"""Conversion of attention weights to coloured cells: pooling, scales and colours, without matplotlib figures.
 
-NaN stands for what is masked, which is not the same as a weight of 0.
+NaN marks masked cells, which differ from weights of 0.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ TICKS: dict[Scale, dict[float, str]] = {
     "sqrt": {0.0: "0", 0.01: "0.01", 0.1: "0.1", 0.25: "0.25", 0.5: "0.5", 1.0: "1"},
     "log": {1e-4: "≤ 0.0001", 1e-3: "0.001", 1e-2: "0.01", 1e-1: "0.1", 1.0: "1"},
 }
-"""Labels of a colour bar: value -> words."""
+"""Tick labels of the colour bar, by value."""
 FLOOR = 1e-4
-"""Smallest weight that the logarithmic scale tells apart."""
+"""Smallest weight that the logarithmic scale distinguishes."""
 MASKED = (226, 226, 226, 255)
-"""A grey that is no colour of the scale."""
+"""RGBA colour of masked cells, a grey that is not in the colour map."""
 
 
 def block_for(length: int, most: int) -> int:
-    """The side of the blocks that make a length fit into so many cells.
+    """Return the block size for which `length` fits into `most` cells.
 
     >>> block_for(256, 256), block_for(257, 256), block_for(1024, 256)
     (1, 2, 4)
@@ -37,17 +37,16 @@ def block_for(length: int, most: int) -> int:
 
 
 def pooled(weights: Floats, block: int) -> Floats:
-    """The largest weight of each block; NaN only where a whole block is masked.
+    """Return the largest weight of each block; NaN only if the whole block is masked.
 
-    The mean would hide what matters: the stripe of a head that looks at the previous token falls from 1 to 3/16 in
-    blocks of 4 x 4. The largest weight of the result is the largest of all.
+    A mean would hide narrow patterns: in blocks of 4 x 4, the stripe of a previous-token head falls from 1 to 3/16.
 
     Args:
-        weights: (T, S), NaN where masked.
-        block: places in a row, and in a column, of one block; the last blocks may be smaller.
+        weights: attention weights, (T, S), NaN where masked.
+        block: number of rows and columns of a block; the last blocks may be smaller.
 
     Returns:
-        (ceil(T / block), ceil(S / block)).
+        Pooled weights, (ceil(T / block), ceil(S / block)).
     """
     if block == 1:
         return weights
@@ -71,14 +70,14 @@ def positions(weights: Floats, scale: Scale) -> Floats:
 
 
 def painted(weights: Floats, scale: Scale) -> Pixels:
-    """Weights as colours.
+    """Convert weights to colours.
 
     Args:
-        weights: (rows, columns) from 0 to 1, NaN where masked.
-        scale: how differences are spread over the colours.
+        weights: weights from 0 to 1, (rows, columns), NaN where masked.
+        scale: scale of the colours.
 
     Returns:
-        (rows, columns, 4): red, green, blue, opacity.
+        RGBA pixels, (rows, columns, 4).
     """
     from matplotlib import colormaps
 
@@ -88,5 +87,5 @@ def painted(weights: Floats, scale: Scale) -> Pixels:
 
 
 def is_dark(weight: float, scale: Scale) -> bool:
-    """Return whether the colour of a weight needs white letters."""
+    """Return True if the colour of a weight is dark, so that text on it must be white."""
     return bool(positions(np.array(weight), scale) < 0.6)

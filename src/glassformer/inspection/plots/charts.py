@@ -1,4 +1,4 @@
-"""Pictures of what others compute: a lens, the roles of heads, curves. Plain numbers in, a figure out."""
+"""Figures of results given as plain arrays: logit lens, head roles and curves."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#b3a100")
-"""Told apart by people of all kinds of colour vision (Okabe and Ito 2008)."""
-ROW = 24  # pixels
+"""Colours that people with any colour vision can distinguish (Okabe and Ito 2008)."""
+ROW = 24  # height of a row in pixels
 Points = Sequence[tuple[float, float]]
 
 
@@ -44,12 +44,12 @@ def draw_lens(
     """Draw the prediction of each layer at each position: its likeliest token and that token's probability.
 
     Args:
-        probabilities: (layers, T) of the likeliest tokens.
-        words: (layers, T) their texts.
-        layers: the names of the rows, the first at the bottom.
-        tokens: (T) what the model reads.
-        title: of the picture.
-        families: of fonts, for tokens and words.
+        probabilities: probabilities of the likeliest tokens, (layers, T).
+        words: texts of the likeliest tokens, (layers, T).
+        layers: names of the rows; the first row is at the bottom.
+        tokens: texts of the input tokens, (T).
+        title: title of the figure.
+        families: font families for tokens and words.
     """
     _refuse_shape("words", (len(words), *{len(row) for row in words}), probabilities.shape)
     _refuse_shape("layers and tokens", (len(layers), len(tokens)), probabilities.shape)
@@ -62,17 +62,18 @@ def draw_roles(
     scores: Floats,
     chances: Floats,
     earned: npt.NDArray[np.bool_],
-    title: str = "roles of heads: score / chance, framed where it earns the name",
+    title: str = "roles of heads: score / chance, framed if the role is earned",
 ) -> Figure:
-    """The score of every head in every role, beside its chance level; earned names are framed.
+    """Draw the score and chance level of each head in each role; earned roles are framed.
 
     Args:
         heads: names of the rows.
         roles: names of the columns.
-        scores: (heads, roles); NaN where a role is not possible or was not measured; below 0 they look like 0.
-        chances: (heads, roles) of uniform attention; NaN where there is no such level.
-        earned: (heads, roles) whether a head is called by a role.
-        title: of the picture.
+        scores: scores, (heads, roles); NaN if a role is impossible or was not measured; negative scores are coloured
+            like 0.
+        chances: chance levels, (heads, roles); NaN if there is none.
+        earned: bool, (heads, roles), True if the head has earned the role.
+        title: title of the figure.
     """
     for name, values in (("chances", chances), ("earned", earned)):
         _refuse_shape(name, values.shape, scores.shape)
@@ -107,7 +108,7 @@ def _table(
     what: str,
     families: Families,
 ) -> Figure:
-    """Coloured cells with a word in each."""
+    """Draw a table of coloured cells with a text in each."""
     widths = [text_width(word, LABEL, families) for row in words for word in row]
     cell = max(36, *widths) + 10
     left = MARGIN + max(text_width(name, LABEL, families) for name in rows) + 8
@@ -125,19 +126,19 @@ def _table(
         for column, word in enumerate(named):
             value = values[row, column]
             colour = "white" if not np.isnan(value) and is_dark(float(value), "linear") else "black"
-            place = (left + (column + 0.5) * cell, top + (row + 0.5) * ROW)
-            sheet.text(*place, word, LABEL, color=colour, ha="center", family=list(families))
+            centre = (left + (column + 0.5) * cell, top + (row + 0.5) * ROW)
+            sheet.text(*centre, word, LABEL, color=colour, ha="center", family=list(families))
     sheet.colour_bar(right, top, bar, "linear", what, "not measured" if np.isnan(values).any() else "")
     return sheet.figure
 
 
 def draw_curve(curves: Mapping[str, Sequence[Points]], x: str, y: str, title: str = "") -> Figure:
-    """A line for each name; of several curves the mean, and a band from the least to the greatest.
+    """Draw a line for each name: its curve, or the mean of its curves with a band from minimum to maximum.
 
     Args:
-        curves: name -> curves of points (x, y), all at the same x.
-        x, y: names of the axes.
-        title: of the picture.
+        curves: curves of points (x, y) by name; all curves of a name have the same x values.
+        x, y: labels of the axes.
+        title: title of the figure.
     """
     from matplotlib.figure import Figure
 
@@ -145,12 +146,12 @@ def draw_curve(curves: Mapping[str, Sequence[Points]], x: str, y: str, title: st
     axes = figure.add_subplot()
     for number, (name, several) in enumerate(curves.items()):
         colour = COLOURS[number % len(COLOURS)]
-        places = [place for place, _ in several[0]]
+        xs = [value for value, _ in several[0]]
         values = np.array([[value for _, value in points] for points in several])  # (curves, points)
         if len(several) > 1:
-            axes.fill_between(places, values.min(axis=0), values.max(axis=0), color=colour, alpha=0.15, linewidth=0)
+            axes.fill_between(xs, values.min(axis=0), values.max(axis=0), color=colour, alpha=0.15, linewidth=0)
             name = f"{name}, mean of {len(several)}"
-        axes.plot(places, values.mean(axis=0), "o-", color=colour, markersize=3, label=name)
+        axes.plot(xs, values.mean(axis=0), "o-", color=colour, markersize=3, label=name)
     axes.set(xlabel=x, ylabel=y, title=title)
     axes.grid(alpha=0.3)
     axes.legend(frameon=False)

@@ -1,8 +1,8 @@
-"""Fonts for labels in any script: which of those on this machine are needed, and what none of them can draw.
+"""Fonts for labels in any script: select the needed fonts on this machine, and list characters without a font.
 
-matplotlib 3.11 shapes text with HarfBuzz: Bangla conjuncts and vowel signs, joined Arabic and right-to-left lines come
-out as they are written, wherever a font for them exists. A character without a font would become a box and a warning;
-here its token is shown by its id instead.
+matplotlib 3.11 shapes text with HarfBuzz, so Bangla conjuncts and vowel signs, joined Arabic and right-to-left text are
+drawn correctly if a font for them is installed. Without a font, matplotlib would draw a box and warn; here the token is
+shown by its id instead.
 """
 
 from __future__ import annotations
@@ -14,29 +14,29 @@ from dataclasses import dataclass
 import regex
 
 BASE = "DejaVu Sans"
-"""Comes with matplotlib."""
+"""Font family that is included in matplotlib."""
 WITHOUT_OUTLINES = ("Last Resort", "Adobe Blank", "Color Emoji")
-"""Fonts that claim characters and draw boxes, nothing, or pictures that matplotlib cannot draw."""
+"""Names of fonts without usable outlines: placeholder boxes, blanks, or colour pictures."""
 LONGEST = 16
-"""Letters of a label, as people count them."""
+"""Maximum number of grapheme clusters of a label."""
 JOINERS = "\u200c\u200d"
-"""They are invisible, and shape what is beside them."""
+"""Invisible joiners, which change the shape of adjacent characters."""
 
 
 @dataclass(frozen=True)
 class Fonts:
-    """Fonts for some texts.
+    """Fonts for a set of texts.
 
     Attributes:
-        families: for matplotlib; a character is taken from the first one that has it.
-        missing: characters that no font here has.
+        families: font families for matplotlib; each character uses the first family that has it.
+        missing: characters that no installed font has.
     """
 
     families: tuple[str, ...] = (BASE,)
     missing: frozenset[str] = frozenset()
 
     def label(self, text: str, id: int) -> str:
-        """A token for an axis: its text, shortened, or its id where that could not be drawn or seen."""
+        """Return the axis label of a token: its shortened text, or its id if the text is invisible or has no font."""
         text = _visible(text)
         if not text.strip() or not self.missing.isdisjoint(text):
             return f"#{id}"
@@ -48,7 +48,7 @@ class Fonts:
         return [self.label(text, id) for text, id in zip(texts, ids, strict=True)]
 
     def message(self) -> str | None:
-        """Return a message for a person, in one line; None where nothing is missing."""
+        """Return a one-line message on missing characters, or None if there are none."""
         if not self.missing:
             return None
         some = " ".join(sorted(self.missing)[:20])
@@ -56,7 +56,7 @@ class Fonts:
 
 
 def find_fonts(texts: Iterable[str]) -> Fonts:
-    """The fewest fonts of this machine that have the characters of the texts; others are searched only if needed."""
+    """Select installed fonts that cover the characters of the texts, greedily, beginning with `BASE`."""
     from matplotlib.font_manager import fontManager
 
     missing = set("".join(map(_visible, texts)))
@@ -79,7 +79,7 @@ def find_fonts(texts: Iterable[str]) -> Fonts:
 
 
 def _covered(path: str, characters: Iterable[str]) -> set[str]:
-    """Return the characters that a font has as outlines."""
+    """Return the characters that a font can draw as outlines."""
     from matplotlib.ft2font import FT2Font
 
     try:
@@ -90,7 +90,7 @@ def _covered(path: str, characters: Iterable[str]) -> set[str]:
 
 
 def _visible(text: str) -> str:
-    """Remove invisible marks that shape nothing: direction marks, variation selectors."""
+    """Remove invisible characters except joiners: direction marks and variation selectors."""
     return "".join(
         letter
         for letter in text

@@ -29,47 +29,47 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MOST_CELLS = 256
-"""Cells of a side of the map of one head; longer texts are pooled."""
+"""Maximum number of cells per side of the map of one head; longer texts are pooled."""
 LARGE = 1024
-"""Pixels of its longer side, about; short texts get cells of at most `LARGEST_CELL`."""
+"""Approximate pixels of the longer side of the map of one head; cells have at most `LARGEST_CELL` pixels."""
 LARGEST_CELL = 40
 LEGIBLE = 12
-"""Pixels of a cell that leave room for a label; smaller ones get a ruler."""
+"""Minimum size in pixels of a cell with a token label; smaller cells get a ruler."""
 GAP = 10
 LARGEST_LETTERS = 15.0
 
 
 @dataclass(frozen=True)
 class MapLabels:
-    """Labels along the maps.
+    """Axis labels of attention maps.
 
     Attributes:
-        rows, columns: one for each place, before pooling.
-        row_name, column_name: what rows and columns are.
+        rows, columns: a label for each position, before pooling.
+        row_name, column_name: titles of the axes.
     """
 
     rows: Sequence[str]
     columns: Sequence[str]
-    row_name: str = "tokens that look"
-    column_name: str = "tokens looked at"
+    row_name: str = "query tokens"
+    column_name: str = "key tokens"
 
 
 @dataclass(frozen=True)
 class _Plan:
-    """Sizes in pixels, of all maps alike."""
+    """Layout of all maps, with sizes in pixels."""
 
     cell: int
     slot: tuple[int, int]  # width and height of the largest map
     left: int
     top: int
-    above: int  # each row of maps, for names
-    below: int  # the last one, for labels
+    above: int  # space above each row of maps, for names
+    below: int  # space below the last row, for labels
     upright: bool
     notes: tuple[str, ...]
 
 
 Grid = Sequence[tuple[str, Sequence[tuple[str, Floats | None]]]]
-"""Rows of maps, each with its name: of each map a name and its cells, (rows, columns); None: an empty place."""
+"""Rows of maps, each with a name; a map has a name and its cells, (rows, columns), or None to leave a gap."""
 
 
 def draw_maps(
@@ -83,17 +83,17 @@ def draw_maps(
     families: Families = (BASE,),
     what: str = "attention weight",
 ) -> Figure:
-    """Maps on a grid, a colour bar, and what the cells are.
+    """Draw maps on a grid, with a colour bar and notes on the cells.
 
     Args:
-        title: of the picture.
-        grid: rows of maps, pooled already; weights from 0 to 1, NaN where masked.
-        block: by which they are pooled; the title says so.
-        labels: along the maps of the first column, and of the last row; None: nothing is written there.
-        scale: of the colours.
-        size: pixels of a map's longer side, at least; short texts need no more than `LARGEST_CELL` for a cell.
-        families: of fonts, for the labels.
-        what: the weights are.
+        title: title of the figure.
+        grid: rows of pooled maps; weights from 0 to 1, NaN where masked.
+        block: pooling block size; a note states it.
+        labels: labels at the first column and the last row of maps; None: no labels.
+        scale: scale of the colours.
+        size: minimum pixels of a map's longer side, unless a cell would exceed `LARGEST_CELL` pixels.
+        families: font families for the labels.
+        what: name of the values, shown at the colour bar.
     """
     cells = [cells for _, row in grid for _, cells in row if cells is not None]
     plan = _plan(grid, cells, block, labels, size, families)
@@ -131,12 +131,13 @@ def draw_rollout(
     families: Families = (BASE,),
     what: str = "share",
 ) -> Figure:
-    """One matrix of shares, such as rollout or flow, as the map of a head.
+    """Draw one matrix of shares, such as rollout or flow, as a map.
 
     Args:
-        weights: (T, S) from 0 to 1, NaN where masked; longer ones are pooled.
-        labels: of its rows and columns.
-        title, what: of the picture, and of its values.
+        weights: values from 0 to 1, (T, S), NaN where masked; a large matrix is pooled.
+        labels: labels of rows and columns.
+        title: title of the figure.
+        what: name of the values, shown at the colour bar.
         scale, families: as for `draw_maps`.
     """
     block = block_for(max(weights.shape), MOST_CELLS)
@@ -147,7 +148,7 @@ def draw_rollout(
 def _plan(
     grid: Grid, cells: Sequence[Floats], block: int, labels: MapLabels | None, size: int, families: Families
 ) -> _Plan:
-    """Choose the size of cells, the words above them, and the place of the first map."""
+    """Compute the layout: size of cells, notes, and position of the first map."""
     rows = max(each.shape[0] for each in cells)
     columns = max(each.shape[1] for each in cells)
     cell = min(LARGEST_CELL, -(-size // max(rows, columns)))
@@ -163,7 +164,7 @@ def _plan(
             letters = LABEL
         left += max(text_width(word, letters, families) for word in words[0])
         below, upright = room_below(words[1], cell, letters, families) if _legible(cell, block) else (2 * LABEL, False)
-        number = "" if _legible(cell, block) else ", by their numbers from 0"
+        number = "" if _legible(cell, block) else ", by position from 0"
         notes.append(f"rows: {labels.row_name}; columns: {labels.column_name}{number}")
     if block > 1:
         notes.append(f"each cell is the maximum of {block} x {block}")
@@ -173,25 +174,25 @@ def _plan(
 
 
 def _legible(cell: int, block: int) -> bool:
-    """Return whether each cell is one token, and has room for its label."""
+    """Return True if each cell is one token and is large enough for its label."""
     return block == 1 and cell >= LEGIBLE
 
 
 def _letters(cell: int) -> float:
-    """The height of letters beside cells of so many pixels."""
+    """Return the height of labels beside cells of `cell` pixels, in pixels."""
     return min(LARGEST_LETTERS, cell * 0.8)
 
 
 def _label(
     sheet: Sheet, axes: Axes, labels: MapLabels | None, block: int, plan: _Plan, sides: tuple[bool, bool]
 ) -> None:
-    """Label tokens where they are legible, else draw a ruler; on the left and below, where these `sides` are outer."""
+    """Draw token labels if they are legible, otherwise a ruler; `sides`: whether to label the left and lower side."""
     if labels is None:
         return
     for axis, words, outer in (("y", labels.rows, sides[0]), ("x", labels.columns, sides[1])):
         if outer and _legible(plan.cell, block):
-            places = [place + 0.5 for place in range(len(words))]
-            sheet.ticks(axes, axis, places, words, _letters(plan.cell), plan.upright and axis == "x")
+            centres = [index + 0.5 for index in range(len(words))]
+            sheet.ticks(axes, axis, centres, words, _letters(plan.cell), plan.upright and axis == "x")
         elif outer:
             marks = ruler(len(words), plan.cell / block)
             middle = 0.5 if block == 1 else 0.0
@@ -200,7 +201,7 @@ def _label(
 
 
 def ruler(length: int, pixels: float) -> list[int]:
-    """Places that are marked: every 1, 2, 5, 10, 20... so that marks are at least 60 pixels apart.
+    """Return the positions to mark: every 1, 2, 5, 10, 20... so that marks are at least 60 pixels apart.
 
     >>> ruler(1024, 1.0)
     [0, 100, 200, 300, 400, 500, 600, 700, 800, 900, 1000]

@@ -1,4 +1,4 @@
-"""The attention maps of a run on a text: asked for one layer at a time, and pooled at once, to save memory."""
+"""Attention maps of a run on a text, recorded and pooled one layer at a time to save memory."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from glassformer.model.transformer import Model
 
 @dataclass(frozen=True, eq=False)
 class AttentionMaps:
-    """Attention of some layers on one text.
+    """Pooled attention weights of some layers on one text.
 
     Attributes:
-        subject: what the model reads.
-        block: by how many places the maps are pooled.
-        maps: head -> (ceil(T / block), ceil(S / block)), NaN where masked; a layer without heads has none.
+        subject: the model and its input.
+        block: pooling block size, in positions.
+        maps: weights of each head, (ceil(T / block), ceil(S / block)), NaN where masked.
     """
 
     subject: Subject
@@ -32,7 +32,7 @@ class AttentionMaps:
     maps: dict[HeadSite, Floats]
 
     def tokens(self, site: Site) -> tuple[list[tuple[str, int]], list[tuple[str, int]]]:
-        """The texts and ids of the rows (that look) and of the columns (that are looked at) of a layer's maps."""
+        """Return the texts and ids of the query tokens (rows) and key tokens (columns) of a layer's maps."""
         source = list(zip(self.subject.labels, self.subject.ids, strict=True))
         if self.subject.target_ids is None or self.subject.target_labels is None or site.stack == "enc":
             return source, source
@@ -40,20 +40,20 @@ class AttentionMaps:
         return target, source if site.part == "cross" else target
 
     def texts(self) -> list[str]:
-        """Return all texts that may become a label."""
+        """Return all token texts that may become labels."""
         return [*self.subject.labels, *(self.subject.target_labels or ())]
 
 
 def read_maps(subject: Subject, sites: Sequence[Site], most: int) -> AttentionMaps:
-    """The maps of some layers.
+    """Record and pool the attention weights of some layers.
 
     Args:
-        subject: a model and what it reads; nothing about the model changes.
-        sites: of attentions of the model.
-        most: cells of a map's longer side; longer texts are pooled, all maps alike.
+        subject: the model and its input; the model is not modified.
+        sites: attention layers of the model.
+        most: maximum number of cells per side of a map; longer texts are pooled, with the same block size for all maps.
 
     Raises:
-        GlassError: the layers have no heads, or the weights of one layer alone are above the budget of a recording.
+        GlassError: the layers have no heads, or the weights of one layer alone exceed the memory budget of a recording.
     """
     lengths = {"enc": len(subject.ids), "dec": len(subject.ids if subject.target_ids is None else subject.target_ids)}
     longest = max(max(lengths[site.stack], lengths["enc"] if site.part == "cross" else 0) for site in sites)
@@ -72,15 +72,15 @@ def read_maps(subject: Subject, sites: Sequence[Site], most: int) -> AttentionMa
         numbers = head_numbers(layers[site])
         found |= {HeadSite(site, n): pooled(each, block) for n, each in zip(numbers, weights, strict=True)}
     if not found:
-        raise GlassError(f"all heads of {', '.join(map(str, sites))} were removed", "Look at another layer, or run.")
+        raise GlassError(f"all heads of {', '.join(map(str, sites))} were removed", "Choose another layer or run.")
     return AttentionMaps(subject, block, found)
 
 
 def find_site(model: Model, name: str) -> Site:
-    """The attention layer of that name.
+    """Return the attention layer of a name, such as `dec.0.self`.
 
     Raises:
-        GlassError: the model has no such layer; the error says which it has.
+        GlassError: the model has no such layer; the error lists the model's layers.
     """
     sites = list(attentions(model))
     for site in sites:

@@ -1,4 +1,4 @@
-"""Writing pictures: known to be possible before the work is done, whole or not at all, the same bytes every time."""
+"""Save figures: check the path in advance, and write files atomically and reproducibly."""
 
 from __future__ import annotations
 
@@ -15,19 +15,21 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 WITHOUT: dict[str, dict[str, Any]] = {".png": {"Software": None}, ".svg": {"Date": None, "Creator": None}}
-"""By format: what files would say of their making."""
+"""Metadata to leave out of files, by format, so that equal figures give equal bytes."""
 SALT = "glassformer"
-"""SVG names its parts by it; without one the names would be random."""
+"""Salt of SVG element ids, which would otherwise be random."""
 
 
 def refuse_no_picture(path: Path, option: str = "--out") -> None:
-    """Check that a picture can be written.
+    """Check that a figure can be written.
 
     Raises:
-        GlassError: another format, no such folder, a folder of that name, or no matplotlib.
+        GlassError: the format is unknown, the folder does not exist, `path` is a folder, or matplotlib is missing.
     """
     if path.suffix.lower() not in WITHOUT:
-        raise GlassError(f"{option} {path} is no picture's name", f"Let it end in {' or '.join(WITHOUT)}.")
+        raise GlassError(
+            f"{option} {path} is not the name of a picture", f"Give a name that ends in {' or '.join(WITHOUT)}."
+        )
     if path.is_dir():
         raise GlassError(f"{option} {path} is a folder", "Give the name of a file.")
     refuse_no_folder(path)
@@ -41,10 +43,10 @@ def refuse_no_matplotlib() -> None:
 
 
 def save(figure: Figure, path: str | PathLike[str]) -> None:
-    """Write a picture; the same figure gives the same bytes.
+    """Save a figure atomically; equal figures give equal bytes.
 
     Raises:
-        GlassError: the file cannot be written; one that was there before is as it was.
+        GlassError: the file cannot be written; an existing file stays unchanged.
     """
     import matplotlib
 
@@ -60,7 +62,7 @@ def save(figure: Figure, path: str | PathLike[str]) -> None:
 
 
 def svg_text(figure: Figure) -> str:
-    """Return a figure as an SVG element, without a prologue, so that a page can hold it."""
+    """Return a figure as an SVG element without the XML prologue, for use in an HTML page."""
     import matplotlib
 
     out = io.StringIO()

@@ -1,4 +1,4 @@
-"""A figure on which parts are placed by pixels, so that every cell is as many pixels wide as any other."""
+"""Figure with a pixel layout, in which all cells have exactly the same size."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 DPI = 100
 MARGIN = 12
-# TITLE, NOTE and LABEL are heights of letters in pixels.
+# TITLE, NOTE and LABEL are font heights in pixels.
 TITLE = 15
 NOTE = 12
 LABEL = 12
@@ -28,11 +28,11 @@ Families = Sequence[str]
 
 
 class Sheet:
-    """An empty figure; places are pixels from its top left corner.
+    """Figure whose parts are positioned in pixels from its top left corner.
 
     Args:
-        width, height: in pixels.
-        families: of fonts.
+        width, height: size in pixels.
+        families: font families for tick labels.
     """
 
     def __init__(self, width: int, height: int, families: Families) -> None:
@@ -44,7 +44,7 @@ class Sheet:
         self.figure = Figure(figsize=(width / DPI, height / DPI), dpi=DPI, facecolor="white")
 
     def axes(self, x: int, y: int, width: int, height: int) -> Axes:
-        """Empty axes without a frame."""
+        """Add empty axes without a frame."""
         left = x / self.width
         bottom = 1 - (y + height) / self.height
         axes = self.figure.add_axes((left, bottom, width / self.width, height / self.height))
@@ -54,7 +54,10 @@ class Sheet:
         return axes
 
     def image(self, pixels: Pixels, x: int, y: int, cell: tuple[int, int]) -> Axes:
-        """Cells of so many pixels each (width, height); one unit of the axes is one cell, from the top left corner."""
+        """Add an image with cells of `cell` pixels (width, height).
+
+        One unit of the axes is one cell, counted from the top left corner.
+        """
         rows, columns = pixels.shape[:2]
         axes = self.axes(x, y, columns * cell[0], rows * cell[1])
         large = pixels.repeat(cell[1], axis=0).repeat(cell[0], axis=1)
@@ -62,17 +65,17 @@ class Sheet:
         return axes
 
     def text(self, x: float, y: float, words: str, size: float, **style: str | list[str]) -> Text:
-        """A line of our own words; y is its middle. `family` names other fonts, for words of a text."""
+        """Add a line of text, vertically centred at y; `style` can override the font family for token texts."""
         look = {"size": points(size), "family": BASE, "color": INK, "va": "center", **style}
         return self.figure.text(x / self.width, 1 - y / self.height, words, parse_math=False, **look)  # type: ignore[arg-type]
 
     def ticks(
-        self, axes: Axes, axis: str, places: Sequence[float], labels: Sequence[str], size: float, upright: bool = False
+        self, axes: Axes, axis: str, values: Sequence[float], labels: Sequence[str], size: float, upright: bool = False
     ) -> None:
-        """Labels along one axis, taken as they are."""
-        which = axes.xaxis if axis == "x" else axes.yaxis
-        which.set_ticks(
-            list(places),
+        """Set tick labels along one axis, without parsing math."""
+        target = axes.xaxis if axis == "x" else axes.yaxis
+        target.set_ticks(
+            list(values),
             list(labels),
             parse_math=False,
             fontsize=points(size),
@@ -82,13 +85,13 @@ class Sheet:
         )
 
     def colour_bar(self, x: int, y: int, height: int, scale: Scale, what: str, grey: str) -> None:
-        """The colours with their values, and what grey stands for; empty where there is none."""
+        """Add a colour bar, and a swatch with the meaning of grey cells unless `grey` is empty."""
         ramp = np.linspace(1, 0, height)[:, None]
         axes = self.image(painted(ramp, "linear"), x, y, (BAR, 1))
         axes.yaxis.tick_right()
-        places = positions(np.array(list(TICKS[scale])), scale)
+        shares = positions(np.array(list(TICKS[scale])), scale)
         axes.tick_params(length=3)
-        self.ticks(axes, "y", [float(height * (1 - place)) for place in places], list(TICKS[scale].values()), LABEL)
+        self.ticks(axes, "y", [float(height * (1 - share)) for share in shares], list(TICKS[scale].values()), LABEL)
         self.text(x, y - 14, f"{what}, {NAMES[scale]} scale", NOTE)
         if grey:
             swatch = np.array(MASKED, dtype=np.uint8)[None, None]
@@ -97,17 +100,17 @@ class Sheet:
 
 
 def bar_width(scale: Scale, what: str) -> int:
-    """Pixels that a colour bar takes with its words."""
+    """Return the width of a colour bar with its title, in pixels."""
     return max(text_width(f"{what}, {NAMES[scale]} scale", NOTE, [BASE]), 90)
 
 
 def points(pixels: float) -> float:
-    """The size of letters as matplotlib wants it."""
+    """Convert a font height in pixels to points."""
     return pixels * 72 / DPI
 
 
 def text_width(words: str, size: float, families: Families, weight: str = "normal") -> int:
-    """Pixels that a line takes."""
+    """Return the width of a line of text, in pixels."""
     from matplotlib.backends.backend_agg import RendererAgg
     from matplotlib.font_manager import FontProperties
 
@@ -116,6 +119,6 @@ def text_width(words: str, size: float, families: Families, weight: str = "norma
 
 
 def room_below(words: Sequence[str], cell: int, size: float, families: Families) -> tuple[int, bool]:
-    """Pixels that labels below cells take, and whether they must stand upright, being wider than a cell."""
+    """Return the height of labels below cells in pixels, and whether they are vertical because a cell is too narrow."""
     widest = max(text_width(word, size, families) for word in words)
     return (widest + 10, True) if widest > cell - 6 else (2 * LABEL, False)

@@ -1,6 +1,6 @@
 """Importance and pruning of attention heads.
 
-`importance` measures how much the loss depends on each head, and `direct_effects` how much by its direct path alone;
+`importance` measures the importance of each head for the loss, and `direct_effects` its effect along the direct path;
 `order` removes heads step by step and computes the pruning curve; `hard_concrete` and `l0` learn which heads to remove;
-`removal` removes them from weights and optimizer state; `prune` makes a run folder of the pruned model.
+`removal` removes heads from weights and optimizer state; `prune` writes a run folder with the pruned model.
 """

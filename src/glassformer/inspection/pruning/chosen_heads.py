@@ -1,4 +1,4 @@
-"""A new run without heads that somebody chose."""
+"""Pruning of chosen heads: write a new run without them."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ class ByHand:
     """Result of removing chosen heads from a run.
 
     Attributes:
-        folder: of the new run.
-        checkpoint: of the run that it was made from, such as "step-000850".
-        removed: the heads that it lacks.
-        parameters: of the run, and of the new one.
+        folder: folder of the new run.
+        checkpoint: checkpoint of the original run that was pruned, such as "step-000850".
+        removed: names of the removed heads.
+        parameters: numbers of parameters of the original run and of the new run.
     """
 
     folder: Path
@@ -37,28 +37,29 @@ def prune_by_hand(
     checkpoint: str | None = None,
     note: Callable[[str], None] = lambda text: None,
 ) -> ByHand:
-    """Write a run without these heads; it gives what the run gives with zero in their place, exactly.
+    """Write a new run without these heads; its outputs equal those of the run with the heads replaced by zeros.
 
     Args:
-        folder: of the run.
-        out: of the new one; must be free.
-        heads: names such as `dec.0.self.3`, at least one.
-        which, device: of the model.
-        checkpoint: the one that is meant; None: whichever it is now.
-        note: is told what a person should know.
+        folder: folder of the run.
+        out: folder of the new run; must not exist yet.
+        heads: names of the heads, such as `dec.0.self.3`, at least one.
+        which: checkpoint to prune, "best" or "last".
+        device: device of the model.
+        checkpoint: name that this checkpoint must have; None: any.
+        note: function that receives messages for the user.
 
     Raises:
-        GlassError: there is no such run or head, heads cannot be taken out of it, its text is gone, `out` is taken, or
-            the run has another checkpoint by now.
+        GlassError: the run or a head does not exist, its heads cannot be removed, its data is missing, `out` exists, or
+            the run has a newer checkpoint than `checkpoint`.
     """
     if not heads:
-        raise GlassError("no head is named that shall go", "Name one, such as dec.0.self.0.")
+        raise GlassError("no heads to remove were named", "Name at least one, such as dec.0.self.0.")
     refuse_existing(out)
     opened = open_for_pruning(Path(folder), which, device, note)
     if checkpoint not in (None, opened.checkpoint.name):
         raise GlassError(
-            f"{folder} has gone on from {checkpoint} to {opened.checkpoint.name}",
-            "Look at the new one, then try again.",
+            f"the checkpoint of {folder} is now {opened.checkpoint.name} instead of {checkpoint}",
+            "Inspect the new checkpoint, then try again.",
         )
     before = sum(parameter.numel() for parameter in opened.model.parameters())
     found = pruned(opened, heads)

@@ -1,7 +1,7 @@
-"""The direct effect of a head on the loss: only its own path to the logits is cut, everything else is as it was.
+"""Direct effect of a head on the loss: remove its direct path to the logits and keep everything else unchanged.
 
-The head writes c into the residual stream. The final norm keeps the scale that it had for the whole stream, so it is
-linear, and the logits without the head are those of the model minus head(norm(c)) (Elhage et al. 2021).
+A head adds c to the residual stream. With the scale of the final norm held fixed, the norm is linear, and the logits
+without the head are those of the model minus head(norm(c)) (Elhage et al. 2021).
 """
 
 from __future__ import annotations
@@ -25,16 +25,19 @@ from glassformer.tasks.task_rows import TaskRows
 def no_direct_effect(model: Model, stack: str) -> str | None:
     """Return the reason why the direct effect of heads in this stack cannot be computed; None if it can."""
     if stack != list(stacks(model))[-1]:
-        return "what an encoder's heads write reaches no logit directly"
+        return "the output of an encoder's heads reaches no logit directly"
     if model.config.norm_order == "post":
-        return "model.norm_order = post: what a head writes passes through the norms of all later layers"
+        return "model.norm_order = post: the output of a head passes through the norms of all later layers"
     if model.config.head_transform:
-        return "model.head_transform = true: an activation stands between the heads and the logits"
+        return "model.head_transform = true: an activation lies between the heads and the logits"
     return None
 
 
 def direct_effects(model: Model, data: TaskRows) -> dict[str, float]:
-    """The loss without each head's direct path minus the loss, in nats per target; without heads that have none."""
+    """Return the direct effect of each head by name: loss without its direct path minus loss, in nats per target.
+
+    Heads without a direct path to the logits are left out.
+    """
     sites = [site for site in attentions(model) if no_direct_effect(model, site.stack) is None]
     z_taps = {site: Tap(layer.hook_z) for site, layer in attentions(model).items()}
     norm_taps = _inputs_of_norms(model)
@@ -58,7 +61,7 @@ def direct_effects(model: Model, data: TaskRows) -> dict[str, float]:
 
 
 def _inputs_of_norms(model: Model) -> dict[nn.Module, Tap]:
-    """Return where the input (B, T, D) of each norm of the last stack can be read."""
+    """Return taps on the input (B, T, D) of each norm of the last stack."""
     stack = list(stacks(model).values())[-1]
     return {
         module: Tap(module, "input")
@@ -83,12 +86,12 @@ def _written(model: Model, site: Site, z: Tensor, entering: dict[nn.Module, Tens
 
 
 def _by_head(layer: Attention) -> Tensor:
-    """The output projection, (H, D, K)."""
+    """Return the output projection of each head, (H, D, K)."""
     return layer.output.weight.unflatten(1, (layer.heads, layer.head_width)).transpose(0, 1)  # (H, D, K)
 
 
 def _held(norm: nn.Module, x: Tensor, c: Tensor) -> Tensor:
-    """Return the contribution of a part c of a norm's input x to its output, (B, T, D): scaled as x is; no bias."""
+    """Return the contribution of a part c of a norm's input x to its output, (B, T, D), scaled as x is; no bias."""
     if isinstance(norm, nn.LayerNorm):
         scale = (x.var(dim=-1, keepdim=True, unbiased=False) + norm.eps).sqrt()  # (B, T, 1)
         return (c - c.mean(dim=-1, keepdim=True)) / scale * norm.weight  # (B, T, D)
@@ -102,7 +105,7 @@ def _held(norm: nn.Module, x: Tensor, c: Tensor) -> Tensor:
 def _read(model: Model, x: Tensor, real: Tensor) -> Tensor:
     """Return the contribution of a part x (B, T, D) of the stack's output to the logits, (B, T, V) or (B, C)."""
     if not isinstance(model, Classifier):
-        own = model.head.weight  # (V, D), or None where the embedding's is used
+        own = model.head.weight  # (V, D), or None for tied embeddings
         return F.linear(x, model.embedding.tokens.weight if own is None else own)  # (B, T, V)
     if model.config.pooling == "first":
         pooled = x[torch.arange(len(x)), real.long().argmax(dim=1)]  # (B, D)

@@ -1,4 +1,4 @@
-"""Gates between 0 and 1 that are exactly 0, or exactly 1, with a probability that can be learnt.
+"""Hard concrete gates: random gates in [0, 1] that are exactly 0 or exactly 1 with a learnable probability.
 
 Louizos, Welling and Kingma 2018, section 2.2, with the constants of Voita et al. 2019 for heads:
 
@@ -19,7 +19,7 @@ EPSILON = 1e-6
 
 
 def sample(log_alpha: Tensor, generator: torch.Generator) -> Tensor:
-    """One draw for each gate, (H), which has a gradient in ln α where it is neither 0 nor 1."""
+    """Sample each gate once, (H); a gate has a gradient with respect to ln α if it is neither 0 nor 1."""
     u = torch.rand(log_alpha.shape, generator=generator, dtype=log_alpha.dtype) * (1 - 2 * EPSILON) + EPSILON  # (H)
     u = u.to(log_alpha.device)  # (H)
     s = torch.sigmoid((u.log() - (1 - u).log() + log_alpha) / BETA)  # (H)
@@ -27,13 +27,13 @@ def sample(log_alpha: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def open_probability(log_alpha: Tensor) -> Tensor:
-    """P(g > 0) = sigmoid(ln α - β ln(-γ / ζ)), (H)."""
+    """Return the probability that each gate is open, P(g > 0) = sigmoid(ln α - β ln(-γ / ζ)), (H)."""
     return torch.sigmoid(log_alpha - BETA * math.log(-GAMMA / ZETA))  # (H)
 
 
 def settled(log_alpha: Tensor) -> Tensor:
-    """The gate once nothing is drawn any more, (H): clip(sigmoid(ln α) (ζ - γ) + γ, 0, 1), without β.
+    """Return the deterministic gates after training, (H): clip(sigmoid(ln α) (ζ - γ) + γ, 0, 1), without β.
 
-    It is exactly 0 below ln α = -2.398, and exactly 1 above 2.398.
+    A gate is exactly 0 for ln α below -2.398 and exactly 1 for ln α above 2.398.
     """
     return (torch.sigmoid(log_alpha) * (ZETA - GAMMA) + GAMMA).clamp(0, 1)  # (H)

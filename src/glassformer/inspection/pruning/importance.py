@@ -1,9 +1,9 @@
 """Importance of each head for the loss, from one backward pass. Michel, Levy and Neubig 2019, section 4.1.
 
-    I_h = E_x |∂L(x) / ∂ξ_h|        ξ_h: a factor on head h, at 1
+    I_h = E_x |∂L(x) / ∂ξ_h|        ξ_h: gate of head h, equal to 1
 
-The absolute value is taken for each row x before the mean: the gradients of several rows have both signs, and their sum
-may be 0 for a head that every row depends on. So each row has gates of its own.
+The absolute value is taken for each row x before the mean, because gradients of different rows can cancel. Therefore,
+each row has its own gates.
 """
 
 from __future__ import annotations
@@ -24,11 +24,10 @@ from glassformer.tasks.task_rows import TaskRows, row_losses
 
 
 def head_importance(model: Model, data: TaskRows) -> dict[str, float]:
-    """Return I_h of every head by its name, in nats per target.
+    """Return the importance I_h of each head by name, in nats per target.
 
-    It is Σ over rows of |∂ the row's loss / ∂ξ_h|, divided by the number of targets.
-    The losses are those of training without label smoothing and dropout. Nothing of the model changes, its gradients
-    included.
+    I_h is the sum over rows of |∂(loss of the row) / ∂ξ_h|, divided by the number of targets. The losses are those of
+    training, without label smoothing and dropout. The model and its gradients are not modified.
     """
     sites = attentions(model)
     sums = {str(site): torch.zeros(layer.heads, dtype=torch.float64) for site, layer in sites.items()}  # (H) each
@@ -38,15 +37,16 @@ def head_importance(model: Model, data: TaskRows) -> dict[str, float]:
             batch = data.batch(rows)
             with torch.enable_grad(), gated(model) as gates:
                 losses = row_losses(model, batch)  # (B)
-                slopes = torch.autograd.grad(losses.sum(), list(gates.values()), materialize_grads=True)  # (B, H) each
-            for site, slope in zip(gates, slopes, strict=True):
-                sums[site] += slope.abs().cpu().double().sum(dim=0)  # (H)
+                total = losses.sum()
+                grads = torch.autograd.grad(total, list(gates.values()), materialize_grads=True)  # (B, H) each
+            for site, grad in zip(gates, grads, strict=True):
+                sums[site] += grad.abs().cpu().double().sum(dim=0)  # (H)
             targets += batch.n_targets
     return _named(model, {site: total / max(1, targets) for site, total in sums.items()})
 
 
 def _named(model: Model, values: Mapping[str, Tensor]) -> dict[str, float]:
-    """Values (H) by attention as values by head."""
+    """Convert values (H) by attention layer to values by name of the head."""
     return {
         f"{site}.{number}": float(values[str(site)][index])
         for site, layer in attentions(model).items()
@@ -55,7 +55,7 @@ def _named(model: Model, values: Mapping[str, Tensor]) -> dict[str, float]:
 
 
 def per_layer(scores: Mapping[str, float]) -> dict[str, float]:
-    """Scores divided by the l2 norm of those of their attention, as Michel et al. 2019 compare layers."""
+    """Divide each score by the l2 norm of the scores of its attention layer, as Michel et al. 2019 do."""
     squares: dict[str, float] = defaultdict(float)
     for name, score in scores.items():
         squares[name.rpartition(".")[0]] += score**2

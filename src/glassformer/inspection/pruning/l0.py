@@ -1,10 +1,10 @@
-"""Learning which heads may go: training goes on with a gate on every head, and open gates cost. Voita et al. 2019.
+"""L0 pruning: continue training with a gate on each head and a penalty on open gates (Voita et al. 2019).
 
-    L = L_training + λ · mean over attentions of Σ_h P(g_h > 0)
+    L = L_training + λ · mean over attention layers of Σ_h P(g_h > 0)
 
-λ is of the mean over attentions, as in the program of Voita et al., not of the sum. Each step draws every gate once,
-for all rows. Gates begin wide open (ln α = 3, where a settled gate is exactly 1), so that the trained model is not
-disturbed at first.
+As in the code of Voita et al., the penalty is a mean over attention layers, not a sum. Each step samples every gate
+once, for all rows. Gates begin open (ln α = 3, where the deterministic gate is exactly 1), so that the trained model
+is not disturbed at first.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from glassformer.training.loop import compute_gradients
 from glassformer.training.stepping import Stepper
 
 FIRST = 3.0
-"""ln α of every gate at the beginning."""
+"""Initial ln α of each gate."""
 
 
 @dataclass(frozen=True)
 class L0:
-    """How gates are learnt.
+    """Settings for learning gates.
 
     Attributes:
-        penalty: λ, in nats for each head of an attention that is open.
-        steps: of training with gates.
-        rate: the run's own learning rates, which its schedule has brought down, times this, all along.
-        gate_rate: learning rate of ln α, by Adam without weight decay.
-        gates_alone: the weights stay as they are.
+        penalty: λ, in nats per open head of an attention layer.
+        steps: number of training steps with gates.
+        rate: factor on the run's learning rates, constant over the steps.
+        gate_rate: learning rate of ln α, for Adam without weight decay.
+        gates_alone: True to train the gates alone and keep the weights.
     """
 
     penalty: float
@@ -47,10 +47,10 @@ class L0:
 
 
 def learn_gates(stepper: Stepper, first: int, how: L0, note: Callable[[str], None]) -> tuple[dict[str, Tensor], int]:
-    """Train on from step `first`; the settled gates (H) of each attention by its site, and the targets learnt from.
+    """Continue training from step `first` with gates, and return the final gates (H) by attention site.
 
-    The weights change in place, unless gates are learnt alone. Numbers are drawn from a generator of their own, so
-    that rows and dropout of a step are what they would be in training.
+    Also return the number of targets trained on. The weights change in place, unless `how.gates_alone` is True. The
+    gates have their own random generator, so that rows and dropout of a step are the same as in normal training.
 
     Raises:
         GlassError: a loss or a gradient is not finite.
@@ -63,16 +63,16 @@ def learn_gates(stepper: Stepper, first: int, how: L0, note: Callable[[str], Non
     targets = 0
     for step in range(first, first + how.steps):
         generator = torch.Generator().manual_seed(step_seed(stepper.config.train.seed, step))
-        drawn = {site: sample(log, generator) for site, log in logs.items()}  # (H) each
-        gates = {site: gate.detach().requires_grad_() for site, gate in drawn.items()}  # (H) each
+        sampled = {site: sample(log, generator) for site, log in logs.items()}  # (H) each
+        gates = {site: gate.detach().requires_grad_() for site, gate in sampled.items()}  # (H) each
         with gated(stepper.model, gates):
             found = compute_gradients(stepper, step)
         if not found.finite:
             raise GlassError(f"step {step + 1} with gates: the loss is {found.loss}", "Lower --l0, or --rate.")
         optimizer.zero_grad()
         cost = torch.stack([open_probability(log).sum() for log in logs.values()]).mean() * how.penalty  # ()
-        passed = [(gate, gates[site].grad) for site, gate in drawn.items() if gates[site].grad is not None]
-        torch.autograd.backward([cost, *(gate for gate, _ in passed)], [None, *(slope for _, slope in passed)])
+        passed = [(gate, gates[site].grad) for site, gate in sampled.items() if gates[site].grad is not None]
+        torch.autograd.backward([cost, *(gate for gate, _ in passed)], [None, *(grad for _, grad in passed)])
         optimizer.step()
         if not how.gates_alone:
             stepper.update(found, how.rate)

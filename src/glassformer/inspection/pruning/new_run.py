@@ -1,4 +1,4 @@
-"""Run folder of a pruned model; like any other run, it generates, resumes, verifies and exports."""
+"""Run folder of a pruned model, which works like any other run: it generates, resumes, verifies and exports."""
 
 from __future__ import annotations
 
@@ -29,29 +29,29 @@ from glassformer.training.validation import loss_on_rows
 
 
 def open_for_pruning(folder: Path, which: Which, device: str, note: Callable[[str], None]) -> OpenedRun:
-    """Return a run whose heads can be removed, and whose text is at hand.
+    """Open a run for pruning, and check that its heads can be removed and that its data is available.
 
     Raises:
-        GlassError: there is no such run, its text is gone, or its heads cannot be taken out.
+        GlassError: the run does not exist, its data is missing, or its heads cannot be removed.
     """
     run = open_run(folder)
     refuse_unprunable(run.config().model)
     if is_held(folder):
         note(f"{folder} is still training: this is its {which} checkpoint so far")
     opened = OpenedRun.load(folder, which, device, note=note)
-    _ = opened.task  # a text that is gone is an error now, not after minutes of work
+    _ = opened.task  # raise an error for missing data now, not after minutes of work
     return opened
 
 
 @dataclass(frozen=True)
 class Pruned:
-    """A smaller model, and what training needs to go on with it.
+    """Pruned model with its training state.
 
     Attributes:
-        model: with fewer heads.
-        names: of the heads that it lacks and the run has.
-        optimizers: of the model; what they know of the weights that stay is kept.
-        state: where training is.
+        model: the model with fewer heads.
+        names: names of the removed heads.
+        optimizers: optimizers of the pruned model, with the optimizer state of the remaining weights.
+        state: training state, such as the step.
     """
 
     model: Model
@@ -61,14 +61,14 @@ class Pruned:
 
 
 def pruned(opened: OpenedRun, names: Sequence[str]) -> Pruned:
-    """The model of a run without these heads; its weights are those of the checkpoint."""
+    """Remove heads from the checkpoint's model, and return the pruned model with its training state."""
     optimizers = make_optimizers(opened.model, opened.config.train)
     state = load_checkpoint(opened.checkpoint, opened.model, optimizers)
     return _cut_out(opened.model, names, optimizers, state, opened.config)
 
 
 def pruned_by_gates(opened: OpenedRun, how: L0, note: Callable[[str], None]) -> Pruned:
-    """Train on with gates, remove the heads whose gates are settled at 0, and put the other gates into the weights.
+    """Train with gates, remove the heads whose final gates are 0, and multiply the other gates into the weights.
 
     Raises:
         GlassError: the run keeps an average of its weights.
@@ -76,10 +76,10 @@ def pruned_by_gates(opened: OpenedRun, how: L0, note: Callable[[str], None]) -> 
     config = opened.config
     if config.train.average != "none":
         raise GlassError(
-            f"train.average = {config.train.average}: gates cannot be learnt on weights that are an average",
+            f"train.average = {config.train.average}: gates cannot be trained on averaged weights",
             "Prune by importance, or train a run without train.average.",
         )
-    here = {"device": str(opened.device), "compile": False}  # compiled code does not see the gates, which are hooks
+    here = {"device": str(opened.device), "compile": False}  # gates are hooks, which compiled code ignores
     config = config.replace(train={**config.train.model_dump(), **here})
     set_threads(config)
     stepper = Stepper(opened.model, opened.task, config)
@@ -105,15 +105,15 @@ def _cut_out(
 
 
 def write_pruned(out: Path, opened: OpenedRun, found: Pruned, facts: Mapping[str, Any]) -> None:
-    """The new run folder, whole or not at all; `out` must be free.
+    """Write the run folder of a pruned model atomically; `out` must not exist yet or be empty.
 
-    Its training state is that of the checkpoint, but its best loss is its own, and its log begins anew.
+    The training state is that of the checkpoint, except that the best loss is measured anew and the log is empty.
 
     Args:
-        out: the folder.
-        opened: the run that it comes from.
-        found: the smaller model.
-        facts: how it was made, for the manifest.
+        out: folder of the new run.
+        opened: the original run.
+        found: the pruned model.
+        facts: facts on the pruning method, for the manifest.
     """
     config = opened.config
     config = config.replace(model={**config.model.model_dump(), "removed_heads": found.model.config.removed_heads})
@@ -139,7 +139,7 @@ def write_pruned(out: Path, opened: OpenedRun, found: Pruned, facts: Mapping[str
                     shutil.copyfile(opened.folder / name, run.folder / name)
             save_checkpoint(run, found.model, found.optimizers, state, config)
             if out.exists():
-                out.rmdir()  # it is empty
+                out.rmdir()  # refuse_existing allows an empty folder
             partial.rename(out)
         except BaseException:
             shutil.rmtree(partial, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Removing heads step by step, and the curve of the loss over how many are gone."""
+"""Remove heads step by step, and measure the pruning curve: the loss by number of removed heads."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from glassformer.training.validation import loss_on_rows
 
 Order = Literal["importance", "ablation", "random", "reverse"]
 Choose = Callable[[Model, int], Sequence[str]]
-"""The names of the next so many heads to remove from a model."""
+"""Function that returns the names of the next heads to remove from a model, given their number."""
 
 
 @dataclass(frozen=True)
 class Point:
-    """One step of a curve.
+    """Point of a pruning curve.
 
     Attributes:
-        removed: heads gone so far.
-        loss: on the measured rows, in nats per target.
-        ci95: half width of its interval; None of one row.
-        names: heads removed in this step.
+        removed: number of heads removed so far.
+        loss: loss on the measured rows, in nats per target.
+        ci95: half width of the loss's 95 % confidence interval; None for a single row.
+        names: names of the heads removed in this step.
     """
 
     removed: int
@@ -45,15 +45,15 @@ def choose_by(order: Order, data: TaskRows, normalised: bool = False, seed: int 
     """Return a function that chooses the next heads to remove, from the current state of the model.
 
     Args:
-        order: least `importance` first (Michel et al. 2019), the smallest rise of the loss by `ablation` (zero) first,
-            at `random`, or in `reverse`: most important first.
-        data: rows to look at; none of those that the curve is measured on.
-        normalised: divide importance by the l2 norm of that of the attention, as Michel et al. 2019 do. Layers are then
-            pruned alike, also those that matter less as a whole.
-        seed: of the random order.
+        order: `importance`: least important first (Michel et al. 2019); `ablation`: smallest increase of the loss by
+            zero ablation first; `random`; or `reverse`: most important first.
+        data: rows for choosing heads; keep them separate from the rows that the curve is measured on.
+        normalised: divide importance by its l2 norm in each attention layer, as Michel et al. 2019 do. All layers are
+            then pruned to a similar degree, including the more important ones.
+        seed: seed of the random order.
     """
     if order == "random":
-        return partial(_drawn, torch.Generator().manual_seed(seed))
+        return partial(_random_heads, torch.Generator().manual_seed(seed))
     return partial(_lowest, partial(_scores, order, data, normalised))
 
 
@@ -70,7 +70,7 @@ def _lowest(scores: Callable[[Model], dict[str, float]], model: Model, count: in
     return sorted(found, key=lambda name: found[name])[:count]
 
 
-def _drawn(generator: torch.Generator, model: Model, count: int) -> Sequence[str]:
+def _random_heads(generator: torch.Generator, model: Model, count: int) -> Sequence[str]:
     names = list(map(str, heads(model)))
     return [names[index] for index in torch.randperm(len(names), generator=generator)[:count]]
 
@@ -78,14 +78,14 @@ def _drawn(generator: torch.Generator, model: Model, count: int) -> Sequence[str
 def prune_steps(
     model: Model, choose: Choose, measured: TaskRows, step: int, most: int
 ) -> Iterator[tuple[Point, Model]]:
-    """Points of the curve with the model of each, from the whole model on, until `most` heads are gone.
+    """Yield the points of a pruning curve with their models, from the full model until `most` heads are removed.
 
     Args:
-        model: left as it is.
-        choose: which go next; asked before every step.
-        measured: rows for the loss.
-        step: heads that go at a time; the last step may be shorter.
-        most: heads to remove in all.
+        model: the full model; it is not modified.
+        choose: function that chooses the next heads before each step.
+        measured: rows to measure the loss on.
+        step: number of heads removed at a time; the last step may be smaller.
+        most: total number of heads to remove.
     """
     estimate = loss_on_rows(model, measured)
     yield Point(0, estimate.loss, estimate.ci95, ()), model
@@ -99,18 +99,18 @@ def prune_steps(
 
 
 def curve(model: Model, choose: Choose, measured: TaskRows, step: int) -> list[Point]:
-    """The whole curve, until no head is left."""
+    """Return the whole pruning curve, until all heads are removed."""
     return [point for point, _ in prune_steps(model, choose, measured, step, len(heads(model)))]
 
 
 def area(points: Sequence[Point]) -> float:
-    """The mean loss over the share of heads removed, from none to the last point's: trapezoids, in nats."""
+    """Return the mean loss of a curve, in nats, by the trapezoidal rule over the number of removed heads."""
     whole = sum((right.removed - left.removed) * (left.loss + right.loss) / 2 for left, right in pairwise(points))
     return whole / points[-1].removed if points[-1].removed else points[0].loss
 
 
 def attention_effects(model: Model, measured: TaskRows) -> dict[str, float]:
-    """The loss without all heads of an attention minus the loss, in nats per target, for each attention by its site."""
+    """Return the loss without all heads of an attention layer minus the loss, in nats per target, by attention site."""
     whole = loss_on_rows(model, measured).loss
     found = {}
     for site, layer in attentions(model).items():

@@ -1,4 +1,4 @@
-"""`glass prune RUN`: measure the heads of a run, compute pruning curves, and make a pruned run."""
+"""`glass prune RUN`: measure the heads of a run, compute pruning curves, and write a pruned run."""
 
 from __future__ import annotations
 
@@ -35,21 +35,22 @@ class PruningRequest:
     """Request to measure or to prune the heads of a run.
 
     Attributes:
-        folder: of the run.
-        out: of the new run; None: none is made.
-        heads, fraction, max_loss: how much to prune: a number of heads, a share of all heads, or as many as a limit on
-            the loss allows.
+        folder: folder of the run.
+        out: folder of the new run; None: write no run.
+        heads, fraction, max_loss: amount to prune: a number of heads, a share of all heads, or as many heads as a limit
+            on the loss allows.
         order: order in which heads are removed.
         step: share of all heads that is removed at a time.
-        per_layer: compare importance within attentions, as Michel et al. 2019 do.
-        curve: measure the whole curve, for `order`, the reverse order and random orders.
+        per_layer: normalise importance within each attention layer, as Michel et al. 2019 do.
+        curve: measure the whole curve for `order`, the reverse order and random orders.
         random_orders: number of random orders.
-        effects: kind of ablation with which the effect of each single head is measured; None: no measurement.
-        l0: learn gates instead of an order.
-        tokens: of the training part, which decide, and of the validation part, which measure.
-        seed: of random orders.
-        which, device: of the model.
-        note: receives messages for the user.
+        effects: kind of ablation for measuring the effect of each single head; None: no measurement.
+        l0: settings for learning gates instead of using an order.
+        tokens: number of training tokens for choosing heads, and of validation tokens for measuring.
+        seed: seed of random orders.
+        which: checkpoint to use, "best" or "last".
+        device: device of the model.
+        note: function that receives messages for the user.
     """
 
     folder: Path
@@ -76,10 +77,10 @@ class Effect:
     """Effect of one head on the loss, in nats per target.
 
     Attributes:
-        name: of the head.
-        importance: I_h of Michel et al. 2019.
-        ablation: the loss without it minus the loss.
-        direct: the same when only its own path to the logits is cut; None where there is no such path.
+        name: name of the head.
+        importance: importance I_h of Michel et al. 2019.
+        ablation: loss without the head minus loss.
+        direct: loss without the head's direct path to the logits minus loss; None if there is no such path.
     """
 
     name: str
@@ -90,22 +91,22 @@ class Effect:
 
 @dataclass
 class PruningReport:
-    """Measurements of heads, and the pruned run if one was made.
+    """Measurements of heads, and the pruned run if one was written.
 
     Attributes:
-        run: that was looked at.
-        task: what it learnt.
-        rows: on how many tokens losses were measured.
-        loss: with all heads, on the validation part.
-        ablation: which kind the effects are of.
-        effects: of each head.
-        points: how heads were removed for the new run.
-        curves: losses by order: one list of points each, ten for `random`.
-        attentions: what removing all heads of one attention does to the loss.
+        run: folder of the run.
+        task: task of the run.
+        rows: number of targets that losses were measured on.
+        loss: loss with all heads, on the validation part.
+        ablation: kind of ablation for the effects.
+        effects: effect of each head.
+        points: pruning curve of the new run.
+        curves: pruning curves by order; `random` has several.
+        attentions: change of the loss when all heads of one attention layer are removed.
         new: folder of the new run.
-        removed: heads that it lacks.
-        new_loss: its own.
-        parameters: of the run, and of the new run.
+        removed: names of the heads removed from the new run.
+        new_loss: loss of the new run.
+        parameters: numbers of parameters of the run and of the new run.
     """
 
     run: Path
@@ -123,11 +124,11 @@ class PruningReport:
     parameters: tuple[int, int] | None = None
 
     def areas(self) -> dict[str, float]:
-        """The mean loss along the curve of each order, and of several curves the mean of that."""
+        """Return the mean loss along the curve of each order, averaged if an order has several curves."""
         return {name: math.fsum(map(area, each)) / len(each) for name, each in self.curves.items()}
 
     def facts(self) -> dict[str, Any]:
-        """Return the report as JSON."""
+        """Return the report as a JSON-serializable dict."""
         return {
             "run": str(self.run),
             "loss": self.loss,
@@ -146,7 +147,7 @@ class PruningReport:
         }
 
     def text(self) -> str:
-        """Return the report for people."""
+        """Format the report as text."""
         return "\n".join(_lines(self))
 
 
@@ -173,8 +174,8 @@ def _effect_lines(report: PruningReport) -> Iterator[str]:
         direct = "" if each.direct is None else f"{each.direct:+.5f}"
         yield f"{each.name:<{width}}  {each.importance:>10.5f}  {each.ablation:>+15.5f}  {direct:>13}".rstrip()
     yield ""
-    yield f"{report.ablation} effect: the loss without the head minus the loss; {ABLATION_KINDS[report.ablation]}"
-    yield "direct effect: the same when only its own path to the logits is cut; empty where there is no such path"
+    yield f"{report.ablation} effect: loss without the head minus loss; the head is {ABLATION_KINDS[report.ablation]}"
+    yield "direct effect: the same if only the head's direct path to the logits is removed; empty if there is none"
     yield SELF_REPAIR
 
 
@@ -194,10 +195,10 @@ def _curve_lines(report: PruningReport) -> Iterator[str]:
 def prune_run(request: PruningRequest) -> PruningReport:
     """Measure the heads of a run and, with `out`, make a pruned run.
 
-    A bad request is refused before anything is measured, and no incomplete run is left behind.
+    An invalid request is refused before any measurement, and an incomplete run is never left behind.
 
     Raises:
-        GlassError: the request is contradictory, the run cannot be pruned, or the loss would not stay in bounds.
+        GlassError: the request is contradictory, the run cannot be pruned, or the loss would exceed the limit.
     """
     refuse_unclear(request)
     if request.out is not None:
@@ -224,15 +225,15 @@ def refuse_unclear(request: PruningRequest) -> None:
     given = [request.heads, request.fraction, request.max_loss, request.l0]
     ways = sum(value is not None for value in given)
     if request.out is None and ways:
-        raise GlassError("it is said how much to prune, but there is no --out", "Name the new run: --out NEWRUN.")
+        raise GlassError("an amount to prune was given, but no --out", "Name the new run: --out NEWRUN.")
     if request.out is None and not request.curve and request.effects is None:
-        raise GlassError("nothing is asked for", "Give --out NEWRUN, --curve or --effects.")
+        raise GlassError("there is nothing to do", "Give --out NEWRUN, --curve or --effects.")
     if request.out is not None and ways != 1:
-        said = "nothing says how much" if not ways else f"{ways} things say how much"
-        raise GlassError(f"{said} to prune", "Give one of --heads, --fraction, --max-loss and --l0.")
+        given_ways = "no amount to prune was given" if not ways else f"{ways} amounts to prune were given"
+        raise GlassError(given_ways, "Give one of --heads, --fraction, --max-loss and --l0.")
     by_importance = request.out is not None and request.l0 is None and request.order in ("importance", "reverse")
     if request.per_layer and not request.curve and not by_importance:
-        raise GlassError("--per-layer was given, but importance decides nothing", "Leave it out.")
+        raise GlassError("--per-layer was given, but importance is not used", "Leave --per-layer out.")
     for name, value in (("--fraction", request.fraction), ("--step", request.step)):
         if value is not None and not 0 < value <= 1:
             raise GlassError(f"{name} = {value:g}", "Give a share above 0, and 1 at most.")
@@ -255,7 +256,7 @@ def refuse_unclear(request: PruningRequest) -> None:
 
 
 def _first_training_rows(opened: OpenedRun, tokens: int) -> TaskRows:
-    """Return the rows of the first steps of training, of about that many tokens, short ones first."""
+    """Return the rows of the first training steps, with at least `tokens` tokens, sorted by length."""
     rows: list[Any] = []
     step = 0
     while sum(map(len, rows)) < tokens:
@@ -269,7 +270,7 @@ def _wanted(request: PruningRequest, total: int) -> int:
     if total == 0:
         raise GlassError(f"{request.folder} has no heads left", "There is nothing to prune.")
     if request.heads is not None and not 1 <= request.heads <= total:
-        raise GlassError(f"--heads = {request.heads} of a model with {total}", f"Give {span(1, total)}.")
+        raise GlassError(f"--heads = {request.heads}, but the model has {total} heads", f"Give {span(1, total)}.")
     if request.fraction is not None:
         return max(1, round(request.fraction * total))
     return request.heads or total
@@ -290,7 +291,7 @@ def _effects(opened: OpenedRun, measured: TaskRows, kind: AblationKind) -> Itera
 def _draw_curves(
     report: PruningReport, request: PruningRequest, opened: OpenedRun, chosen: TaskRows, measured: TaskRows
 ) -> None:
-    """The order asked for, its reverse, and random orders, all measured on the same rows."""
+    """Measure the curves of the requested order, the reverse order and random orders, all on the same rows."""
     step = _step(request, len(heads(opened.model)))
     orders: list[tuple[Order, int]] = [(request.order, request.seed)] if request.order != "random" else []
     orders += [("reverse", 0)] if request.order != "reverse" else []
@@ -323,16 +324,16 @@ def _make(
 def _by_order(
     report: PruningReport, request: PruningRequest, opened: OpenedRun, chosen: TaskRows, measured: TaskRows, wanted: int
 ) -> list[str]:
-    """The heads to remove; with a limit on the loss, those of the last step that kept it."""
+    """Return the heads to remove; with a limit on the loss, stop before the first step that exceeds it."""
     choose = choose_by(request.order, chosen, request.per_layer, request.seed)
     step = _step(request, len(heads(opened.model)))
     limit = request.max_loss
     for point, _ in prune_steps(opened.model, choose, measured, step, wanted):
         if limit is not None and point.loss > limit:
             if len(report.points) < 2:
-                what = f"without {counted(point.removed, 'heads')}" if point.removed else "with all heads"
+                heads_left = f"without {counted(point.removed, 'heads')}" if point.removed else "with all heads"
                 raise GlassError(
-                    f"the loss is {point.loss:.4f} {what}, and --max-loss = {limit:g}",
+                    f"the loss is {point.loss:.4f} {heads_left}, above --max-loss = {limit:g}",
                     "Give a higher limit, or a smaller --step.",
                 )
             break

@@ -1,7 +1,7 @@
-"""Taking heads out of a model for good: their rows of queries, keys and values, and their columns of the output.
+"""Remove heads from a model: their rows of the query, key and value projections, and their output columns.
 
-A key and value head goes when the last query head that it served goes. Everything is exact: the smaller model gives the
-logits that the whole one gives with these heads' gates at 0. Output biases stay.
+A key-value head is removed together with the last query head that uses it. The smaller model computes the same logits
+as the full model with these heads' gates at 0. Output biases stay.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ from glassformer.model.pruned_attention import head_numbers, kv_index
 from glassformer.model.transformer import Classifier, EncoderDecoder, Model
 
 Cut = tuple[int, Tensor]
-"""A dimension of a tensor, and which of its indices stay."""
+"""Dimension of a tensor, and the indices to keep."""
 
 
 def refuse_unprunable(config: ModelConfig) -> None:
-    """Raise a `GlassError` if no head can be taken out of such a model without changing the others."""
+    """Raise a `GlassError` if removing a head would change the other heads."""
     if config.qk_norm == "whole":
         raise GlassError(
-            "model.qk_norm = whole normalises the queries of all heads as one vector: without one head the others "
-            "would not be what they were",
-            "Give a run with model.qk_norm = none, or head.",
+            "model.qk_norm = whole normalises the queries of all heads as one vector: removing one head would change "
+            "the others",
+            "Give a run with model.qk_norm = none or head.",
         )
 
 
 def without(model: Model, names: Collection[str]) -> Model:
-    """The same model, in evaluation mode, with fewer heads; the given one is left as it is.
+    """Return a copy of the model without some heads, in evaluation mode; the given model is not modified.
 
     Args:
-        model: any of the families; heads may be missing already.
-        names: of heads that it has, such as `dec.0.self.3`.
+        model: a model of any family; some heads may already be removed.
+        names: names of the heads to remove, such as `dec.0.self.3`.
 
     Raises:
-        GlassError: there is no such head, or `refuse_unprunable`.
+        GlassError: the model has no such head, or its heads cannot be removed (see `refuse_unprunable`).
     """
     refuse_unprunable(model.config)
     for name in names:
@@ -59,7 +59,7 @@ def without(model: Model, names: Collection[str]) -> Model:
 
 
 def _empty(model: Model, config: ModelConfig) -> Model:
-    """A model of that shape with as many tokens and classes, in the precision of the given one."""
+    """Build a model with a given configuration, and the vocabulary, classes and dtype of `model`."""
     source = model.source_embedding if isinstance(model, EncoderDecoder) else None
     classes = model.head.out_features if isinstance(model, Classifier) else None
     own = None if source is None else source.tokens.num_embeddings
@@ -68,17 +68,17 @@ def _empty(model: Model, config: ModelConfig) -> Model:
 
 
 def parameter_cuts(before: Model, after: Model) -> dict[str, Cut]:
-    """What of each parameter of an attention stays, by the parameter's name; the others stay whole."""
+    """Return the indices to keep of each attention parameter, by name; other parameters are not listed."""
     paths = {id(module): path for path, module in before.named_modules()}
     smaller = attentions(after)
     found: dict[str, Cut] = {}
     for site, layer in attentions(before).items():
         path = paths[id(layer)]
         numbers = head_numbers(layer)
-        served_by = kv_index(layer)
+        kv_of = kv_index(layer)
         heads = [numbers.index(number) for number in head_numbers(smaller[site])]
         queries = _rows(heads, layer)
-        keys = _rows(sorted({served_by[head] for head in heads}), layer)
+        keys = _rows(sorted({kv_of[head] for head in heads}), layer)
         for part in ("weight", "bias"):
             found |= {f"{path}.query.{part}": (0, queries)}
             found |= {f"{path}.{name}.{part}": (0, keys) for name in ("key", "value")}
@@ -87,7 +87,7 @@ def parameter_cuts(before: Model, after: Model) -> dict[str, Cut]:
 
 
 def _rows(heads: list[int], layer: Attention) -> Tensor:
-    """The rows (heads K) of some heads."""
+    """Return the row indices (heads K) of some heads in a projection."""
     K = layer.head_width
     return (torch.tensor(heads, dtype=torch.long)[:, None] * K + torch.arange(K)).flatten()  # (heads K)
 
@@ -97,7 +97,7 @@ def _cut(value: Tensor, cut: Cut | None) -> Tensor:
 
 
 def fold_gates(model: Model, gates: Mapping[str, Tensor]) -> None:
-    """Multiply the gates (H) of each attention, by its site, into its output projection, in place."""
+    """Multiply the gates (H) of each attention site into its output projection, in place."""
     with torch.no_grad():
         for site, layer in attentions(model).items():
             gate = gates[str(site)].to(layer.output.weight).repeat_interleave(layer.head_width)  # (H K)
@@ -105,11 +105,15 @@ def fold_gates(model: Model, gates: Mapping[str, Tensor]) -> None:
 
 
 def cut_optimizers(before: list[Optimizer], after: list[Optimizer], larger: Model, smaller: Model) -> None:
-    """Give the smaller model's optimizers what those of the larger one know of the parameters that are left.
+    """Copy the optimizer state of the remaining parameters to the smaller model's optimizers.
 
-    AdamW's moments and Muon's momentum have the shape of their parameter and treat each element by itself before they
-    are used, so what stays is what an optimizer would hold that had never seen the removed rows. A matrix of which
-    nothing is left goes from Muon to AdamW, which knows nothing of it.
+    AdamW's moments and Muon's momentum have the shape of their parameter and are updated elementwise, so the remaining
+    elements do not depend on the removed rows. A matrix with no remaining elements moves from Muon to AdamW, without
+    state.
+
+    Args:
+        before, after: optimizers of the larger and of the smaller model.
+        larger, smaller: the models before and after pruning.
     """
     names = {id(parameter): name for name, parameter in larger.named_parameters()}
     known = {
@@ -132,7 +136,7 @@ def cut_optimizers(before: list[Optimizer], after: list[Optimizer], larger: Mode
 
 
 def _cut_state(value: object, shape: torch.Size, cut: Cut | None) -> object:
-    """A moment is cut as its parameter is; a count of steps is copied."""
+    """Return an optimizer state value: a moment is cut like its parameter, a step count is copied."""
     if not isinstance(value, Tensor):
         return value
     return _cut(value, cut if value.shape == shape else None).clone()

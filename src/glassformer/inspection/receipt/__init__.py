@@ -1,4 +1,4 @@
-"""The receipt: what each part of the model gave to one logit, and how the token was then chosen."""
+"""Receipt: direct logit attribution of one logit, and the steps by which the token was chosen."""
 
 from glassformer.inspection.receipt.parts import LogitPart, split_logit
 from glassformer.inspection.receipt.receipt import Receipt, write_receipt

@@ -1,6 +1,6 @@
-"""The choice of the next token: its probability after each filter, and the race that drew it.
+"""Choice of the next token: its probability after each filter, and the exponential race that samples it.
 
-Every figure is what `generation.sampling` gives for the same logits, asked with one more filter at a time.
+All values come from `generation.sampling` for the same logits, with one more filter at a time.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from glassformer.base.config import SampleConfig
 from glassformer.generation.sampling import exponential_noise, probabilities, sample_token
 
 FILTERS = {"repetition_penalty": 1.0, "temperature": 1.0, "top_k": None, "top_p": None, "min_p": None}
-"""Settings that act on the probabilities, in the order in which they act, with the value that changes nothing."""
+"""Settings that change the probabilities, in order of application, with their neutral values."""
 
 
 @dataclass(frozen=True)
 class SamplingStage:
-    """The distribution over all tokens after one filter, and all before it.
+    """Distribution over all tokens after one filter and all filters before it.
 
     Attributes:
-        filter: the name of the setting; None: the model's own, which no filter has touched.
-        setting: its value, where it has one.
-        shares: (V) float64, sums to 1.
+        filter: name of the setting; None for the model's distribution without filters.
+        setting: value of the setting, or None if it has no value.
+        shares: (V) float64, probabilities, which sum to 1.
     """
 
     filter: str | None
@@ -35,19 +35,19 @@ class SamplingStage:
 
     @property
     def left(self) -> int:
-        """Return how many tokens can still be drawn."""
+        """Return the number of tokens that can still be sampled."""
         return int((self.shares > 0).sum())
 
 
 @dataclass(frozen=True)
 class Runner:
-    """A token in the race.
+    """Token in the exponential race.
 
     Attributes:
-        token: its id.
-        probability: its speed: its share after all filters.
-        number: how far it has to run: an exponentially distributed random number, mean 1.
-        arrival: number / probability, the time that it takes; the first to arrive is drawn.
+        token: id of the token.
+        probability: probability after all filters.
+        number: exponentially distributed random number with mean 1.
+        arrival: waiting time, number / probability; the token with the shortest time is sampled.
     """
 
     token: int
@@ -61,11 +61,11 @@ class Draw:
     """Choice of one token from its logits, with the steps that lead to it.
 
     Attributes:
-        how: "drawn" by the race; "likeliest" where nothing is random; "beam search" looks further than one token.
-        token: what is chosen; of a classifier a class.
-        stages: the model's own distribution, then one for each filter that acts.
-        seed, step: what the random numbers follow from: `step` counts the tokens of the text from 1.
-        runners: of a race the tokens by arrival, the winner first; else empty.
+        how: "drawn" (sampled by the race), "likeliest" (greedy), or "beam search".
+        token: id of the chosen token, or class of a classifier.
+        stages: the model's distribution, then one for each active filter.
+        seed, step: seed and position that determine the random numbers; `step` counts generated tokens from 1.
+        runners: tokens of the race by waiting time, the sampled token first; empty if nothing was sampled.
     """
 
     how: Literal["drawn", "likeliest", "beam search"]
@@ -76,18 +76,18 @@ class Draw:
     runners: tuple[Runner, ...]
 
     def runner(self, token: int) -> Runner | None:
-        """This token in the race; None where it is not in it."""
+        """Return a token of the race, or None if it is not part of it."""
         return next((each for each in self.runners if each.token == token), None)
 
 
 def explain_draw(logits: Tensor, settings: SampleConfig, previous: Sequence[int], step: int) -> Draw:
-    """Explain what `generation.decoding` does with these logits.
+    """Reproduce the choice that `generation.decoding` makes from these logits, step by step.
 
     Args:
-        logits: (V) of one position, before the settings act.
-        settings: how the token is drawn; their seed is that of the row.
-        previous: ids that the repetition penalty counts.
-        step: which token of the text this is, from 1: each one before it has used V random numbers.
+        logits: logits of one position, (V), before any filter.
+        settings: sampling settings, with the seed of the row.
+        previous: ids that the repetition penalty applies to.
+        step: number of the generated token, from 1; each earlier token has used V random numbers.
     """
     stages = _stages(logits, settings, previous)
     shares = stages[-1].shares  # (V)
@@ -103,7 +103,7 @@ def explain_draw(logits: Tensor, settings: SampleConfig, previous: Sequence[int]
 
 
 def model_stage(logits: Tensor) -> SamplingStage:
-    """The model's own distribution over logits (V)."""
+    """Return the model's distribution for logits (V), without filters."""
     return SamplingStage(None, None, probabilities(logits, SampleConfig(temperature=1.0)))
 
 
@@ -113,7 +113,7 @@ def _stages(logits: Tensor, settings: SampleConfig, previous: Sequence[int]) -> 
     stages = [model_stage(logits)]
     for name, neutral in FILTERS.items():
         value = getattr(settings, name)
-        if now.temperature == 0:  # one token has everything: nothing is left to filter
+        if now.temperature == 0:  # one token has probability 1, so filters have no effect
             break
         if value != neutral:
             now = now.replace(**{name: value})

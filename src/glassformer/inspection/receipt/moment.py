@@ -1,4 +1,4 @@
-"""The moment that a receipt is about: what the model read, its logits there, and what was chosen from them."""
+"""The prediction that a receipt explains: the model's input, its logits, and the choice made from them."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ Writes = TextModel | Translator
 
 @dataclass(frozen=True)
 class Moment:
-    """One forward pass, and the choice that was made after it.
+    """One forward pass, and the choice made from its logits.
 
     Attributes:
-        read: the ids that the stack whose logits are explained reads: of a text longer than the context its window,
-            of an encoder-decoder the target's, which begins with the token before it.
-        source: the ids that the encoder of an encoder-decoder reads; else None.
-        unread: how many tokens of the text stand outside what is read.
-        places: what the head reads of `read`: one place, or all whose mean a classifier reads.
+        read: input ids of the stack that yields the logits: a window of a text longer than the context; for an
+            encoder-decoder the target ids with the leading token.
+        source: encoder input ids of an encoder-decoder; otherwise None.
+        unread: number of tokens of the text that the model does not read.
+        places: positions in `read` that the head reads: one, or all positions that a classifier pools.
         logits: (V), or (classes), on the CPU.
-        draw: how it was chosen.
+        draw: choice of the token or class.
     """
 
     read: tuple[int, ...]
@@ -45,17 +45,17 @@ class Moment:
 
 
 def of_next_token(model: Writes, text: str, settings: SampleConfig, step: int) -> Moment:
-    """The choice of token number `step`, from 1, of what `glass generate` writes for this text.
+    """Return the choice of the generated token number `step`, from 1, in the output of `glass generate`.
 
     Raises:
-        GlassError: the text ends before that token.
+        GlassError: the generated text ends before that token.
     """
     prompt = model.prompt_ids(text)
     settings = model.until_the_end(settings)
     if settings.beams > 1:
         written, logits = _found(model, prompt, settings, step)
     else:
-        written, logits = _drawn(model, prompt, settings, step)
+        written, logits = _sampled(model, prompt, settings, step)
     before = written[:-1]
     row = [*(model.tokenizer.target_start if isinstance(model, Translator) else prompt), *before]
     draw = Draw("beam search", written[-1], (model_stage(logits),), settings.seed, step, ())
@@ -68,39 +68,41 @@ def of_next_token(model: Writes, text: str, settings: SampleConfig, step: int) -
 
 
 def of_hole(model: MaskFiller, text: str, hole: int) -> Moment:
-    """The filling of hole number `hole`, from 1: the likeliest token, special ones left out.
+    """Return the choice for hole number `hole`, from 1: the likeliest token that is not special.
 
     Raises:
         GlassError: there is no such hole.
     """
     ids = model.ids(text)
-    holes = [place for place, token in enumerate(ids) if token == model.mask_id]
+    holes = [position for position, token in enumerate(ids) if token == model.mask_id]
     if not 1 <= hole <= len(holes):
-        remedy = f"Give a number from 1 to {len(holes)}." if len(holes) > 1 else "It has one: leave the number out."
+        remedy = (
+            f"Give a number from 1 to {len(holes)}." if len(holes) > 1 else "The text has one: leave the number out."
+        )
         raise GlassError(f"there is no {model.MASK} number {hole} in the text", remedy)
-    place = holes[hole - 1]
+    position = holes[hole - 1]
     with inference(model.model):
-        logits = model.model(torch.tensor([ids], device=_device(model)))[0, place].cpu()  # (V)
+        logits = model.model(torch.tensor([ids], device=_device(model)))[0, position].cpu()  # (V)
     check_finite(logits)
     left = model_stage(logits.index_fill(0, torch.tensor(sorted(model.tokenizer.special)), -torch.inf)).shares  # (V)
     stages = (model_stage(logits), SamplingStage("special tokens left out", None, left))
-    return Moment(tuple(ids), None, 0, (place,), logits, Draw("likeliest", int(left.argmax()), stages, 0, 1, ()))
+    return Moment(tuple(ids), None, 0, (position,), logits, Draw("likeliest", int(left.argmax()), stages, 0, 1, ()))
 
 
 def of_label(model: TextClassifier, text: str) -> Moment:
-    """The naming of a text's label: the likeliest."""
+    """Return the choice of a text's label: the likeliest class."""
     ids = model.ids(text)
     tokens = torch.tensor([ids], device=_device(model))  # (1, T)
     with inference(model.model):
         logits = model.model(tokens, torch.ones_like(tokens, dtype=torch.bool))[0].cpu()  # (C)
     check_finite(logits)
-    places = (0,) if model.config.model.pooling == "first" else tuple(range(len(ids)))
+    positions = (0,) if model.config.model.pooling == "first" else tuple(range(len(ids)))
     draw = Draw("likeliest", int(logits.argmax()), (model_stage(logits),), 0, 1, ())
-    return Moment(tuple(ids), None, model.unread_tokens(text), places, logits, draw)
+    return Moment(tuple(ids), None, model.unread_tokens(text), positions, logits, draw)
 
 
-def _drawn(model: Writes, prompt: list[int], settings: SampleConfig, step: int) -> tuple[list[int], Tensor]:
-    """The first `step` tokens that are drawn, and the logits of the last of them, (V)."""
+def _sampled(model: Writes, prompt: list[int], settings: SampleConfig, step: int) -> tuple[list[int], Tensor]:
+    """Return the first `step` generated tokens, and the logits of the last one, (V)."""
     writer = Writer(model.tokenizer, model.ids_before_text(prompt), settings.stop)
     settings = settings.replace(tokens=step)
     start = model.tokenizer.target_start
@@ -119,7 +121,7 @@ def _drawn(model: Writes, prompt: list[int], settings: SampleConfig, step: int) 
 
 
 def _found(model: Writes, prompt: list[int], settings: SampleConfig, step: int) -> tuple[list[int], Tensor]:
-    """Return the same for the text that beam search finds."""
+    """Return the first `step` tokens that beam search finds, and the logits of the last one, (V)."""
     start = model.tokenizer.target_start
     best = beam_search(
         model.model, [prompt], settings, model.tokenizer.end_id, wanted=1, start=start, more_ends=model.more_ends
@@ -137,7 +139,7 @@ def _found(model: Writes, prompt: list[int], settings: SampleConfig, step: int) 
 
 def _too_short(written: int, ended: str) -> GlassError:
     return GlassError(
-        f"the text that is written has {counted(written, 'tokens')} (ended by {ended})",
+        f"the generated text has {counted(written, 'tokens')} (ended by {ended})",
         f"Give step {span(1, written)}.",
     )
 

@@ -1,4 +1,4 @@
-"""Find the id of a token by the name that a person gives it."""
+"""Find the id of a token or label from user input."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from glassformer.text.tokenizers import Tokenizer
 
 
 def in_quotes(text: str) -> str:
-    r"""A token's printable text, or a label, in quotes; the backslash of a byte such as `\xe0` is not doubled.
+    r"""Return a token's printable text, or a label, in quotes, without doubling the backslash of bytes such as `\xe0`.
 
     >>> print(in_quotes(" cat"), in_quotes("\\xe0"), in_quotes("it's"))
     ' cat' '\xe0' "it's"
@@ -18,10 +18,10 @@ def in_quotes(text: str) -> str:
 
 
 def token_named(tokenizer: Tokenizer, name: str) -> int:
-    """The id of a token: a number is an id, anything else the token's text; in "double quotes" always a text.
+    """Return the id of a token, given as an id or as text; a name in double quotes is always text.
 
     Raises:
-        GlassError: the id is outside the vocabulary, or the text is not exactly one token of it.
+        GlassError: the id is outside the vocabulary, or the text is not exactly one token of the vocabulary.
     """
     if name.isascii() and name.isdigit() and len(name) < 20:
         if int(name) >= tokenizer.vocab_size:
@@ -37,7 +37,7 @@ def token_named(tokenizer: Tokenizer, name: str) -> int:
         return special[text]
     ids = tokenizer.encode(text)
     if not ids:
-        raise GlassError(f"{name!r} names no token", "Give the text of one, or its id.")
+        raise GlassError(f"{name!r} names no token", "Give the text of a token, or its id.")
     if len(ids) > 1:
         pieces = ", ".join(f"{in_quotes(tokenizer.token_text(id))} ({id})" for id in ids[:8])
         pieces += ", …" if len(ids) > 8 else ""
@@ -48,10 +48,10 @@ def token_named(tokenizer: Tokenizer, name: str) -> int:
 
 
 def label_named(labels: Sequence[str], name: str) -> int:
-    """The place of a label: its name, or its number from 0.
+    """Return the index of a label, given as its name or as its number from 0.
 
     Raises:
-        GlassError: there is none.
+        GlassError: there is no such label.
     """
     if name in labels:
         return labels.index(name)
@@ -61,7 +61,7 @@ def label_named(labels: Sequence[str], name: str) -> int:
 
 
 def _name_one(tokenizer: Tokenizer, text: str) -> str:
-    """A remedy: the same text with the space that its token may carry, or without."""
+    """Return a remedy: suggest the text with or without a leading space if that is one token."""
     other = text.removeprefix(" ") if text.startswith(" ") else f" {text}"
     ids = tokenizer.encode(other) if other else []
     if len(ids) == 1 and ids[0] != tokenizer.unknown_id:

@@ -1,26 +1,25 @@
-"""A logit as a sum: what each part of the model gave to it. Direct logit attribution (Elhage et al. 2021).
+"""Direct logit attribution: the contribution of each part of the model to a logit (Elhage et al. 2021).
 
-In a pre-norm model the residual stream of place i, before the final norm, is a plain sum:
+In a pre-norm model, the residual stream at position i, before the final norm, is a plain sum:
 
     x_i = token + position + Σ_layers (Σ_heads Σ_j A[h, i, j] v_j W_O^h + b_O) + Σ_layers feed-forward
 
-(and the heads of cross-attention, where there is a memory). With the scale σ_i of the final norm held at what it was
-for the whole sum, the norm and the head are linear in x_i. With w the head's row of the token and g = gain · w:
+(plus the heads of cross-attention in an encoder-decoder). With the scale σ_i of the final norm held at its value for
+the whole sum, the norm and the head are linear in x_i. With w the head's row of the token and g = gain · w:
 
     logit = Σ_i s_i u_i · x_i + beta · w + head bias,    u_i = g / σ_i             RMSNorm
                                                          u_i = (g - mean g) / σ_i  LayerNorm
                                                          u_i = w                   no norm
 
-LayerNorm takes the mean off x_i; taking it off g instead is the same, since (x - mean x) · g = x · (g - mean g). The
-shares s_i are 1 for the one place that the head reads, and 1 / n for each of n places where their mean is read. So
-every part gives u_i · part, and all of them add up to the logit, but for rounding; they are computed in float64.
+LayerNorm subtracts the mean of x_i; subtracting it from g instead is equivalent, since (x - mean x) · g =
+x · (g - mean g). The share s_i is 1 if the head reads one position, and 1 / n for each of n pooled positions. Thus each
+part contributes s_i u_i · part, and the contributions add up to the logit up to rounding; they are computed in float64.
 
-Where the norms stand at the outputs (norm_order = output), x_i is the sum of norm(part). Their scales are held, too: u
-goes through each of these norms as w does through the final one, and the sum is as exact.
+With norms on the outputs (norm_order = output), x_i is the sum of norm(part). The scales of these norms are held fixed,
+too: u is pulled back through each of them as w is through the final norm, and the sum is equally exact.
 
-In a post-norm model each norm stands inside the stream: a part passes through the norms of all later layers, whose
-scales depend on all parts together. No such sum exists, and it is refused. So it is behind a head with a transform,
-whose activation is not linear.
+In a post-norm model, each part passes through the norms of all later layers, whose scales depend on all parts together.
+No such sum exists, so these models are refused, and so are heads with a transform, whose activation is not linear.
 """
 
 from __future__ import annotations
@@ -58,16 +57,16 @@ Kind = Literal[
 
 @dataclass(frozen=True)
 class LogitPart:
-    """The contribution of one part of the model to the logit.
+    """Contribution of one part of the model to a logit.
 
     Attributes:
-        kind: what it is; "attention bias" is the one of an attention layer's output projection, "head bias" the one of
-            the model's head, on the logits.
-        value: its share of the logit, in the logit's own unit.
-        layer: which block, from 0; None for what belongs to none.
-        head: which attention head, from 0; None for what is none.
-        sources: of heads and embeddings the split of `value` by the token that it came from, (S): through which place
-            of the row, or of the encoder's memory for a cross head. None for what has no source token.
+        kind: kind of part; "attention bias" is that of an attention layer's output projection, "head bias" that of the
+            model's output layer.
+        value: contribution to the logit, in units of the logit.
+        layer: block of the part, from 0; None if it belongs to no block.
+        head: attention head, from 0; None if the part is not a head.
+        sources: split of `value` by source position, (S), for heads and embeddings: positions of the row, or of the
+            encoder's memory for a cross head. None for other parts.
     """
 
     kind: Kind
@@ -78,19 +77,19 @@ class LogitPart:
 
     @property
     def name(self) -> str:
-        """Return the part's name for people."""
+        """Return the display name of the part, such as "layer 1 head 0"."""
         where = [] if self.layer is None else [f"layer {self.layer}"]
         return " ".join([*where, self.kind, *([] if self.head is None else [str(self.head)])])
 
 
 @dataclass(frozen=True, eq=False)
 class DirectionPart:
-    """The contribution of one part of the model along a direction, at each of P places, in the letters of `LogitPart`.
+    """Contribution of one part of the model along a direction, at each of P positions.
 
     Attributes:
-        kind, layer, head: as of a `LogitPart`.
-        values: (P) float64.
-        sources: (P, S) the split of `values` by the token that they came from, or None.
+        kind, layer, head: as for `LogitPart`.
+        values: (P) float64, the contribution at each position.
+        sources: (P, S) float64, the split of `values` by source position, or None.
     """
 
     kind: Kind
@@ -100,7 +99,7 @@ class DirectionPart:
     sources: Tensor | None = None
 
     def part(self) -> LogitPart:
-        """The sum over the places."""
+        """Return the sum over positions as a `LogitPart`."""
         sources = None if self.sources is None else tuple(self.sources.sum(dim=0).tolist())
         return LogitPart(self.kind, float(self.values.sum()), self.layer, self.head, sources)
 
@@ -108,14 +107,16 @@ class DirectionPart:
 def split_logit(
     model: Model, trace: Trace, places: Sequence[int], token: int, against: int | None = None
 ) -> list[LogitPart]:
-    """Split one logit of the first row into all parts, in the order of the model; their sum is the logit.
+    """Split one logit of the first row into the contributions of all parts, in the order of the model.
+
+    The contributions add up to the logit.
 
     Args:
-        model: any of the families, not post-norm, and without a transform in its head.
-        trace: of the forward pass that gave the logit.
-        places: what the head reads: the one place of the logit, or all whose mean a classifier reads.
-        token: whose logit; of a classifier a class.
-        against: another one: then it is the difference of the two logits.
+        model: a model of any family, not post-norm, and without a transform in its head.
+        trace: forward pass of the model.
+        places: positions that the head reads: the position of the logit, or all positions that a classifier pools.
+        token: token or class of the logit.
+        against: second token or class: split the difference of the two logits instead.
 
     Raises:
         GlassError: the model's logits have no exact split.
@@ -130,13 +131,15 @@ def split_logit(
 def split_logits(
     model: Model, trace: Trace, rows: list[int], w: Tensor, bias: Tensor | None
 ) -> Iterator[DirectionPart]:
-    """Split the logits at P places of the first row into all parts, in the order of the model; they add up at each.
+    """Split logits at P positions of the first row into the contributions of all parts, in the order of the model.
+
+    The contributions add up to the logit at each position.
 
     Args:
-        model: one that `refuse_inexact` does not refuse.
-        trace: of the forward pass.
-        rows: the P places.
-        w, bias: (P, D) and (P), what the head multiplies each place's last vector by, and adds: see `head_rows`.
+        model: a model that `refuse_inexact` accepts.
+        trace: forward pass of the model.
+        rows: the P positions.
+        w, bias: output weights (P, D) and biases (P) at each position; see `head_rows`.
     """
     yield from split_stream(model, trace, rows, final_directions(model, trace, rows, w))
     beta = getattr(stack_of(model).norm, "bias", None)
@@ -147,11 +150,11 @@ def split_logits(
 
 
 def split_stream(model: Model, trace: Trace, rows: list[int], u: Tensor) -> Iterator[DirectionPart]:
-    """Split the residual stream x before the final norm along u: at each place the parts add up to u · x.
+    """Split the residual stream x before the final norm along u; at each position, the parts add up to u · x.
 
     Args:
         model, trace, rows: as for `split_logits`.
-        u: (P, D) a direction for each place.
+        u: direction for each position, (P, D).
     """
     yield from _embedded(model.embedding.norm, trace.stack, rows, u)
     for layer, (block, made) in enumerate(zip(stack_of(model).blocks, trace.stack.blocks, strict=True)):
@@ -172,7 +175,7 @@ def split_stream(model: Model, trace: Trace, rows: list[int], u: Tensor) -> Iter
 def output_norm(
     order: str, norm: nn.Module, written: Tensor, rows: list[int], u: Tensor
 ) -> tuple[Tensor, list[Tensor]]:
-    """Return u (P, D) pulled back through the norm at the output of a part (B, T, D), and the norm bias's share."""
+    """Return u (P, D) pulled back through the norm on a part's output (B, T, D), and the bias's contribution (P)."""
     if order != "output":
         return u, []
     beta = getattr(norm, "bias", None)
@@ -181,12 +184,12 @@ def output_norm(
 
 
 def final_directions(model: Model, trace: Trace, rows: list[int], w: Tensor) -> Tensor:
-    """Return the factors of the stream before the final norm that give w · the last vectors: (P, D) -> (P, D)."""
+    """Return w (P, D) pulled back through the final norm, as directions (P, D) in the residual stream before it."""
     return _directions(stack_of(model).norm, double(trace.stack.blocks[-1].after[0, rows]), w)
 
 
 def stack_of(model: Model) -> Stack:
-    """The stack whose last vectors the head reads."""
+    """Return the stack that the head reads: the decoder of an encoder-decoder, otherwise the only stack."""
     return model.decoder if isinstance(model, EncoderDecoder) else model.stack
 
 
@@ -194,30 +197,30 @@ def refuse_inexact(model: Model) -> None:
     """Raise a `GlassError` if the model's logits have no exact split."""
     if model.config.norm_order == "post":
         raise GlassError(
-            "model.norm_order = post: what a part writes passes through the norms of all later layers, "
+            "model.norm_order = post: the output of a part passes through the norms of all later layers, "
             "so a logit has no exact split into parts",
-            "Give a run with model.norm_order = pre, or output.",
+            "Give a run with model.norm_order = pre or output.",
         )
     if model.config.head_transform:
         raise GlassError(
-            "model.head_transform = true: an activation stands between the parts and the logits, "
+            "model.head_transform = true: an activation lies between the parts and the logits, "
             "so a logit has no exact split into parts",
             "Give a run with model.head_transform = false.",
         )
 
 
 def total(parts: Sequence[LogitPart]) -> float:
-    """The sum of all values; `math.fsum`, so that adding up loses nothing."""
+    """Return the sum of all values, computed by `math.fsum` without loss of precision."""
     return math.fsum(part.value for part in parts)
 
 
 def double(x: Tensor) -> Tensor:
-    """A float64 copy on the CPU; same shape."""
+    """Convert a tensor to float64 on the CPU, detached."""
     return x.detach().to(device="cpu").to(torch.float64)
 
 
 def head_rows(model: Model, tokens: Sequence[int], against: int | None = None) -> tuple[Tensor, Tensor | None]:
-    """The head's rows of tokens or classes, (P, D), and its biases (P); those of `against` are taken off."""
+    """Return the head's weights (P, D) and biases (P) for tokens or classes, minus those of `against` if given."""
     own: Tensor | None = model.head.weight  # (V, D), or (C, D) of a classifier
     biases: Tensor | None = model.head.bias  # (V) or (C)
     matrix = model.embedding.tokens.weight if own is None else own  # (V, D) or (C, D)
@@ -230,9 +233,12 @@ def head_rows(model: Model, tokens: Sequence[int], against: int | None = None) -
 
 
 def _directions(norm: nn.Module, x: Tensor, w: Tensor) -> Tensor:
-    """Return the factors of a part of each norm's input that give w · the norm's output, its scale held.
+    """Return directions u (P, D) with u · x = w · norm(x), up to the norm's bias, with the norm's scale held fixed.
 
-    Inputs x (P, D), and w (D), or (P, D) where each place has its own -> (P, D).
+    Args:
+        norm: the norm.
+        x: inputs of the norm, (P, D).
+        w: directions at its output, (D) or (P, D).
     """
     if isinstance(norm, nn.LayerNorm):
         scale = (x.var(dim=-1, keepdim=True, unbiased=False) + norm.eps).sqrt()  # (P, 1)
@@ -246,9 +252,9 @@ def _directions(norm: nn.Module, x: Tensor, w: Tensor) -> Tensor:
 
 
 def _embedded(norm: nn.Module, stack: StackTrace, rows: list[int], u: Tensor) -> Iterator[DirectionPart]:
-    """Return the parts of the places' own embeddings; those of other places arrive through heads.
+    """Yield the contributions of each position's own embedding; those of other positions arrive through heads.
 
-    Where a norm follows the embeddings, its scale is held, too: u then goes through it as w does through the final one.
+    The scale of a norm after the embedding is held fixed, too: u is pulled back through it.
     """
     vectors: dict[Kind, Tensor] = {"token embedding": double(stack.token_vectors[0, rows])}  # (P, D)
     if stack.position_vectors is not None:
@@ -267,9 +273,9 @@ def _embedded(norm: nn.Module, stack: StackTrace, rows: list[int], u: Tensor) ->
 def _attention(
     layer: Attention, made: AttentionTrace, rows: list[int], u: Tensor, number: int, kind: Kind, bias_kind: Kind
 ) -> Iterator[DirectionPart]:
-    """Each head's values by source token, and the output projection's bias."""
+    """Yield the contribution of each head by source position, then that of the output projection's bias."""
     matrix = double(layer.output.weight).unflatten(1, (layer.heads, layer.head_width))  # (D, H, K)
-    read = torch.einsum("pd,dhk->hpk", u, matrix)  # (H, P, K): u as each head's values see it
+    read = torch.einsum("pd,dhk->hpk", u, matrix)  # (H, P, K), u in the value space of each head
     v = double(made.v[0, list(made.asks)])  # (H, S, K)
     weights = double(made.weights[0, :, rows])  # (H, P, S)
     sources = weights * (read @ v.transpose(-2, -1))  # (H, P, S)

@@ -1,4 +1,4 @@
-"""`Receipt`: one logit of a run as a sum of parts, and the choice that followed; made from a text."""
+"""`Receipt`: one logit of a run, split into contributions, with the choice of the token."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from glassformer.inspection.trace import trace
 from glassformer.tasks import AnyTextModel, MaskFiller, TextClassifier, Translator
 from glassformer.text.tokenizers import Tokenizer
 
-RUNNERS = 10  # tokens of a race that `facts` lists
+RUNNERS = 10  # maximum number of tokens of the race that `facts` lists
 
 
 @dataclass(frozen=True)
 class Receipt:
-    """Split of the logit of one token, or one class, into the parts of the model.
+    """Split of the logit of one token or class into the contributions of all parts of the model.
 
     Attributes:
-        config: of the run.
-        text: as it was given.
-        moment: what the model read, and what was chosen.
-        token: whose logit it is; of a classifier a class.
-        against: whose logit is taken off; None: nothing is.
-        parts: in the order of the model.
-        logit: what the model gave: the sum of the parts, up to its own rounding.
-        names: what the answers are called: a token's text, a label.
-        read, source: the tokens of `moment` as text.
+        config: configuration of the run.
+        text: the given text.
+        moment: the model's input, its logits and the choice.
+        token: token or class of the logit.
+        against: token or class whose logit is subtracted; None: no logit is subtracted.
+        parts: contributions, in the order of the model.
+        logit: logit of the forward pass; equals the sum of the parts up to its rounding.
+        names: function from an output id to the text of the token, or to the label.
+        read, source: texts of the tokens of `moment`.
     """
 
     config: Config
@@ -49,28 +49,28 @@ class Receipt:
     source: tuple[str, ...] | None
 
     def __repr__(self) -> str:
-        from glassformer.inspection.receipt.table import table  # it imports this module
+        from glassformer.inspection.receipt.table import table  # a circular import at module level
 
         return table(self)
 
     @property
     def total(self) -> float:
-        """The sum of the parts."""
+        """Return the sum of the parts."""
         return total(self.parts)
 
     def ranked(self) -> list[tuple[LogitPart, float]]:
-        """The parts, the largest size first, each with its share of all sizes."""
+        """Return the parts by absolute value, the largest first, each with its share of the sum of absolute values."""
         sizes = sum(abs(part.value) for part in self.parts)
         order = sorted(self.parts, key=lambda part: -abs(part.value))
         return [(part, abs(part.value) / sizes if sizes else 0.0) for part in order]
 
     def by_source(self, cross: bool = False) -> list[float]:
-        """Sum what heads and embeddings bring from each token of the row, or of the encoder's memory."""
+        """Return the total contribution through each token of the row, or of the encoder's memory if `cross`."""
         rows = [part.sources for part in self.parts if part.sources is not None and (part.kind == CROSS) == cross]
         return [sum(column) for column in zip(*rows, strict=True)]
 
     def facts(self) -> dict[str, Any]:
-        """Return the receipt as JSON."""
+        """Return the receipt as a JSON-serializable dict."""
         ids = self.moment.read
         memory = self.moment.source
         return {
@@ -131,23 +131,23 @@ def write_receipt(
     step: int = 1,
     hole: int = 1,
 ) -> Receipt:
-    """Split the logit of a token, or of a class, into the parts of the model.
+    """Split the logit of a token or class into the contributions of all parts of the model.
 
     Args:
-        model: of a run of any task.
-        text: what comes before the token; a source; a text with holes; a text to label.
-        token: whose logit: a text or an id, of a classifier a label; None: what the model chooses.
-        against: another one, whose logit is taken off.
-        settings: how a token is drawn; None: as the run's own say.
-        step: which token of what is written, from 1.
-        hole: which `[MASK]` of the text, from 1.
+        model: text model of a run of any task.
+        text: prompt, source text, text with holes, or text to classify.
+        token: token (text or id) or label to explain; None: the one that the model chooses.
+        against: token or label whose logit is subtracted; None: no logit is subtracted.
+        settings: sampling settings; None: those of the run.
+        step: number of the generated token, from 1.
+        hole: number of the `[MASK]` in the text, from 1.
 
     Raises:
-        GlassError: the logits have no exact split, the text is empty or does not fit, or there is no such token.
+        GlassError: the logits have no exact split, the text is empty or does not fit, or a token does not exist.
     """
     refuse_inexact(model.model)
     if not text:
-        raise GlassError("the text is empty: there is nothing that a token could come from", "Give a text.")
+        raise GlassError("the text is empty: there is nothing to explain", "Give a text.")
     if isinstance(model, TextClassifier):
         moment = of_label(model, text)
     elif isinstance(model, MaskFiller):
@@ -157,7 +157,8 @@ def write_receipt(
     chosen = moment.draw.token if token is None else _named(model, token)
     other = None if against is None else _named(model, against)
     if other == chosen:
-        raise GlassError(f"{against!r} is the token that is explained: there is nothing to compare", "Name another.")
+        problem = f"{against!r} is the explained token itself: there is nothing to compare"
+        raise GlassError(problem, "Name another token.")
     difference = moment.logits[chosen].double() - (0.0 if other is None else moment.logits[other].double())
     return Receipt(
         config=model.config,

@@ -1,4 +1,4 @@
-"""A short script that computes the logit of a receipt again: NumPy alone, from the run's own files."""
+"""Script that recomputes the logit of a receipt from the run's files with NumPy alone."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ print(f"{{{value}:.6f}}")
 
 
 def snippet(receipt: Receipt, folder: Path, which: Which = "best") -> str:
-    """The script. It prints the logit, or the difference of two, that the receipt explains.
+    """Return a script that prints the logit, or the difference of logits, that a receipt explains.
 
     Args:
-        receipt: of a run on disk.
-        folder: of that run.
-        which: the checkpoint that the receipt is of.
+        receipt: receipt of a run on disk.
+        folder: folder of the run.
+        which: checkpoint that the receipt was made from, "best" or "last".
     """
     moment = receipt.moment
     label = receipt.config.train.task in LABELLED
@@ -66,5 +66,5 @@ def snippet(receipt: Receipt, folder: Path, which: Which = "best") -> str:
 
 
 def _array(name: str, ids: Sequence[int], texts: Sequence[str]) -> str:
-    """The ids as a line of code, with what they are beside it."""
+    """Return the ids as a line of code, with their texts in a comment."""
     return f"{name} = np.array([{list(ids)}])  # {' '.join(map(repr, texts))}"

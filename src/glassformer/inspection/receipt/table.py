@@ -1,4 +1,4 @@
-"""A receipt for the terminal."""
+"""Terminal text of a receipt."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from glassformer.inspection.receipt.parts import CROSS, LogitPart
 from glassformer.inspection.receipt.receipt import Receipt
 
 BAR = 24  # characters of the longest bar
-SOURCES = 6  # tokens that are listed as sources
-SHOWN = 5  # tokens whose probabilities are followed through the filters
+SOURCES = 6  # maximum number of source tokens that are listed
+SHOWN = 5  # maximum number of tokens whose probabilities are shown after each filter
 
 
 def table(receipt: Receipt, top: int = 12) -> str:
     """Format the receipt as text.
 
     Args:
-        receipt: what is told.
-        top: parts that have a line of their own; the others share one.
+        receipt: the receipt.
+        top: number of parts to list one by one; the others share one line.
     """
     return "\n".join([*_head(receipt), "", *_parts(receipt, top), "", *_sources(receipt), "", *_draw(receipt)])
 
@@ -35,10 +35,10 @@ def _head(receipt: Receipt) -> list[str]:
         pair = f"{_named(receipt, receipt.token)} against {_named(receipt, receipt.against)}"
         lines = [f"{what} {pair}: difference of their logits {receipt.logit:.6f}"]
     if receipt.token != chosen:
-        lines.append(f"not what the model chooses: that is {_named(receipt, chosen)}")
+        lines.append(f"the model chooses another one: {_named(receipt, chosen)}")
     if moment.unread:
-        outside = counted(moment.unread, "tokens are", "token is")
-        lines.append(f"of the text {outside} outside the {len(moment.read):,} that the model reads")
+        unread = counted(moment.unread, "tokens of the text are", "token of the text is")
+        lines.append(f"{unread} not read: the model reads {len(moment.read):,}")
     return lines
 
 
@@ -48,7 +48,7 @@ def _parts(receipt: Receipt, top: int) -> list[str]:
     others = ranked[top:]
     width = max(len(part.name) for part, _ in shown)
     largest = abs(shown[0][0].value) or 1.0
-    lines = [f"{'part':<{width}}  {'gives':>10}   share"]
+    lines = [f"{'part':<{width}}  {'value':>10}   share"]
     for part, share in shown:
         bar = "█" * round(BAR * abs(part.value) / largest)
         row = f"{part.name:<{width}}  {part.value:>+10.4f}  {share:>6.1%}  {bar:<{BAR}}{_mostly(receipt, part)}"
@@ -63,31 +63,33 @@ def _parts(receipt: Receipt, top: int) -> list[str]:
 
 
 def _mostly(receipt: Receipt, part: LogitPart) -> str:
-    """The source token that most of a head's value came through."""
+    """Return a note on the source token with the largest contribution to a head's value."""
     if part.head is None or part.sources is None:
         return ""
-    value, place = max(((value, place) for place, value in enumerate(part.sources)), key=lambda each: abs(each[0]))
+    value, position = max(
+        ((value, position) for position, value in enumerate(part.sources)), key=lambda each: abs(each[0])
+    )
     texts = receipt.source if part.kind == CROSS and receipt.source is not None else receipt.read
-    return f"  most from {in_quotes(texts[place])} at {place}: {value:+.4f}"
+    return f"  most from {in_quotes(texts[position])} at {position}: {value:+.4f}"
 
 
 def _sources(receipt: Receipt) -> list[str]:
-    """List the tokens by their contributions, through heads and from their own embeddings."""
-    lines = _by_size("came from these tokens, through all heads and embeddings", receipt.by_source(), receipt.read)
+    """Return the lines on source tokens, by their contributions through heads and embeddings."""
+    lines = _by_size("contributions by token, through all heads and embeddings", receipt.by_source(), receipt.read)
     if receipt.source is not None:
-        through = "came from these tokens of the source, through all cross heads"
-        lines += _by_size(through, receipt.by_source(cross=True), receipt.source)
+        title = "contributions by token of the source, through all cross heads"
+        lines += _by_size(title, receipt.by_source(cross=True), receipt.source)
     rest = sum(part.value for part in receipt.parts if part.sources is None)
     return [*lines, f"{rest:>+10.4f}  feed-forward layers and biases, which have no source token"]
 
 
 def _by_size(title: str, values: Sequence[float], texts: Sequence[str]) -> list[str]:
-    order = sorted(range(len(values)), key=lambda place: -abs(values[place]))[:SOURCES]
+    order = sorted(range(len(values)), key=lambda position: -abs(values[position]))[:SOURCES]
     others = len(values) - len(order)
-    rest = sum(values) - sum(values[place] for place in order)
+    rest = sum(values) - sum(values[position] for position in order)
     return [
         title,
-        *(f"{values[place]:>+10.4f}  {in_quotes(texts[place])} at {place}" for place in order),
+        *(f"{values[position]:>+10.4f}  {in_quotes(texts[position])} at {position}" for position in order),
         *([f"{rest:>+10.4f}  {counted(others, 'others')}"] if others else []),
     ]
 
@@ -109,7 +111,7 @@ def _draw(receipt: Receipt) -> list[str]:
 
 def _stage_name(stage: SamplingStage) -> str:
     if stage.filter is None:
-        return "the model's own"
+        return "no filter"
     name = stage.filter.replace("_", " ")
     return name if stage.setting is None else f"{name} {stage.setting:g}"
 
@@ -129,11 +131,11 @@ def _choice(receipt: Receipt, draw: Draw) -> list[str]:
 
 
 def _lap(receipt: Receipt, draw: Draw, runner: Runner) -> str:
-    place = draw.runners.index(runner) + 1
-    first = ": drawn" if place == 1 else ""
+    rank = draw.runners.index(runner) + 1
+    first = ": sampled" if rank == 1 else ""
     name = in_quotes(receipt.names(runner.token))
     times = f"{runner.number:.6g} / {runner.probability:.6g}"
-    return f"{place:>4,}.  {name} arrives after {times} = {runner.arrival:.6g}{first}"
+    return f"{rank:>4,}.  {name} arrives after {times} = {runner.arrival:.6g}{first}"
 
 
 def _named(receipt: Receipt, token: int) -> str:

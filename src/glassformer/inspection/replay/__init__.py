@@ -1,7 +1,7 @@
-"""Attention while a model learns: snapshots in the run folder, when each head was born, and moving pictures of it.
+"""Attention heads during training: snapshots in the run folder, births of head roles, and animations.
 
-`snapshot` is the file, `head_arrays` makes one from a model, `history` reads them all; `table`, `page` and `animation`
-show them. `glassformer.inspection.replay.of_run` takes them during training.
+`snapshot` is the file format, `head_arrays` computes a snapshot from a model, `history` reads all snapshots of a run;
+`table`, `page` and `animation` show them. `glassformer.inspection.replay.of_run` takes snapshots during training.
 """
 
 from glassformer.inspection.replay.history import Birth, History, read_history

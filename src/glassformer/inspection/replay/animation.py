@@ -1,4 +1,4 @@
-"""A history of one head as a moving picture, GIF or animated PNG: its attention map above the curves."""
+"""Animation of the history of one head, as GIF or animated PNG: its attention map above its curves."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 SIDE = 400
-"""Pixels of the map, at most."""
+"""Maximum number of pixels per side of the map."""
 MARGIN = 40
 MAP_TOP = 32
 CURVE = 120
-"""Pixels of the height of the curves."""
+"""Height of the curves in pixels."""
 BELOW = 44
-"""Pixels for the steps and the legend below the curves."""
+"""Height of the step labels and the legend below the curves, in pixels."""
 FRAMES_PER_SECOND = 5
 LAST = 10
-"""Frames for which the last snapshot stays."""
+"""Number of frames of the last snapshot."""
 DARK = np.array([0, 80, 140])
 """Colour of a weight of 1; 0 is white."""
 BLUE = COLOURS[0]
@@ -36,12 +36,13 @@ GREY = "#969696"
 
 
 def moving_picture(history: History, head: str, role: str, suffix: str) -> bytes:
-    """Return the bytes of a file with a frame for each snapshot.
+    """Return the bytes of an animation with a frame for each snapshot.
 
     Args:
-        history: the snapshots.
-        head, role: whose map, and whose score beside the loss (blue, 0 to 1; the loss is grey).
-        suffix: ".gif" or ".png".
+        history: the snapshots of a run.
+        head: head to show.
+        role: role whose score (blue, 0 to 1) is drawn with the loss (grey).
+        suffix: format of the file, ".gif" or ".png".
     """
     from matplotlib.animation import PillowWriter
 
@@ -74,23 +75,23 @@ def moving_picture(history: History, head: str, role: str, suffix: str) -> bytes
 
 
 def _pixels(weights: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
-    """Weights (T, S), 255 for 1, as colours (T, S, 3)."""
+    """Convert weights (T, S), from 0 to 255, to RGB colours (T, S, 3)."""
     return np.rint(255 - weights[..., None] / 255 * (255 - DARK)).astype(np.uint8)
 
 
 def _draw_curves(sheet: Sheet, history: History, head: str, role: str, axes: Axes) -> None:
-    """Loss and score over steps, whose axis is logarithmic, with a line at the birth."""
-    places = np.log1p(history.steps)
+    """Draw the loss and the score over steps on a logarithmic axis, with a line at the birth of the role."""
+    xs = np.log1p(history.steps)
     losses = np.array(history.losses)
     scores = np.clip(np.nan_to_num(history.curve(head, role)), 0, None)
     axes.spines[:].set(visible=True, color=GREY)
-    axes.set(xlim=(0, places[-1] or 1.0), ylim=(0, 1))
-    axes.plot(places, (losses - losses.min()) / (np.ptp(losses) or 1.0), color=GREY)
-    axes.plot(places, scores, color=BLUE)
+    axes.set(xlim=(0, xs[-1] or 1.0), ylim=(0, 1))
+    axes.plot(xs, (losses - losses.min()) / (np.ptp(losses) or 1.0), color=GREY)
+    axes.plot(xs, scores, color=BLUE)
     born = next((birth.step for birth in history.births(role, head)), None)
     if born is not None:
         axes.axvline(np.log1p(born), color=BLUE, linestyle=":")
-        side = "left" if np.log1p(born) < places[-1] / 2 else "right"
+        side = "left" if np.log1p(born) < xs[-1] / 2 else "right"
         axes.text(np.log1p(born), 0.5, f" born at {born:,} ", color=BLUE, ha=side, family=BASE)
     powers = [10**power for power in range(7) if 10**power <= history.steps[-1]]
     sheet.ticks(axes, "x", np.log1p(powers).tolist(), [f"{step:,}" for step in powers], NOTE)

@@ -1,4 +1,4 @@
-"""Turn a model into the arrays of a snapshot: the scores of `glass heads`, and attention maps of a few texts."""
+"""Compute the arrays of a snapshot from a model: the scores of `glass heads`, and attention maps of a few texts."""
 
 from __future__ import annotations
 
@@ -18,18 +18,24 @@ from glassformer.model.transformer import EncoderDecoder, Model
 from glassformer.text.tokenizers import Tokenizer
 
 TEXT = 32
-"""Most tokens of a text in a map."""
+"""Maximum number of tokens of a text in a map."""
 REPEATED = 48
-"""Most random tokens in a map, where the second copy has to begin."""
+"""Maximum number of random tokens in a map: enough to include the beginning of the second copy."""
 SIZES = ((4, 48), (2, 48), (1, 48), (1, 40), (1, 32), (1, 24), (1, 16), (1, 8))
-"""Texts, and most tokens of a map: the first that fits is taken."""
+"""Pairs of the number of texts and the maximum number of tokens of a map; the first pair that fits is used."""
 MOST_BYTES = 400_000
-"""Most bytes of the maps of one snapshot, before they are compressed: 64 snapshots stay below 30 MB."""
+"""Maximum number of bytes of the maps of one snapshot before compression: 64 snapshots stay below 30 MB."""
 
 
 @dataclass(frozen=True, eq=False)
 class MappedText:
-    """A text whose maps are kept: its tokens, and their ids, (T,) each; `target` of an encoder-decoder."""
+    """Text whose attention maps are stored.
+
+    Attributes:
+        shown: texts of its tokens.
+        source: ids of the input tokens, (T,); for an encoder-decoder those of the source, (S,).
+        target: decoder input ids of an encoder-decoder, (T,); otherwise None.
+    """
 
     shown: Shown
     source: Ids
@@ -38,7 +44,15 @@ class MappedText:
 
 @dataclass(frozen=True, eq=False)
 class HeadArrays:
-    """The arrays of one model: labels, scores (heads, R), reached (heads, R), numbers (heads, M), and maps."""
+    """Arrays of a snapshot, with R roles and M statistics.
+
+    Attributes:
+        labels: names of heads, roles and statistics, and the mapped texts.
+        scores: role scores, (heads, R), NaN if not measured.
+        reached: bool, (heads, R), True if the score reaches its threshold.
+        numbers: statistics, (heads, M), NaN if not measured.
+        maps: attention maps (H, T, S) by index of the text and attention site, as bytes from 0 to 255.
+    """
 
     labels: SnapshotLabels
     scores: Numbers
@@ -48,12 +62,12 @@ class HeadArrays:
 
 
 def look(model: Model, probes: Sequence[HeadProbe], known: TokenFacts, texts: Sequence[MappedText]) -> HeadArrays:
-    """Look at all heads. Nothing about the model changes, and no random number is drawn.
+    """Measure all heads of a model, without modifying the model or using global random state.
 
     Args:
-        model: any of the families.
+        model: a model of any family.
         probes, known: as for `heads.survey`.
-        texts: as `mapped_texts` chooses them.
+        texts: texts for attention maps, from `mapped_texts`.
     """
     found = survey(model, probes, known).heads
     roles = tuple(dict.fromkeys(role for each in found for role in each.roles))
@@ -72,13 +86,13 @@ def look(model: Model, probes: Sequence[HeadProbe], known: TokenFacts, texts: Se
 
 
 def _reaches(scored: RoleScore) -> bool:
-    """Return whether the score alone, measured on texts, is high enough. An induction head need not copy here."""
+    """Return True if the score reaches its threshold, lift and interval; unlike `earned`, copying is not required."""
     high = scored.score >= scored.threshold and (scored.lift is None or scored.lift >= LIFT)
     return high and scored.interval is not None and scored.interval[0] > (scored.chance or 0.0)
 
 
 def _maps(model: Model, texts: Sequence[MappedText]) -> dict[tuple[int, str], Map]:
-    """(H, T, S) for each text and attention, each text alone: without padding."""
+    """Return the attention maps (H, T, S) for each text and attention site; each text runs alone, without padding."""
     maps = {}
     for number, text in enumerate(texts):
         target = None if text.target is None else torch.from_numpy(text.target)[None]  # (1, T)
@@ -90,12 +104,12 @@ def _maps(model: Model, texts: Sequence[MappedText]) -> dict[tuple[int, str], Ma
 
 
 def mapped_texts(model: Model, probes: Sequence[HeadProbe], reader: Tokenizer, writer: Tokenizer) -> list[MappedText]:
-    """Return rows of the text probe, and one of repeated random tokens, while all maps together are small enough.
+    """Choose texts for attention maps: rows of the text probe and one row of repeated tokens, within `MOST_BYTES`.
 
     Args:
-        model: decides how large maps are.
-        probes: "text" and "repeated" are used, where there are such.
-        reader, writer: tokenizers of source and target; the same where there is only one.
+        model: the model, which determines the size of the maps.
+        probes: the probes; "text" and "repeated" are used, if available.
+        reader, writer: tokenizers of source and target; the same if the run has only one.
     """
     for texts, longest in SIZES:
         found = [
@@ -109,7 +123,7 @@ def mapped_texts(model: Model, probes: Sequence[HeadProbe], reader: Tokenizer, w
 
 
 def _chosen(probe: HeadProbe, texts: int) -> list[int]:
-    """Numbers of the rows, evenly drawn."""
+    """Return indices of evenly spaced rows: `texts` rows of the text probe, one row of the repeated probe."""
     wanted = {"text": min(texts, len(probe.rows)), "repeated": 1}.get(probe.name, 0)
     return [number * len(probe.rows) // wanted for number in range(wanted)]
 
@@ -122,7 +136,7 @@ def _mapped(probe: HeadProbe, row: int, longest: int, reader: Tokenizer, writer:
 
 
 def _size(model: Model, shown: Shown) -> int:
-    """Bytes of all maps of a text."""
+    """Return the bytes of all maps of a text."""
     assert bool(shown.target) == isinstance(model, EncoderDecoder)
     sides = {site: shown.rows_and_columns(Site(site.stack, site.layer, site.part)) for site in attentions(model)}
     return sum(layer.heads * len(sides[site][0]) * len(sides[site][1]) for site, layer in attentions(model).items())

@@ -1,4 +1,4 @@
-"""The history of a run from all its snapshots: how the roles of its heads grew, and when each head was born."""
+"""History of a run's attention heads from its snapshots: role scores over training, and births of roles."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from glassformer.inspection.replay.snapshot import (
 from glassformer.runs.folder import Run
 
 IN_A_ROW = 3
-"""Snapshots that a head must show a role in before it counts as born: one alone may be chance."""
+"""Number of consecutive snapshots in which a head must reach a role to count as born; one alone may be chance."""
 
 
 @dataclass(frozen=True)
 class Birth:
-    """The step at which a head took up a role.
+    """Birth of a role: the step at which a head first has it for `IN_A_ROW` consecutive snapshots.
 
     Attributes:
-        head: its name.
-        role: which.
-        step: of the first of the snapshots in a row.
-        loss: mean validation loss there, in nats.
-        score: of the head there.
-        last_score: of the head in the last snapshot: it may have lost the role.
+        head: name of the head.
+        role: name of the role.
+        step: step of the first of these snapshots.
+        loss: mean validation loss at that step, in nats.
+        score: role score of the head at that step.
+        last_score: role score of the head in the last snapshot; the head may have lost the role.
     """
 
     head: str
@@ -47,7 +47,7 @@ class Birth:
 
 @dataclass(frozen=True, eq=False)
 class History:
-    """Snapshots in order of their steps, at least one."""
+    """Snapshots of a run, at least one, in order of their steps."""
 
     snapshots: tuple[Snapshot, ...]
 
@@ -88,12 +88,12 @@ class History:
         return sorted(found, key=lambda birth: (birth.step, self.labels.heads.index(birth.head), birth.role))
 
     def curve(self, head: str, role: str) -> Numbers:
-        """(snapshots,) how a head's score in a role grew; NaN where the role is not possible."""
+        """Return the score of a head in a role over all snapshots, (snapshots,); NaN if the role is not possible."""
         curve: Numbers = self.scores[:, self.labels.heads.index(head), self.labels.roles.index(role)]
         return curve
 
     def chosen(self, head: str | None, role: str | None) -> tuple[str, str]:
-        """Return the head and role of one curve; open ones follow from births and the scores of the last snapshot."""
+        """Return the head and role of one curve; None is replaced by the first birth or the best last score."""
         if head is None and role is None:
             births = self.births()
             head = births[0].head if births else self.labels.heads[0]
@@ -107,16 +107,15 @@ class History:
 
     def _best_role(self, head: str) -> str:
         row = self.labels.heads.index(head)
-        last = (
-            np.nan_to_num(self.scores[-1, row], nan=-np.inf) + 10 * self.reached[-1, row]
-        )  # (R,) an reached one before all others
+        # Adding 10 ranks reached roles before all others.
+        last = np.nan_to_num(self.scores[-1, row], nan=-np.inf) + 10 * self.reached[-1, row]  # (R,)
         return self.labels.roles[int(last.argmax())]
 
     def checked_role(self, name: str) -> str:
-        """The role, if it was looked for.
+        """Return the name of a role if the snapshots have it; spaces and underscores are equivalent.
 
         Raises:
-            GlassError: it was not; the nearest one is named.
+            GlassError: the snapshots do not have the role; the error suggests the nearest name.
         """
         roles = {role.replace("_", " "): role for role in self.labels.roles}
         plain = name.replace("_", " ")
@@ -125,17 +124,17 @@ class History:
         return roles[plain]
 
     def checked_head(self, name: str) -> str:
-        """The head, if there is one of that name.
+        """Return the name of a head if the model has it.
 
         Raises:
-            GlassError: there is none.
+            GlassError: the model has no such head.
         """
         if name not in self.labels.heads:
             raise GlassError(f"there is no head {name!r} in this model", nearest(name, self.labels.heads))
         return name
 
     def facts(self, role: str | None = None, only: str | None = None) -> dict[str, Any]:
-        """Return births and all curves as JSON; of one role or of all, of one head or of all."""
+        """Return births and curves as a JSON-serializable dict, for one role or all, and one head or all."""
         roles = [each for each in self.labels.roles if role in (None, each)]
         return {
             "steps": self.steps,
@@ -154,21 +153,21 @@ class History:
 
 
 def _halves(snapshot: Snapshot) -> list[float] | None:
-    """Mean loss on repeated random tokens in the first copy and in the later ones; None where there are none.
+    """Return the mean loss on repeated random tokens in the first copy and in later copies; None without such tokens.
 
-    The first token of the second copy belongs to neither: nothing tells that a copy begins.
+    The first token of the second copy is in neither mean, because it cannot be predicted.
     """
     from glassformer.inspection.heads.probes import COPIES
 
-    by_place = snapshot.repeated.mean(axis=0) if snapshot.repeated.size else None  # (T,)
-    if by_place is None:
+    by_position = snapshot.repeated.mean(axis=0) if snapshot.repeated.size else None  # (T,)
+    if by_position is None:
         return None
-    copy = len(by_place) // COPIES
-    return [float(by_place[:copy].mean()), float(by_place[copy + 1 :].mean())]
+    copy = len(by_position) // COPIES
+    return [float(by_position[:copy].mean()), float(by_position[copy + 1 :].mean())]
 
 
 def first_in_a_row(flags: Flags) -> int | None:
-    """The place of the first of `IN_A_ROW` flags (n,) that are all set."""
+    """Return the index of the first of `IN_A_ROW` consecutive flags (n,) that are all True, or None."""
     for at in range(len(flags) - IN_A_ROW + 1):
         if flags[at : at + IN_A_ROW].all():
             return at
@@ -179,19 +178,19 @@ def read_history(run: Run) -> History:
     """Read all snapshots of a run.
 
     Raises:
-        GlassError: it has none, one is damaged, or they are of different texts or heads.
+        GlassError: the run has no snapshots, one is damaged, or they have different texts or heads.
     """
     files = snapshot_files(run.snapshots)
     if not files:
         raise GlassError(
             f"{run.folder} has no snapshots: it was trained with train.snapshots = {run.config().train.snapshots}",
-            "Train again with --train.snapshots 32 and another --out: recording does not change what is learnt.",
+            "Train again with --train.snapshots 32 and another --out: snapshots do not change the training.",
         )
     history = History(tuple(read_snapshot(path) for path in files.values()))
     for snapshot, path in zip(history.snapshots, files.values(), strict=True):
         if snapshot.labels != history.labels:
             raise GlassError(
-                f"{path} is of other heads or texts than {next(iter(files.values()))}",
-                "Delete the ones that are wrong.",
+                f"{path} has other heads or texts than {next(iter(files.values()))}",
+                "Delete the snapshots that do not belong to this run.",
             )
     return history

@@ -1,4 +1,4 @@
-"""Snapshots of a run's attention heads, taken while it learns, or made anew from weights."""
+"""Snapshots of a run's attention heads, taken during training or recomputed from its weights."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from glassformer.text.rows import Row
 from glassformer.training.trainer import Trainer
 
 LOSSES = 2000
-"""About so many validation tokens have their losses kept."""
+"""Approximate number of validation tokens whose losses are stored."""
 
 
 class Camera:
-    """Takes snapshots of the models of one run, always of the same texts: the same weights give the same snapshot.
+    """Camera that takes snapshots of the models of one run, on fixed texts: equal weights give equal snapshots.
 
     Args:
-        config: of the run.
-        task: what it learns.
-        data: from which text.
-        model: any of the run's; its weights do not matter.
+        config: configuration of the run.
+        task: task of the run.
+        data: prepared training data of the run.
+        model: a model of the run with any weights.
     """
 
     def __init__(self, config: Config, task: Task, data: Prepared, model: Model) -> None:
@@ -51,7 +51,7 @@ class Camera:
         self.repeated = repeated if config.train.task == "lm" else []
 
     def snapshot(self, model: Model, step: int) -> Snapshot:
-        """Take a snapshot of the model. Nothing about it changes, and no random number of training is drawn."""
+        """Take a snapshot of the model, without modifying it or using the random state of training."""
         seen = look(model, self.probes, self.known, self.texts)
         prompt, sample = self.task.sample(model, self.sampling)
         return Snapshot(
@@ -68,7 +68,7 @@ class Camera:
         )
 
     def _losses(self, model: Model, rows: Sequence[Row]) -> Numbers:
-        """(rows, T) nats at every place; NaN where nothing is predicted."""
+        """Return the loss at each position in nats, (rows, T); NaN where nothing is predicted."""
         chosen = TaskRows(self.task, rows, model.embedding.tokens.weight.device)
         parts = []
         with inference(model):
@@ -86,13 +86,13 @@ class Camera:
 
 
 class Recorder:
-    """The `Observer` that keeps snapshots in the run folder, at the steps that `train.snapshots` asks for.
+    """Training observer that writes snapshots to the run folder at the steps given by `train.snapshots`.
 
-    Each is a file of its own, written whole before the checkpoint of the same step: a run that was killed goes on
-    from a checkpoint and takes those after it again, the same ones.
+    Each snapshot is a file, written atomically before the checkpoint of the same step: a killed run resumes from a
+    checkpoint and takes the later snapshots again, with equal results.
 
     Args:
-        trainer: of a run, at any step.
+        trainer: trainer of the run, at any step.
     """
 
     def __init__(self, trainer: Trainer) -> None:
@@ -103,7 +103,7 @@ class Recorder:
         self.camera = Camera(trainer.config, trainer.task, data, trainer.model)
 
     def look(self, model: Model, step: int, last: bool) -> None:
-        """Take a snapshot if one is due; the last step has one in any case. Of too many, some in between go."""
+        """Take a snapshot if one is due or the step is the last; delete some in between if there are too many."""
         if last or step in self.steps:
             self.folder.mkdir(exist_ok=True)
             write_snapshot(self.camera.snapshot(model, step), self.folder)
@@ -120,13 +120,13 @@ class Recorder:
 
 @dataclass(frozen=True)
 class SnapshotAgreement:
-    """Largest differences between a snapshot and the weights of its step now.
+    """Largest differences between a stored snapshot and one recomputed from the weights of the same step.
 
     Attributes:
-        step: of both.
-        maps: of attention weights, from 0 to 1: a snapshot keeps them in steps of 1/255.
-        scores: of the roles' scores.
-        losses: in nats.
+        step: step of both snapshots.
+        maps: largest difference of attention weights, from 0 to 1; snapshots store them in steps of 1/255.
+        scores: largest difference of role scores.
+        losses: largest difference of losses, in nats.
     """
 
     step: int
@@ -138,19 +138,20 @@ class SnapshotAgreement:
 def agreement(
     run: Run, history: History, device: str = "auto", note: Callable[[str], None] = lambda text: None
 ) -> SnapshotAgreement | None:
-    """Take the last snapshot again, from the weights of the last checkpoint, and compare the two.
+    """Recompute the snapshot of the last checkpoint from its weights, and compare it with the stored one.
 
     Args:
-        run: whose training text is at hand.
-        history: its snapshots.
-        device: where to compute, as in `train.device`.
-        note: is told how the text is read again, where that is needed.
+        run: the run; its training data must be available.
+        history: snapshots of the run.
+        device: device for computing, as in `train.device`.
+        note: function that receives messages for the user.
 
     Returns:
-        None where the last checkpoint's step has no snapshot, as of a run that is still training.
+        The largest differences, or None if the step of the last checkpoint has no snapshot, as in a run that is still
+        training.
 
     Raises:
-        GlassError: the run has no checkpoint, or its training text is gone.
+        GlassError: the run has no checkpoint, or its training data is missing.
     """
     step = step_of(run.checkpoint("last"))
     kept = next((snapshot for snapshot in history.snapshots if snapshot.step == step), None)
@@ -159,9 +160,11 @@ def agreement(
     opened = OpenedRun.load(run.folder, "last", device, note=note)
     again = Camera(opened.config, opened.task, opened.data, opened.model).snapshot(opened.model, step)
     maps = max(int(np.abs(again.maps[key].astype(int) - seen.astype(int)).max()) for key, seen in kept.maps.items())
-    return SnapshotAgreement(step, maps / 255, _apart(again.scores, kept.scores), _apart(again.losses, kept.losses))
+    return SnapshotAgreement(
+        step, maps / 255, _difference(again.scores, kept.scores), _difference(again.losses, kept.losses)
+    )
 
 
-def _apart(found: Numbers, kept: Numbers) -> float:
-    """The largest difference of numbers that both have."""
+def _difference(found: Numbers, kept: Numbers) -> float:
+    """Return the largest absolute difference, ignoring NaN."""
     return float(np.nan_to_num(np.abs(found.astype(np.float64) - kept), nan=0.0).max(initial=0.0))

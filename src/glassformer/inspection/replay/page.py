@@ -1,4 +1,4 @@
-"""A history as one HTML page with a slider: it needs no network and no other file."""
+"""HTML page of a history with a slider: a single file that needs no network and no other file."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from glassformer.inspection.replay.snapshot import Shown
 from glassformer.inspection.sites import Site
 
 MOST_HEADS = 8
-"""On one page: each has its maps of all snapshots in it, up to half a megabyte."""
+"""Maximum number of heads on one page; the maps of each take up to half a megabyte."""
 ON_REPEATED = ("induction", "duplicate")
-"""Roles that show on random tokens that repeat."""
+"""Roles that are shown on repeated random tokens."""
 
 
 def make_page(history: History, title: str, head: str | None = None, role: str | None = None) -> str:
-    """The page's text.
+    """Return the HTML page.
 
     Args:
-        history: what is shown.
-        title: of the page.
-        head: the only head; None: those that were born, the earliest first, or else the first ones.
-        role: only the heads that were born in it, and it is shown first.
+        history: the history to show.
+        title: title of the page.
+        head: the only head to show; None: the heads with births, the earliest first, or one head if there are none.
+        role: show only heads with a birth of this role, and select the role first; None: any role.
     """
     born = list(dict.fromkeys(birth.head for birth in history.births(role)))
     heads = [head] if head is not None else born or [history.chosen(None, role)[0]]
@@ -43,18 +43,18 @@ def make_page(history: History, title: str, head: str | None = None, role: str |
 
 
 def text_for(history: History, role: str) -> int:
-    """The number of the text on which a role shows."""
+    """Return the index of the mapped text on which a role is shown."""
     wanted = "repeated" if role in ON_REPEATED else "text"
     return next((n for n, text in enumerate(history.labels.texts) if text.probe == wanted), 0)
 
 
 def name_of(text: Shown, number: int) -> str:
-    """Return the name of a text of the maps."""
+    """Return the display name of a mapped text."""
     return "random tokens that repeat" if text.probe == "repeated" else f"text {number + 1}"
 
 
 def _head(history: History, head: str, role: str | None) -> dict[str, Any]:
-    """Return all of one head: curves, births, and its maps, one snapshot after the other."""
+    """Return the curves, births and maps of one head, with the maps of all snapshots in order."""
     stack, layer, part = head.split(".")[:3]
     curves = {name: history.curve(head, name) for name in history.labels.roles}
     maps = []

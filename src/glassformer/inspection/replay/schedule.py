@@ -1,6 +1,6 @@
-"""Steps at which snapshots are taken: a pure function of two settings, the same after a resume.
+"""Schedule of snapshots: a pure function of two settings, so that a resumed run has the same schedule.
 
-A run that goes on for longer than was planned has another schedule from then on; `thinned` says which ones it keeps.
+A run that is extended has a new schedule from then on; `thinned` selects the snapshots to keep.
 """
 
 from __future__ import annotations
@@ -8,19 +8,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 MOST = 64
-"""Snapshots of one run, however often it goes on."""
+"""Maximum number of snapshots of one run, however often it is extended."""
 OPEN_END = 1_000_000
-"""The last step that a run without a known end has snapshots for; its very last step has one in any case."""
+"""Last scheduled step of a run without a known end; its final step always has a snapshot."""
 
 
 def snapshot_steps(count: int, end: int | None) -> list[int]:
-    """Steps from 0 to the end, evenly spaced in their logarithm: dense early, when most changes.
+    """Return steps from 0 to the end, evenly spaced in their logarithm: dense early, when the model changes most.
 
-    Neighbours that would fall on the same step stand one apart, and what is left is spread anew.
+    Steps that would coincide are moved one apart, and the remaining steps are spaced again.
 
     Args:
-        count: how many; fewer only where the run has fewer steps. One alone is at the end.
-        end: the last step; None where it is not known: then one is left for wherever the run ends.
+        count: number of steps; fewer if the run has fewer steps. A single step is at the end.
+        end: last step; None if unknown: then one snapshot is reserved for the final step.
 
     >>> snapshot_steps(8, 100)
     [0, 1, 2, 5, 10, 22, 46, 100]
@@ -39,10 +39,10 @@ def snapshot_steps(count: int, end: int | None) -> list[int]:
 
 
 def thinned(steps: Iterable[int], most: int = MOST) -> list[int]:
-    """Return the snapshots to keep: the first, the last, and those spread most evenly in their logarithm.
+    """Return the steps to keep: the first, the last, and steps that are evenly spaced in their logarithm.
 
-    One at a time goes, the one whose neighbours are nearest to each other, the earliest of several such ones. So it
-    makes no difference whether some are thinned before others are added.
+    Steps are removed one at a time: the step whose neighbours are closest in ratio, and the earliest one in a tie.
+    Therefore, the result does not depend on whether some steps are thinned before others are added.
 
     >>> thinned([0, 1, 2, 5, 10, 22, 46, 90, 100], most=8)
     [0, 1, 2, 5, 10, 22, 46, 100]

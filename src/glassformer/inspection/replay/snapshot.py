@@ -1,7 +1,6 @@
-"""Snapshot of all heads of a model at one training step, in a file that needs no other.
+"""Snapshot of all heads of a model at one training step, in a self-contained file.
 
-`snapshots/step-000512.npz` holds plain arrays, compressed; nothing is ever unpickled. The same model gives the same
-bytes.
+`snapshots/step-000512.npz` holds compressed plain arrays without pickled objects. Equal models give equal bytes.
 """
 
 from __future__ import annotations
@@ -28,12 +27,12 @@ Map = npt.NDArray[np.uint8]
 
 @dataclass(frozen=True)
 class Shown:
-    """A text whose attention maps are kept.
+    """Text whose attention maps are stored.
 
     Attributes:
         probe: "text" or "repeated".
-        source: its tokens, printable; of an encoder-decoder those of the source.
-        target: of an encoder-decoder the tokens that its decoder reads; of others empty.
+        source: printable texts of the input tokens; for an encoder-decoder those of the source.
+        target: printable texts of the decoder's input tokens in an encoder-decoder; otherwise empty.
     """
 
     probe: str
@@ -41,19 +40,19 @@ class Shown:
     target: tuple[str, ...] = ()
 
     def rows_and_columns(self, site: Site) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """The tokens that the queries and the keys of a map stand for."""
+        """Return the tokens of the queries (rows) and of the keys (columns) of a map."""
         own = self.target if self.target and site.stack == "dec" else self.source
         return own, self.source if site.part == "cross" else own
 
 
 @dataclass(frozen=True)
 class SnapshotLabels:
-    """The meaning of the axes of a snapshot's arrays; the same in all snapshots of a run.
+    """Labels of the axes of a snapshot's arrays; the same in all snapshots of a run.
 
     Attributes:
-        heads: their names, in the order in which they run.
-        roles, numbers: as `heads.survey` names them.
-        texts: whose maps are kept.
+        heads: names of the heads, in order of execution.
+        roles, numbers: names of roles and statistics, as in `heads.survey`.
+        texts: texts whose maps are stored.
     """
 
     heads: tuple[str, ...]
@@ -64,18 +63,18 @@ class SnapshotLabels:
 
 @dataclass(frozen=True, eq=False)
 class Snapshot:
-    """All heads at one step. With R roles, M numbers and H the heads of one site:
+    """Measurements of all heads at one step, with R roles, M statistics and H heads of a site.
 
     Attributes:
-        step: of training.
-        labels: what the places mean.
-        scores: (heads, R) of each role; NaN where it is not possible.
-        reached: (heads, R) whether the score is high enough: threshold, lift and interval, as in `heads.judge`.
-        numbers: (heads, M) entropy and the like; NaN where it has no meaning.
-        maps: (number of the text, site) -> (H, T, S), 255 times the attention weights, rounded.
-        losses: (rows, T) nats on validation rows, by position; NaN where nothing is predicted.
-        repeated: (rows, T) the same on random tokens that repeat, of a model that continues text; of others (0, 0).
-        prompt, sample: what the model was given to write, and what it wrote.
+        step: training step.
+        labels: labels of the axes of the arrays.
+        scores: (heads, R) role scores; NaN if a role is not possible.
+        reached: (heads, R) True if the score reaches threshold, lift and interval, as in `heads.judge`.
+        numbers: (heads, M) statistics such as entropy; NaN if undefined.
+        maps: attention maps (H, T, S) by index of the text and site: 255 times the weights, rounded.
+        losses: (rows, T) losses on validation rows in nats, by position; NaN where nothing is predicted.
+        repeated: (rows, T) losses on repeated random tokens, for language models; otherwise (0, 0).
+        prompt, sample: a prompt, and the text that the model generated for it.
     """
 
     step: int
@@ -95,7 +94,7 @@ class Snapshot:
         return float(np.nanmean(self.losses.astype(np.float64)))
 
     def map_of(self, text: int, head: str) -> Map:
-        """(T, S) of one head."""
+        """Return the map of one head on one text, (T, S)."""
         site = head.rpartition(".")[0]
         names = [name for name in self.labels.heads if name.rpartition(".")[0] == site]
         return self.maps[text, site][names.index(head)]
@@ -113,7 +112,7 @@ def snapshot_files(folder: Path) -> dict[int, Path]:
 
 
 def write_snapshot(snapshot: Snapshot, folder: Path) -> None:
-    """Write the file whole or not at all."""
+    """Write the snapshot of a step to a folder atomically."""
     about = {
         "step": snapshot.step,
         "labels": asdict(snapshot.labels),
@@ -135,7 +134,7 @@ def write_snapshot(snapshot: Snapshot, folder: Path) -> None:
 
 
 def read_snapshot(path: Path) -> Snapshot:
-    """Read what `write_snapshot` wrote.
+    """Read a snapshot file written by `write_snapshot`.
 
     Raises:
         GlassError: the file is damaged.
@@ -147,12 +146,12 @@ def read_snapshot(path: Path) -> Snapshot:
     except (OSError, EOFError, zipfile.BadZipFile, zlib.error, *MALFORMED) as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         raise GlassError(
-            f"{path} is damaged: {reason}", "Copy it again, or delete it: the others need it not."
+            f"{path} is damaged: {reason}", "Copy it again, or delete it: the other snapshots do not need it."
         ) from None
 
 
 def _checked(arrays: dict[str, npt.NDArray[Any]]) -> Snapshot:
-    """The snapshot, if its arrays have the shapes and types that its labels ask for."""
+    """Return the snapshot after checking the shapes and dtypes of its arrays against its labels."""
     about = json.loads(arrays["about"].tobytes())
     named = about["labels"]
     texts = (Shown(each["probe"], tuple(each["source"]), tuple(each["target"])) for each in named["texts"])
@@ -181,5 +180,5 @@ def _checked(arrays: dict[str, npt.NDArray[Any]]) -> Snapshot:
 
 def _typed(array: npt.NDArray[Any], dtype: type, shape: tuple[int, ...] | None = None) -> npt.NDArray[Any]:
     if array.dtype != dtype or (array.shape != shape if shape else array.ndim != 2):
-        raise ValueError(f"an array has shape {array.shape} and type {array.dtype}")
+        raise ValueError(f"an array has an unexpected shape {array.shape} or type {array.dtype}")
     return array

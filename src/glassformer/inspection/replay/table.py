@@ -1,4 +1,4 @@
-"""A history in words, for people."""
+"""Text tables of a history."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from glassformer.base.wording import counted
 from glassformer.inspection.replay.history import IN_A_ROW, History
 
 BAR = 20
-"""Characters of a score of 1."""
+"""Length of the bar for a score of 1, in characters."""
 
 
 def birth_lines(history: History, role: str | None = None, head: str | None = None) -> Iterator[str]:
-    """A line for each birth, beside the loss."""
+    """Yield a line for each birth with its loss, and a summary of the snapshots."""
     steps = history.steps
     losses = history.losses
     births = history.births(role, head)
@@ -37,7 +37,7 @@ def birth_lines(history: History, role: str | None = None, head: str | None = No
 
 
 def curve_lines(history: History, head: str, role: str) -> Iterator[str]:
-    """Format the score of one head in one role beside the loss; a line for each snapshot."""
+    """Yield a line for each snapshot with its loss and the score of one head in one role."""
     yield f"{_plain(role)}, {head}"
     yield f"{'step':>8}  {'loss':>6}  {'score':>5}"
     scores = history.curve(head, role)
