@@ -14,8 +14,8 @@ from glassformer.backends.onnx_engine import OnnxEngine
 from glassformer.backends.onnx_graph import (
     Precision,
     padded_head_width,
-    quantized_matrix,
     padded_query_heads,
+    quantized_matrix,
     step_graph,
 )
 from glassformer.base.config import Activation, SampleConfig
