@@ -1,4 +1,4 @@
-"""Find the tensor that went wrong first when a loss is not a number."""
+"""Find the first non-finite tensor of a training step whose loss or gradients are not finite."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ from glassformer.text.batches import Batch
 
 @runtime_checkable
 class ShardedTensor(Protocol):
-    """A tensor of which every process has a part."""
+    """Tensor that is divided among the processes."""
 
     def to_local(self) -> Tensor:
-        """Return the part that this process has."""
+        """Return the part of this process."""
 
 
 KINDS = ("the weight", "the output", "the gradient", "the loss")
-"""Kinds of bad tensors, the earliest cause first."""
+"""Kinds of non-finite tensors, earliest cause first."""
 
 
 def first_bad_tensor(model: Model, batches: Iterable[Batch]) -> str:
-    """Names the first non-finite tensor of a step: a weight, a layer's output, or a gradient.
+    """Return the name of the first non-finite tensor of a step: a weight, a layer's output, or a gradient.
 
-    Weights are looked at first, since a bad weight is the cause of all that follows; then outputs in the order
-    they are made; then gradients. Every batch is gone through, for sharded models run only together.
+    Weights are checked first, as a non-finite weight causes all later ones; then outputs in the order of the forward
+    pass; then gradients. All batches are processed, because the processes of a sharded model must run together.
     """
     weights = [f"the weight {name}" for name, parameter in model.named_parameters() if not _finite(parameter)]
     bad: list[str] = []
     handles: list[RemovableHandle] = []
     for name, module in model.named_modules():
-        is_hook_point = isinstance(module, nn.Identity)  # it makes nothing, and scores are -inf where keys are hidden
+        is_hook_point = isinstance(module, nn.Identity)  # it computes nothing, and scores are -inf at masked keys
         if not is_hook_point and not any(True for _ in module.children()):
-            handles.append(module.register_forward_hook(_noting(name, bad)))
+            handles.append(module.register_forward_hook(_output_check(name, bad)))
     try:
         with torch.no_grad():
             for batch in batches:
@@ -56,13 +56,13 @@ def first_bad_tensor(model: Model, batches: Iterable[Batch]) -> str:
     return [*weights, *outputs, *gradients, "the loss"][0]
 
 
-def worst(found: Sequence[str]) -> str:
-    """The earliest cause of those that several processes found."""
+def earliest_cause(found: Sequence[str]) -> str:
+    """Return the earliest cause among the results of `first_bad_tensor` in several processes."""
     return min(found, key=lambda name: next(number for number, kind in enumerate(KINDS) if name.startswith(kind)))
 
 
-def _noting(name: str, bad: list[str]) -> Callable[[nn.Module, object, object], None]:
-    """A hook that adds the name to `bad` when the module's output is not finite."""
+def _output_check(name: str, bad: list[str]) -> Callable[[nn.Module, object, object], None]:
+    """Return a forward hook that adds the name to `bad` if the module's output is not finite."""
 
     def hook(module: nn.Module, inputs: object, output: object) -> None:
         if isinstance(output, Tensor) and not _finite(output):
@@ -72,6 +72,6 @@ def _noting(name: str, bad: list[str]) -> Callable[[nn.Module, object, object], 
 
 
 def _finite(tensor: Tensor) -> bool:
-    """Return whether all numbers are finite; of a sharded tensor, in the part that is here."""
+    """Return whether all values are finite; for a sharded tensor, in the part of this process."""
     here = tensor.to_local() if isinstance(tensor, ShardedTensor) else tensor
     return bool(torch.isfinite(here).all())
