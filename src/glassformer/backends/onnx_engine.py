@@ -26,7 +26,9 @@ NUMPY_TYPES = {torch.float32: np.float32, torch.int32: np.int32, torch.int64: np
 
 
 class OnnxEngine:
-    """Run the ONNX graph of a model; implements `Engine`. PyTorch encodes sources and reads target prefixes.
+    """Engine that runs the ONNX graph of a model; PyTorch encodes sources and reads target prefixes.
+
+    Implements `Engine`.
 
     Args:
         model: on the CPU. Do not change its weights while the engine is in use; it keeps optimized copies.

@@ -101,7 +101,7 @@ class TokenLoop:
         self.stop = stop
         self.target_start = start_of_targets(self.model, end_id, target_start)
         self.parts = list(self.model.modules())
-        self.rows: list[TokenRow] = []  # as the reader numbers them
+        self.rows: list[TokenRow] = []  # in the reader's order
         self.growing: dict[int, TokenRow] = {}
         self.count = 0
 

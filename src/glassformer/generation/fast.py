@@ -75,12 +75,12 @@ KNOWN = {
 
 Position methods that add vectors or biases are called unchanged, so all of them are supported.
 """
-PRODUCTS = 64
+BATCHED_ROWS = 64
 """Minimum number of rows times key heads for which attention on a CPU uses batched matrix multiplications. PyTorch's
 attention kernel is made for many queries and took up to 4 times as long; below this number it is faster."""
 LAYOUT_STEPS = 16  # number of steps after which reordering the weights has saved its cost
-KERNELS = ("_reorder_linear_weight", "_linear_pointwise", "_is_mkldnn_bf16_supported")  # private: may disappear
-KERNEL_ACTIVATIONS = {"relu": ("relu", ""), "gelu": ("gelu", "none"), "gelu_tanh": ("gelu", "tanh")}  # oneDNN's names
+KERNELS = ("_reorder_linear_weight", "_linear_pointwise", "_is_mkldnn_bf16_supported")  # private in torch
+KERNEL_ACTIVATIONS = {"relu": ("relu", ""), "gelu": ("gelu", "none"), "gelu_tanh": ("gelu", "tanh")}  # names in oneDNN
 
 
 def fast_decoder(model: Decoder | EncoderDecoder, steps: int) -> FastDecoder | None:
@@ -331,7 +331,7 @@ def _attend(layer: Attention, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | No
 
 def _weighted_values(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
     """Return z (B, G, n, K) for queries (B, G, n, K), keys and values (B, G, S, K); `mask` is added to the scores."""
-    if q.device.type != "cpu" or q.shape[0] * q.shape[1] < PRODUCTS:
+    if q.device.type != "cpu" or q.shape[0] * q.shape[1] < BATCHED_ROWS:
         return F.scaled_dot_product_attention(q, k, v, mask)  # (B, G, n, K)
     q = q / math.sqrt(q.shape[-1])  # (B, G, n, K)
     if q.shape[2] == 1:  # k qᵀ instead of q kᵀ: same values, and MKL reads a long cache up to 1.5 times as fast

@@ -262,7 +262,7 @@ class _Selection:
         self.filled = filled
         self.equal_lengths = equal_lengths
         self.moves = [(to, origin) for to, origin in enumerate(rows) if to != origin]
-        self.into_gaps = all(origin >= len(rows) for _, origin in self.moves)  # moves overwrite no row that moves
+        self.into_gaps = all(origin >= len(rows) for _, origin in self.moves)  # no row that moves is overwritten
         self.targets = torch.tensor([to for to, _ in self.moves], dtype=torch.long, device=device)  # (moves)
         self.origins = self.rows[self.targets]  # (moves)
         self.buffer: Tensor | None = None  # shared by all tensors, so that it stays in the CPU's cache

@@ -81,13 +81,13 @@ class _RowState:
 
 
 class SlotReader:
-    """Read each token once. When the context window of a row shifts, read its window again.
+    """Reader with a slot-based key-value cache: reads each token once, and the whole window of a row when it shifts.
 
     New rows and rows whose window shifts wait for a slot. Each read gives slots to all waiting rows or, with a `limit`,
     to as many as it allows: shifted rows first, then new rows in order of arrival.
 
     Args:
-        model: may not be changed between two reads: an engine may keep copies of its weights.
+        model: must not change between two reads: an engine may keep copies of its weights.
         engine: computes the logits.
         limit: maximum number of tokens of waiting rows per read, so that running rows are not delayed for long. A
             longer decoder prompt is read in chunks over several reads. For an encoder-decoder, only source tokens
@@ -102,7 +102,7 @@ class SlotReader:
         self.weight = model.embedding.tokens.weight
         self.cache = self._new_slots()
         self.states: list[_RowState] = []
-        self.slots: list[int] = []  # the row in each slot
+        self.slots: list[int] = []  # row in each slot
         self.waiting: list[int] = []  # rows without a slot
 
     def add(self, source: Sequence[int] = (), longest: int = 0) -> None:

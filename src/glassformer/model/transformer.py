@@ -238,7 +238,7 @@ class Stack(nn.Module):
             key_positions = positions  # (1, T): S = T
             key_mask = None
 
-        mask = self_attention_mask(positions, key_positions, key_mask, self.causal, self.window)  # Mask
+        mask = self_attention_mask(positions, key_positions, key_mask, self.causal, self.window)
         if self.score_positions is not None:
             mask = mask.with_bias(self.score_positions(positions, key_positions))  # Mask with a bias (B, H, T, S)
         memory_mask = EVERY_KEY

@@ -118,11 +118,11 @@ class OneProcess:
             before += len(group)
 
     def all_reduce_sum(self, number: float) -> float:
-        """Return the number."""
+        """Return the number unchanged."""
         return number
 
     def all_reduce_max(self, number: float) -> float:
-        """Return the number."""
+        """Return the number unchanged."""
         return number
 
     def norm(self, gradients: list[Tensor]) -> Tensor:
