@@ -229,8 +229,8 @@ class Transformer:
             prompt: text to continue, translate or summarize; may be empty only for a language model.
             tokens: maximum number of generated tokens.
             temperature: sampling temperature; 0: greedy decoding.
-            top_k: sample only from the k most probable tokens.
-            top_p: sample only from the most probable tokens whose probabilities add up to at least this value.
+            top_k: sample only from the k likeliest tokens.
+            top_p: sample only from the likeliest tokens whose probabilities add up to at least this value.
             min_p: sample only from tokens with at least this fraction of the highest probability.
             beams: number of beams; above 1: beam search.
             seed: of the sampling.
@@ -259,7 +259,7 @@ class Transformer:
             model.engine = None  # the model may change before the next call
 
     def fill(self, text: str, n: int = 5) -> list[list[Candidate]]:
-        """Return the n most probable tokens for each `[MASK]` of a text, with their probabilities.
+        """Return the n likeliest tokens for each `[MASK]` of a text, with their probabilities.
 
         Calls `glassformer.tasks.MaskFiller.fill`.
 
@@ -271,7 +271,7 @@ class Transformer:
         return self.text_model.fill(text, n)
 
     def classify(self, text: str) -> Classified:
-        """Return the most probable label of a text, and the probability of every label.
+        """Return the likeliest label of a text, and the probability of every label.
 
         Calls `glassformer.tasks.TextClassifier.classify`.
 

@@ -66,7 +66,7 @@ class Child:
     """Continuation of a running hypothesis by one token.
 
     Attributes:
-        parent: row of the continued hypothesis among the running hypotheses.
+        parent: row of the running hypothesis that is continued.
         token: id of the added token.
         log_probability: sum over all tokens, the added token included.
     """

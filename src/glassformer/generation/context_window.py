@@ -23,7 +23,9 @@ def hop_length(context: int) -> int:
 
 
 def window_start(length: int, context: int) -> int:
-    """Return the index of the window's first token: the smallest multiple of `hop_length` that leaves <= C tokens.
+    """Return the index of the first token in the window of a row of `length` tokens.
+
+    It is the smallest multiple of `hop_length` that leaves at most `context` tokens.
 
     >>> [window_start(n, 8) for n in (1, 8, 9, 12, 13)]
     [0, 0, 4, 4, 8]

@@ -224,7 +224,7 @@ class SlotLayer(LayerCache):
 
 
 def kept_slots(gone: Sequence[bool]) -> list[int]:
-    """Return the slots that remain. The last slots fill the gaps, so few slots move.
+    """Return the slots that remain; the last slots fill the gaps, so at most one slot moves per gap.
 
     >>> kept_slots([False, True, False, False, True])
     [0, 3, 2]

@@ -11,7 +11,7 @@ from glassformer.model.positions import token_positions
 
 
 class LayerCache:
-    """Cached keys and values of one layer: of the tokens so far, filled from the left, and of the memory, fixed."""
+    """Cached keys and values of one layer: of the tokens so far, in the order of the tokens, and of the memory."""
 
     def __init__(self, shape: tuple[int, int, int, int], device: torch.device, dtype: torch.dtype) -> None:
         self.keys = torch.zeros(shape, device=device, dtype=dtype)  # (B, G, capacity, K)
