@@ -122,7 +122,7 @@ def loss_band(plan: RunPlan, rungs: Sequence[Predictor]) -> Band | None:
 
     Args:
         plan: plan of the run.
-        rungs: simple predictors of its text, as measured by `evaluation.ladder`.
+        rungs: simple predictors of its text, as measured by `evaluation.simple_predictors`.
     """
     found = known(plan, rungs)
     if found is None or 6 * found.parameters * found.tokens > BEYOND * LARGEST:
