@@ -1,14 +1,14 @@
-"""glassformer: the transformer you can see through.
+"""glassformer: build, train, run and inspect transformers.
 
     import glassformer as gf
 
     model = gf.load("runs/book")  # or gf.fit("book.txt", minutes=5), or gf.import_model("gpt2")
     print(model.generate("It was"))
 
-The names are those of `glassformer.api`, which is imported when one is first used; so is torch.
+The public names come from `glassformer.api`. It is imported on first use, and torch with it.
 """
 
-TYPE_CHECKING = False  # as in `typing`, whose import takes longer than all else here
+TYPE_CHECKING = False  # replaces typing.TYPE_CHECKING: importing `typing` takes longer than the rest of this file
 if TYPE_CHECKING:
     from glassformer.api import TextTokens, Transformer, fit, import_model, load
     from glassformer.base.errors import GlassError

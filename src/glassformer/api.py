@@ -1,13 +1,13 @@
-"""The front door: open, train or import a model, and ask it everything from one object.
+"""High-level API: open, train or import a model, and use and inspect it through one object.
 
     import glassformer as gf
 
     model = gf.load("runs/book")
     model.attention("It was a day", layer=0, head=1)  # (T, S)
 
-Every method calls a function of the library, named in its docstring, and gives the same number. Texts come in one at a
-time. Results have no batch axis, except those of `record`; shapes are in the letters of `glassformer.base.shapes`: T
-tokens, S keys, V vocabulary, D width.
+Every method calls a function of the library, named in its docstring, and gives the same result. Methods take one text
+at a time. Results have no batch axis, except those of `record`; `glassformer.base.shapes` defines the letters of the
+shapes: T tokens, S keys, V vocabulary, D width.
 """
 
 from __future__ import annotations
@@ -67,17 +67,17 @@ from glassformer.training.thread_choice import torch_state_restored
 __all__ = ["TextTokens", "Transformer", "fit", "import_model", "load"]
 
 MEANS = 4_096
-"""Held-out targets over which the mean of an ablated part is taken."""
+"""Number of held-out target tokens over which mean ablation averages."""
 
 
 @dataclass(frozen=True, eq=False)
 class TextTokens:
-    """The tokens that a model reads of a text.
+    """Tokens of a text, as the model reads them.
 
     Attributes:
-        ids: (T); of an encoder-decoder those of the target.
-        texts: the printable text of each.
-        source: of an encoder-decoder the tokens that its encoder reads; else None.
+        ids: (T) token ids; for an encoder-decoder, of the target.
+        texts: printable text of each token.
+        source: tokens of the encoder's input, for an encoder-decoder; else None.
     """
 
     ids: Tensor
@@ -94,17 +94,17 @@ class TextTokens:
 
 
 class Transformer:
-    """A model with its tokenizer and its task, opened by `load`, `fit` or `import_model`.
+    """Model with its tokenizer and task, opened by `load`, `fit` or `import_model`.
 
-    Parts have the names of `glassformer.inspection.sites`, counted from 0: `dec.1.self` is the self-attention of the
-    decoder's second block, `dec.1.self.2` its third head, `dec.1.feedforward` its feed-forward layer; `enc.` is an
-    encoder's, and `dec.1.cross` cross-attention. `parts` lists all that can be ablated.
+    Names of parts are as in `glassformer.inspection.sites`, counted from 0: `dec.1.self` is the self-attention of the
+    decoder's second block, `dec.1.self.2` its third head, `dec.1.feedforward` its feed-forward layer; `enc.` stands for
+    the encoder, and `dec.1.cross` is cross-attention. `parts` lists all parts that can be ablated.
 
-    Methods of an encoder-decoder take a `target`, the text written so far; without one it is the text that the model
-    writes greedily. For `loss` and `ablate` of a classifier it is the label. Other models have none.
+    `target` is the target text of an encoder-decoder; by default, the text that the model generates greedily. In `loss`
+    and `ablate`, `target` is the label for a classifier, and an encoder-decoder needs it. Other models do not take it.
 
     Attributes:
-        run: folder, settings, weights, task and held-out text.
+        run: the opened run: folder, settings, weights, task and held-out text.
     """
 
     def __init__(self, run: OpenedRun) -> None:
@@ -112,32 +112,32 @@ class Transformer:
 
     @property
     def folder(self) -> Path:
-        """Path of the run folder."""
+        """Run folder."""
         return self.run.folder
 
     @property
     def text_model(self) -> AnyTextModel:
-        """The object that does the task: `TextModel`, `MaskFiller`, `TextClassifier` or `Translator`."""
+        """Model wrapper for the task: `TextModel`, `MaskFiller`, `TextClassifier` or `Translator`."""
         return self.run.text_model
 
     @property
     def model(self) -> Model:
-        """The PyTorch module: ids (B, T) -> logits (B, T, V)."""
+        """PyTorch module: ids (B, T) -> logits (B, T, V), or (B, C) for a classifier."""
         return self.run.model
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """The tokenizer; of an encoder-decoder that of the target."""
+        """Tokenizer; for an encoder-decoder, of the target."""
         return self.run.tokenizer
 
     @property
     def config(self) -> Config:
-        """All settings of the run."""
+        """Settings of the run."""
         return self.run.config
 
     @property
     def parts(self) -> list[str]:
-        """The names of all parts that can be ablated, in the order in which they run."""
+        """Names of all parts that can be ablated, in the order of the forward pass."""
         return ablatable(self.model)
 
     def __repr__(self) -> str:
@@ -155,23 +155,23 @@ class Transformer:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            if "run" not in vars(self):  # copy and pickle ask before there is one
+            if "run" not in vars(self):  # copy and pickle look up attributes before `run` is set
                 raise AttributeError(name)
-            of_tasks = {facts.method for facts in TASK_FACTS.values()}
+            task_methods = {facts.method for facts in TASK_FACTS.values()}
             own = TASK_FACTS[self.config.train.task].method
             public = [each for each in (*dir(type(self)), "run") if not each.startswith("_")]
-            known = [each for each in public if each == own or each not in of_tasks]
+            known = [each for each in public if each == own or each not in task_methods]
             raise AttributeError(f"a Transformer has no attribute {name!r}. {nearest(name, known)}")
 
     def tokens(self, text: str, target: str | None = None) -> TextTokens:
-        """Return the tokens that the model reads of a text: those to which the rows of `logits` belong.
+        """Return the tokens of a text as the model reads them; row i of `logits` belongs to token i.
 
         Raises:
             GlassError: the text is empty or longer than the context.
         """
         model = self.text_model
         _check_text(text)
-        if isinstance(model, MaskFiller) and target is None and model.MASK not in text:  # nothing to fill, but to see
+        if isinstance(model, MaskFiller) and target is None and model.MASK not in text:  # inspect a text without masks
             ids = framed_ids(model, text)
             context = self.config.model.context
             if len(ids) > context:
@@ -185,9 +185,9 @@ class Transformer:
         return _named(subject.target_ids, model.tokenizer, _named(subject.ids, model.source_tokenizer))
 
     def logits(self, text: str, target: str | None = None) -> Tensor:
-        """Return the logits after each token: (T, V) on the CPU; of a classifier (C), one for each label.
+        """Return the logits of each token, (T, V), on the CPU; for a classifier (C), one per label.
 
-        `glassformer.inspection.attribution.case.run_model`.
+        Calls `glassformer.inspection.attribution.case.run_model`.
 
         Raises:
             GlassError: the text is empty or longer than the context.
@@ -197,13 +197,13 @@ class Transformer:
     def loss(self, text: str, target: str | None = None) -> float:
         """Return the mean loss of a text in nats per token.
 
-        `glassformer.evaluation.token_losses.surprisals`. A decoder predicts each token but the first from those before
-        it; an encoder-decoder each token of `target` and the end; a masked model each token, hidden alone; a classifier
-        the label that `target` names, in nats.
+        Calls `glassformer.evaluation.token_losses.surprisals`. A decoder predicts every token except the first from the
+        tokens before it; an encoder-decoder every token of `target` and the end token; a masked model each token, with
+        only that token masked. For a classifier, return the loss of the label `target` in nats.
 
         Raises:
-            GlassError: the text is empty, longer than the context or too short to predict a token of it; or `target` is
-                missing, or of no use to the task; or the run answers in conversations: questions have no loss.
+            GlassError: the text is empty, longer than the context or too short to have a loss; `target` is missing, or
+                the task does not take one; or the run is a chat model, whose loss is only defined for answers.
         """
         return self._loss(text, target)
 
@@ -220,51 +220,51 @@ class Transformer:
         seed: int | None = None,
         backend: BackendName = "torch",
     ) -> str:
-        """Return the text that the model writes: the continuation without its prompt, or what it writes for a source.
+        """Generate text: the continuation of a prompt without the prompt, or the target for a source.
 
-        `glassformer.tasks.TextModel.generate`. The same seed gives the same text. What is not given is as the run's own
-        settings say (`config.sample`); a setting of sampling turns off beam search.
+        Calls `glassformer.tasks.TextModel.generate`. The same seed gives the same text. Arguments that are not given
+        come from the run's settings (`config.sample`); sampling arguments turn off beam search.
 
         Args:
-            prompt: the text to continue, translate or summarize; only a language model may be given an empty one.
-            tokens: most tokens to write.
-            temperature: 0: always the likeliest token.
-            top_k: sample from the k likeliest tokens only.
-            top_p: sample from the likeliest tokens that hold this share of the probability.
-            min_p: sample from tokens that are at least this share as likely as the likeliest.
-            beams: above 1: beam search for the likeliest text.
+            prompt: text to continue, translate or summarize; may be empty only for a language model.
+            tokens: maximum number of generated tokens.
+            temperature: sampling temperature; 0: greedy decoding.
+            top_k: sample only from the k likeliest tokens.
+            top_p: sample only from the likeliest tokens whose probabilities add up to at least this value.
+            min_p: sample only from tokens with at least this fraction of the highest probability.
+            beams: number of beams; above 1: beam search.
             seed: of the sampling.
-            backend: computes the logits: "torch", "onnxruntime" or "onnxruntime-int8". "auto": see
+            backend: "torch", "onnxruntime" or "onnxruntime-int8", which computes the logits. "auto": see
                 `glassformer.backends.choosing`.
 
         Raises:
-            GlassError: the model writes no text, a setting is not allowed, or the backend cannot run the model.
+            GlassError: the model does not generate text, a setting is not allowed, or the backend cannot run the model.
         """
         model = self.text_model
         if not isinstance(model, TextModel | Translator):
             raise self._wrong_task("write text")
-        if prompt != "" or isinstance(model, Translator):  # a decoder can begin with nothing
+        if prompt != "" or isinstance(model, Translator):  # a decoder accepts an empty prompt
             _check_text(prompt)
         sampling = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p, "seed": seed}
         given = {name: value for name, value in sampling.items() if value is not None}
         if given and (beams or 1) > 1:
-            raise GlassError(f"{next(iter(given))} was given with beams = {beams}", "Beam search samples nothing.")
-        searching = {"beams": 1} if given else {} if beams is None else {"beams": beams}
-        lasting = {} if tokens is None else {"tokens": tokens}
-        settings = self.config.sample.replace(**given, **searching, **lasting)
+            raise GlassError(f"{next(iter(given))} was given with beams = {beams}", "Beam search does not sample.")
+        search = {"beams": 1} if given else {} if beams is None else {"beams": beams}
+        length = {} if tokens is None else {"tokens": tokens}
+        settings = self.config.sample.replace(**given, **search, **length)
         model.engine = choose_engine(backend, model.model, settings, texts=1)
         try:
             return model.generate([prompt], settings)[0].text
         finally:
-            model.engine = None  # the model may be changed before the next text
+            model.engine = None  # the model may change before the next call
 
     def fill(self, text: str, n: int = 5) -> list[list[Candidate]]:
         """Return the n likeliest tokens for each `[MASK]` of a text, with their probabilities.
 
-        `glassformer.tasks.MaskFiller.fill`.
+        Calls `glassformer.tasks.MaskFiller.fill`.
 
         Raises:
-            GlassError: the model fills no masks, or the text has none.
+            GlassError: the model is not a masked model, or the text has no `[MASK]`.
         """
         if not isinstance(self.text_model, MaskFiller):
             raise self._wrong_task("fill in masks")
@@ -273,25 +273,25 @@ class Transformer:
     def classify(self, text: str) -> Classified:
         """Return the likeliest label of a text, and the probability of every label.
 
-        `glassformer.tasks.TextClassifier.classify`.
+        Calls `glassformer.tasks.TextClassifier.classify`.
 
         Raises:
-            GlassError: the model knows no labels.
+            GlassError: the model is not a classifier.
         """
         if not isinstance(self.text_model, TextClassifier):
             raise self._wrong_task("name labels")
         return self.text_model.classify([text])[0]
 
     def chat(self, messages: str | Sequence[Mapping[str, str]]) -> str:
-        """Return the next answer in a conversation.
+        """Return the model's answer in a conversation.
 
-        `glassformer.tasks.ChatModel.reply`.
+        Calls `glassformer.tasks.ChatModel.reply`.
 
         Args:
-            messages: of the conversation, with `role` and `content`; or a question that begins one.
+            messages: messages of the conversation, with `role` and `content`; or one user message as a string.
 
         Raises:
-            GlassError: the run learnt no conversations, or the chat template refuses this one.
+            GlassError: the run is not a chat model, or the chat template rejects the messages.
         """
         if isinstance(messages, str):
             messages = [{"role": "user", "content": messages}]
@@ -300,7 +300,7 @@ class Transformer:
         if tokens > self.config.model.context:
             raise GlassError(
                 f"the conversation has {tokens:,} tokens, and the model reads at most {self.config.model.context:,}",
-                "Leave out its oldest messages.",
+                "Leave out the oldest messages.",
             )
         return "".join(model.reply(messages, self.config.sample)).strip()
 
@@ -314,16 +314,16 @@ class Transformer:
         stack: Literal["enc", "dec"] | None = None,
         target: str | None = None,
     ) -> Tensor:
-        """Return the attention pattern of one head: (T, S), each row a distribution over the keys it may attend to.
+        """Return the attention pattern of one head, (T, S); each row is a distribution over the allowed keys.
 
-        `glassformer.inspection.recording.record`: the softmax of the model's own pass.
+        Calls `glassformer.inspection.recording.record`: the pattern is recorded in the model's forward pass.
 
         Args:
-            text: what the model reads.
-            layer, head: counted from 0; removed heads keep their number.
-            part: "cross": attention of the decoder to the source.
-            stack: of an encoder-decoder "enc" or "dec"; None: the decoder, and otherwise the only stack.
-            target: of an encoder-decoder.
+            text: input of the model.
+            layer, head: counted from 0; removed heads do not change the numbers of the others.
+            part: "self" for self-attention, "cross" for attention of the decoder to the source.
+            stack: "enc" or "dec" in an encoder-decoder; None: the decoder, or the only stack of other models.
+            target: target text, for an encoder-decoder.
 
         Raises:
             GlassError: there is no such head, or the text is empty or longer than the context.
@@ -335,33 +335,34 @@ class Transformer:
     def record(
         self, text: str, keep: str | Sequence[str] = ("pattern", "resid"), target: str | None = None
     ) -> Recording:
-        """Return tensors of the forward pass, by name: `found["dec.0.self.pattern"]` is (1, H, T, S).
+        """Record tensors of the forward pass by name: `found["dec.0.self.pattern"]` is (1, H, T, S).
 
-        `glassformer.inspection.recording.record`; docs/trace.md lists the names and their TransformerLens equivalents.
+        Calls `glassformer.inspection.recording.record`; docs/trace.md lists the names and their TransformerLens
+        equivalents.
 
         Args:
-            text: what the model reads.
+            text: input of the model.
             keep: kinds, such as "pattern", "resid", "z", for all layers, or names, such as "dec.1.resid".
-            target: of an encoder-decoder.
+            target: target text, for an encoder-decoder.
 
         Raises:
-            GlassError: there is no such kind or name, or the recording would not fit its budget of memory.
+            GlassError: there is no such kind or name, or the recording would exceed its memory limit.
         """
         keep = (keep,) if isinstance(keep, str) else keep
         return record(self.model, *self._inputs(text, target), keep=keep)
 
     def patch(self, text: str, part: str, other: str, *, at: int | None = None, target: str | None = None) -> Tensor:
-        """Return the logits of a text, (T, V) or (C), with the activation that `part` has on another text.
+        """Return the logits of a text, (T, V) or (C), with the activation of `part` replaced by that on another text.
 
-        `glassformer.inspection.patching.patch` with `Resample`: activation patching (Vig et al. 2020).
+        Calls `glassformer.inspection.patching.patch` with `Resample`: activation patching (Vig et al. 2020).
 
         Args:
             text: the text whose logits are returned.
-            part: a name of `glassformer.inspection.patching.patchable`: a head (its z), an attention or feed-forward
-                layer (what it adds), or the residual stream before a block, such as "dec.1.resid".
-            other: the text that the activation is taken from, with as many tokens.
-            at: the token at which the activation is replaced, counted from 0; None: at all tokens.
-            target: of an encoder-decoder, for both texts.
+            part: a name from `glassformer.inspection.patching.patchable`: a head (its z), an attention or feed-forward
+                layer (its output), or the residual stream before a block, such as "dec.1.resid".
+            other: the text that provides the activation, with the same number of tokens.
+            at: token whose activation is replaced, counted from 0; None: all tokens.
+            target: target text for both texts, for an encoder-decoder.
 
         Raises:
             GlassError: there is no such part, its activation cannot be recorded, or the two texts differ in length.
@@ -378,13 +379,13 @@ class Transformer:
             )
         here = self.tokens(text, target)
         there = self.tokens(other, target)
-        if there.source is not None:  # both get the target that is written for the first
+        if there.source is not None:  # use the target of the first text for both
             there = TextTokens(here.ids, here.texts, there.source)
         length = len(_row_of(part, here))
         if length != len(_row_of(part, there)):
             raise GlassError(
                 f"the texts have {length} and {len(_row_of(part, there))} tokens, so {part} has no counterpart",
-                "Give two texts of equally many tokens: compare `model.tokens(text)` and `model.tokens(other)`.",
+                "Give texts with the same number of tokens: compare `model.tokens(text)` and `model.tokens(other)`.",
             )
         found = record(self.model, *_as_inputs(there), keep=(activation,))
         where = None
@@ -400,19 +401,19 @@ class Transformer:
         target: str | None = None,
         instead: Literal["zero", "mean", "first", "frozen"] = "zero",
     ) -> float:
-        """Return the change of `loss` by switching parts off, in nats per token: above 0 where they helped.
+        """Return the change of `loss` when parts are ablated, in nats per token; above 0 if the parts help.
 
-        `glassformer.inspection.ablation`.
+        Calls `glassformer.inspection.ablation.ablate`.
 
         Args:
             text, target: as for `loss`.
-            part: a name of `parts`, or several.
-            instead: the replacement: zeros; the mean over the run's held-out text; for heads, attention to the first
-                token alone; or zeros with all other attention patterns frozen.
+            part: one or several names from `parts`.
+            instead: replacement for the part's output: "zero"; "mean" over the run's held-out text; "first", for heads:
+                attention to the first token only; "frozen": zero, with all other attention patterns kept unchanged.
 
         Raises:
-            GlassError: there is no such part, it cannot be replaced so, the run's own text is gone (for means), or as
-                `loss`.
+            GlassError: there is no such part, this replacement does not exist for it, the run's text is missing (for
+                "mean"), or `loss` raises an error.
         """
         ablation = check_ablation(self.model, (part,) if isinstance(part, str) else tuple(part), instead)
         rows = self.run.held_out(MEANS) if ablation.needs_means else None
@@ -422,30 +423,30 @@ class Transformer:
     def receipt(
         self, text: str, token: str | None = None, against: str | None = None, *, step: int = 1, hole: int = 1
     ) -> Receipt:
-        """Return the direct logit attribution of one token: its logit as the sum of what each part gave.
+        """Return the direct logit attribution of one token: its logit as the sum of the contributions of the parts.
 
-        `glassformer.inspection.receipt.write_receipt` (Elhage et al. 2021). `.parts` are the contributions, in the
-        logit's unit, `.logit` is the model's own and `.total` their sum; printed, it is a table.
+        Calls `glassformer.inspection.receipt.write_receipt` (Elhage et al. 2021). `.parts` holds the contributions, in
+        the logit's unit, `.logit` the model's logit and `.total` the sum of the contributions; printed, it is a table.
 
         Args:
-            text: what stands before the token; a source; a text with `[MASK]`; a text to label.
-            token: its text or id, or a label; None: the one that the model chooses.
-            against: another one, whose logit is subtracted.
-            step: which token of the text that `generate` writes, from 1.
-            hole: which `[MASK]`, from 1.
+            text: the text before the token; a source; a text with `[MASK]`; or a text to classify.
+            token: text or id of the token, or a label; None: the model's prediction.
+            against: another token or label, whose logit is subtracted.
+            step: number of the token in the text that `generate` returns, from 1.
+            hole: number of the `[MASK]`, from 1.
 
         Raises:
-            GlassError: the model has no exact split (post-norm), the text is empty, or there is no such token.
+            GlassError: the model has no exact decomposition (post-norm), the text is empty, or there is no such token.
         """
         return write_receipt(self.text_model, text, token, against, step=step, hole=hole)
 
     def heads(self, text: str | None = None) -> HeadSurvey:
         """Return the roles of all attention heads, with scores, chance levels and intervals; printed, it is a table.
 
-        `glassformer.inspection.heads.of_run.heads_of_run`.
+        Calls `glassformer.inspection.heads.of_run.heads_of_run`.
 
         Args:
-            text: what to look at the heads on; None: the run's held-out text, or random tokens if that is gone.
+            text: text on which the heads are scored; None: the run's held-out text, or random tokens if it is missing.
 
         Raises:
             GlassError: the text is empty, or longer than the context.
@@ -457,7 +458,7 @@ class Transformer:
         return _as_inputs(self.tokens(text, target))
 
     def _loss(self, text: str, target: str | None, forward: AblatedModel | None = None) -> float:
-        """Return the mean loss of a text; `forward` is called in the model's place."""
+        """Return the mean loss of a text; `forward`, if given, is called instead of the model."""
         model = self.text_model
         _check_text(text)
         if isinstance(model, TextClassifier):
@@ -489,18 +490,18 @@ def load(
     device: str = "auto",
     precision: Literal["auto", "fp32", "bf16"] = "fp32",
 ) -> Transformer:
-    """Open a run: its model, tokenizer and task. The folder alone is enough.
+    """Load a run with its model, tokenizer and task.
 
     Args:
-        run: the folder that `glass train` or `fit` made.
-        checkpoint: "best" on the validation part, or "last".
+        run: folder of a run made by `glass train` or `fit`.
+        checkpoint: "best" (lowest validation loss) or "last".
         device: "auto", "cpu", "cuda", "cuda:N" or "mps".
-        precision: of the weights; "auto": bf16 where the device is fast at it.
+        precision: of the weights; "auto": bf16 if the device is faster in it.
 
     Raises:
         GlassError: there is no such run, or its files are damaged.
     """
-    with torch_state_restored():  # new modules draw random weights before they get the saved ones
+    with torch_state_restored():  # building a model uses random numbers before the weights are loaded
         return Transformer(OpenedRun.load(run, checkpoint, device, precision))
 
 
@@ -517,40 +518,40 @@ def fit(
     settings: Mapping[str, Any] | None = None,
     progress: bool = False,
 ) -> Transformer:
-    """Train a new run as `glass train` does, and open its best checkpoint.
+    """Train a new run as `glass train` does, and load its best checkpoint.
 
-    Ctrl-C ends the training after a step with everything saved, and then raises KeyboardInterrupt. Random numbers and
-    threads of torch are afterwards as before.
+    Ctrl-C stops training after the current step, saves everything, and raises KeyboardInterrupt. The random state and
+    the thread count of torch are restored afterwards.
 
     Args:
-        data: a text file, a folder, .gz, CSV, TSV, JSONL, or the name of a generated corpus.
+        data: a text file, a folder, a .gz, CSV, TSV or JSONL file, or the name of a generated corpus.
         target: the second of two parallel files.
         task: "lm" (the default), "masked", "classify", "translate" or "summarize".
-        minutes: wall time of the whole call, 10 if neither minutes nor steps are given.
-        steps: optimizer steps; the same steps give the same weights, bit for bit.
-        out: the run folder; None: runs/NAME-OF-DATA.
-        recipe: named settings; None: the default recipe of the task.
-        begin_from: a run whose tokenizer, model and weights it begins with (fine-tuning), for 3 minutes by default.
-        settings: any other setting, by its name: {"model.layers": 4, "train.seed": 1}.
-        progress: show a progress bar, and notes, on standard error.
+        minutes: wall time of the whole call; 10 if neither minutes nor steps are given.
+        steps: number of optimizer steps; the same number gives the same weights, bit for bit.
+        out: run folder; None: runs/NAME-OF-DATA.
+        recipe: name of a recipe of settings; None: the default recipe of the task.
+        begin_from: run to fine-tune: provides the tokenizer, model and initial weights; trains 3 minutes by default.
+        settings: any other settings by name: {"model.layers": 4, "train.seed": 1}.
+        progress: show a progress bar and notes on standard error.
 
     Raises:
-        GlassError: the folder holds a run already, a setting is not allowed, or the data cannot be used.
+        GlassError: the folder already holds a run, a setting is not allowed, or the data cannot be used.
     """
     began = time.monotonic()
     for name, value in (("data", data), ("target", target)):
         if value is not None and not isinstance(value, str | PathLike):
             raise GlassError(
-                f"{name} of type {type(value).__name__} was given",
+                f"{name} must be a path, got {type(value).__name__}",
                 "Give a path or a corpus; for texts in memory see glassformer.interop.sklearn.",
             )
     shortcuts = {"train.task": task, "train.minutes": minutes, "train.steps": steps}
     given = {**(settings or {}), **{name: value for name, value in shortcuts.items() if value is not None}}
     changes = {name: _setting_text(name, value) for name, value in given.items()}
     changes |= named_source(fspath(data), None if target is None else fspath(target))
-    places = {"out": out, "begin_from": begin_from}
+    folders = {"out": out, "begin_from": begin_from}
     request = RunRequest(
-        changes, recipe, **{name: None if place is None else Path(place) for name, place in places.items()}
+        changes, recipe, **{name: None if folder is None else Path(folder) for name, folder in folders.items()}
     )
     _refuse_run_at(request.folder)
     with torch_state_restored(), start_requested(request, began, quiet=not progress) as trainer:
@@ -563,18 +564,18 @@ def fit(
 
 
 def import_model(path: Folder, out: Folder | None = None) -> Transformer:
-    """Import a model that Hugging Face transformers saved, as a run, and open it.
+    """Import a model saved by Hugging Face transformers as a run, and load it.
 
-    `glassformer.interop.huggingface.importing.import_model`: compared with transformers where that is installed.
-    Nothing is downloaded.
+    Calls `glassformer.interop.huggingface.importing.import_model`, which compares the result with transformers if that
+    is installed. Nothing is downloaded.
 
     Args:
-        path: the folder with config.json, model.safetensors and tokenizer.json.
-        out: the new run folder; None: runs/NAME-OF-FOLDER.
+        path: folder with config.json, model.safetensors and tokenizer.json.
+        out: new run folder; None: runs/NAME-OF-FOLDER.
 
     Raises:
-        GlassError: the folder cannot be read, has something that glassformer cannot express exactly, or `out` holds a
-            run already.
+        GlassError: the folder cannot be read, the model uses a feature that glassformer cannot reproduce exactly, or
+            `out` already holds a run.
     """
     folder = Path("runs") / Path(path).resolve().name if out is None else Path(out)
     _refuse_run_at(folder)
@@ -584,28 +585,28 @@ def import_model(path: Folder, out: Folder | None = None) -> Transformer:
 
 
 def _refuse_run_at(folder: Path) -> None:
-    """Raise the error for a folder that holds a run, with advice for Python."""
+    """Raise an error if the folder holds a run, with advice for the Python API."""
     if (folder / "config.toml").exists():
         advice = f"Open it with gf.load({fspath(folder)!r}), or give another out."
         raise GlassError(f"{folder} already holds a run", advice)
 
 
 def _setting_text(name: str, value: Any) -> str:
-    """Return a setting's value as `--set` takes it."""
+    """Return a setting's value in the syntax of `--set`."""
     if value is None:
         return UNSET
     try:
         return json.dumps(value, ensure_ascii=False)
     except TypeError:
         raise GlassError(
-            f"{name} = {value!r} is not allowed", "Give a number, a text, True or False, None, or a list of texts."
+            f"{name} = {value!r} is not allowed", "Give a number, string, bool, None, or a list of strings."
         ) from None
 
 
 def _check_text(text: str) -> None:
-    """Refuse anything but one text."""
+    """Raise an error if `text` is not a non-empty string."""
     if not isinstance(text, str):
-        raise GlassError(f"a text of type {type(text).__name__} was given", "Give one text at a time, as str.")
+        raise GlassError(f"the text must be a string, got {type(text).__name__}", "Give one text at a time.")
     if not text:
         raise GlassError("the text is empty", "Give a text of at least one token.")
 
@@ -615,7 +616,7 @@ def _named(ids: Sequence[int], tokenizer: Tokenizer, source: TextTokens | None =
 
 
 def _as_inputs(tokens: TextTokens) -> tuple[Tensor, Tensor | None]:
-    """Return the inputs of a forward pass, with a batch axis: ids, or those of the source and the target."""
+    """Return the inputs of a forward pass, with a batch axis: ids, or source ids and target ids."""
     if tokens.source is None:
         return tokens.ids[None], None  # (1, T)
     return tokens.source.ids[None], tokens.ids[None]  # (1, S), (1, T)

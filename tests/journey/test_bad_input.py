@@ -253,7 +253,7 @@ THE_SETTINGS = [
     M(
         "learning rate that explodes",
         [*change("train.learning_rate", 1e6), "--set", "train.warmup=0", "--steps", "9"],
-        "was not taken & first bad tensor",
+        "was not taken & first non-finite tensor",
         "intact & train.learning_rate",
         made="run",
     ),
@@ -328,7 +328,7 @@ THE_RUN = [
     M(
         "resume an altered checkpoint",
         resume("--steps", "4"),
-        "no whole checkpoint",
+        "no complete checkpoint",
         "another --out",
         in_checkpoint("optimizer.safetensors", one_byte),
     ),

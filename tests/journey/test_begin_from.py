@@ -79,7 +79,7 @@ def test_masked_runs_become_classifiers_and_translators_summarizers(task_home: P
     data = ["labels.tsv", "--task", "classify"]
     done = glass("train", *data, "--from", "runs/masked", *FEW, "--out", "labels", folder=tmp_path)
     assert (done.returncode, "no head" in done.stderr) == (0, True), done.stderr
-    assert "beginning with all but head.weight, head.bias of" in done.stderr
+    assert "starting from all but head.weight, head.bias of" in done.stderr
     assert glass("classify", "labels", "It was a day", folder=tmp_path).returncode == 0
     data = ["pairs.tsv", "--task", "summarize"]
     done = glass("train", *data, "--from", "runs/two", *FEW, "--out", "short", "--mix", "0.5", folder=tmp_path)
@@ -92,11 +92,11 @@ def test_the_text_of_the_parent_may_be_gone(task_home: Path, tmp_path: Path) -> 
     shutil.rmtree(tmp_path / "runs" / ".tokens")
     done = glass("train", "book.txt", "--from", "runs/lm", *FEW, "--out", "runs/new", folder=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "forgetting is not measured: the text of the parent, book.txt, is not at hand" in done.stderr
+    assert "forgetting is not measured: the text of the parent, book.txt, is missing" in done.stderr
     assert "parent's held-out" not in done.stdout
     words = ["train", "book.txt", "--from", "runs/lm", *FEW, "--out", "runs/mixed", "--mix", "0.2"]
     problem, remedy = refused(*words, folder=tmp_path)
-    assert "is not at hand" in problem
+    assert "is missing" in problem
     assert "without data.mix" in remedy
     assert not (tmp_path / "runs/mixed").exists()
 

@@ -178,7 +178,7 @@ def test_texts_that_cannot_be_read_are_refused(models: dict[str, gf.Transformer]
         (lambda model: model.loss(TEXT, "b"), "a target was given", ""),
         (lambda model: model.generate(TEXT, temperature=-1), "temperature = -1", "Give 0 or more."),
         (lambda model: model.generate(TEXT, seed=1, beams=2), "seed was given with beams = 2", ""),
-        (lambda model: model.generate(7), "a text of type int", "Give one text"),
+        (lambda model: model.generate(7), "must be a string, got int", "Give one text"),
         (lambda model: gf.load("runs/nothing"), "there is no run at", ""),
     ],
 )
@@ -290,7 +290,7 @@ def test_an_interrupted_training_is_saved(tmp_path: Path, monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("given", "problem"),
     [
-        ({"data": ["a", "b"]}, "data of type list"),
+        ({"data": ["a", "b"]}, "data must be a path, got list"),
         ({"data": "nothing.txt"}, "nothing.txt does not exist"),
         ({"data": "stories", "task": "translate"}, "the corpus stories is not made for train.task = translate"),
         ({"data": "stories", "settings": {"model.leyers": 1}}, "there is no setting 'model.leyers'"),

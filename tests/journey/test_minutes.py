@@ -103,7 +103,7 @@ def test_threads_are_tried_and_recorded(tmp_path: Path) -> None:
             tried = {int(number): took for number, took in leg["threads_tried"].items()}
             assert tried.keys() == {1, 2}
             assert leg["threads"] == min(tried, key=lambda number: tried[number])
-            assert f"threads: {leg['threads']}, the faster" in done.stderr
+            assert f"threads: {leg['threads']}, the fastest" in done.stderr
 
 
 @pytest.mark.thorough

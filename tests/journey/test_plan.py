@@ -149,7 +149,7 @@ def test_minutes_become_steps_and_a_person_can_read_it(folder: Path) -> None:
     plan = facts("plan", *words, folder=folder)
     assert 0.95 * 300 <= plan["whole_seconds"] <= 300
     assert plan["train_seconds"] < plan["whole_seconds"]
-    assert any("learnt by heart" in warning for warning in plan["warnings"])
+    assert any("memorised" in warning for warning in plan["warnings"])
     text = shown("plan", *words, folder=folder)
     for words_of in (
         "model    decoder, 1 layer,",
@@ -188,7 +188,7 @@ def test_sizes_are_chosen_for_text_time_and_machine(folder: Path) -> None:
     steps = [json.loads(line)["step"] for line in run.metrics_file.read_text(encoding="utf-8").splitlines()]
     assert outcome["steps"] == steps[-1]
     assert outcome["validation_share"] <= 1
-    (line,) = (line for line in trained.stdout.splitlines() if line.startswith("foreseen, and measured in brackets:"))
+    (line,) = (line for line in trained.stdout.splitlines() if line.startswith("forecast, and measured in brackets:"))
     assert f"steps {foreseen['steps']:,} ({outcome['steps']:,})" in line
     assert f"({outcome['validation_loss']:.3f})" in line
 
@@ -206,7 +206,7 @@ def test_what_can_be_read_once_is_read_once(folder: Path) -> None:
 def test_a_run_of_steps_is_not_measured_first(folder: Path) -> None:
     trained = here("train", *SOURCES["lm"], *SMALL, folder=folder)
     assert trained.returncode == 0, trained.stderr
-    assert "foreseen" not in trained.stdout + trained.stderr
+    assert "forecast" not in trained.stdout + trained.stderr
     assert not (folder / "runs" / "one" / "plan.json").exists()
 
 

@@ -220,8 +220,8 @@ def say(model: Model, inputs: Inputs) -> Tensor:
     """The PyTorch model's logits for the same inputs."""
     read = {name: torch.from_numpy(value) for name, value in vars(inputs).items() if value is not None}
     if isinstance(model, EncoderDecoder):
-        return model(read["source"], read["tokens"], read.get("real_source"))
-    return model(read["tokens"], read.get("real"))
+        return model(read["source"], read["tokens"], read.get("source_attention_mask"))
+    return model(read["tokens"], read.get("attention_mask"))
 
 
 def furthest(ours: dict[str, Array], theirs: dict[str, Array]) -> tuple[float, str]:

@@ -84,7 +84,7 @@ def test_each_activation_and_its_derivative(name: Activation) -> None:
 
 
 def test_an_unknown_activation_is_refused() -> None:
-    with pytest.raises(ValueError, match="there is no activation 'typo'"):
+    with pytest.raises(ValueError, match="unknown activation 'typo'"):
         activations.activate(np.zeros(1), "typo")
 
 
@@ -152,7 +152,7 @@ def test_weights_of_a_run_in_float32() -> None:
     inputs = inputs_for(config)
     weights = weights_of(model)
     assert all(value.dtype == np.float32 for value in weights.values())
-    found = logits(settings_of(config), weights, inputs.tokens, inputs.real)
+    found = logits(settings_of(config), weights, inputs.tokens, inputs.attention_mask)
     assert found.dtype == np.float64
     np.testing.assert_allclose(found, say(model, inputs).detach().numpy(), atol=1e-4)
 

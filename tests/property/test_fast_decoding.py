@@ -112,7 +112,7 @@ SHARED_KEYS: dict[str, Any] = {"positions": "alibi", "heads": 4, "kv_heads": 2, 
 def test_batched_matrix_products_attend_as_the_model_does(
     changes: dict[str, Any], family: str, ragged: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fast, "PRODUCTS", 1)  # whatever the number of rows
+    monkeypatch.setattr(fast, "BATCHED_ROWS", 1)  # whatever the number of rows
     model = decoder(tiny(**changes)) if family == "decoder" else encoder_decoder(**changes)
     with inference(model):
         for ours, expected in steps_of_both(model, layout=False, ragged=ragged):

@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from glassformer.backends.onnx_engine import OnnxEngine
-from glassformer.backends.onnx_graph import Precision, padded_head_width, quantized_matrix, query_places, step_graph
+from glassformer.backends.onnx_graph import (
+    Precision,
+    padded_head_width,
+    padded_query_heads,
+    quantized_matrix,
+    step_graph,
+)
 from glassformer.base.config import Activation, SampleConfig
 from glassformer.base.errors import GlassError
 from glassformer.generation.decoding import TokenLoop
@@ -301,7 +307,7 @@ def test_key_heads_serve_equally_many_places() -> None:
     model = decoder(tiny(kv_heads=2, **SOME))
     block = model.stack.blocks[0]
     assert isinstance(block, PreNormBlock)
-    assert query_places(block.attention) == [0, 1, 2, None]
+    assert padded_query_heads(block.attention) == [0, 1, 2, None]
 
 
 def test_a_bfloat16_model_is_computed_in_float32() -> None:

@@ -122,7 +122,7 @@ def test_one_process_goes_on_with_a_sharded_run_that_took_no_step(found: Found) 
 def test_a_loss_that_is_not_finite_in_one_process_stops_all_with_one_message(found: Found, kind: str) -> None:
     for world in WORLDS:
         first, *others = (each[f"{kind} refusal"] for each in found.together[world])
-        assert first.startswith("GlassError step 1 was not taken: the loss is nan, and the first bad tensor is")
+        assert first.startswith("GlassError step 1 was not taken: the loss is nan, and the first non-finite tensor is")
         assert "the output of stack.blocks.1.feedforward.down" in first
         assert all(other == first.replace("GlassError", "SaidElsewhereError") for other in others)
 

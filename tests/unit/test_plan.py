@@ -177,11 +177,11 @@ def test_warnings(tmp_path: Path) -> None:
     assert list(calm.warnings()) == []
     short = replace(MEASURED, peak_bytes=2 * GIB + 1, free_bytes=2 * GIB)
     for words, plan in {
-        "learnt by heart": replace(calm, steps=math.ceil(20 * calm.steps_per_epoch) + 1),
+        "will be memorised": replace(calm, steps=math.ceil(20 * calm.steps_per_epoch) + 1),
         "lower train.batch": replace(calm, steps=1, steps_per_epoch=0.99),
         "longest row has 20 tokens": replace(calm, longest=20),
-        "may need 2,147,483,649 bytes of memory, and 2,147,483,648 are free": replace(calm, probe=short),
-        "the disk has less": replace(calm, free_disk=3 * calm.checkpoint_bytes - 1),
+        "may need 2,147,483,649 bytes of memory, but only 2,147,483,648 are free": replace(calm, probe=short),
+        "but the disk has only": replace(calm, free_disk=3 * calm.checkpoint_bytes - 1),
     }.items():
         (warning,) = plan.warnings()
         assert words in warning
@@ -195,7 +195,7 @@ def test_warnings(tmp_path: Path) -> None:
     assert list(edges.warnings()) == []
     heavy = [part if part.name != "token embedding" else replace(part, parameters=10**6) for part in calm.components]
     (warning,) = replace(calm, components=heavy).warnings()
-    assert "of the parameters are the vocabulary's" in warning
+    assert "of the parameters are in embeddings and output head" in warning
 
 
 def test_the_longest_row(tmp_path: Path) -> None:
@@ -399,7 +399,7 @@ def test_a_probe_that_breaks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
     assert "memory" in killed.problem
     assert "train.micro_batch" in killed.remedy
     assert odd.problem == "the probe ended with exit code 1: ValueError: so"
-    assert "said nothing" in silent.problem
+    assert "no output" in silent.problem
     monkeypatch.setattr(step_measurement.sys, "executable", "false")  # ends at once, with exit code 1
     with pytest.raises(ProbeError, match="exit code 1"):
         step_measurement.probe(small_config(tmp_path), tmp_path, 1.0)

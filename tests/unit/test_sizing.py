@@ -119,7 +119,7 @@ def test_a_small_text_is_not_read_for_ever() -> None:
     sizes = choose_sizes(replace(CASE, text_tokens=50_000, seconds=1e5), SPEED, {})
     assert sizes.tokens == pytest.approx(RULES["lm"].epochs * 50_000, rel=0.01)
     assert sizes.settings["train.steps"] * sizes.settings["train.batch"] * sizes.shape.context == sizes.tokens
-    assert "read 40 times and no more" in sizes.why[-1]
+    assert "read at most 40 times" in sizes.why[-1]
     assert "train.steps" not in choose_sizes(CASE, 1e9, {}).settings  # there the minutes end the run
 
 

@@ -72,7 +72,7 @@ def test_threads_are_tried_again_and_follow_the_machine() -> None:
     machine.seconds[4] = 2.0  # another program takes the cores
     machine.train(choice, began + EVERY + 60)
     assert (choice.now, machine.number) == (1, 1)
-    assert machine.notes == ["threads: 4 -> 1, which is faster now"]
+    assert machine.notes == ["threads: 4 -> 1, which is now faster"]
     assert machine.steps[-300:] == [1] * 300
     machine.train(choice, began + 2 * EVERY + 60)
     assert choice.now == 1

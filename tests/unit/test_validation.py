@@ -179,9 +179,11 @@ Curve = list[tuple[int, float]]
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def drawn(training: Curve, validation: Curve, title: str = "a run", floor: float | None = None) -> ElementTree.Element:
+def drawn(
+    training: Curve, validation: Curve, title: str = "a run", entropy: float | None = None
+) -> ElementTree.Element:
     """The picture as XML."""
-    return ElementTree.fromstring(loss_svg(training, validation, title, floor))
+    return ElementTree.fromstring(loss_svg(training, validation, title, entropy))
 
 
 @settings(max_examples=40, deadline=None)
@@ -189,12 +191,12 @@ def drawn(training: Curve, validation: Curve, title: str = "a run", floor: float
     training=st.lists(st.tuples(st.integers(1, 10**6), st.floats(0, 1e6) | st.just(math.nan)), max_size=8),
     validation=st.lists(st.tuples(st.integers(1, 10**6), st.floats(0, 50)), max_size=4),
     title=st.text(st.characters(codec="utf-8", exclude_categories=["Cc"]), max_size=60),
-    floor=st.none() | st.floats(0, 5),
+    entropy=st.none() | st.floats(0, 5),
 )
 def test_the_picture_is_valid_and_nothing_lies_outside(
-    training: Curve, validation: Curve, title: str, floor: float | None
+    training: Curve, validation: Curve, title: str, entropy: float | None
 ) -> None:
-    root = drawn(sorted(training), sorted(validation), title, floor)
+    root = drawn(sorted(training), sorted(validation), title, entropy)
     width, height = map(float, root.attrib["viewBox"].split()[2:])
     shown = [each for each in root.iter(f"{SVG}text") if "x" in each.attrib]
     for each in shown:
@@ -205,8 +207,8 @@ def test_the_picture_is_valid_and_nothing_lies_outside(
         assert "inf" not in path.attrib["d"]
 
 
-def test_the_picture_shows_both_curves_and_the_floor() -> None:
-    root = drawn([(10, 3.0), (20, 2.0), (30, 1.5)], [(20, 2.1), (30, 1.7)], "runs & <more>", floor=1.2)
+def test_the_picture_shows_both_curves_and_the_entropy() -> None:
+    root = drawn([(10, 3.0), (20, 2.0), (30, 1.5)], [(20, 2.1), (30, 1.7)], "runs & <more>", entropy=1.2)
     assert {"training", "validation", "floor"} <= {path.attrib.get("class") for path in root.iter(f"{SVG}path")}
     words = [each.text for each in root.iter(f"{SVG}text")]
     assert {"runs & <more>", "training", "1.500", "validation", "1.700", "true entropy", "1.200"} <= set(words)
@@ -215,7 +217,7 @@ def test_the_picture_shows_both_curves_and_the_floor() -> None:
 def test_labels_never_hide_each_other() -> None:
     """Three curves that end at the same place, at the top and at the bottom."""
     for end in (0.5, 5.0):
-        root = drawn([(10, 2.0), (20, end)], [(10, 2.1), (20, end)], floor=end)
+        root = drawn([(10, 2.0), (20, end)], [(10, 2.1), (20, end)], entropy=end)
         names = ("training", "validation", "true entropy")
         heights = sorted(float(e.attrib["y"]) for e in root.iter(f"{SVG}text") if e.text in names)
         assert all(b - a >= 26 for a, b in pairwise(heights))

@@ -1,5 +1,5 @@
-"""Other engines that compute logits, for speed. The token loop, sampling and search stay those of `generation`.
+"""Backends: other engines that compute logits, for speed. Token loop, sampling and search stay in `generation`.
 
-`choosing` opens one by its name. `onnx_graph` builds the graph of one step of a decoder from an open model, and
-`onnx_engine` runs it with onnxruntime on the processor, as a reader of rows.
+`choosing` opens a backend by name. `onnx_graph` builds the ONNX graph of one decoding step from a model, and
+`onnx_engine` runs it with onnxruntime on the CPU.
 """

@@ -62,5 +62,5 @@ def choose_engine(
         return None
     try:
         return open_engine("onnxruntime", model, greedy)
-    except GlassError:  # a model that it cannot run
+    except GlassError:  # onnxruntime cannot run this model
         return None

@@ -1,7 +1,6 @@
-"""The engine that computes the logits of generated text with onnxruntime, on the processor.
+"""Engine that computes the logits of generated text with onnxruntime on the CPU.
 
-Rows, slots, windows and the cache are those of `generation.slot_reader`: the graph reads and fills the memory of the
-same tensors.
+It is used by `generation.slot_reader`; the graph reads and fills the memory of the cache's tensors directly.
 """
 
 from __future__ import annotations
@@ -27,7 +26,9 @@ NUMPY_TYPES = {torch.float32: np.float32, torch.int32: np.int32, torch.int64: np
 
 
 class OnnxEngine:
-    """Run the ONNX graph of a model; implements `Engine`. PyTorch encodes sources and reads target prefixes.
+    """Engine that runs the ONNX graph of a model; PyTorch encodes sources and reads target prefixes.
+
+    Implements `Engine`.
 
     Args:
         model: on the CPU. Do not change its weights while the engine is in use; it keeps optimized copies.
@@ -37,7 +38,7 @@ class OnnxEngine:
             times as fast, but beam search 1.6 times and sampling of 32 rows 1.4 times slower.
 
     Raises:
-        GlassError: onnx or onnxruntime is not installed, or the model is not one that the graph can be built for.
+        GlassError: onnx or onnxruntime is not installed, or no graph can be built for the model.
     """
 
     def __init__(
@@ -60,10 +61,10 @@ class OnnxEngine:
         self.layers = graph.layers
         self.cross_layers = graph.cross_layers
         self.has_positions = graph.has_positions
-        self.weights = graph.weights  # onnxruntime does not keep the memory that it is shown
+        self.weights = graph.weights  # onnxruntime uses this memory without keeping a reference
         self.session = _open_session(graph.model, graph.weights, threads, spins)
         self.binding = self.session.io_binding()
-        self.bound: list[object] = []  # the memory of the cache that the graph reads now
+        self.bound: list[object] = []  # addresses and shapes of the cache tensors that are bound now
 
     def read_last(self, tokens: Tensor, cache: SlotCache) -> Tensor:
         """Read one token per slot, ids (slots), and return logits (slots, V)."""
@@ -100,11 +101,11 @@ class OnnxEngine:
         return logits.to(torch.float32)
 
     def _run(self, tokens: Tensor, positions: Tensor, ends: Tensor, last: Tensor, cache: Cache) -> Tensor:
-        """Ids (B, T) and their positions (B, T), `ends` (B) and `last` (B) of the graph -> logits (B, V)."""
+        """Run the graph on ids (B, T), positions (B, T), `ends` (B) and `last` (B); return logits (B, V)."""
         if any(self.hooks):
             raise GlassError(
                 "a hook is registered on the model, which onnxruntime would not call",
-                "Remove it, or write with PyTorch.",
+                "Remove the hook, or use PyTorch.",
             )
         inputs = {"tokens": tokens.contiguous(), "last": last}
         if self.layers:
@@ -124,14 +125,14 @@ class OnnxEngine:
         return logits
 
     def _memory_bias(self, cache: SlotCache) -> Tensor:
-        """Return the bias (sources, 1, 1, columns) of scores that hides all but the tokens of each memory."""
+        """Return the score bias (sources, 1, 1, columns) that masks padding: -inf after the tokens of each memory."""
         columns = cache.slots[self.cross_layers[0]].memory_room[0].shape[2]
         lengths = torch.tensor(cache.source_lengths)[:, None, None, None]  # (sources, 1, 1, 1)
-        hidden = torch.arange(columns) >= lengths  # (sources, 1, 1, columns)
-        return torch.zeros(hidden.shape).masked_fill(hidden, -math.inf)
+        padding = torch.arange(columns) >= lengths  # (sources, 1, 1, columns)
+        return torch.zeros(padding.shape).masked_fill(padding, -math.inf)
 
     def _bind_cache(self, cache: Cache) -> None:
-        """Let the graph read and fill the tensors of this cache."""
+        """Bind the tensors of this cache to the inputs and outputs of the graph."""
         held = {}
         for number in self.layers:
             layer = cache.layers[number]
@@ -154,33 +155,34 @@ class OnnxEngine:
             self._bind(self.binding.bind_input, name, tensor)
 
     def _bind(self, bind: Any, name: str, tensor: Tensor) -> None:
-        """Show onnxruntime the memory of a tensor."""
+        """Bind the memory of a tensor to an input or output of the graph."""
         assert tensor.is_contiguous()
         bind(name, "cpu", 0, NUMPY_TYPES[tensor.dtype], list(tensor.shape), tensor.data_ptr())
 
 
 def check_supported(model: Decoder | EncoderDecoder) -> None:
-    """Raise a `GlassError` if packages are missing, or if no graph can be built for a model."""
-    require_packages("writing with onnxruntime", "onnx", "onnxruntime", extra="backends")
+    """Raise a `GlassError` if packages are missing, or if no graph can be built for the model."""
+    require_packages("generation with onnxruntime", "onnx", "onnxruntime", extra="backends")
     device = model.embedding.tokens.weight.device.type
     if device != "cpu":
         raise GlassError(
-            f"onnxruntime computes on the processor, and the model is on {device}", "Move the model, or use PyTorch."
+            f"onnxruntime computes on the CPU, and the model is on {device}",
+            "Move the model to the CPU, or use PyTorch.",
         )
     part = unknown_part(model)
     if part is not None:
-        raise GlassError(f"the model has a {part}, which onnxruntime does not know", "Use PyTorch for this model.")
+        raise GlassError(f"the onnxruntime backend does not support {part}", "Use PyTorch for this model.")
 
 
 def _open_session(model: bytes, weights: dict[str, Tensor], threads: int, spins: bool) -> Any:
-    """Return a session of onnxruntime for a graph whose weights are these tensors."""
+    """Return an onnxruntime session for a graph whose weights are these tensors."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
     options.add_session_config_entry("session.intra_op.allow_spinning", str(int(spins)))
-    options.log_severity_level = 3  # errors alone
+    options.log_severity_level = 3  # errors only
     values = [onnxruntime.OrtValue.ortvalue_from_numpy(tensor.numpy()) for tensor in weights.values()]
     options.add_external_initializers(list(weights), values)
     return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])

@@ -1,33 +1,34 @@
-"""The ONNX graph of one step of writing with a cache, built node by node from an open model.
+"""ONNX graph of one decoding step with a cache, built node by node from a model.
 
-No tracing and no file: the nodes are written here, in the order of the model's forward pass, and the weights stay in
-the memory of the model's own tensors wherever their layout allows it. One graph reads prompts (T tokens of each row)
-and one more token of each row (T = 1).
+The graph is not traced and not written to a file: this module adds the nodes in the order of the model's forward pass,
+and the weights stay in the memory of the model's own tensors if their layout allows it. The same graph reads prompts (T
+tokens per row) and single new tokens (T = 1).
 
-Its inputs, with C' columns in the cache:
+Inputs, with C' columns in the cache:
 
-* `tokens` (B, T): ids, padded on the right if they are prompts.
-* `ends` (B): tokens of each row after this step, minus 1.
-* `longest` (): the most tokens of a row after this step.
+* `tokens` (B, T): ids; prompts are padded on the right.
+* `ends` (B): number of tokens in each row after this step, minus 1.
+* `longest` (): maximum number of tokens in a row after this step.
 * `last` (B): index of the last token of each row among the B T tokens.
-* `positions` (B, T): of the tokens, if the model adds vectors or biases for positions.
-* `keys.0`, `values.0`, … (B, G, C', K): the cache; the outputs `new_keys.0`, … are meant to be the same memory.
+* `positions` (B, T): positions of the tokens, if the model adds position vectors or score biases.
+* `keys.0`, `values.0`, … (B, G, C', K): the cache; the outputs `new_keys.0`, … must be bound to the same memory.
 
-Its output `logits` (B, V) are of the last token of each row. Self-attention is one operator, `GroupQueryAttention` of
-onnxruntime, which rotates queries and keys, and appends to the cache.
+The output `logits` (B, V) belongs to the last token of each row. Self-attention is one operator, onnxruntime's
+`GroupQueryAttention`, which rotates queries and keys, and appends to the cache.
 
-The graph of an encoder-decoder is a step of its decoder, with T = 1, and has two kinds of inputs more:
+The graph of an encoder-decoder is a step of its decoder, with T = 1, and has these additional inputs:
 
-* `memory_keys.0`, `memory_values.0`, … (sources, G, S, K): of the memories; B/sources rows attend to each.
+* `memory_keys.0`, `memory_values.0`, … (sources, G, S, K): keys and values of the memories; B/sources rows attend to
+  each memory.
 * `memory_bias` (sources, 1, 1, S): 0, and -inf at padding of the memories.
 
-**Shapes that the operator does not have.** It needs head widths that are multiples of 8 (16 if it rotates), and key
-heads that serve equally many query heads. Others are filled up with zeros: channels, whose products are zero, and query
-heads, whose outputs meet zeros in the output projection.
+**Unsupported shapes.** The operator needs head widths that are multiples of 8 (16 with rotation), and key heads that
+serve the same number of query heads. Other shapes are padded with zeros: channels, which add nothing to the scores, and
+query heads, whose outputs are multiplied by zeros in the output projection.
 
-**8 bits.** `MatMulNBits` of onnxruntime multiplies in 8 bits and sums in 32. Weights have one scale for every `BLOCK`
-inputs of an output. The input of a multiplication has one for every `BLOCK` channels of a token, which is found at that
-step, so a row's logits do not depend on the other rows.
+**8 bits.** onnxruntime's `MatMulNBits` multiplies in 8 bits and accumulates in 32. Weights have one scale per `BLOCK`
+inputs of an output. The input of a multiplication has one scale per `BLOCK` channels of a token, computed at each step,
+so a row's logits do not depend on the other rows.
 """
 
 from __future__ import annotations
@@ -50,27 +51,28 @@ from glassformer.model.transformer import Block, Decoder, EncoderDecoder, FeedFo
 Precision = Literal["float32", "int8"]
 Attribute = int | float | str | list[int]
 Part = Callable[[str, str | None], str]
-"""Names of the normalised stream and of a stream to add to -> the name of the output of a part."""
+"""Function that adds the nodes of a part of a block: name of its input, name of the residual stream to add to or None
+-> name of its output."""
 
-MICROSOFT = "com.microsoft"  # the domain of onnxruntime's own operators
+MICROSOFT = "com.microsoft"  # domain of onnxruntime's own operators
 OPSET = 20
-IR_VERSION = 10  # of the format; what onnx writes by default may be newer than onnxruntime reads
-BLOCK = 64  # inputs that share a scale in 8 bits; a power of 2
-LEVELS = 127  # of a positive 8-bit number
-ZERO = 128  # the byte that stands for 0
+IR_VERSION = 10  # of the file format; the default of onnx may be newer than onnxruntime supports
+BLOCK = 64  # number of inputs that share a scale in 8 bits; a power of 2
+LEVELS = 127  # largest 8-bit value, relative to the zero point
+ZERO = 128  # zero point: the byte that represents 0
 
 
 @dataclass(frozen=True)
 class StepGraph:
-    """A graph, and the weights that it names but does not hold.
+    """ONNX graph of a decoding step, and its weights, which the graph refers to by name.
 
     Attributes:
-        model: the graph in ONNX's format.
-        weights: by name.
-        layers: numbers of the layers with a cache: all whose heads were not removed.
-        cross_layers: numbers of the layers that attend to a memory.
-        cache_config: the shape of the cache: the model's, with the head width of the operator.
-        has_positions: the graph has the input `positions`.
+        model: serialized ONNX model.
+        weights: name -> tensor.
+        layers: indices of the layers with a self-attention cache: all layers that have self-attention heads.
+        cross_layers: indices of the layers with cross-attention heads.
+        cache_config: model settings with the operator's head width, which give the shape of the cache.
+        has_positions: whether the graph has the input `positions`.
     """
 
     model: bytes
@@ -82,12 +84,12 @@ class StepGraph:
 
 
 def step_graph(model: Decoder | EncoderDecoder, precision: Precision = "float32") -> StepGraph:
-    """Return the graph of a decoder, or of the decoder of an encoder-decoder; dropout is off.
+    """Build the graph of a decoder, or of the decoder of an encoder-decoder, without dropout.
 
     Args:
-        model: on the processor.
-        precision: of the matrix multiplications: "float32", or "int8" for 8-bit weights and inputs. The rest, the
-            embedding among it, is in float32 whatever the model's type.
+        model: on the CPU.
+        precision: of the matrix multiplications: "float32", or "int8" for 8-bit weights and inputs. Everything else,
+            including the embedding, is float32, even if the model has another data type.
     """
     import onnx
 
@@ -124,24 +126,24 @@ def step_graph(model: Decoder | EncoderDecoder, precision: Precision = "float32"
     if cross:
         shape = ["sources", 1, 1, "S"]
         inputs.append(onnx.helper.make_tensor_value_info("memory_bias", onnx.TensorProto.FLOAT, shape))
-    used = {name for node in nodes.nodes for name in node.input}  # without any head, nothing rotates
+    used = {name for node in nodes.nodes for name in node.input}  # the rotation is unused if no layer has heads
     weights = {name: tensor for name, tensor in nodes.weights.items() if name in used}
-    held = [_outside(name, tensor) for name, tensor in weights.items()]
-    graph = onnx.helper.make_graph(nodes.nodes, "step", inputs, outputs, [*held, *nodes.constants])
+    initializers = [_external_initializer(name, tensor) for name, tensor in weights.items()]
+    graph = onnx.helper.make_graph(nodes.nodes, "step", inputs, outputs, [*initializers, *nodes.constants])
     versions = [onnx.helper.make_opsetid("", OPSET), onnx.helper.make_opsetid(MICROSOFT, 1)]
-    written = onnx.helper.make_model(graph, opset_imports=versions, ir_version=IR_VERSION)
+    onnx_model = onnx.helper.make_model(graph, opset_imports=versions, ir_version=IR_VERSION)
     cache_config = config.model_copy(update={"head_width": padded})
-    return StepGraph(written.SerializeToString(), weights, layers, list(cross), cache_config, has_positions)
+    return StepGraph(onnx_model.SerializeToString(), weights, layers, list(cross), cache_config, has_positions)
 
 
 def padded_head_width(config: ModelConfig) -> int:
-    """Return the head width of the operator: K, or the next width that it has."""
+    """Return the operator's head width: K rounded up to a supported width."""
     unit = 16 if config.positions == "rotary" else 8
     return -(-config.K // unit) * unit
 
 
 def decoder_stack(model: Decoder | EncoderDecoder) -> Stack:
-    """Return the stack that writes."""
+    """Return the stack of a decoder, or the decoder stack of an encoder-decoder."""
     return model.stack if isinstance(model, Decoder) else model.decoder
 
 
@@ -153,28 +155,28 @@ def _attentions(stack: Stack) -> list[Attention]:
     return [block.attention for block in _blocks(stack)]
 
 
-def _outside(name: str, tensor: Tensor) -> Any:
-    """Return an initializer without values: the session is given the tensor itself."""
+def _external_initializer(name: str, tensor: Tensor) -> Any:
+    """Return an initializer without data; the session receives the tensor itself."""
     import onnx
 
     types = {
         torch.float32: onnx.TensorProto.FLOAT,
         torch.uint8: onnx.TensorProto.UINT8,
     }
-    held = onnx.TensorProto(name=name, dims=list(tensor.shape), data_type=types[tensor.dtype])
-    held.data_location = onnx.TensorProto.EXTERNAL
-    held.external_data.add(key="location", value="memory")
-    return held
+    initializer = onnx.TensorProto(name=name, dims=list(tensor.shape), data_type=types[tensor.dtype])
+    initializer.data_location = onnx.TensorProto.EXTERNAL
+    initializer.external_data.add(key="location", value="memory")
+    return initializer
 
 
 @dataclass
 class _Nodes:
-    """The nodes of a graph so far, its weights, and its small constants."""
+    """Nodes, weights and small constants of a graph under construction."""
 
     nodes: list[Any] = field(default_factory=list)
     weights: dict[str, Tensor] = field(default_factory=dict)
     constants: list[Any] = field(default_factory=list)
-    named: dict[bytes, str] = field(default_factory=dict)  # constants by their content
+    constant_names: dict[bytes, str] = field(default_factory=dict)  # content of a constant -> its name
     count: int = 0
 
     def add(
@@ -185,7 +187,7 @@ class _Nodes:
         domain: str = "",
         output: str | None = None,
     ) -> str:
-        """Add a node with one output, and return the name of that."""
+        """Add a node with one output, and return the name of the output."""
         return self.add_several(operator, inputs, [output or self._new_name()], attributes, domain)[0]
 
     def split(self, x: str, widths: Sequence[int]) -> list[str]:
@@ -211,21 +213,21 @@ class _Nodes:
         return outputs
 
     def weight(self, tensor: Tensor) -> str:
-        """Add a tensor that stays outside of the graph, any shape."""
+        """Add a weight of any shape, stored outside the graph, and return its name."""
         name = f"weight.{len(self.weights)}"
         wide = tensor if tensor.dtype == torch.uint8 else tensor.to(torch.float32)
         self.weights[name] = wide.detach().contiguous()
         return name
 
     def constant(self, value: NDArray[Any]) -> str:
-        """Add a small constant to the graph; equal ones are one."""
+        """Add a small constant to the graph, unless an equal one exists, and return its name."""
         import onnx
 
         key = repr((value.dtype, value.shape)).encode() + value.tobytes()
-        if key not in self.named:
-            self.named[key] = f"constant.{len(self.named)}"
-            self.constants.append(onnx.numpy_helper.from_array(value, self.named[key]))
-        return self.named[key]
+        if key not in self.constant_names:
+            self.constant_names[key] = f"constant.{len(self.constant_names)}"
+            self.constants.append(onnx.numpy_helper.from_array(value, self.constant_names[key]))
+        return self.constant_names[key]
 
     def _new_name(self) -> str:
         self.count += 1
@@ -233,13 +235,16 @@ class _Nodes:
 
 
 class _Builder:
-    """Writes the nodes of one model. A name stands for a tensor (N, any width), N = B T, unless a shape is given.
+    """Builder of the nodes of one model.
+
+    Methods take and return names of tensors. The shapes in their docstrings and comments are of these tensors, with
+    N = B T.
 
     Args:
-        model: the decoder, or an encoder-decoder.
-        nodes: they are added to these.
+        model: a decoder or an encoder-decoder.
+        nodes: the nodes of the graph, to which this class adds.
         precision: of the matrix multiplications.
-        padded: the head width of the operator.
+        padded: head width of the operator.
     """
 
     def __init__(self, model: Decoder | EncoderDecoder, nodes: _Nodes, precision: Precision, padded: int) -> None:
@@ -267,7 +272,7 @@ class _Builder:
             x = self._part(x, block.norm_order, block.attention_norm, self._attention(layer, block.attention))  # (N, D)
             if block.cross is not None and block.cross_norm is not None:
                 x = self._part(x, block.norm_order, block.cross_norm, self._cross_attention(layer, block.cross))
-            if layer == len(stack.blocks) - 1:  # from here on, tokens no longer meet
+            if layer == len(stack.blocks) - 1:  # only the last tokens are needed after the last attention
                 x = self.nodes.add("Gather", [x, "last"])  # (B, D)
             x = self._part(x, block.norm_order, block.feedforward_norm, self._feedforward(block.feedforward))
         x = self._norm(x, stack.norm)  # (B, D)
@@ -278,7 +283,7 @@ class _Builder:
         return self._linear(x, matrix, head.bias)  # (B, V)
 
     def _embedded(self) -> str:
-        """Add the nodes of `Embedding`; return the name of its vectors (N, D)."""
+        """Add the nodes of `Embedding`, and return its output (N, D)."""
         embedding = self.model.embedding
         table = self.nodes.weight(embedding.tokens.weight)  # (V, D)
         ids = self.nodes.add("Reshape", ["tokens", self.flat])  # (N)
@@ -287,13 +292,13 @@ class _Builder:
             x = self.nodes.add("Mul", [x, self.nodes.constant(np.array(embedding.scale, dtype=np.float32))])
         if embedding.positions is not None:
             vectors = embedding.positions(torch.arange(self.config.context)[None])[0]  # (C, D)
-            places = self.nodes.add("Reshape", ["positions", self.flat])  # (N)
-            added = self.nodes.add("Gather", [self.nodes.weight(vectors), places])  # (N, D)
+            positions = self.nodes.add("Reshape", ["positions", self.flat])  # (N)
+            added = self.nodes.add("Gather", [self.nodes.weight(vectors), positions])  # (N, D)
             x = self.nodes.add("Add", [x, added])  # (N, D)
         return self._norm(x, embedding.norm)  # (N, D)
 
     def _part(self, x: str, order: str, norm: nn.Module, part: Part) -> str:
-        """A part of a block, with its norm and the stream: (N, D) -> (N, D). See the three blocks."""
+        """Add a part of a block with its norm and residual connection: (N, D) -> (N, D). See `BLOCKS`."""
         match order:
             case "pre":
                 return part(self._norm(x, norm), x)
@@ -303,7 +308,7 @@ class _Builder:
                 return self.nodes.add("Add", [x, self._norm(part(x, None), norm)])
 
     def _norm(self, x: str, norm: nn.Module) -> str:
-        """A norm over the width, or the identity."""
+        """Add a norm over the width, or nothing for the identity; return the output, shaped like x."""
         match norm:
             case nn.LayerNorm():
                 inputs = [x, self.nodes.weight(norm.weight)]
@@ -321,7 +326,7 @@ class _Builder:
         )
 
     def _feedforward(self, layer: FeedForward) -> Part:
-        """Return a function that adds the nodes of `FeedForward`."""
+        """Return a function that adds the nodes of a feed-forward layer."""
 
         def part(x: str, stream: str | None) -> str:
             hidden = self._linear(x, layer.up.weight, layer.up.bias)  # (N, F)
@@ -335,7 +340,7 @@ class _Builder:
         return part
 
     def _activated(self, x: str, name: Activation) -> str:
-        """Add the nodes of `activate`, any shape; return the name of the result."""
+        """Add the nodes of an activation of x, any shape, and return the output."""
         match name:
             case "relu":
                 return self.nodes.add("Relu", [x])
@@ -350,24 +355,24 @@ class _Builder:
                 return self.nodes.add("QuickGelu", [x], {"alpha": 1.0}, MICROSOFT)
 
     def _attention(self, number: int, layer: Attention) -> Part:
-        """Self-attention of layer `number`, which reads and fills its cache."""
+        """Return a function that adds the self-attention of layer `number`, which reads and fills its cache."""
         if not layer.heads:
             return self._constant_attention(layer)
-        places = query_places(layer)  # (H')
-        H = len(places)
+        queries = padded_query_heads(layer)  # (H')
+        H = len(queries)
         G = layer.kv_heads
         keys = range(G)
-        query = self._filled(layer.query.weight, places)  # (H' K', D)
-        key = self._filled(layer.key.weight, keys)  # (G K', D)
-        value = self._filled(layer.value.weight, keys)  # (G K', D)
+        query = self._pad_heads(layer.query.weight, queries)  # (H' K', D)
+        key = self._pad_heads(layer.key.weight, keys)  # (G K', D)
+        value = self._pad_heads(layer.value.weight, keys)  # (G K', D)
         inputs = torch.cat([query, key, value])  # ((H' + 2 G) K', D)
         input_bias = None
         if layer.query.bias is not None:
-            query_bias = self._filled(layer.query.bias, places)  # (H' K')
-            key_bias = self._filled(layer.key.bias, keys)  # (G K')
-            value_bias = self._filled(layer.value.bias, keys)  # (G K')
+            query_bias = self._pad_heads(layer.query.bias, queries)  # (H' K')
+            key_bias = self._pad_heads(layer.key.bias, keys)  # (G K')
+            value_bias = self._pad_heads(layer.value.bias, keys)  # (G K')
             input_bias = torch.cat([query_bias, key_bias, value_bias])  # ((H' + 2 G) K')
-        output = self._filled(layer.output.weight.T, places).T  # (D, H' K')
+        output = self._pad_heads(layer.output.weight.T, queries).T  # (D, H' K')
         attributes: dict[str, Attribute] = {
             "num_heads": H,
             "kv_num_heads": G,
@@ -382,12 +387,12 @@ class _Builder:
                 read = [self._as_rows(qkv), "", ""]  # (B, T, (H' + 2 G) K')
             else:
                 q, k, v = self.nodes.split(qkv, [width * self.padded for width in (H, G, G)])  # (N, H' K' or G K')
-                q = self._head_norm(q, layer.query_norm, places)  # (N, H' K')
+                q = self._head_norm(q, layer.query_norm, queries)  # (N, H' K')
                 k = self._head_norm(k, layer.key_norm, keys)  # (N, G K')
                 read = [self._as_rows(each) for each in (q, k, v)]  # (B, T, H' K' or G K')
             read += [f"keys.{number}", f"values.{number}", "ends", "longest", *(self.rotation or ["", ""])]
             if self.bias:
-                read += ["", self._bias_of_heads(layer, places)]  # (B, H', T, S)
+                read += ["", self._bias_of_heads(layer, queries)]  # (B, H', T, S)
             filled = [f"new_keys.{number}", f"new_values.{number}"]
             names = [f"z.{number}", *filled]
             z = self.nodes.add_several("GroupQueryAttention", read, names, attributes, MICROSOFT)[0]  # (B, T, H' K')
@@ -398,18 +403,21 @@ class _Builder:
         return part
 
     def _cross_attention(self, number: int, layer: Attention) -> Part:
-        """`Attention` to the memories: the rows and query heads that share a key head attend as tokens of one row."""
+        """Return a function that adds the cross-attention of layer `number` to the memories.
+
+        The rows and query heads that share a key head attend as if they were tokens of one row.
+        """
         if not layer.heads:
             return self._constant_attention(layer)
-        places = query_places(layer)  # (H')
-        H = len(places)
+        queries = padded_query_heads(layer)  # (H')
+        H = len(queries)
         G = layer.kv_heads
         K = layer.head_width
-        query = self._filled(layer.query.weight, places, K)  # (H' K, D)
+        query = self._pad_heads(layer.query.weight, queries, K)  # (H' K, D)
         query_bias = None
         if layer.query.bias is not None:
-            query_bias = self._filled(layer.query.bias, places, K)  # (H' K)
-        output = self._filled(layer.output.weight.T, places, K).T  # (D, H' K)
+            query_bias = self._pad_heads(layer.query.bias, queries, K)  # (H' K)
+        output = self._pad_heads(layer.output.weight.T, queries, K).T  # (D, H' K)
         keys = f"memory_keys.{number}"  # (sources, G, S, K)
         values = f"memory_values.{number}"  # (sources, G, S, K)
         scaled: dict[str, Attribute] = {"transB": 1, "alpha": 1 / math.sqrt(K)}
@@ -417,7 +425,7 @@ class _Builder:
         def part(x: str, stream: str | None) -> str:
             q = self._linear(x, query, query_bias)  # (B, H' K)
             if layer.query_norm is not None:
-                q = self._head_norm(q, layer.query_norm, places, K)  # (B, H' K)
+                q = self._head_norm(q, layer.query_norm, queries, K)  # (B, H' K)
             sources = self.nodes.add("Shape", [keys], {"start": 0, "end": 1})  # (1)
             rest = self.nodes.constant(np.array([-1, G, H // G, K], dtype=np.int64))
             q = self.nodes.add("Reshape", [q, self.nodes.add("Concat", [sources, rest], {"axis": 0})])
@@ -435,7 +443,7 @@ class _Builder:
         return part
 
     def _constant_attention(self, layer: Attention) -> Part:
-        """Attention without heads: the bias of its output projection."""
+        """Return a function that adds attention without heads: only the bias of its output projection."""
         bias = torch.zeros(self.config.width) if layer.output.bias is None else layer.output.bias  # (D)
 
         def part(x: str, stream: str | None) -> str:
@@ -447,62 +455,64 @@ class _Builder:
         return part
 
     def _as_rows(self, x: str) -> str:
-        """(N, any width) -> (B, T, any width)."""
+        """Reshape (N, any width) -> (B, T, any width)."""
         return self.nodes.add("Reshape", [x, self.three_axes])
 
-    def _filled(self, heads: Tensor, places: Sequence[int | None], width: int | None = None) -> Tensor:
-        """Return the rows of heads, (heads K, ...), at these places, filled up with zeros: (H' K', ...).
+    def _pad_heads(self, weight: Tensor, heads: Sequence[int | None], width: int | None = None) -> Tensor:
+        """Return the rows (heads K, ...) of a weight in the order of `heads`, padded with zeros: (H' K', ...).
 
-        K' is `width`, and the operator's head width if none is given. Each half of a head is filled up by itself, as a
-        rotation pairs channel i with channel i + K'/2.
+        Args:
+            heads: (H') index of each head in the weight; None: a head of zeros.
+            width: K'; None: the operator's head width. Each half of a head is padded separately, as a rotation pairs
+                channel i with channel i + K'/2.
         """
         width = width or self.padded
-        if width == self.config.K and list(places) == list(range(len(heads) // width)):
-            return heads
+        if width == self.config.K and list(heads) == list(range(len(weight) // width)):
+            return weight
         channels = head_channels(self.config.K, width)
-        old = heads.unflatten(0, (-1, self.config.K))  # (heads, K, ...)
-        new = old.new_zeros(len(places), width, *heads.shape[1:])  # (H', K', ...)
-        for place, head in enumerate(places):
+        old = weight.unflatten(0, (-1, self.config.K))  # (heads, K, ...)
+        new = old.new_zeros(len(heads), width, *weight.shape[1:])  # (H', K', ...)
+        for index, head in enumerate(heads):
             if head is not None:
-                new[place, channels] = old[head]  # (K, ...)
+                new[index, channels] = old[head]  # (K, ...)
         return new.flatten(0, 1)  # (H' K', ...)
 
-    def _head_norm(self, x: str, norm: nn.RMSNorm, places: Sequence[int | None], width: int | None = None) -> str:
-        """QK-norm of (N, H' K'): of each head, or of all heads as one vector.
+    def _head_norm(self, x: str, norm: nn.RMSNorm, heads: Sequence[int | None], width: int | None = None) -> str:
+        """Add the QK-norm of (N, H' K'), over each head or over all heads as one vector.
 
-        The zeros that fill heads up lower the mean square, which the weights and eps make up for.
+        Padding with zeros lowers the mean square; the scaled weights and eps compensate for that.
         """
         old = len(norm.weight)
         per_head = old == self.config.K
-        weight = self._filled(norm.weight, [0] if per_head else places, width)  # (K' or H' K')
+        weight = self._pad_heads(norm.weight, [0] if per_head else heads, width)  # (K' or H' K')
         new = len(weight)
         parts = x
         if per_head:
-            shape = self.nodes.constant(np.array([0, len(places), new], dtype=np.int64))
+            shape = self.nodes.constant(np.array([0, len(heads), new], dtype=np.int64))
             parts = self.nodes.add("Reshape", [x, shape])  # (N, H', K')
         share = old / new
         parts = self._root_mean_square_norm(parts, weight * math.sqrt(share), (norm.eps or 0.0) * share)
         if not per_head:
             return parts  # (N, H' K')
-        together = self.nodes.constant(np.array([0, -1], dtype=np.int64))
-        return self.nodes.add("Reshape", [parts, together])  # (N, H' K')
+        flat_shape = self.nodes.constant(np.array([0, -1], dtype=np.int64))
+        return self.nodes.add("Reshape", [parts, flat_shape])  # (N, H' K')
 
     def _rotation(self) -> list[str]:
-        """Names of the cosines and sines of all positions (C, K'/2); empty without rotary positions."""
+        """Add tables (C, K'/2) of the cosines and sines of all positions; return an empty list without rotation."""
         rotary = self.stack.rotary
         if rotary is None:
             return []
         rotation = rotary(torch.arange(self.config.context)[None])  # (1, 1, C, K) each
         K = self.config.K
-        filled = []
+        tables = []
         for angles in (rotation.cos, rotation.sin):
             table = angles.new_zeros(self.config.context, self.padded // 2)  # (C, K'/2)
             table[:, : K // 2] = angles[0, 0, :, : K // 2]  # (C, K/2)
-            filled.append(self.nodes.weight(table))
-        return filled
+            tables.append(self.nodes.weight(table))
+        return tables
 
     def _score_bias(self) -> str:
-        """The bias (B, H, T, S) of scores by the distance of query and key; empty without score positions."""
+        """Add the score bias (B, H, T, S) of the position method; return an empty string without one."""
         score_positions = self.stack.score_positions
         if score_positions is None or not any(layer.heads for layer in _attentions(self.stack)):
             return ""
@@ -514,22 +524,22 @@ class _Builder:
         keys = self.nodes.add("Range", [zero, end, one])  # (S)
         queries = self.nodes.add("Unsqueeze", ["positions", self.flat])  # (B, T, 1)
         distances = self.nodes.add("Sub", [queries, keys])  # (B, T, S)
-        distances = self.nodes.add("Max", [distances, zero])  # (B, T, S); later keys are hidden anyway
+        distances = self.nodes.add("Max", [distances, zero])  # (B, T, S); later keys are masked anyway
         bias = self.nodes.add("Gather", [table, distances], {"axis": 1})  # (H, B, T, S)
         return self.nodes.add("Transpose", [bias], {"perm": [1, 0, 2, 3]})  # (B, H, T, S)
 
-    def _bias_of_heads(self, layer: Attention, places: Sequence[int | None]) -> str:
-        """The bias (B, H', T, S) of the heads that an attention has; heads of zeros may have any."""
+    def _bias_of_heads(self, layer: Attention, heads: Sequence[int | None]) -> str:
+        """Return the score bias (B, H', T, S) of an attention layer's heads; heads of zeros get an arbitrary bias."""
         numbers = head_numbers(layer)
-        wanted = [0 if head is None else numbers[head] for head in places]
+        wanted = [0 if head is None else numbers[head] for head in heads]
         if wanted == list(range(self.config.heads)):
             return self.bias
         return self.nodes.add("Gather", [self.bias, self.nodes.constant(np.array(wanted))], {"axis": 1})
 
     def _linear(self, x: str, weight: Tensor, bias: Tensor | None, stream: str | None = None) -> str:
-        """x weightᵀ + bias + stream: (N, inputs) -> (N, outputs)."""
+        """Add x weightᵀ + bias + stream: (N, inputs) -> (N, outputs)."""
         if self.precision == "int8":
-            y = self._linear_of_bytes(x, weight, bias)  # (N, outputs)
+            y = self._linear_8bit(x, weight, bias)  # (N, outputs)
             return y if stream is None else self.nodes.add("Add", [y, stream])
         added = [] if bias is None else [self.nodes.weight(bias)]  # (outputs)
         added += [] if stream is None else [stream]  # (N, outputs)
@@ -538,20 +548,20 @@ class _Builder:
             y = self.nodes.add("Add", [y, each])  # (N, outputs)
         return y
 
-    def _linear_of_bytes(self, x: str, weight: Tensor, bias: Tensor | None) -> str:
-        """x weightᵀ + bias, multiplied in 8 bits: (N, inputs) -> (N, outputs)."""
+    def _linear_8bit(self, x: str, weight: Tensor, bias: Tensor | None) -> str:
+        """Add x weightᵀ + bias, multiplied in 8 bits: (N, inputs) -> (N, outputs)."""
         outputs, width = weight.shape
         levels, scales = quantized_matrix(weight)  # (outputs, blocks, BLOCK), (outputs, blocks)
         inputs = [x, self.nodes.weight(levels), self.nodes.weight(scales)]
         if bias is not None:
-            inputs += ["", "", self.nodes.weight(bias)]  # zero points and an order of the inputs are not given
+            inputs += ["", "", self.nodes.weight(bias)]  # no zero points and no group indices
         attributes: dict[str, Attribute] = {"N": outputs, "K": width, "bits": 8, "block_size": BLOCK}
-        attributes["accuracy_level"] = 4  # x too is multiplied in 8 bits
+        attributes["accuracy_level"] = 4  # x is quantized to 8 bits too
         return self.nodes.add("MatMulNBits", inputs, attributes, MICROSOFT)
 
 
 def head_channels(K: int, width: int) -> list[int]:
-    """Return the channel of the operator's head, `width` wide, for each channel of a head of K.
+    """Return the channel in a padded head of `width` channels for each channel of a head of K channels.
 
     >>> head_channels(6, 16)
     [0, 1, 2, 8, 9, 10]
@@ -560,13 +570,11 @@ def head_channels(K: int, width: int) -> list[int]:
     return [i if i < half else width // 2 + i - half for i in range(K)]
 
 
-def query_places(layer: Attention) -> list[int | None]:
-    """Return the query head at each place of the operator, (H'); None: a head of zeros.
+def padded_query_heads(layer: Attention) -> list[int | None]:
+    """Return the query heads (H') of the operator as indices of the layer's query heads; None: a head of zeros.
 
-    All key heads serve as many query heads there as the one that serves the most.
-
-    Returns:
-        the heads in their order, so that place i is served by key head i G / H'.
+    Groups are padded to the size of the largest, so that every key head serves the same number of query heads: key head
+    i G // H' serves entry i.
     """
     served: list[list[int | None]] = [[] for _ in range(layer.kv_heads)]
     for head, kv in enumerate(kv_index(layer)):
@@ -576,15 +584,15 @@ def query_places(layer: Attention) -> list[int | None]:
 
 
 def quantized_matrix(weight: Tensor) -> tuple[Tensor, Tensor]:
-    """Return a weight (outputs, inputs) in 8 bits, (outputs, blocks, BLOCK) uint8, and the scales (outputs, blocks).
+    """Quantize a weight (outputs, inputs): 8-bit levels (outputs, blocks, BLOCK) uint8 and scales (outputs, blocks).
 
-    The last block is filled up with zeros.
+    The last block is padded with zeros.
     """
     weight = weight.detach().to(torch.float32)  # (outputs, inputs)
     outputs, inputs = weight.shape
     blocks = -(-inputs // BLOCK)
-    filled = torch.nn.functional.pad(weight, (0, blocks * BLOCK - inputs))  # (outputs, blocks BLOCK)
-    parts = filled.view(outputs, blocks, BLOCK)
+    padded = torch.nn.functional.pad(weight, (0, blocks * BLOCK - inputs))  # (outputs, blocks BLOCK)
+    parts = padded.view(outputs, blocks, BLOCK)
     scales = parts.abs().amax(dim=2).clamp(min=torch.finfo(torch.float32).tiny) / LEVELS  # (outputs, blocks)
     levels = (parts / scales[:, :, None]).round().clamp(-LEVELS, LEVELS)  # (outputs, blocks, BLOCK)
     return (levels + ZERO).to(torch.uint8), scales

@@ -1,7 +1,7 @@
-"""Generation: token ids in, token ids out. Text is unknown here.
+"""Generation from token ids to token ids; text is handled elsewhere.
 
-`decoding` is the token loop: rows join, grow and leave, for one prompt, many, streams and the server. It asks
-`logit_readers` for the logits of the next tokens (with a cache, `slot_reader` and `slot_cache`, or anew each time) and
-`sampling` for tokens. `beam` searches with the same readers. `fast` computes one token of each row on a processor with
-fewer operations.
+`decoding` is the token loop: rows join, grow and leave. It serves single prompts, batches, streams and the server. The
+loop gets next-token logits from `logit_readers` (with a cache: `slot_reader` and `slot_cache`; or without) and tokens
+from `sampling`. `beam` is beam search with the same readers. `fast` computes one token of each row with fewer
+operations.
 """

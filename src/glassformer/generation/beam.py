@@ -1,22 +1,22 @@
-"""Beam search: the likeliest texts instead of a sampled one; for decoders and for encoder-decoders.
+"""Beam search for the likeliest texts, for decoders and encoder-decoders.
 
-With b beams, n the tokens of a hypothesis, log p the sum of their logarithmic probabilities:
+With b beams, n the number of tokens of a hypothesis, and log p the sum of their log-probabilities:
 
-* **Score.** log p / ((5 + n) / 6)^alpha, alpha the length penalty (Wu et al. 2016, section 7, equation 14). An end
-  token counts as a token. Alpha 0 compares log p itself, which favours short texts.
-* **A step.** With e end tokens (e >= 1), a step considers the (1 + e) b likeliest continuations of all running
-  hypotheses of one source, over the whole vocabulary. At most e b of them end, so at least b others continue, if there
-  are as many. The b likeliest of these keep running. They all have one length, so log p ranks them as scores would.
-* **The pool.** A hypothesis that ends enters its source's pool if it is among the b likeliest continuations: with b = 1
-  the search is then greedy. The pool keeps the best scores, as many as are wanted; of equal ones, the earliest.
-* **The end.** A source is done when its pool is full and no running hypothesis has, at its present length, a better
-  score than the last in the pool. With alpha = 0 none can become better, so a search for fewer finds the first ones of
-  a search for more, sooner; with alpha > 0 a longer text could in theory still overtake, and the search does not wait
-  for it. When no more tokens may be written, the running hypotheses enter the pool as they are.
+* **Score.** log p / ((5 + n) / 6)^alpha, where alpha is the length penalty (Wu et al. 2016, section 7, equation 14). An
+  end token counts as a token. With alpha = 0 the score is log p, which favours short texts.
+* **Step.** With e end tokens (e >= 1), a step considers the (1 + e) b likeliest continuations of all running hypotheses
+  of one source, over the whole vocabulary. At most e b of them end, so at least b continue, if there are that many. The
+  b likeliest of these keep running. They all have the same length, so log p ranks them in the same order as the score.
+* **Pool.** A hypothesis that ends enters the pool of its source if it is among the b likeliest continuations; with
+  b = 1 the search is therefore greedy. The pool keeps the `wanted` best scores; among equal scores, the earliest.
+* **End.** The search for a source ends when its pool is full and no running hypothesis has, at its present length, a
+  better score than the worst in the pool. With alpha = 0 none can become better, so a search for fewer hypotheses finds
+  the first ones of a search for more, sooner. With alpha > 0 a longer text could still become better; the search does
+  not wait for it. At the maximum number of tokens, the running hypotheses enter the pool without an end token.
 * **Ties** go to the hypothesis in the lower row, then to the lower token id.
 
-Rows of one source stand side by side; all sources have the same number of rows at any time, because all start at once
-and grow alike, and a source that is done leaves with all its rows.
+The rows of one source are adjacent. All sources have the same number of rows at any time, because they start together
+and add rows equally, and a finished source is removed with all its rows.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ from glassformer.model.transformer import Decoder, EncoderDecoder
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """One text that the search found.
+    """Finished hypothesis of a beam search.
 
     Attributes:
-        tokens: the generated tokens; the end token included, if it came.
-        log_probability: the sum of the natural logarithms of all generated tokens' probabilities. Each is computed in
-            float32 (in float64 where the model is), the sum in float64.
-        score: ranks hypotheses: see the module.
-        ended: "end" the end token came; "length" the text has all tokens that may be written.
+        tokens: the generated tokens, with the end token if there is one.
+        log_probability: sum of the log-probabilities of all generated tokens, in nats. Each is computed in float32
+            (float64 for a float64 model), the sum in float64.
+        score: log-probability with length penalty, by which hypotheses are ranked; see the module's docstring.
+        ended: "end": the last token is an end token; "length": the maximum number of tokens was reached.
     """
 
     tokens: tuple[int, ...]
@@ -57,18 +57,18 @@ class Hypothesis:
 
     @property
     def text_tokens(self) -> tuple[int, ...]:
-        """Return the tokens of the text: all but the end token."""
+        """Return the generated tokens without the end token."""
         return self.tokens[:-1] if self.ended == "end" else self.tokens
 
 
 @dataclass(frozen=True)
 class Child:
-    """A running hypothesis with one more token.
+    """Continuation of a running hypothesis by one token.
 
     Attributes:
-        parent: its row among the running hypotheses.
-        token: the token.
-        log_probability: of all its tokens together.
+        parent: row of the running hypothesis that is continued.
+        token: id of the added token.
+        log_probability: sum over all tokens, the added token included.
     """
 
     parent: int
@@ -78,13 +78,13 @@ class Child:
 
 @dataclass(frozen=True)
 class BeamStep:
-    """One step of the search for one source; hypotheses are given by their generated tokens.
+    """One step of the search for one source. Hypotheses are tuples of their generated tokens.
 
     Attributes:
-        source: its number.
-        before: hypotheses that ran before the step.
+        source: index of the source.
+        before: running hypotheses before the step.
         children: continuations considered, likeliest first.
-        after: hypotheses that keep running.
+        after: running hypotheses after the step.
     """
 
     source: int
@@ -94,7 +94,7 @@ class BeamStep:
 
 
 Watch = Callable[[BeamStep], None]
-"""Receives each step of a search; an exception ends the search."""
+"""Function called with each step of a search; an exception ends the search."""
 
 
 def beam_search(
@@ -109,27 +109,28 @@ def beam_search(
     engine: Engine | None = None,
     more_ends: Collection[int] = (),
 ) -> list[list[Hypothesis]]:
-    """Return the likeliest texts for each prompt, up to `wanted` of them, best first.
+    """Return the likeliest hypotheses for each prompt, at most `wanted`, best first.
 
-    A decoder continues the prompt. An encoder-decoder reads it as the source and writes a target, which cannot be
-    longer than its context; the tokens that start a target are not generated.
+    A decoder continues the prompt. An encoder-decoder reads it as the source and generates a target, which cannot be
+    longer than its context; the tokens that start a target are not part of the result.
 
-    Nothing is random. The result for a prompt depends on the weights, the prompt and the settings; not on the other
-    prompts or on `cached`, but for float rounding where two hypotheses are level to about 1e-6. Past the context
-    limit, see `generation.context_window`; the hypotheses of one prompt have one length, so their windows move
-    together.
+    The search is deterministic. The result for a prompt depends on the weights, the prompt and the settings; not on
+    other prompts or on `cached`, except for float rounding if two hypotheses differ by less than about 1e-6. For texts
+    longer than the context, see `generation.context_window`; the hypotheses of one prompt have the same length, so
+    their windows move together.
 
     Args:
-        model: its mode and gradients are left as they are.
+        model: its mode and gradients are not changed.
         prompts: token ids, at least one each; lengths may differ.
-        settings: `tokens`, `beams` and `length_penalty` are read; the others concern sampling.
-        end_id: ends a hypothesis; None: no token does, and all have `settings.tokens` tokens.
-        cached: False reads everything anew for each token: slow, for checking.
-        wanted: number of hypotheses, at most `settings.beams`; None: as many. The fewer, the sooner the search ends.
-        start: starts the targets of an encoder-decoder; empty: the end token does.
-        watch: receives each step.
-        engine: of this model, computes the logits; None: PyTorch does.
-        more_ends: further tokens that end a hypothesis as `end_id` does.
+        settings: `tokens`, `beams` and `length_penalty` are used; the other settings are for sampling.
+        end_id: end token; None: all hypotheses have `settings.tokens` tokens, unless `more_ends` has an end token.
+        cached: whether to use a key-value cache; False is slow and meant for tests.
+        wanted: number of hypotheses to return, at most `settings.beams`; None: `settings.beams`. A smaller number ends
+            the search sooner.
+        start: tokens that start the targets of an encoder-decoder; empty: the end token.
+        watch: called with each step.
+        engine: engine of this model, which computes the logits; None: PyTorch.
+        more_ends: further end tokens.
 
     Raises:
         GlassError: a prompt is empty or holds an id outside the vocabulary; a source is longer than the context; no
@@ -138,10 +139,10 @@ def beam_search(
     check_prompts(model, prompts)
     end_ids = frozenset(more_ends) if end_id is None else frozenset({end_id, *more_ends})
     if isinstance(model, EncoderDecoder):
-        begun = start_of_targets(model, end_id, start)
-        rule = _Rule.of(settings, most_tokens(model, settings, len(begun)), end_ids, wanted)
+        prefix = start_of_targets(model, end_id, start)
+        rule = _Rule.of(settings, most_tokens(model, settings, len(prefix)), end_ids, wanted)
         reader = make_reader(model, rule.most, engine, cached=cached)
-        return _search(reader, [begun] * len(prompts), prompts, rule, watch)
+        return _search(reader, [prefix] * len(prompts), prompts, rule, watch)
     rule = _Rule.of(settings, settings.tokens, end_ids, wanted)
     reader = make_reader(model, rule.most, engine, cached=cached)
     return _search(reader, prompts, [()] * len(prompts), rule, watch)
@@ -154,46 +155,46 @@ def penalty(tokens: int, alpha: float) -> float:
 
 @dataclass(frozen=True)
 class _Rule:
-    """The goal and the limits of a search."""
+    """Settings and limits of a search."""
 
     beams: int
     length_penalty: float
-    most: int  # tokens of a hypothesis
+    most: int  # maximum number of generated tokens of a hypothesis
     end_ids: frozenset[int]
-    wanted: int  # hypotheses to return
+    wanted: int  # number of hypotheses to return
 
     @classmethod
     def of(cls, settings: SampleConfig, most: int, end_ids: frozenset[int], wanted: int | None) -> _Rule:
-        """Return the rule of these settings."""
+        """Return the rule for these settings."""
         wanted = settings.beams if wanted is None else min(wanted, settings.beams)
         return cls(settings.beams, settings.length_penalty, most, end_ids, wanted)
 
     @property
     def considered(self) -> int:
-        """Return the number of continuations considered in a step: enough that b of them do not end the text."""
+        """Return the number of continuations considered per step; at least b of them do not end the text."""
         return (1 + max(1, len(self.end_ids))) * self.beams
 
 
 @dataclass
 class _Beam:
-    """The search for one source."""
+    """State of the search for one source."""
 
     index: int
-    start: int  # tokens that a row had before the search
-    rows: list[list[int]]  # of running hypotheses, from the first token on
-    sums: list[float]  # the log-probability of each
+    start: int  # number of tokens in a row before the search
+    rows: list[list[int]]  # all tokens of each running hypothesis
+    sums: list[float]  # log-probability of each running hypothesis
     pool: list[Hypothesis] = field(default_factory=list)  # best first
 
     def finish(self, row: list[int], log_probability: float, ended: Ended, rule: _Rule) -> None:
-        """Put a finished row into the pool, if there is room or a worse one."""
+        """Add a finished row to the pool if the pool has room or holds a worse hypothesis."""
         tokens = tuple(row[self.start :])
         score = log_probability / penalty(len(tokens), rule.length_penalty)
-        rank = bisect_right(self.pool, -score, key=lambda each: -each.score)  # after equals
+        rank = bisect_right(self.pool, -score, key=lambda each: -each.score)  # after equal scores
         self.pool.insert(rank, Hypothesis(tokens, log_probability, score, ended))
         del self.pool[rule.wanted :]
 
     def done(self, rule: _Rule) -> bool:
-        """Return whether no hypothesis runs, or none that is better than the worst of a full pool."""
+        """Return whether no hypothesis is running, or none has a better score than the worst of a full pool."""
         if not self.rows:
             return True
         best = max(self.sums) / penalty(len(self.rows[0]) - self.start, rule.length_penalty)
@@ -231,17 +232,18 @@ def _search(
 
 
 def _candidates(logits: Tensor, beams: Sequence[_Beam], n: int) -> list[list[Child]]:
-    """Return the n likeliest continuations of each beam, likeliest first: logits (rows, V).
+    """Return the n likeliest continuations of each beam, likeliest first, from logits (rows, V).
 
-    First the n likeliest of each row, in the order of their logits, then the n likeliest of those: the token of greedy
-    decoding is then likeliest here, too, whatever rounding does to the sums.
+    Find the n likeliest tokens of each row in the order of their logits, then the n likeliest of these: the greedy
+    token then comes first even if rounding makes two sums equal.
     """
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))  # (rows, V)
     ids = likeliest(logits, n)  # (rows, k), k = min(n, V)
-    shares = logits.log_softmax(dim=-1).gather(1, ids)  # (rows, k)
-    check_finite(shares)
+    log_probabilities = logits.log_softmax(dim=-1).gather(1, ids)  # (rows, k)
+    check_finite(log_probabilities)
     sums = torch.tensor([total for beam in beams for total in beam.sums], dtype=torch.float64)  # (rows)
-    totals = (sums[:, None] + shares.to("cpu").to(torch.float64)).reshape(len(beams), -1)  # (beams, rows of each k)
+    totals = sums[:, None] + log_probabilities.to("cpu").to(torch.float64)  # (rows, k)
+    totals = totals.reshape(len(beams), -1)  # (beams, rows of one beam x k)
     totals, order = totals.sort(dim=-1, descending=True, stable=True)
     totals = totals[:, :n]  # (beams, n)
     order = order[:, :n]  # (beams, n)
@@ -254,25 +256,25 @@ def _candidates(logits: Tensor, beams: Sequence[_Beam], n: int) -> list[list[Chi
 
 
 def likeliest(logits: Tensor, n: int) -> Tensor:
-    """Return ids of the n highest logits, highest first, of equals the lower id: (B, V) -> (B, min(n, V))."""
+    """Return the ids of the n highest logits, highest first, ties by lower id: (B, V) -> (B, min(n, V))."""
     if n >= logits.shape[-1]:
         return logits.sort(dim=-1, descending=True, stable=True).indices  # (B, V)
-    values, ids = logits.topk(n + 1, dim=-1)  # (B, n + 1); equals come in any order
+    values, ids = logits.topk(n + 1, dim=-1)  # (B, n + 1); topk orders equal values arbitrarily
     ids = ids[:, :n]  # (B, n)
     last = values[:, n - 1 : n]  # (B, 1)
-    level = values[:, n] == values[:, n - 1]  # (B): only the first of several equals are among the n
-    if bool(level.any()):
-        x = logits[level]  # (some of B, V)
-        t = last[level]  # (some of B, 1)
+    tied = values[:, n] == values[:, n - 1]  # (B): of these ties, only the lowest ids may be among the n
+    if bool(tied.any()):
+        x = logits[tied]  # (some of B, V)
+        t = last[tied]  # (some of B, 1)
         early = torch.arange(logits.shape[-1], 0, -1, device=ids.device, dtype=torch.int32)  # (V)
-        ids[level] = ((x >= t) * early + (x > t) * len(early)).topk(n, dim=-1).indices
+        ids[tied] = ((x >= t) * early + (x > t) * len(early)).topk(n, dim=-1).indices
     ids = ids.sort(dim=-1).values  # (B, n)
     order = logits.gather(1, ids).sort(dim=-1, descending=True, stable=True).indices  # (B, n)
     return ids.gather(1, order)
 
 
 def _grow(beam: _Beam, found: list[Child], rule: _Rule, watch: Watch | None) -> list[int]:
-    """Continue a beam with the best continuations; return the parents of its new rows."""
+    """Replace the rows of a beam by the best continuations; return the parents of the new rows."""
     before = beam.rows
     for child in found[: rule.beams]:
         if child.token in rule.end_ids:
@@ -291,13 +293,13 @@ def _generated(rows: Sequence[Sequence[int]], start: int) -> tuple[tuple[int, ..
 
 
 def _in_parents_rows(children: list[Child], rows: int) -> list[Child]:
-    """Return the same children, each parent's first one in its parent's row, so that it need not be copied."""
+    """Return the children reordered: the first child of each parent keeps its parent's row and needs no copy."""
     if len(children) < rows:
         return children
-    placed: dict[int, Child] = {}
+    first_children: dict[int, Child] = {}
     others: list[Child] = []
     for child in children:
-        if placed.setdefault(child.parent, child) is not child:
+        if first_children.setdefault(child.parent, child) is not child:
             others.append(child)
     rest = iter(others)
-    return [placed[row] if row in placed else next(rest) for row in range(len(children))]
+    return [first_children[row] if row in first_children else next(rest) for row in range(len(children))]

@@ -1,12 +1,12 @@
-"""Context window: the part of a row of tokens that a model reads, and the limit of what it writes.
+"""Context window: the part of a row of tokens that the model reads, and the maximum length of a target.
 
-**Past the context.** With C the model's context, a row of n tokens is read from token `window_start(n, C)` on, and
-positions are counted from there. The start is 0 while n <= C; then it moves in hops of half a context, so that a cache
-can grow between two hops and the model always reads more than half a context. The rule depends on the row's length
-only, so it is the same with and without a cache, alone and in a batch.
+**Decoders.** With C the model's context, a row of n tokens is read from token `window_start(n, C)` on, and positions
+are counted from there. The start is 0 while n <= C; then it moves in hops of half a context, so that a cache can grow
+between two hops and the model always reads more than half a context. The window depends only on the row's length, so it
+is the same with and without a cache, alone and in a batch.
 
-**Targets of an encoder-decoder** have an end instead of a window, as a target whose beginning is forgotten no longer
-tells which part of the source is translated: see `most_tokens`.
+**Targets of an encoder-decoder** have a maximum length instead of a window: without the beginning of the target, the
+model would not know which part of the source is translated already. See `most_tokens`.
 """
 
 from __future__ import annotations
@@ -18,12 +18,14 @@ from glassformer.model.transformer import EncoderDecoder
 
 
 def hop_length(context: int) -> int:
-    """Return the tokens that the window moves by: half a context, and at least 1."""
+    """Return the number of tokens that the window moves by: half a context, at least 1."""
     return max(1, context // 2)
 
 
 def window_start(length: int, context: int) -> int:
-    """Return the first token of the window: the smallest multiple of `hop_length` with at most `context` tokens after.
+    """Return the index of the first token in the window of a row of `length` tokens.
+
+    It is the smallest multiple of `hop_length` that leaves at most `context` tokens.
 
     >>> [window_start(n, 8) for n in (1, 8, 9, 12, 13)]
     [0, 0, 4, 4, 8]
@@ -33,13 +35,13 @@ def window_start(length: int, context: int) -> int:
 
 
 def window(row: Sequence[int], context: int) -> Sequence[int]:
-    """Return the part of a row that the model reads."""
+    """Return the part of a row in the context window."""
     return row[window_start(len(row), context) :]
 
 
-def most_tokens(model: EncoderDecoder, settings: SampleConfig, begun: int) -> int:
-    """Return the most tokens to write after the `begun` tokens that start a target.
+def most_tokens(model: EncoderDecoder, settings: SampleConfig, prefix: int) -> int:
+    """Return the maximum number of tokens to generate after a target prefix of `prefix` tokens.
 
-    The decoder reads as many tokens as the context has, and writes one more.
+    The decoder can read a full context of tokens and then generate one more.
     """
-    return min(settings.tokens, model.config.context - begun + 1)
+    return min(settings.tokens, model.config.context - prefix + 1)

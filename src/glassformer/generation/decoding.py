@@ -1,6 +1,6 @@
-"""The token loop: each step gives one token to every row that was read to its end; rows join and leave at any step.
+"""Token loop: each step samples one token for every row that was read to its end; rows join and leave at any step.
 
-`generate` lets all rows join and steps until the last one has ended. A server keeps one loop for all its requests
+`generate` adds all rows at once and steps until the last row has ended. A server uses one loop for all its requests
 (iteration-level scheduling: Yu et al. 2022, section 3.1).
 """
 
@@ -29,14 +29,14 @@ Stop = Callable[[int, list[int]], bool]
 
 @dataclass(frozen=True)
 class TokenStep:
-    """One token for each row that was read to its end.
+    """One step of generation: one token for each row that was read to its end.
 
     Attributes:
         rows: numbers of these rows, in no particular order.
-        tokens: one for each of these rows; an end token is among them.
-        logits: (len(rows), V), from which the tokens were sampled, before the settings act.
-        ended: the rows that end with this step, and why: "end" the end token came; "stop" the caller's condition held;
-            "length" the row has all tokens asked for.
+        tokens: sampled token of each of these rows; end tokens are included.
+        logits: (len(rows), V) logits before temperature and the other sampling settings are applied.
+        ended: rows that end with this step -> the reason: "end": an end token; "stop": the caller's stop condition;
+            "length": the maximum number of tokens was reached.
     """
 
     rows: tuple[int, ...]
@@ -47,17 +47,17 @@ class TokenStep:
 
 @dataclass
 class TokenRow:
-    """One growing row.
+    """State of one row during generation.
 
     Attributes:
-        index: its number for the caller.
-        tokens: of the prompt, or those that start a target; then the generated ones.
-        settings: of its sampling.
-        noise: exponential noise (V) of one token after the other.
-        start: tokens that were not generated.
-        longest: tokens that end it.
+        index: number of the row for the caller.
+        tokens: tokens of the prompt or the start of a target, followed by the generated tokens.
+        settings: sampling settings.
+        noise: iterator over the exponential noise (V) of each token.
+        start: number of tokens that were not generated.
+        longest: maximum number of tokens.
         counted_from: first token that the repetition penalty counts.
-        left: forgotten before the next step.
+        left: whether the row is to be removed before the next step.
     """
 
     index: int
@@ -71,19 +71,17 @@ class TokenRow:
 
 
 class TokenLoop:
-    """Rows of one model that grow together.
+    """Token loop over the rows of one model.
 
-    What a row becomes depends on the weights, its prompt, its settings and its seed; not on other rows, or on when it
-    joined. See `generate` for float rounding.
+    The tokens of a row depend on the weights, its prompt, its settings and its seed; not on other rows, or on the step
+    at which it joined. See `generate` for float rounding. Not thread-safe.
 
     Args:
-        reader: of the model; its mode and gradients are left as they are, between steps too.
-        end_id: ends a row; None: no token does.
-        target_start: starts the targets of an encoder-decoder; empty: the end token does.
+        reader: reader of the model, whose mode and gradients are not changed, not even between steps.
+        end_id: end token; None: no end token.
+        target_start: tokens that start the targets of an encoder-decoder; empty: the end token.
         stop: called after each token with the row's number and its generated tokens; True ends the row.
-        more_ends: further tokens that end a row as `end_id` does.
-
-    Not safe to be used by several threads at once.
+        more_ends: further end tokens.
 
     Raises:
         GlassError: no token starts the targets.
@@ -103,7 +101,7 @@ class TokenLoop:
         self.stop = stop
         self.target_start = start_of_targets(self.model, end_id, target_start)
         self.parts = list(self.model.modules())
-        self.rows: list[TokenRow] = []  # as the reader numbers them
+        self.rows: list[TokenRow] = []  # in the reader's order
         self.growing: dict[int, TokenRow] = {}
         self.count = 0
 
@@ -112,10 +110,10 @@ class TokenLoop:
         return len(self.growing)
 
     def join(self, prompt: Sequence[int], settings: SampleConfig, seed: int | None = None) -> int:
-        """Add a row: a prompt, or the source of a target. Return the number by which steps name it.
+        """Add a row for a prompt or a source, and return its number.
 
         Raises:
-            GlassError: the model cannot read it: see `generate`.
+            GlassError: the model cannot read the prompt; see `generate`.
         """
         check_prompts(self.model, [prompt])
         generator = torch.Generator().manual_seed(settings.seed if seed is None else seed)
@@ -135,7 +133,7 @@ class TokenLoop:
         return row.index
 
     def leave(self, index: int) -> None:
-        """Remove a row; no error where it has ended. When no row is left, the memory of the reader is freed."""
+        """Remove a row; do nothing if it has ended. Free the reader's memory when no row remains."""
         row = self.growing.pop(index, None)
         if row is not None:
             row.left = True
@@ -167,7 +165,7 @@ class TokenLoop:
         return TokenStep(tuple(row.index for row in rows), tuple(tokens), logits, ended)
 
     def steps(self) -> Iterator[TokenStep]:
-        """Step until the last row has ended."""
+        """Yield steps until the last row has ended."""
         while self.growing:
             yield self.step()  # the caller's code runs outside of `inference`
 
@@ -191,29 +189,28 @@ def generate(
     engine: Engine | None = None,
     more_ends: Collection[int] = (),
 ) -> Iterator[TokenStep]:
-    """Write up to `settings.tokens` tokens for every prompt.
+    """Generate up to `settings.tokens` tokens for every prompt.
 
-    A decoder continues the prompt. An encoder-decoder reads it as the source and writes a target, which cannot be
-    longer than its context; the tokens that start a target are not generated, and the repetition penalty does not count
-    them: most often it is the one that ends the target.
+    A decoder continues the prompt. An encoder-decoder reads it as the source and generates a target, which cannot be
+    longer than its context. The tokens that start a target are not part of the result, and the repetition penalty does
+    not count them, because the start token is usually the end token too.
 
-    The result for a row depends on the weights, its prompt, the settings and its seed; not on the other rows, its
-    position among them, their number, `cached`, or any other random numbers (PyTorch's own are neither used nor
-    changed). The logits agree to float rounding only, about 1e-6: a sample for which two tokens are level to that
-    precision may differ (measured: fewer than 1 in a million tokens). Past the context limit, see
-    `generation.context_window`.
+    The result for a row depends on the weights, its prompt, the settings and its seed; not on the other rows, their
+    number or order, `cached`, or other random numbers (PyTorch's global generator is neither used nor changed). Logits
+    agree up to float rounding, about 1e-6, so a sampled token may differ if two tokens are closer than that (measured:
+    fewer than 1 in a million tokens). For texts longer than the context, see `generation.context_window`.
 
     Args:
-        model: its mode and gradients are left as they are; between steps, too.
+        model: its mode and gradients are not changed, not even between steps.
         prompts: token ids, at least one each; lengths may differ.
-        settings: of the sampling; its `prompt` and `stop` concern text and are not read here.
-        end_id: ends a row; None: no token does.
+        settings: sampling settings; `prompt` and `stop`, which are text, are not used here.
+        end_id: end token; None: no end token.
         stop: called after each token with the row's index and the tokens generated so far; True ends the row.
-        seeds: one for each prompt; None: `settings.seed` for all, so equal prompts give equal rows.
-        cached: False reads everything anew for each token: slow, for checking.
-        start: starts the targets of an encoder-decoder; empty: the end token does.
-        engine: of this model, computes the logits; None: PyTorch does.
-        more_ends: further tokens that end a row as `end_id` does.
+        seeds: one per prompt; None: `settings.seed` for all, so equal prompts give equal rows.
+        cached: whether to use a key-value cache; False is slow and meant for tests.
+        start: tokens that start the targets of an encoder-decoder; empty: the end token.
+        engine: engine of this model, which computes the logits; None: PyTorch.
+        more_ends: further end tokens.
 
     Raises:
         GlassError: a prompt is empty or holds an id outside the vocabulary; a source is longer than the context; no
@@ -232,13 +229,13 @@ def generate(
 def candidates(
     model: Decoder | EncoderDecoder, prompt: Sequence[int], n: int, start: Sequence[int] = ()
 ) -> list[tuple[int, float]]:
-    """Return the n likeliest first tokens after a prompt and their probabilities over the whole vocabulary.
+    """Return the n likeliest next tokens after a prompt, with their probabilities over the whole vocabulary.
 
     Args:
         model: a decoder, or an encoder-decoder, which reads the prompt as its source.
         prompt: token ids.
         n: number of tokens.
-        start: starts the target of an encoder-decoder.
+        start: tokens that start the target of an encoder-decoder.
 
     Raises:
         GlassError: as `generate`.
@@ -254,24 +251,24 @@ def candidates(
 
 
 def choose(logits: Tensor, rows: Sequence[TokenRow]) -> list[int]:
-    """Return one token for each row, from its logits (rows, V), by its own settings and noise."""
-    alike: dict[tuple[float | None, ...], list[int]] = {}
+    """Return one token for each row from the logits (rows, V), with the row's own settings and noise."""
+    groups: dict[tuple[float | None, ...], list[int]] = {}
     for number, row in enumerate(rows):
         own = row.settings
         key = (own.temperature, own.top_k, own.top_p, own.min_p, own.repetition_penalty)
-        alike.setdefault(key, []).append(number)
-    if len(alike) == 1:
-        return _choose_alike(logits, rows)
+        groups.setdefault(key, []).append(number)
+    if len(groups) == 1:
+        return _choose_for_group(logits, rows)
     chosen = [0] * len(rows)
-    for numbers in alike.values():
-        tokens = _choose_alike(logits[numbers], [rows[number] for number in numbers])
+    for numbers in groups.values():
+        tokens = _choose_for_group(logits[numbers], [rows[number] for number in numbers])
         for number, token in zip(numbers, tokens, strict=True):
             chosen[number] = token
     return chosen
 
 
-def _choose_alike(logits: Tensor, rows: Sequence[TokenRow]) -> list[int]:
-    """`choose` for rows with the same settings but for their seeds."""
+def _choose_for_group(logits: Tensor, rows: Sequence[TokenRow]) -> list[int]:
+    """Return one token for each row; all rows have the same sampling settings."""
     settings = rows[0].settings
     if settings.temperature == 0 and settings.repetition_penalty == 1:
         return logits.argmax(dim=-1).tolist()
@@ -283,7 +280,7 @@ def _choose_alike(logits: Tensor, rows: Sequence[TokenRow]) -> list[int]:
 
 
 def check_prompts(model: Decoder | EncoderDecoder, prompts: Sequence[Sequence[int]]) -> None:
-    """Raise a `GlassError` for prompts that a decoder cannot continue, or sources that an encoder cannot read."""
+    """Raise a `GlassError` if a decoder cannot continue a prompt, or an encoder cannot read a source."""
     name = "prompt"
     vocab_size = model.vocab_size
     if isinstance(model, EncoderDecoder):
@@ -301,7 +298,7 @@ def check_prompts(model: Decoder | EncoderDecoder, prompts: Sequence[Sequence[in
         if isinstance(model, EncoderDecoder) and len(prompt) > model.config.context:
             raise GlassError(
                 f"source {index} has {len(prompt)} tokens, and the model reads at most {model.config.context}",
-                "Cut the source, or train a model with a larger model.context.",
+                "Shorten the source, or train a model with a larger model.context.",
             )
 
 
@@ -309,7 +306,7 @@ def start_of_targets(model: Decoder | EncoderDecoder, end_id: int | None, start:
     """Return the tokens that start the targets of an encoder-decoder: `start`, or else the end token.
 
     Raises:
-        GlassError: there is neither.
+        GlassError: both are missing, for an encoder-decoder.
     """
     found = list(start) or ([] if end_id is None else [end_id])
     if isinstance(model, EncoderDecoder) and not found:
@@ -318,9 +315,9 @@ def start_of_targets(model: Decoder | EncoderDecoder, end_id: int | None, start:
 
 
 def check_finite(logits: Tensor) -> None:
-    """Raise a `GlassError` for logits of damaged weights, which are not finite; any shape."""
+    """Raise a `GlassError` if logits, of any shape, are not finite."""
     if not math.isfinite(logits.sum()) and not bool(torch.isfinite(logits).all()):  # a finite sum has finite terms
         raise GlassError(
             "the model's logits are not finite numbers",
-            "The weights are damaged: take an earlier checkpoint, or train again with a lower learning rate.",
+            "The weights are damaged: use an earlier checkpoint, or train again with a lower learning rate.",
         )

@@ -1,18 +1,19 @@
-"""Logits of one more token for each row, with fewer and larger kernels than the model itself needs.
+"""Fast decoding: compute the logits of one more token per row with fewer and larger kernels than the model itself.
 
-A step of decoding does little arithmetic; it waits for the weights to come from memory and for kernels to start. Equal
-to the model on one column of tokens but for rounding, with the model's own parts wherever they cost little:
+A decoding step does little arithmetic; it waits for weights to arrive from memory and for kernels to start. The results
+equal the model's up to rounding. The model's own modules are used wherever they cost little:
 
-* **Matrix multiplications.** One computes queries, keys and values, and one a gate and the layer that it gates: of
-  copies of their weights, side by side. The last one of a part adds to the residual stream in the same kernel. On a
-  processor all weights are laid out for the kernels of oneDNN (by operators that `torch.compile` uses too) where that
-  repays and this torch has them: a second copy, kept as long as the decoder.
-* **Masks.** The last token of a row may attend to every key inside the window that is not masked: mostly to all.
-* **Query heads that share a key head** attend to it as if they were several tokens, and so do rows that share a memory.
-* **The cache** is in float32 on a processor, whose attention kernel is slow with one bfloat16 query.
+* **Matrix multiplications.** Queries, keys and values are one multiplication with concatenated copies of their weights,
+  and so are the gate and the up-projection. The last multiplication of a part adds to the residual stream in the same
+  kernel. On a CPU, weights are reordered for oneDNN's kernels (with operators that `torch.compile` uses too) if that
+  saves time and this version of torch has the operators. The reordered copy lives as long as the decoder.
+* **Masks.** The last token of a row may attend to every key in the window except padding: usually to all keys.
+* **Grouped query attention.** The query heads of a key head attend as if they were several tokens, and so do rows that
+  share a memory.
+* **Cache.** It is float32 on a CPU, whose attention kernel is slow with a single bfloat16 query.
 
-`fast_decoder` returns None where a model has parts that are not known here, or where a hook is registered on one of its
-parts, hook points of attention included: then the model itself has to run.
+`fast_decoder` returns None if a model has unsupported modules or hooks (also on the hook points of attention); the
+model itself must then run.
 """
 
 from __future__ import annotations
@@ -70,20 +71,20 @@ KNOWN = {
     nn.Identity,
     nn.Dropout,
 }
-"""The parts that `FastDecoder` knows. Their subclasses may compute something else, so they are not among them.
+"""Module types that `FastDecoder` supports. Subclasses may compute something else, so they are not supported.
 
-Position methods that add vectors or biases are called as they are, so any of them is supported.
+Position methods that add vectors or biases are called unchanged, so all of them are supported.
 """
-PRODUCTS = 64
-"""Number of rows times key heads from which on a CPU attends by batched matrix multiplications. PyTorch's attention
-kernel is made for many queries and took up to 4 times as long; below this number it is faster."""
-LAYOUT_STEPS = 16  # steps after which a new layout of the weights has saved its cost
-KERNELS = ("_reorder_linear_weight", "_linear_pointwise", "_is_mkldnn_bf16_supported")  # private: torch may lose them
-KERNEL_ACTIVATIONS = {"relu": ("relu", ""), "gelu": ("gelu", "none"), "gelu_tanh": ("gelu", "tanh")}  # oneDNN's names
+BATCHED_ROWS = 64
+"""Minimum number of rows times key heads for which attention on a CPU uses batched matrix multiplications. PyTorch's
+attention kernel is made for many queries and took up to 4 times as long; below this number it is faster."""
+LAYOUT_STEPS = 16  # number of steps after which reordering the weights has saved its cost
+KERNELS = ("_reorder_linear_weight", "_linear_pointwise", "_is_mkldnn_bf16_supported")  # private in torch
+KERNEL_ACTIVATIONS = {"relu": ("relu", ""), "gelu": ("gelu", "none"), "gelu_tanh": ("gelu", "tanh")}  # names in oneDNN
 
 
 def fast_decoder(model: Decoder | EncoderDecoder, steps: int) -> FastDecoder | None:
-    """Return a decoder that replaces the model for about `steps` steps; None where the model has to run itself."""
+    """Return a fast decoder that replaces the model for about `steps` steps; None if the model is not supported."""
     if unknown_part(model) is not None:
         return None
     stack = model.stack if isinstance(model, Decoder) else model.decoder
@@ -94,7 +95,7 @@ def fast_decoder(model: Decoder | EncoderDecoder, steps: int) -> FastDecoder | N
 
 
 def unknown_part(model: Decoder | EncoderDecoder) -> str | None:
-    """Return the type of a part of a decoder that is not known here; None: all are."""
+    """Return the type name of a module that is not supported; None if all modules of the decoder are supported."""
     for part in _decoding_parts(model):
         if not (type(part) in KNOWN or isinstance(part, AddedPositions | ScorePositions)):
             return type(part).__name__
@@ -102,20 +103,20 @@ def unknown_part(model: Decoder | EncoderDecoder) -> str | None:
 
 
 def hooks_of(model: Decoder | EncoderDecoder) -> list[dict[int, Callable[..., object]]]:
-    """Return the dictionaries of all forward hooks that a step calls; those registered later appear in them."""
+    """Return the dictionaries of all forward hooks that a step calls; hooks registered later appear in them."""
     parts = [model, *_decoding_parts(model)]
     hooks = [hooks for part in parts for hooks in (part._forward_hooks, part._forward_pre_hooks)]
     return [*hooks, any_module._global_forward_hooks, any_module._global_forward_pre_hooks]
 
 
 def _decoding_parts(model: Decoder | EncoderDecoder) -> list[nn.Module]:
-    """Return all modules that read a token in a decoder, or in the decoder of an encoder-decoder."""
+    """Return all modules of a decoder, or of the decoder side of an encoder-decoder."""
     stack = model.stack if isinstance(model, Decoder) else model.decoder
     return [part for whole in (model.embedding, stack, model.head) for part in whole.modules()]
 
 
 def layout_pays(weight: Tensor, steps: int) -> bool:
-    """Return whether oneDNN can have its own layout of weights like this one, and repays it."""
+    """Return whether oneDNN can reorder weights like this one, and `steps` steps are enough to make that worthwhile."""
     if weight.device.type != "cpu" or steps < LAYOUT_STEPS or not torch.backends.mkldnn.is_available():
         return False
     if not all(hasattr(torch.ops.mkldnn, name) for name in KERNELS):
@@ -126,13 +127,13 @@ def layout_pays(weight: Tensor, steps: int) -> bool:
 
 
 class FastDecoder:
-    """A decoder, or the decoder of an encoder-decoder, for one new token of each row.
+    """Fast decoder for one new token per row; replaces a decoder or the decoder of an encoder-decoder.
 
-    It uses the weights that the parts have now; later changes do not reach all of its copies.
+    It copies some weights when it is created, so later changes of the weights do not reach all of its copies.
 
     Args:
-        embedding, stack, head: of the model.
-        layout: whether to lay out the weights for oneDNN.
+        embedding, stack, head: modules of the model.
+        layout: whether to reorder the weights for oneDNN.
     """
 
     def __init__(self, embedding: Embedding, stack: Stack, head: Head, layout: bool) -> None:
@@ -152,20 +153,20 @@ class FastDecoder:
         self.cache_type = wide if self.device == "cpu" else matrix.dtype
 
     def applies(self) -> bool:
-        """Return whether no hook is registered on the model, and no autocast asks for another precision."""
+        """Return whether the model has no hooks and autocast is off."""
         return not any(self.hooks) and not torch.is_autocast_enabled(self.device)
 
     def __call__(self, tokens: Tensor, cache: Cache, memory_mask: Tensor | None = None) -> Tensor:
-        """Ids (B,) -> logits (B, V) of the next tokens.
+        """Return next-token logits (B, V) for ids (B,).
 
         Args:
-            cache: holds the tokens before these, and the memory's keys and values; it is filled with these.
+            cache: cache of the earlier tokens, and of the memory's keys and values; these tokens are added to it.
             memory_mask: (sources, S) bool, False at padding of the memories; None: no padding.
         """
         positions, key_positions, attention_mask = cache.extend(1)  # (B or 1, 1), (B or 1, S), (B, S)
         rotation = None if self.stack.rotary is None else self.stack.rotary(positions)
-        added = None if memory_mask is None else _added(memory_mask[:, None, None, :], self.cache_type)
-        shared = _StepInputs(self._mask(positions, key_positions, attention_mask), rotation, added)
+        memory_bias = None if memory_mask is None else _mask_bias(memory_mask[:, None, None, :], self.cache_type)
+        shared = _StepInputs(self._mask(positions, key_positions, attention_mask), rotation, memory_bias)
         x = self._embedded(tokens, positions)  # (B, D)
         for block, layer in zip(self.blocks, cache.layers, strict=True):
             for part, norm in block:
@@ -183,13 +184,16 @@ class FastDecoder:
         return self.embedding_norm(x)  # (B, D)
 
     def _mask(self, positions: Tensor, key_positions: Tensor, attention_mask: Tensor | None) -> Tensor | None:
-        """Return the mask to add to the scores (B or 1, 1 or H, 1, S); None: nothing. No key is in the future."""
+        """Return the bias of the scores (B or 1, 1 or H, 1, S), -inf at masked keys; None if there is none.
+
+        A causal mask is not needed, as no key comes after the query.
+        """
         allowed = None if attention_mask is None else attention_mask[:, None, None, :]  # (B, 1, 1, S)
         window = self.stack.window
         if window is not None and key_positions.shape[1] > window:
             near = (positions - key_positions < window)[:, None, None, :]  # (B or 1, 1, 1, S)
             allowed = near if allowed is None else allowed & near  # (B or 1, 1, 1, S)
-        mask = None if allowed is None else _added(allowed, self.cache_type)  # (B or 1, 1, 1, S)
+        mask = None if allowed is None else _mask_bias(allowed, self.cache_type)  # (B or 1, 1, 1, S)
         if self.stack.score_positions is None:
             return mask
         bias = self.stack.score_positions(positions, key_positions).to(self.cache_type)  # (B or 1, H, 1, S)
@@ -198,7 +202,7 @@ class FastDecoder:
 
 @dataclass(frozen=True, slots=True)
 class _StepInputs:
-    """Masks and positions that are the same for every layer; the masks are added to scores."""
+    """Masks and rotation of one step, shared by all layers; the masks are added to the scores."""
 
     mask: Tensor | None  # (B or 1, 1 or H, 1, S)
     rotation: Rotation | None
@@ -207,7 +211,7 @@ class _StepInputs:
 
 Norm = Callable[[Tensor], Tensor]
 Part = Callable[[Tensor, Tensor | None, LayerCache, _StepInputs], Tensor]
-"""A function that returns its output (B, D) plus the stream (B, D); the output alone without a stream."""
+"""Part of a block: function that returns its output (B, D), plus the residual stream (B, D) if that is given."""
 
 
 def _pre(x: Tensor, part: Part, norm: Norm, cache: LayerCache, shared: _StepInputs) -> Tensor:
@@ -226,7 +230,7 @@ ORDERS = {"pre": _pre, "post": _post, "output": _output}
 
 
 def _parts(block: Block, layout: bool) -> list[tuple[Part, Norm]]:
-    """Return the parts of a block in their order, each with its norm."""
+    """Return the parts of a block in the order of the forward pass, each with its norm."""
     parts: list[tuple[Part, Norm]] = [(_SelfAttention(block.attention, layout), _norm(block.attention_norm))]
     if block.cross is not None and block.cross_norm is not None:
         parts.append((_CrossAttention(block.cross, layout), _norm(block.cross_norm)))
@@ -234,7 +238,7 @@ def _parts(block: Block, layout: bool) -> list[tuple[Part, Norm]]:
 
 
 def _norm(norm: nn.Module) -> Norm:
-    """Return the function of a norm, without the cost of calling a module."""
+    """Return a norm as a function, which avoids the overhead of a module call."""
     if isinstance(norm, nn.LayerNorm):
         shape = norm.normalized_shape
         weight = norm.weight
@@ -245,7 +249,7 @@ def _norm(norm: nn.Module) -> Norm:
 
 
 class _SelfAttention:
-    """`Attention` to the tokens of the same row."""
+    """Self-attention for one new token per row."""
 
     def __init__(self, layer: Attention, layout: bool) -> None:
         self.layer = layer
@@ -270,7 +274,7 @@ class _SelfAttention:
 
 
 class _CrossAttention:
-    """`Attention` to a memory, whose keys and values the cache holds."""
+    """Cross-attention for one new token per row; the cache holds the memory's keys and values."""
 
     def __init__(self, layer: Attention, layout: bool) -> None:
         self.layer = layer
@@ -278,7 +282,7 @@ class _CrossAttention:
         self.output = _side_by_side([layer.output], layout)
 
     def __call__(self, x: Tensor, stream: Tensor | None, cache: LayerCache, shared: _StepInputs) -> Tensor:
-        assert cache.memory is not None  # the first read put it there
+        assert cache.memory is not None  # set by `read_targets`
         k, v = cache.memory  # (sources, G, S, K) each
         if k.dtype != cache.keys.dtype:
             k = k.to(cache.keys.dtype)  # (sources, G, S, K)
@@ -290,7 +294,7 @@ class _CrossAttention:
 
 
 def _normed(x: Tensor, norm: nn.RMSNorm | None) -> Tensor:
-    """Queries or keys (B, heads, 1, K), normalised where there is a norm: each head, or all as one vector."""
+    """Apply QK-norm, if any, to queries or keys (B, heads, 1, K): over each head, or over all heads as one vector."""
     if norm is None:
         return x
     rows = x.reshape(x.shape[0], -1, norm.weight.shape[0])
@@ -298,7 +302,7 @@ def _normed(x: Tensor, norm: nn.RMSNorm | None) -> Tensor:
 
 
 def _attend(layer: Attention, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-    """Return z (B, H K) of queries (B, H, 1, K), with keys and values (sources, G, S, K).
+    """Return z (B, H K) for queries (B, H, 1, K), keys and values (sources, G, S, K).
 
     The H/G query heads of a key head, and the n = B/sources rows of a memory, attend as if they were tokens of one row.
     """
@@ -326,11 +330,11 @@ def _attend(layer: Attention, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | No
 
 
 def _weighted_values(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-    """Return z (B, G, n, K) of queries (B, G, n, K), keys and values (B, G, S, K) and a mask to add to the scores."""
-    if q.device.type != "cpu" or q.shape[0] * q.shape[1] < PRODUCTS:
+    """Return z (B, G, n, K) for queries (B, G, n, K), keys and values (B, G, S, K); `mask` is added to the scores."""
+    if q.device.type != "cpu" or q.shape[0] * q.shape[1] < BATCHED_ROWS:
         return F.scaled_dot_product_attention(q, k, v, mask)  # (B, G, n, K)
     q = q / math.sqrt(q.shape[-1])  # (B, G, n, K)
-    if q.shape[2] == 1:  # keys first: the same numbers, and MKL reads a long cache up to 1.5 times as fast
+    if q.shape[2] == 1:  # k qᵀ instead of q kᵀ: same values, and MKL reads a long cache up to 1.5 times as fast
         scores = torch.matmul(k, q.transpose(-1, -2)).transpose(-1, -2)  # (B, G, 1, S)
     else:
         scores = torch.matmul(q, k.transpose(-1, -2))  # (B, G, n, S)
@@ -340,7 +344,7 @@ def _weighted_values(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Te
 
 
 class _FastFeedForward:
-    """`FeedForward`, with gate and up-projection in one matrix multiplication."""
+    """Feed-forward layer with the gate and the up-projection in one matrix multiplication."""
 
     def __init__(self, layer: FeedForward, layout: bool) -> None:
         self.activation = layer.activation
@@ -356,7 +360,7 @@ class _FastFeedForward:
 
 
 class _Linear:
-    """Compute x Wᵀ + b by PyTorch's own kernels."""
+    """Linear layer x Wᵀ + b with PyTorch's kernels."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         self.weight = weight  # (outputs, inputs)
@@ -364,18 +368,18 @@ class _Linear:
         self.bias = bias  # (outputs)
 
     def __call__(self, x: Tensor, stream: Tensor | None = None) -> Tensor:
-        """(B, inputs) -> (B, outputs), with `stream` (B, outputs) added if given."""
+        """Map (B, inputs) -> (B, outputs), and add `stream` (B, outputs) if given."""
         if stream is None:
             return F.linear(x, self.weight, self.bias)  # (B, outputs)
         return torch.addmm(stream if self.bias is None else stream + self.bias, x, self.transposed)  # (B, outputs)
 
     def activated(self, x: Tensor, activation: Activation) -> Tensor:
-        """(B, inputs) -> (B, outputs), with an activation that is not gated."""
+        """Map (B, inputs) -> (B, outputs), and apply an activation that is not gated."""
         return activate(self(x), activation)  # (B, outputs)
 
 
 class _LaidOutLinear(_Linear):
-    """Compute x Wᵀ + b by oneDNN's kernels, with the weights in their layout."""
+    """Linear layer x Wᵀ + b with oneDNN's kernels and weights reordered for them."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         self.weight = torch.ops.mkldnn._reorder_linear_weight(weight, None)
@@ -396,20 +400,21 @@ class _LaidOutLinear(_Linear):
 
 
 def _linear(weight: Tensor, bias: Tensor | None, layout: bool) -> _Linear:
-    """Return the layer of a matrix (outputs, inputs) and a bias (outputs); oneDNN has no layout of an empty one."""
+    """Return the linear layer of a matrix (outputs, inputs) and a bias (outputs)."""
     bias = None if bias is None else bias.detach()
+    # oneDNN cannot reorder an empty matrix.
     return (_LaidOutLinear if layout and weight.numel() else _Linear)(weight.detach(), bias)
 
 
 def _side_by_side(layers: Sequence[nn.Linear], layout: bool) -> _Linear:
-    """Return one linear layer with the outputs of several, one after the other."""
+    """Return one linear layer whose outputs are the concatenated outputs of several."""
     if len(layers) == 1:
         return _linear(layers[0].weight, layers[0].bias, layout)
-    biases: list[Tensor] = [layer.bias for layer in layers if layer.bias is not None]  # all have one, or none has
+    biases: list[Tensor] = [layer.bias for layer in layers if layer.bias is not None]  # all or none have a bias
     weights: list[Tensor] = [layer.weight for layer in layers]
     return _linear(torch.cat(weights), torch.cat(biases) if biases else None, layout)
 
 
-def _added(allowed: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return 0 where allowed, else -inf, to add to scores. Any shape."""
+def _mask_bias(allowed: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return a score bias of the shape of `allowed`: 0 where allowed, else -inf."""
     return torch.zeros(allowed.shape, dtype=dtype, device=allowed.device).masked_fill_(~allowed, -math.inf)

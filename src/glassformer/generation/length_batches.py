@@ -1,4 +1,4 @@
-"""Group texts of like length, so that a batch has little padding."""
+"""Group texts of similar length, so that batches have little padding."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 
 def batches_by_length(lengths: Sequence[int], rows: int, tokens: int | None = None) -> list[list[int]]:
-    """Return batches of indices of texts of like length, the longest first: texts of a batch end alike, too.
+    """Return batches of indices of texts of similar length, longest first.
 
-    A batch has up to `rows` texts; with `tokens`, also no more than that many tokens, padding included, except where
-    one text alone is longer.
+    A batch has up to `rows` texts and, with `tokens`, at most that many tokens, padding included, unless a single text
+    is longer.
 
     >>> batches_by_length([3, 9, 4, 8, 3], rows=2)
     [[1, 3], [2, 0], [4]]

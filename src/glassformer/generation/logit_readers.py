@@ -1,8 +1,8 @@
-"""Read rows of tokens and give the logits of their next tokens: with a cache, and anew for each token.
+"""Readers: read rows of tokens and return next-token logits, with or without a key-value cache.
 
-Generation uses `CachedReader`; `PlainReader` is its oracle, and reads where a cache would be wrong (with the causal
-mask removed). Rows join and leave both at any time. A row of a decoder is read in its window; a row of an
-encoder-decoder is a target, and has a source: see `generation.context_window`.
+Generation uses `CachedReader`. `PlainReader` is the reference for tests, and reads models for which a cache would be
+wrong (with the causal mask removed). Rows can be added and removed at any time. A decoder reads the context window of a
+row; a row of an encoder-decoder is a target with a source: see `generation.context_window`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from glassformer.model.transformer import Decoder, EncoderDecoder
 
 
 class Reader(Protocol):
-    """Rows of tokens that grow by one token between two reads."""
+    """Protocol of readers. Every row grows by one token between two reads."""
 
     model: Decoder | EncoderDecoder
 
@@ -30,19 +30,19 @@ class Reader(Protocol):
         """Append a row.
 
         Args:
-            source: ids that an encoder-decoder reads for it.
-            longest: tokens expected in it at its end, for which memory is reserved.
+            source: source ids of the row, for an encoder-decoder.
+            longest: expected final number of tokens, for which memory is reserved.
         """
 
     def select(self, rows: Sequence[int]) -> None:
-        """Row i becomes what row `rows[i]` was; rows that are not named are forgotten."""
+        """Reorder, repeat or drop rows: new row i is old row `rows[i]`."""
 
     def read(self, rows: Sequence[Sequence[int]]) -> NextLogits:
-        """Read all rows, given whole, from the first token of the prompt or target on."""
+        """Read all rows and return their next-token logits; `rows` are all tokens of each row, from the first on."""
 
 
 class PlainReader:
-    """Reads everything anew for each token."""
+    """Reader without a cache: reads every row again for each token."""
 
     def __init__(self, model: Decoder | EncoderDecoder) -> None:
         self.model = model
@@ -53,18 +53,18 @@ class PlainReader:
         self.sources.append(source)
 
     def select(self, rows: Sequence[int]) -> None:
-        """Row i becomes what row `rows[i]` was."""
+        """Reorder, repeat or drop rows: new row i is old row `rows[i]`."""
         self.sources = [self.sources[row] for row in rows]
 
     def read(self, rows: Sequence[Sequence[int]]) -> NextLogits:
-        """Return next-token logits of all rows, computed without a cache."""
+        """Read all rows and return their next-token logits."""
         return NextLogits(list(range(len(rows))), next_logits(self.model, rows, self.sources))
 
 
 def next_logits(
     model: Decoder | EncoderDecoder, rows: Sequence[Sequence[int]], sources: Sequence[Sequence[int]] = ()
 ) -> Tensor:
-    """Return the logits (rows, V) after whole rows, or after targets of sources, without a cache.
+    """Return the next-token logits (rows, V) of rows, or of targets with their sources, without a cache.
 
     Windows of a decoder are padded on the left, sources and targets on the right.
     """
@@ -91,11 +91,11 @@ def make_reader(
     """Return a reader of a model.
 
     Args:
-        model: may not be changed between two reads.
-        steps: reads to come, about.
-        engine: of this model, computes the logits; None: PyTorch does.
+        model: must not change between two reads.
+        steps: approximate number of reads to come.
+        engine: engine of this model, which computes the logits; None: PyTorch.
         limit: see `SlotReader`.
-        cached: False reads everything anew for each token.
+        cached: whether to use a key-value cache.
     """
     if not cached:
         return PlainReader(model)
@@ -105,11 +105,11 @@ def make_reader(
 
 
 class CachedReader(SlotReader):
-    """A `SlotReader` that computes with PyTorch.
+    """Reader with a key-value cache that computes with PyTorch.
 
     Args:
-        model: may not be changed between two reads: copies of its weights, laid out for speed, are kept.
-        steps: reads to come, about: whether that layout repays.
+        model: must not change between two reads: reordered copies of its weights are kept for speed.
+        steps: approximate number of reads to come; decides whether reordering the weights is worthwhile.
         limit: see `SlotReader`.
     """
 
@@ -120,7 +120,10 @@ class CachedReader(SlotReader):
 
 
 class TorchEngine:
-    """Runs the model itself, and its `FastDecoder` for the last tokens of rows; see `Engine`."""
+    """Engine that computes with PyTorch: the model reads prompts, and its `FastDecoder` the last tokens of rows.
+
+    Implements `Engine`.
+    """
 
     def __init__(self, model: Decoder | EncoderDecoder, steps: int) -> None:
         self.name = "torch"
@@ -132,17 +135,17 @@ class TorchEngine:
         self.cache_type = self.weight.dtype if self.fast is None else self.fast.cache_type
 
     def read_last(self, tokens: Tensor, cache: SlotCache) -> Tensor:
-        """Ids (slots) of one more token of each slot -> logits (slots, V)."""
+        """Read one token per slot, ids (slots), and return next-token logits (slots, V)."""
         if self.fast is not None and self.fast.applies():
             return self.fast(tokens, cache, cache.memory_mask)  # (slots, V)
         if isinstance(self.model, Decoder):
             return _last_logits(self.model, tokens[:, None], None, cache)  # (slots, V)
-        memory = self.weight.new_empty(len(tokens), 0, self.weight.shape[1])  # its keys and values are in the cache
+        memory = self.weight.new_empty(len(tokens), 0, self.weight.shape[1])  # unused: the cache has keys and values
         with cache.memory_of_each_slot() as memory_mask:
             return self.model.decode(tokens[:, None], memory, memory_mask, cache)[:, 0]  # (slots, V)
 
     def read_prompts(self, tokens: Sequence[Sequence[int]], own: Cache) -> Tensor:
-        """Read pieces of prompts: logits (B, V). Shorter ones are padded on the right, where nobody attends."""
+        """Read chunks of prompts and return logits (B, V). Padding is on the right, where nothing attends."""
         assert isinstance(self.model, Decoder)
         ids, _ = pad_right(tokens, self.weight.device)  # (B, T)
         x = self.model.stack(ids, self.model.embedding, cache=own)  # (B, T, D)
@@ -157,7 +160,7 @@ class TorchEngine:
 def target_logits(
     model: EncoderDecoder, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], cache: Cache | None
 ) -> Tensor:
-    """Return the logits (B, V) after targets of sources, padded on the right; a cache is filled with both."""
+    """Return the next-token logits (B, V) of targets with their sources; add both to the cache, if given."""
     device = model.embedding.tokens.weight.device
     source, source_mask = pad_right(sources, device)  # (B, S) each
     target, _ = pad_right(targets, device)  # (B, T)
@@ -166,7 +169,7 @@ def target_logits(
 
 
 def pad_right(rows: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor | None]:
-    """Return ids (B, T) padded on the right, and their attention mask (B, T); None without padding."""
+    """Return ids (B, T) padded on the right and their attention mask (B, T), None without padding."""
     lengths = [len(row) for row in rows]
     width = max(lengths)
     ids = torch.tensor([[*row, *[0] * (width - len(row))] for row in rows], device=device)  # (B, T)
@@ -176,7 +179,7 @@ def pad_right(rows: Sequence[Sequence[int]], device: torch.device) -> tuple[Tens
 
 
 def _at_last(x: Tensor, rows: Sequence[Sequence[int]]) -> Tensor:
-    """Return the vectors (B, D) of x (B, T, D) at the last token of each row, padded on the right."""
+    """Return the vectors (B, D) of x (B, T, D) at the last token of each row; rows are padded on the right."""
     lengths = [len(row) for row in rows]
     if min(lengths) == x.shape[1]:
         return x[:, -1]  # (B, D)
@@ -185,6 +188,6 @@ def _at_last(x: Tensor, rows: Sequence[Sequence[int]]) -> Tensor:
 
 
 def _last_logits(model: Decoder, tokens: Tensor, attention_mask: Tensor | None, cache: Cache | None = None) -> Tensor:
-    """Return the logits (B, V) after ids (B, T): `Decoder.forward` without the logits of earlier positions."""
+    """Return the next-token logits (B, V) of ids (B, T): `Decoder.forward` at the last position only."""
     x = model.stack(tokens, model.embedding, attention_mask, cache=cache)  # (B, T, D)
     return model.head(x[:, -1:], model.embedding)[:, 0]  # (B, V)

@@ -1,7 +1,7 @@
-"""Turn the logits of one position into one token: pure functions, all on the CPU in float64.
+"""Sampling: from the logits of one position to one token. Pure functions, on the CPU in float64.
 
-The order is fixed: repetition penalty, temperature, top-k, top-p, min-p, sampling. Where two tokens are equally likely,
-the lower id comes first, so no result depends on how a sort happens to place equals.
+The order is fixed: repetition penalty, temperature, top-k, top-p, min-p, sampling. If two tokens are equally likely,
+the lower id comes first, so no result depends on how a sort orders equal values.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from torch import Tensor
 
 from glassformer.base.config import SampleConfig
 
-ROUNDING = 1e-9  # a sum of probabilities that misses top_p by less than this reaches it
-NOISE_AT_ONCE = 8192  # random numbers that a row generates at once
+ROUNDING = 1e-9  # tolerance when a sum of probabilities is compared with top_p
+NOISE_AT_ONCE = 8192  # number of random numbers generated at once for a row
 
 
 def probabilities(logits: Tensor, settings: SampleConfig, previous: Sequence[int] = ()) -> Tensor:
@@ -22,8 +22,8 @@ def probabilities(logits: Tensor, settings: SampleConfig, previous: Sequence[int
 
     Args:
         logits: (V,) of one position, any float type.
-        settings: temperature 0 gives the likeliest token probability 1.
-        previous: ids already present (prompt and generated), for the repetition penalty.
+        settings: sampling settings; with temperature 0 the likeliest token has probability 1.
+        previous: earlier ids (prompt and generated), for the repetition penalty.
 
     Returns:
         (V,) float64, on the CPU; sums to 1.
@@ -32,15 +32,15 @@ def probabilities(logits: Tensor, settings: SampleConfig, previous: Sequence[int
 
 
 def row_probabilities(logits: Tensor, settings: SampleConfig, previous: Sequence[Sequence[int]]) -> Tensor:
-    """`probabilities` of several rows at once: logits (B, V) and each row's earlier ids -> (B, V) float64."""
+    """Return the sampling distributions (B, V) float64 of several rows: logits (B, V) and each row's earlier ids."""
     scores = logits.detach().to(device="cpu").to(torch.float64)  # (B, V); in two steps: MPS has no float64
     if settings.repetition_penalty != 1.0:
         rows = zip(scores, previous, strict=True)
         scores = torch.stack([penalized(row, ids, settings.repetition_penalty) for row, ids in rows])  # (B, V)
     if settings.temperature == 0:
-        likeliest = scores.argmax(dim=-1, keepdim=True)  # (B, 1); the first of equals
+        likeliest = scores.argmax(dim=-1, keepdim=True)  # (B, 1); the lowest id if several are equal
         return torch.zeros_like(scores).scatter_(-1, likeliest, 1.0)  # (B, V)
-    scores = scores - scores.amax(dim=-1, keepdim=True)  # (B, V); first, or a tiny temperature overflows
+    scores = scores - scores.amax(dim=-1, keepdim=True)  # (B, V); avoids overflow at a tiny temperature
     scores = scores / settings.temperature
     if settings.top_k is not None and settings.top_k < scores.shape[-1]:
         scores = scores.masked_fill(~among_top_k(scores, settings.top_k), -torch.inf)  # (B, V)
@@ -55,17 +55,17 @@ def row_probabilities(logits: Tensor, settings: SampleConfig, previous: Sequence
 
 
 def penalized(scores: Tensor, previous: Sequence[int], penalty: float) -> Tensor:
-    """Return scores (V,) with those of ids already present lowered (Keskar et al. 2019, section 4.1).
+    """Apply the repetition penalty to scores (V,): lower the scores of earlier ids (Keskar et al. 2019, section 4.1).
 
-    Positive scores are divided by the penalty, negative ones multiplied: both go down.
+    Positive scores are divided by the penalty, negative scores multiplied by it.
     """
     ids = torch.tensor(previous, dtype=torch.long)
-    seen = scores[ids]
-    return scores.index_put((ids,), torch.where(seen > 0, seen / penalty, seen * penalty))
+    old = scores[ids]
+    return scores.index_put((ids,), torch.where(old > 0, old / penalty, old * penalty))
 
 
 def among_top_k(scores: Tensor, k: int) -> Tensor:
-    """Return True at the k highest scores (Fan et al. 2018): (B, V) -> (B, V) bool, exactly k in each row."""
+    """Return a mask of the k highest scores of each row (Fan et al. 2018): (B, V) -> (B, V) bool, exactly k True."""
     last = scores.topk(k, dim=-1).values[:, -1:]  # (B, 1)
     above = scores > last  # (B, V)
     equal = scores == last  # (B, V)
@@ -74,12 +74,12 @@ def among_top_k(scores: Tensor, k: int) -> Tensor:
 
 
 def among_top_p(probabilities: Tensor, p: float) -> Tensor:
-    """Return True in the smallest set of likeliest tokens that holds at least p (Holtzman et al. 2020).
+    """Return a mask of the smallest set of likeliest tokens with total probability at least p (Holtzman et al. 2020).
 
-    (B, V) probabilities -> (B, V) bool, at least one in each row.
+    (B, V) probabilities -> (B, V) bool, at least one True in each row.
     """
     ordered, ids = probabilities.sort(dim=-1, descending=True, stable=True)  # (B, V)
-    before = ordered.cumsum(dim=-1).roll(1, dims=-1)  # (B, V): the sum over likelier tokens
+    before = ordered.cumsum(dim=-1).roll(1, dims=-1)  # (B, V): total probability of likelier tokens
     before[:, 0] = 0.0
     keep = before < p - ROUNDING
     keep[:, 0] = True
@@ -87,17 +87,17 @@ def among_top_p(probabilities: Tensor, p: float) -> Tensor:
 
 
 def among_min_p(probabilities: Tensor, share: float) -> Tensor:
-    """Return True where a token has at least `share` of the likeliest one's probability (Nguyen et al. 2024).
+    """Return a mask of tokens with at least `share` times the highest probability (Nguyen et al. 2024).
 
-    (B, V) probabilities -> (B, V) bool, True for the likeliest.
+    (B, V) probabilities -> (B, V) bool, always True for the likeliest token.
     """
     return probabilities >= share * probabilities.amax(dim=-1, keepdim=True)  # (B, V)
 
 
 def exponential_noise(size: int, random: torch.Generator) -> Iterator[Tensor]:
-    """Yield exponentially distributed numbers above 0, (size,) float64, without end: the noise of `sample_token`.
+    """Yield exponentially distributed noise for `sample_token`, (size,) float64, positive, without end.
 
-    Several are generated at once, so nothing else may use `random` meanwhile.
+    Noise is generated in advance, so nothing else may use the generator `random`.
     """
     ahead = max(1, NOISE_AT_ONCE // size)
     while True:
@@ -106,12 +106,12 @@ def exponential_noise(size: int, random: torch.Generator) -> Iterator[Tensor]:
 
 
 def sample_token(probabilities: Tensor, noise: Tensor) -> int:
-    """Sample one token: the largest probability divided by its exponential noise.
+    """Sample one token: the argmax of probability divided by exponential noise.
 
-    The token has exactly the given probabilities (exponential noise, in logarithms Gumbel noise: Maddison et al. 2014,
-    section 2). The cumulative distribution at one uniform number would do as well, but there a rounding error in one
-    probability moves the positions of all later tokens. Here it moves that token alone, so rounding (the logits of a
-    row depend on the size of its batch in the 7th digit) changes the sampled token about as seldom as possible.
+    This samples exactly from the given distribution (in logarithms it is the Gumbel-max trick: Maddison et al. 2014,
+    section 2). Inverting the cumulative distribution at a uniform number would sample exactly too, but there a rounding
+    error in one probability shifts all later tokens. Here it affects one token only, so rounding (the 7th digit of a
+    row's logits depends on the batch size) changes the sampled token as rarely as possible.
 
     Args:
         probabilities: (V,).
@@ -121,16 +121,16 @@ def sample_token(probabilities: Tensor, noise: Tensor) -> int:
 
 
 def sample_tokens(probabilities: Tensor, noise: Tensor) -> list[int]:
-    """`sample_token` for each row: probabilities and noise, (B, V) each, -> B ids."""
+    """Sample one token per row as `sample_token` does: probabilities and noise (B, V) -> B ids."""
     return (probabilities / noise).argmax(dim=-1).tolist()
 
 
 def ranked(logits: Tensor, n: int) -> list[tuple[int, float]]:
-    """Return the n likeliest tokens with their probabilities over the whole vocabulary, temperature 1.
+    """Return the n likeliest tokens and their probabilities over the whole vocabulary, at temperature 1.
 
     Args:
         logits: (V,) of one position.
-        n: number of tokens; all if n is V or more.
+        n: number of tokens; at least V returns all tokens.
     """
     all_probabilities = logits.detach().to(device="cpu").to(torch.float64).softmax(dim=-1)  # (V,)
     ordered, ids = all_probabilities.sort(descending=True, stable=True)

@@ -1,11 +1,11 @@
-"""A key-value cache whose rows join and leave: each row has a slot, and its tokens start at column 0.
+"""Key-value cache with slots: rows join and leave, each row has a slot, and its tokens start at column 0.
 
-In `Cache` all rows have one length. Here the next token of a row goes where that row ends, so nothing is padded or
-shifted, and there are never more columns than the context has tokens. Columns after the end of a row hold leftovers of
-other rows, and the mask hides them.
+In `Cache` all rows have the same length. Here the next token of a row is written at the end of that row, so nothing is
+padded or shifted, and there are never more columns than the context has tokens. Columns after the end of a row may hold
+old values of other rows, which the mask excludes.
 
-The memory of an encoder-decoder is held once for each source, also where several slots attend to it, as the hypotheses
-of a beam do. These slots stand side by side, and all sources have the same number of slots.
+The memory of an encoder-decoder is stored once per source, even if several slots attend to it, as the hypotheses of a
+beam search do. The slots of a source are adjacent, and all sources have the same number of slots.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from glassformer.base.config import ModelConfig
 from glassformer.model.cache import Cache, LayerCache
 
 COLUMNS = 64
-"""Columns that memory grows by."""
+"""Number of columns by which the allocated memory grows."""
 
 
 class SlotCache(Cache):
-    """Slots side by side, which a model reads and fills like any cache, one token of each slot at a time.
+    """Key-value cache with slots, which a model reads and fills like any `Cache`, one token per slot at a time.
 
     Attributes:
-        lengths: tokens in each slot.
-        source_lengths: tokens in the memory of each source; empty without a memory.
+        lengths: number of tokens in each slot.
+        source_lengths: number of tokens in the memory of each source; empty without a memory.
         memory_mask: (sources, S) bool, False at padding of the memories; None: no padding.
     """
 
@@ -41,18 +41,18 @@ class SlotCache(Cache):
         self.slots = [SlotLayer(layer.keys.shape, device, dtype) for layer in self.layers]
         self.layers = [*self.slots]
         self.columns = torch.arange(config.context, device=device)[None]  # (1, C)
-        self.expected = 0  # columns to reserve
+        self.expected = 0  # number of columns to allocate
         self.lengths: list[int] = []
         self.source_lengths: list[int] = []
         self.memory_mask: Tensor | None = None
 
     @property
     def slots_per_source(self) -> int:
-        """Slots that share one memory; 1 without a memory."""
+        """Number of slots that share a memory; 1 without a memory."""
         return len(self.lengths) // len(self.source_lengths) if self.source_lengths else 1
 
     def extend(self, new: int, attention_mask: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Make room for one more token in each slot; returns as `Cache.extend`."""
+        """Extend every slot by one token; return the same as `Cache.extend`."""
         assert new == 1, "a slot grows by one token at a time"
         assert attention_mask is None, "a slot holds no padding"
         longest = max(self.lengths)
@@ -68,7 +68,7 @@ class SlotCache(Cache):
             positions = self.columns[:, longest : self.length]  # (1, 1)
         else:
             positions = torch.tensor(self.lengths, device=self.device)[:, None]  # (B, 1)
-            ends = (torch.arange(len(self.lengths), device=self.device), positions[:, 0])  # slots and columns, (B) each
+            ends = (torch.arange(len(self.lengths), device=self.device), positions[:, 0])  # slot and column, (B) each
             mask = keys <= positions  # (B, S)
         for layer in self.slots:
             layer.ends = ends
@@ -77,12 +77,12 @@ class SlotCache(Cache):
         return positions, keys, mask
 
     def add(self, lengths: Sequence[int], columns: int, source_lengths: Sequence[int] = ()) -> None:
-        """Open slots after those there; `fill` brings the keys and values of their tokens.
+        """Append new slots; `fill` then writes the keys and values of their tokens.
 
         Args:
-            lengths: tokens of each new slot.
-            columns: tokens expected in the longest of them; memory grows if there are more.
-            source_lengths: tokens in the memory of each new slot; empty without a memory.
+            lengths: number of tokens in each new slot.
+            columns: expected number of tokens in the longest new slot; memory grows if there are more.
+            source_lengths: number of tokens in the memory of each new slot; empty without a memory.
         """
         assert self.slots_per_source == 1, "slots are added before they share a memory"
         self.lengths += lengths
@@ -90,13 +90,16 @@ class SlotCache(Cache):
         self.expected = max(columns, *self.lengths)
 
     def fill(self, slots: Sequence[int], own: Cache) -> None:
-        """Copy the rows of another cache, and its memory, into slots; the tensors of one with room for all are kept."""
+        """Copy the rows of another cache, and its memory, into slots.
+
+        If the rows fill all slots and the other cache is large enough, take over its tensors without a copy.
+        """
         if list(slots) == list(range(len(self.lengths))) and own.capacity >= self.expected:
             for layer, of_rows in zip(self.slots, own.layers, strict=True):
                 layer.keep(of_rows)
         else:
             self._reserve(self.expected)
-            memories = [tensor for layer in own.layers for tensor in layer.memory or ()]  # all layers have one, or none
+            memories = [tensor for layer in own.layers for tensor in layer.memory or ()]  # in all layers or none
             if memories:
                 self._reserve_memory(memories)
             lengths = [self.lengths[slot] for slot in slots]
@@ -105,17 +108,17 @@ class SlotCache(Cache):
         self._show()
 
     def select(self, slots: Sequence[int]) -> None:
-        """Slot i becomes what slot `slots[i]` was; slots that are not named are forgotten, memories without slots too.
+        """Reorder, repeat or drop slots: new slot i is old slot `slots[i]`. Drop memories without slots.
 
-        Only tokens of slots that move are copied.
+        Only the tokens of slots that move are copied.
         """
         filled = max(self.lengths, default=0)
-        even = min(self.lengths, default=0) == filled
+        equal_lengths = min(self.lengths, default=0) == filled
         sources = _sources_of(slots, self.slots_per_source)
         same_sources = not self.source_lengths or sources == list(range(len(self.source_lengths)))
         same = same_sources and len(slots) == len(self.lengths)
-        tokens = _Selection(slots, filled, even, self.device)
-        memories = _Selection(sources, max(self.source_lengths, default=0), even, self.device)
+        tokens = _Selection(slots, filled, equal_lengths, self.device)
+        memories = _Selection(sources, max(self.source_lengths, default=0), equal_lengths, self.device)
         self.lengths = [self.lengths[slot] for slot in slots]
         if not same_sources:
             self.source_lengths = [self.source_lengths[source] for source in sources]
@@ -123,16 +126,16 @@ class SlotCache(Cache):
             layer.room = [tokens.apply(room) for room in layer.room]
             if not same_sources:
                 layer.memory_room = [memories.apply(room) for room in layer.memory_room]
-            if not same:  # frees the old tensors before the next layer
+            if not same:  # free the old tensors before the next layer
                 layer.show(len(self.lengths), len(self.source_lengths), max(self.source_lengths, default=0))
         if not same:
             self._show()
 
     @contextmanager
     def memory_of_each_slot(self) -> Iterator[Tensor | None]:
-        """Expand the memories to one for each slot, and yield their mask (slots, S); share them again on exit.
+        """Expand the memories to one per slot and yield their mask (slots, S); share them again on exit.
 
-        The model attends with one row of keys for each row of queries.
+        The model's own attention needs one row of keys for each row of queries.
         """
         n = self.slots_per_source
         shared = [layer.memory for layer in self.slots]
@@ -153,7 +156,7 @@ class SlotCache(Cache):
             layer.room = [keys, values]
 
     def _reserve_memory(self, memories: Sequence[Tensor]) -> None:
-        """Make room for memories (B, G, S, K) like these, two of each layer."""
+        """Allocate memory for the keys and values of memories (B, G, S, K), two tensors per layer."""
         held = [room for layer in self.slots for room in layer.memory_room]
         if not held:
             held = [memory[:0, :, :0].to(self.dtype) for memory in memories]
@@ -162,7 +165,7 @@ class SlotCache(Cache):
             layer.memory_room = [keys, values]
 
     def _show(self) -> None:
-        """Show the model the slots in use, and the memories without their common padding."""
+        """Update the tensors that the model reads: the slots in use, and the memories without common padding."""
         width = max(self.source_lengths, default=0)
         for layer in self.slots:
             layer.show(len(self.lengths), len(self.source_lengths), width)
@@ -173,7 +176,7 @@ class SlotCache(Cache):
 
 
 class SlotLayer(LayerCache):
-    """One layer of a `SlotCache`: the allocated memory, and the part of it in use."""
+    """One layer of a `SlotCache`: the allocated tensors, and views of the part in use."""
 
     def __init__(self, shape: Sequence[int], device: torch.device, dtype: torch.dtype) -> None:
         _, G, _, K = shape
@@ -183,8 +186,8 @@ class SlotLayer(LayerCache):
         self.ends: int | tuple[Tensor, Tensor] = 0
 
     def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Keep k and v, (B, G, 1, K), at the end of their rows; return all kept, (B, G, S, K)."""
-        if isinstance(self.ends, int):  # all rows end in one column
+        """Append k and v (B, G, 1, K) to their rows; return all cached keys and values, (B, G, S, K) each."""
+        if isinstance(self.ends, int):  # all rows end in the same column
             self.keys.narrow(2, self.ends, 1).copy_(k)  # (B, G, 1, K)
             self.values.narrow(2, self.ends, 1).copy_(v)  # (B, G, 1, K)
         else:
@@ -194,14 +197,14 @@ class SlotLayer(LayerCache):
         return self.keys.narrow(2, 0, self.length), self.values.narrow(2, 0, self.length)
 
     def keep(self, own: LayerCache) -> None:
-        """Take the tensors of another layer over."""
+        """Take over the tensors of another layer without a copy."""
         self.room = [own.keys, own.values]
         if own.memory is not None:
             k, v = own.memory  # (sources, G, S, K) each
             self.memory_room = [k.to(own.keys.dtype), v.to(own.keys.dtype)]
 
     def fill(self, slots: Sequence[int], own: LayerCache, lengths: Sequence[int]) -> None:
-        """Copy the rows of another layer, with their lengths, and its memory into slots."""
+        """Copy the rows of another layer, of these lengths, and its memory into slots."""
         for room, tensor in zip(self.room, (own.keys, own.values), strict=True):
             for row, (slot, length) in enumerate(zip(slots, lengths, strict=True)):
                 room[slot, :, :length] = tensor[row, :, :length]  # (G, length, K)
@@ -212,7 +215,7 @@ class SlotLayer(LayerCache):
                     room[slot, :, :width] = tensor[row]  # (G, width, K)
 
     def show(self, slots: int, sources: int, width: int) -> None:
-        """Show the first slots, and `width` columns of the first memories."""
+        """Set the views of the first `slots` slots, and of `width` columns of the first `sources` memories."""
         self.keys = self.room[0][:slots]  # (B, G, columns, K)
         self.values = self.room[1][:slots]  # (B, G, columns, K)
         if sources:
@@ -221,7 +224,7 @@ class SlotLayer(LayerCache):
 
 
 def kept_slots(gone: Sequence[bool]) -> list[int]:
-    """Return the slots that stay. The last ones move into the gaps, so at most as many move as there are gaps.
+    """Return the slots that remain; the last slots fill the gaps, so at most one slot moves per gap.
 
     >>> kept_slots([False, True, False, False, True])
     [0, 3, 2]
@@ -235,7 +238,7 @@ def kept_slots(gone: Sequence[bool]) -> list[int]:
 
 
 def _sources_of(slots: Sequence[int], per_source: int) -> list[int]:
-    """Return the sources of these slots, each once, in the order of the slots.
+    """Return the sources of the slots without repetition, in the order of the slots.
 
     >>> _sources_of([0, 1, 5, 4], per_source=2)
     [0, 2]
@@ -244,55 +247,55 @@ def _sources_of(slots: Sequence[int], per_source: int) -> list[int]:
 
 
 class _Selection:
-    """Row i becomes what row `rows[i]` was: worked out once, applied to every tensor of a cache.
+    """Selection of rows, prepared once and applied to every tensor of a cache: new row i is old row `rows[i]`.
 
     Args:
-        rows: may be named twice.
-        filled: columns to copy; the others hold nothing.
-        even: all rows have one length.
+        rows: indices of rows, possibly repeated.
+        filled: number of columns to copy; the others are empty.
+        equal_lengths: whether all rows have the same length.
         device: of the tensors.
     """
 
-    def __init__(self, rows: Sequence[int], filled: int, even: bool, device: torch.device) -> None:
+    def __init__(self, rows: Sequence[int], filled: int, equal_lengths: bool, device: torch.device) -> None:
         self.rows = torch.tensor(rows, dtype=torch.long, device=device)  # (rows)
         self.count = len(rows)
         self.filled = filled
-        self.even = even
+        self.equal_lengths = equal_lengths
         self.moves = [(to, origin) for to, origin in enumerate(rows) if to != origin]
-        self.into_gaps = all(origin >= len(rows) for _, origin in self.moves)  # no row is overwritten that moves
+        self.into_gaps = all(origin >= len(rows) for _, origin in self.moves)  # no row that moves is overwritten
         self.targets = torch.tensor([to for to, _ in self.moves], dtype=torch.long, device=device)  # (moves)
         self.origins = self.rows[self.targets]  # (moves)
-        self.moving: Tensor | None = None  # one buffer for all tensors stays in the processor's cache
+        self.buffer: Tensor | None = None  # shared by all tensors, so that it stays in the CPU's cache
 
     def apply(self, room: Tensor) -> Tensor:
-        """Return the tensor (slots, G, columns, K) with its rows selected; in place, unless it has too few slots.
+        """Select the rows of a tensor (slots, G, columns, K), in place unless it has too few slots; return it.
 
-        New columns are zeros, as masked values must be finite, unless all rows are even: rows only multiply in a beam
-        search, where such rows remain even.
+        In a larger tensor, unused columns are zero, as masked values must be finite. If all rows have the same length,
+        they are left uninitialised: only beam search repeats rows, and there rows keep equal lengths.
         """
         columns = room.narrow(2, 0, self.filled)  # (slots, G, filled, K)
         if self.count > room.shape[0]:
             larger = room.new_empty((self.count, *room.shape[1:]))
             larger.narrow(2, 0, self.filled).copy_(columns.index_select(0, self.rows))
-            if not self.even:
+            if not self.equal_lengths:
                 larger.narrow(2, self.filled, room.shape[2] - self.filled).zero_()
             return larger
         if self.into_gaps:
             for to, origin in self.moves:
                 columns[to] = columns[origin]  # (G, filled, K)
         else:
-            if self.moving is None or self.moving.shape[1:] != columns.shape[1:]:  # layers may have other heads removed
-                self.moving = columns.new_empty((len(self.moves), *columns.shape[1:]))  # (moves, G, filled, K)
-            torch.index_select(columns, 0, self.origins, out=self.moving)
-            columns.index_copy_(0, self.targets, self.moving)
+            if self.buffer is None or self.buffer.shape[1:] != columns.shape[1:]:  # pruned layers may differ in heads
+                self.buffer = columns.new_empty((len(self.moves), *columns.shape[1:]))  # (moves, G, filled, K)
+            torch.index_select(columns, 0, self.origins, out=self.buffer)
+            columns.index_copy_(0, self.targets, self.buffer)
         return room
 
 
 def _with_room(held: Sequence[Tensor], slots: int, columns: int) -> list[Tensor]:
-    """Return tensors (slots, G, columns, K) with at least this room and the contents of `held`.
+    """Return tensors (slots, G, columns, K) of at least this size with the contents of `held`.
 
-    Slots at least double. What grows is part of one allocation: a large one goes back to the system when it is given
-    up, while many of middling size would leave holes in the memory of the process.
+    The number of slots at least doubles when it grows. Larger tensors are parts of a single allocation: a large one is
+    returned to the system when it is freed, while many medium ones would fragment the memory of the process.
     """
     had, _, had_columns, K = held[0].shape
     if had >= slots and had_columns >= columns:

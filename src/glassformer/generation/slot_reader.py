@@ -1,7 +1,7 @@
 """Read rows of different lengths with a slot-based key-value cache.
 
-`SlotReader` decides what is read and where its keys and values go. An `Engine` computes the logits. There are two: one
-by PyTorch, in `generation.logit_readers`, and one by onnxruntime, in `backends.onnx_engine`.
+`SlotReader` decides which tokens are read and where their keys and values are stored. An `Engine` computes the logits.
+There are two: PyTorch, in `generation.logit_readers`, and onnxruntime, in `backends.onnx_engine`.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from glassformer.model.cache import Cache
 from glassformer.model.transformer import Decoder, EncoderDecoder
 
 GROUP_TOKENS = {"cpu": 384}
-"""Tokens of new rows in one forward pass, padding included, by device: with more, a processor is no faster."""
-MOST_GROUP_TOKENS = 16_384  # of other devices
+"""Device -> maximum number of tokens of new rows per forward pass, padding included. A CPU is not faster with more."""
+MOST_GROUP_TOKENS = 16_384  # on other devices
 
 
 class NextLogits(NamedTuple):
-    """Logits of the next tokens.
+    """Next-token logits of the rows that were read to their end.
 
     Attributes:
-        rows: numbers of the rows that were read to their end, in ascending order.
+        rows: numbers of these rows, in ascending order.
         logits: (rows, V).
     """
 
@@ -39,13 +39,13 @@ class NextLogits(NamedTuple):
 
 
 class Engine(Protocol):
-    """Computes the logits of next tokens, and fills the caches that a `SlotReader` gives it.
+    """Protocol of engines, which compute next-token logits and fill the caches of a `SlotReader`.
 
     Attributes:
-        name: of the library that computes.
+        name: name of the library that computes.
         precision: of the matrix multiplications, such as float32.
-        cache_config: the shape of the keys and values that it keeps.
-        cache_type: their type.
+        cache_config: model settings that give the shape of the cached keys and values.
+        cache_type: data type of the cached keys and values.
     """
 
     name: str
@@ -57,21 +57,21 @@ class Engine(Protocol):
         """Read one token per slot, ids (slots), and return logits (slots, V)."""
 
     def read_prompts(self, tokens: Sequence[Sequence[int]], own: Cache) -> Tensor:
-        """Read rows of a decoder, or one row's next piece, into a cache of their own -> logits (B, V)."""
+        """Read decoder prompts, or the next chunk of one prompt, into the cache `own`; return logits (B, V)."""
 
     def read_targets(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], own: Cache) -> Tensor:
-        """Read sources and targets of an encoder-decoder into a cache of their own -> logits (B, V)."""
+        """Read sources and targets of an encoder-decoder into the cache `own`; return logits (B, V)."""
 
 
 @dataclass
 class _RowState:
-    """The state of one row in a `SlotReader`.
+    """State of one row in a `SlotReader`.
 
     Attributes:
-        source: of a target.
-        longest: tokens expected in it at its end.
-        start: first token of the window that its slot holds.
-        cache: of a prompt that is being read in pieces.
+        source: source ids, if the row is a target.
+        longest: expected final number of tokens.
+        start: index of the first token of the window in the row's slot.
+        cache: cache of a prompt that is being read in chunks.
     """
 
     source: Sequence[int]
@@ -81,13 +81,13 @@ class _RowState:
 
 
 class SlotReader:
-    """Read each token once. When the context window of a row shifts, read its window again.
+    """Reader with a slot-based key-value cache: reads each token once, and the whole window of a row when it shifts.
 
     New rows and rows whose window shifts wait for a slot. Each read gives slots to all waiting rows or, with a `limit`,
     to as many as it allows: shifted rows first, then new rows in order of arrival.
 
     Args:
-        model: may not be changed between two reads: an engine may keep copies of its weights.
+        model: must not change between two reads: an engine may keep copies of its weights.
         engine: computes the logits.
         limit: maximum number of tokens of waiting rows per read, so that running rows are not delayed for long. A
             longer decoder prompt is read in chunks over several reads. For an encoder-decoder, only source tokens
@@ -102,7 +102,7 @@ class SlotReader:
         self.weight = model.embedding.tokens.weight
         self.cache = self._new_slots()
         self.states: list[_RowState] = []
-        self.slots: list[int] = []  # the row in each slot
+        self.slots: list[int] = []  # row in each slot
         self.waiting: list[int] = []  # rows without a slot
 
     def add(self, source: Sequence[int] = (), longest: int = 0) -> None:
@@ -121,24 +121,24 @@ class SlotReader:
         self.waiting = [new_of[row] for row in self.waiting if row in new_of]
         if not rows:
             self.slots = []
-            self.cache = self._new_slots()  # gives its memory back
+            self.cache = self._new_slots()  # free the memory of the old cache
         elif len(new_of) < len(rows) or self.cache.slots_per_source > 1:
             self.states = [_RowState(state.source, state.longest, state.start) for state in self.states]
             self.slots = list(range(len(rows)))
             self.cache.select([slot_of[row] for row in rows])
-        else:  # rows that stay keep their slots: a change of order costs nothing
+        else:  # remaining rows keep their slots, so reordering costs nothing
             kept = kept_slots([row not in new_of for row in self.slots])
             self.slots = [new_of[self.slots[slot]] for slot in kept]
             self.cache.select(kept)
 
     def read(self, rows: Sequence[Sequence[int]]) -> NextLogits:
-        """Read the last token of each row with a slot, and rows that wait."""
-        hopping = [row for row in self.slots if len(rows[row]) - self.states[row].start > self.context]
-        if hopping:
-            kept = kept_slots([row in hopping for row in self.slots])
+        """Read the last token of each row with a slot, and waiting rows; return the next-token logits."""
+        shifted = [row for row in self.slots if len(rows[row]) - self.states[row].start > self.context]
+        if shifted:
+            kept = kept_slots([row in shifted for row in self.slots])
             self.slots = [self.slots[slot] for slot in kept]
             self.cache.select(kept)
-            self.waiting = hopping + self.waiting
+            self.waiting = shifted + self.waiting
         found: list[Tensor] = []
         ready = list(self.slots)
         if ready:
@@ -153,16 +153,16 @@ class SlotReader:
         logits = torch.cat(found) if len(found) > 1 else found[0]  # (rows, V)
         if any(row > following for row, following in pairwise(ready)):
             order = sorted(range(len(ready)), key=ready.__getitem__)
-            ready = [ready[place] for place in order]
+            ready = [ready[index] for index in order]
             logits = logits[order]  # (rows, V)
         return NextLogits(ready, logits)
 
     def _read_waiting(self, rows: Sequence[Sequence[int]]) -> list[tuple[list[int], Tensor]]:
-        """Read waiting rows and give slots to those read to their end: groups of them, with logits (rows, V)."""
+        """Read waiting rows and give slots to rows read to their end; return groups of these with logits (rows, V)."""
         chosen = self._next_waiting(rows)
         unread = [self._unread(row, rows[row]) for row in chosen]
         if self.limit is not None and isinstance(self.model, Decoder) and len(unread[0]) > self.limit:
-            return self._read_piece(chosen, unread[0], rows)
+            return self._read_chunk(chosen, unread[0], rows)
         slots = self._give_slots(chosen, rows)
         found = []
         most = GROUP_TOKENS.get(self.weight.device.type, MOST_GROUP_TOKENS)
@@ -170,10 +170,10 @@ class SlotReader:
             most = self.limit // 2
         for group in batches_by_length([len(each) for each in unread], len(chosen), most):
             group.sort()
-            numbers = [chosen[place] for place in group]
+            numbers = [chosen[index] for index in group]
             alone = len(group) == len(self.slots)
             if isinstance(self.model, Decoder):
-                tokens = [unread[place] for place in group]
+                tokens = [unread[index] for index in group]
                 own = self._new_cache(tokens, alone)
                 logits = self.engine.read_prompts(tokens, own)  # (group, V)
             else:
@@ -181,14 +181,14 @@ class SlotReader:
                 sources = [self.states[row].source for row in numbers]
                 own = self._new_cache(targets, alone)
                 logits = self.engine.read_targets(sources, targets, own)  # (group, V)
-            self.cache.fill([slots[place] for place in group], own)
+            self.cache.fill([slots[index] for index in group], own)
             found.append((numbers, logits))
         return found
 
-    def _read_piece(
+    def _read_chunk(
         self, chosen: list[int], unread: Sequence[int], rows: Sequence[Sequence[int]]
     ) -> list[tuple[list[int], Tensor]]:
-        """Read the next `limit` tokens of one long prompt; its row gets a slot when it is read to its end."""
+        """Read the next `limit` tokens of one long prompt; give its row a slot when it is read to its end."""
         state = self.states[chosen[0]]
         if state.cache is None:
             state.cache = self._new_cache([unread], alone=False)
@@ -201,25 +201,25 @@ class SlotReader:
         return [(chosen, logits)]
 
     def _next_waiting(self, rows: Sequence[Sequence[int]]) -> list[int]:
-        """Return the rows that wait longest: one at least, and as many as the limit allows."""
+        """Return the first waiting rows: at least one, and as many as the limit allows."""
         if self.limit is None:
             return list(self.waiting)
         chosen: list[int] = []
-        left = self.limit
+        budget = self.limit
         for row in self.waiting:
             length = len(self._unread(row, rows[row]))
-            if chosen and length > left:
+            if chosen and length > budget:
                 break
-            left -= length
+            budget -= length
             chosen.append(row)
         return chosen
 
     def _unread(self, row: int, tokens: Sequence[int]) -> Sequence[int]:
-        """Return the tokens to read of a row without a slot: its source, or its window."""
+        """Return the tokens to read for a row without a slot: its source, or its context window."""
         return self.states[row].source if isinstance(self.model, EncoderDecoder) else window(tokens, self.context)
 
     def _give_slots(self, chosen: list[int], rows: Sequence[Sequence[int]]) -> list[int]:
-        """Move rows from the waiting ones to new slots; return these."""
+        """Move waiting rows to new slots; return these slots."""
         lengths = []
         columns = 0
         for row in chosen:
@@ -227,7 +227,7 @@ class SlotReader:
             state.start = window_start(len(rows[row]), self.context)
             lengths.append(len(rows[row]) - state.start)
             columns = max(columns, min(self.context, state.longest - state.start))
-        if self.limit is not None:  # rows to come may be longer
+        if self.limit is not None:  # later rows may be longer
             columns = min(self.context, -(-columns // COLUMNS) * COLUMNS)
         source_lengths = [len(self.states[row].source) for row in chosen if isinstance(self.model, EncoderDecoder)]
         first = len(self.slots)
@@ -242,7 +242,7 @@ class SlotReader:
         return SlotCache(self.engine.cache_config, self.weight.device, self.engine.cache_type)
 
     def _new_cache(self, tokens: Sequence[Sequence[int]], alone: bool) -> Cache:
-        """Return a cache for new rows; if no others have slots, with room to grow, so that `SlotCache` can keep it."""
+        """Return a cache for new rows; if `alone`, large enough for `SlotCache` to take it over without a copy."""
         capacity = max(map(len, tokens))
         if alone:
             capacity = max(capacity, self.cache.expected)

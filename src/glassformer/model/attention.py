@@ -1,9 +1,9 @@
-"""Attention: which keys a query may attend to, softmax(q kᵀ / √K) v, and the layer that projects into it.
+"""Attention: masks, softmax(q kᵀ / √K) v, and the attention layer with its projections.
 
-Vaswani et al. 2017, section 3.2. The letters of the shapes are those of `glassformer.base.shapes`.
+Vaswani et al. 2017, section 3.2. `glassformer.base.shapes` defines the letters of the shapes.
 
 The hook points of an `Attention` are `nn.Identity` modules that its tensors pass through: PyTorch's own forward hooks
-read a tensor there, or replace it by returning another. They have no parameters and change no number.
+read a tensor there, or replace it by returning another. They have no parameters and change no values.
 """
 
 from __future__ import annotations
@@ -22,22 +22,21 @@ from glassformer.model.cache import LayerCache
 from glassformer.model.positions import Rotation, rotate
 
 EXPLICIT_BF16_TOKENS = 256
-"""Most tokens for which the explicit computation is faster than the fused kernel, in bfloat16 on a processor."""
+"""Maximum number of tokens for which explicit attention is faster than the fused kernel, in bfloat16 on a CPU."""
 
 
 @dataclass(frozen=True)
 class Mask:
-    """Attention mask: the keys that each query may attend to and a bias on scores, shared by all layers of a stack.
+    """Attention mask and score bias, shared by all layers of a stack.
 
     Attributes:
         allowed: (B or 1, 1, T or 1, S) bool, True where a query may attend to a key; None: everywhere, unless
             `is_causal`. A row without an allowed key is set to True for all keys, so that its softmax is finite;
             its z is zeroed later, by `fully_masked`.
         is_causal: query t attends to keys 0 … t. Set only if T = S without padding, where the fused kernel needs no
-            tensor.
-        fully_masked: (B or 1, 1, T or 1, 1) bool, True for queries that may attend to no key (padding): they get
-            zeros.
-        bias: (B or 1, H, T, S) added to the scores, -inf where a key may not be attended to.
+            mask tensor.
+        fully_masked: (B or 1, 1, T or 1, 1) bool, True for queries without an allowed key (padding); their z is zero.
+        bias: (B or 1, H, T, S) bias added to the scores, -inf at masked keys.
     """
 
     allowed: Tensor | None = None
@@ -47,40 +46,40 @@ class Mask:
 
     @classmethod
     def of(cls, allowed: Tensor) -> Mask:
-        """Return the mask of a boolean tensor (B or 1, 1, T or 1, S), which may have rows without a single True."""
+        """Return the mask for a boolean tensor (B or 1, 1, T or 1, S); rows may be entirely False."""
         fully_masked = ~allowed.any(dim=-1, keepdim=True)  # (B, 1, T or 1, 1)
         return cls(allowed=allowed | fully_masked, fully_masked=fully_masked)
 
     def allowed_tensor(self, like: Tensor) -> Tensor:
-        """Return `allowed` as a tensor that broadcasts to scores like these, (..., T, S); causal is a triangle."""
+        """Return `allowed` as a bool tensor that broadcasts to scores of the shape of `like`, (..., T, S)."""
         if self.allowed is not None:
             return self.allowed  # (B or 1, 1, T or 1, S)
         ones = like.new_ones((1, 1, *like.shape[-2:]), dtype=torch.bool)  # (1, 1, T, S)
         return ones.tril() if self.is_causal else ones  # causal: query t attends to keys 0 … t
 
     def with_bias(self, bias: Tensor) -> Mask:
-        """Return the same mask with a bias (B or 1, H, T, S) on the scores of the allowed keys."""
+        """Return this mask with a bias (B or 1, H, T, S) added to the scores of the allowed keys."""
         allowed = self.allowed_tensor(bias)  # (B or 1, 1, T or 1, S)
         bias = bias.masked_fill(~allowed, -math.inf)  # (B or 1, H, T, S)
         return replace(self, bias=bias, allowed=allowed, is_causal=False)
 
 
 EVERY_KEY = Mask()
-"""Every query attends to every key."""
+"""Mask that allows every query to attend to every key."""
 
 
 def self_attention_mask(
     positions: Tensor, key_positions: Tensor, attention_mask: Tensor | None, causal: bool, window: int | None
 ) -> Mask:
-    """Return the mask of self-attention. Plain causal and all-to-all masks hold no tensor: the fused kernel needs none.
+    """Return the self-attention mask. Plain causal and bidirectional masks hold no tensor: the fused kernel needs none.
 
     Args:
-        positions: (B or 1, T) of the queries.
-        key_positions: (B or 1, S).
-        attention_mask: (B, S) bool, False at keys that are padding; None: there is no padding.
-        causal: a token attends to itself and to the tokens before it; otherwise to both sides.
-        window: tokens that a token may look back (and, if not causal, ahead), itself included; None: all. Beltagy et
-            al. 2020, section 3.1.
+        positions: (B or 1, T) positions of the queries.
+        key_positions: (B or 1, S) positions of the keys.
+        attention_mask: (B, S) bool, False at keys that are padding; None: no padding.
+        causal: a token attends to itself and to earlier tokens; otherwise to both sides.
+        window: number of tokens that a token attends to on the left (and, if not causal, on the right), itself
+            included; None: all. Beltagy et al. 2020, section 3.1.
     """
     no_padding = attention_mask is None
     no_cached_keys = positions.shape == key_positions.shape
@@ -91,29 +90,29 @@ def self_attention_mask(
         return EVERY_KEY if attention_mask is None else Mask.of(attention_mask[:, None, None, :])  # (B, 1, 1, S)
     query = positions[:, None, :, None]  # (B or 1, 1, T, 1)
     key = key_positions[:, None, None, :]  # (B or 1, 1, 1, S)
-    if window is None:  # causal: without a window, attention to both sides has returned above
+    if window is None:  # causal: the bidirectional case without a window has returned above
         allowed = key <= query  # (B or 1, 1, T, S): query t attends to keys 0 … t
     elif causal:
         allowed = (key > query - window) & (key <= query)  # (B or 1, 1, T, S)
     else:
         allowed = (key > query - window) & (key < query + window)  # (B or 1, 1, T, S)
     if attention_mask is None:
-        return Mask(allowed=allowed)  # without padding every query attends to itself at least
+        return Mask(allowed=allowed)  # without padding every query may attend to itself
     return Mask.of(allowed & attention_mask[:, None, None, :])  # (B, 1, T, S)
 
 
 def unchanged(x: Tensor) -> Tensor:
-    """Return `x` itself, the default hook."""
+    """Return `x` unchanged (the default hook)."""
     return x
 
 
 class ScoreHooks(NamedTuple):
-    """Functions that the tensors of the explicit computation pass through, (B, H, T, S) each.
+    """Functions applied to tensors of the explicit computation, (B, H, T, S) each.
 
     Attributes:
-        products: of q kᵀ / √K, at hidden keys too.
-        scores: of what the softmax reads: products + bias, -inf where hidden.
-        pattern: of the softmax, before dropout; zeros for fully masked queries.
+        products: receives q kᵀ / √K, masked keys included.
+        scores: receives the input of the softmax: q kᵀ / √K + bias, -inf at masked keys.
+        pattern: receives the output of the softmax, before dropout; zeros for fully masked queries.
     """
 
     products: Callable[[Tensor], Tensor] = unchanged
@@ -122,7 +121,7 @@ class ScoreHooks(NamedTuple):
 
 
 NO_HOOKS = ScoreHooks()
-"""Nobody listens."""
+"""Hooks that change nothing."""
 
 
 def is_observed(hook_point: nn.Module) -> bool:
@@ -147,20 +146,20 @@ def attend(
     explicit: bool = False,
     hooks: ScoreHooks = NO_HOOKS,
 ) -> tuple[Tensor, Tensor | None]:
-    """Return z = softmax(q kᵀ / √K + bias) v, over the allowed keys: equation 1 of Vaswani et al. 2017.
+    """Return z = softmax(q kᵀ / √K + bias) v over the allowed keys: equation 1 of Vaswani et al. 2017.
 
-    This is where the fused kernel or the explicit computation is chosen; both give the same z. Hidden scores are -inf,
-    so hidden keys have a weight of exactly 0; a fully masked query gets zeros. Decoding of one token at a time has a
-    faster way with the same z, `generation/fast.py`.
+    Use the fused kernel or the explicit computation; both give the same z. Scores of masked keys are -inf, so their
+    weights are exactly 0; z of a fully masked query is zero. `generation/fast.py` computes the same z faster when
+    decoding one token at a time.
 
     Args:
         q: (B, H, T, K) queries.
         k: (B, G, S, K) keys; G divides H, and each key head serves H / G query heads.
         v: (B, G, S, any width) values.
         mask: see `Mask`.
-        dropout: share of the pattern's entries that is dropped.
-        explicit: compute step by step, show each step to `hooks`, and also return the pattern.
-        hooks: see and may replace the tensors of the explicit computation.
+        dropout: dropout probability of the pattern's entries.
+        explicit: compute step by step, pass each step to `hooks`, and also return the pattern.
+        hooks: read and may replace the tensors of the explicit computation.
 
     Returns:
         z (B, H, T, width of v), and the pattern (B, H, T, S) if `explicit`, else None.
@@ -187,11 +186,11 @@ def explicit_attention(
     zero_fully_masked: bool = False,
     hooks: ScoreHooks = NO_HOOKS,
 ) -> tuple[Tensor, Tensor]:
-    """Return z (B, H, T, K) and the pattern (B, H, T, S), step by step; arguments as in `attend`.
+    """Compute z (B, H, T, K) and the pattern (B, H, T, S) step by step; arguments as in `attend`.
 
     Args:
         zero_fully_masked: zero the pattern and z of queries without an allowed key. If False, the caller zeroes their
-            z, which is cheaper where nobody needs the pattern.
+            z, which is cheaper if the pattern is not used.
     """
     if q.shape[1] != k.shape[1]:
         group = q.shape[1] // k.shape[1]
@@ -200,16 +199,16 @@ def explicit_attention(
     products = hooks.products(q / math.sqrt(q.shape[-1]) @ k.transpose(-2, -1))  # (B, H, T, S)
     if mask.bias is None:
         allowed = mask.allowed_tensor(products)  # (B or 1, 1, T or 1, S); causal: query t attends to keys 0 … t
-        # -inf is added rather than filled in with masked_fill: the backward pass of an addition needs no mask.
+        # Add -inf instead of using masked_fill: the backward pass of an addition needs no mask.
         zero = products.new_zeros(())  # ()
-        hidden = zero.where(allowed, -math.inf)  # (B or 1, 1, T or 1, S): 0 where allowed, else -inf
-        scores = products + hidden  # (B, H, T, S)
+        mask_bias = zero.where(allowed, -math.inf)  # (B or 1, 1, T or 1, S): 0 where allowed, else -inf
+        scores = products + mask_bias  # (B, H, T, S)
     else:
-        scores = products + mask.bias.to(q.dtype)  # (B, H, T, S); the bias is -inf where hidden
+        scores = products + mask.bias.to(q.dtype)  # (B, H, T, S); the bias is -inf at masked keys
     fully_masked = mask.fully_masked if zero_fully_masked else None  # (B or 1, 1, T or 1, 1)
     if fully_masked is None:
         pattern = hooks.pattern(hooks.scores(scores).softmax(dim=-1))  # (B, H, T, S)
-    else:  # a softmax over nothing but -inf would be NaN, in the gradient too
+    else:  # a softmax over -inf alone would be NaN, and its gradient too
         scores = hooks.scores(scores.masked_fill(fully_masked, -math.inf))  # (B, H, T, S)
         pattern = scores.masked_fill(fully_masked, 0.0).softmax(dim=-1)  # (B, H, T, S)
         pattern = hooks.pattern(pattern.masked_fill(fully_masked, 0.0))  # (B, H, T, S)
@@ -218,12 +217,12 @@ def explicit_attention(
 
 
 def fused_attention(q: Tensor, k: Tensor, v: Tensor, mask: Mask, dropout: float = 0.0) -> Tensor:
-    """Return z (B, H, T, K) by PyTorch's fused kernel, which never holds the pattern; arguments as in `attend`."""
-    if q.shape[1] == 0:  # every head was removed; the kernels for GPUs would divide by zero
+    """Compute z (B, H, T, K) with PyTorch's fused kernel, which never stores the pattern; arguments as in `attend`."""
+    if q.shape[1] == 0:  # all heads were removed; the GPU kernels would divide by zero
         return q  # (B, 0, T, K)
     attn_mask = mask.allowed  # (B or 1, 1, T or 1, S) bool, True where allowed, or None
     if mask.bias is not None:
-        attn_mask = mask.bias.to(q.dtype)  # (B or 1, H, T, S), -inf where hidden
+        attn_mask = mask.bias.to(q.dtype)  # (B or 1, H, T, S), -inf at masked keys
     grouped = k.shape[1] != q.shape[1]
     return F.scaled_dot_product_attention(
         q, k, v, attn_mask=attn_mask, dropout_p=dropout, is_causal=mask.is_causal, enable_gqa=grouped
@@ -231,17 +230,17 @@ def fused_attention(q: Tensor, k: Tensor, v: Tensor, mask: Mask, dropout: float 
 
 
 class Attention(nn.Module):
-    """Multi-head, grouped-query (Ainslie et al. 2023) or multi-query attention, to the sequence itself or to a memory.
+    """Multi-head, grouped-query (Ainslie et al. 2023) or multi-query attention: self-attention or cross-attention.
 
-    Its hook points, in the order in which the tensors pass through them: `hook_q` (B, H, T, K), `hook_k` and `hook_v`
-    (B, G, S, K) as they meet (normalised and rotated, those of a cache included), `hook_products`, `hook_scores` and
-    `hook_pattern` (B, H, T, S, see `ScoreHooks`), `hook_z` (B, H, T, K). While a hook is registered on one of the three
-    of shape (B, H, T, S) the explicit computation runs, and otherwise they are not reached; the others are always.
+    Hook points, in the order of the forward pass: `hook_q` (B, H, T, K), `hook_k` and `hook_v` (B, G, S, K), after
+    norms and rotation and with the cached keys and values; `hook_products`, `hook_scores` and `hook_pattern`
+    (B, H, T, S, see `ScoreHooks`); `hook_z` (B, H, T, K). The three of shape (B, H, T, S) run only while a hook is
+    registered on one of them, and attention is then computed explicitly; the others always run.
 
     Args:
-        config: the shape of the model.
-        heads: H; None: the setting's.
-        kv_heads: G; None: the setting's.
+        config: model settings.
+        heads: H; None: from `config`.
+        kv_heads: G; None: from `config`.
     """
 
     def __init__(self, config: ModelConfig, heads: int | None = None, kv_heads: int | None = None) -> None:
@@ -276,12 +275,12 @@ class Attention(nn.Module):
         memory: Tensor | None = None,
         cache: LayerCache | None = None,
     ) -> Tensor:
-        """(B, T, D) -> (B, T, D); keys and values come from `memory` (B, S, D) where one is given, else from x.
+        """Map (B, T, D) -> (B, T, D); keys and values come from `memory` (B, S, D) if given, else from x.
 
         Args:
             mask: of queries (T) and keys (S).
             rotation: of queries and keys, with rotary positions.
-            cache: holds the keys and values of the tokens before these, or of the memory; it is filled with these.
+            cache: keys and values of earlier tokens, or of the memory; those computed here are added.
         """
         q = self.split_heads(self.query(x), self.heads, self.query_norm)  # (B, H, T, K)
         if memory is not None and cache is not None and cache.memory is not None:
@@ -294,17 +293,17 @@ class Attention(nn.Module):
             q = rotate(q, rotation)  # (B, H, T, K)
             k = rotate(k, rotation)  # (B, G, S, K)
         if cache is not None and memory is None:
-            k, v = cache.append(k, v)  # (B, G, S, K) each; S now counts the cached tokens too
+            k, v = cache.append(k, v)  # (B, G, S, K) each; S now includes the cached tokens
         elif cache is not None:
             cache.memory = (k, v)
         q = self.hook_q(q)  # (B, H, T, K)
-        k = self.hook_k(k.to(q.dtype))  # (B, G, S, K); a cache may hold another type
+        k = self.hook_k(k.to(q.dtype))  # (B, G, S, K); the cache may have another data type
         v = self.hook_v(v.to(q.dtype))  # (B, G, S, K)
         z = self.hook_z(self.compute_z(q, k, v, mask))  # (B, H, T, K)
         return self.output(z.transpose(1, 2).flatten(2))  # (B, T, D)
 
     def compute_z(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
-        """Queries (B, H, T, K), keys and values (B, G, S, K) -> z (B, H, T, K), step by step if it is observed."""
+        """Compute z (B, H, T, K) from queries (B, H, T, K), keys and values (B, G, S, K); explicitly if hooked."""
         dropout = self.dropout if self.training else 0.0
         if is_observed(self.hook_products) or is_observed(self.hook_scores) or is_observed(self.hook_pattern):
             hooks = ScoreHooks(self.hook_products, self.hook_scores, self.hook_pattern)
@@ -314,15 +313,15 @@ class Attention(nn.Module):
         return z
 
     def split_heads(self, x: Tensor, heads: int, norm: nn.RMSNorm | None = None) -> Tensor:
-        """(B, T, heads K) -> (B, heads, T, K), normalised if there is a norm: each head, or all heads as one vector."""
-        if norm is not None:  # in the norm's own precision under autocast
+        """Reshape (B, T, heads K) -> (B, heads, T, K); `norm` is over each head, or over all heads as one vector."""
+        if norm is not None:  # compute in the norm's own precision under autocast
             parts = x.unflatten(-1, (-1, len(norm.weight)))  # (B, T, heads, K) or (B, T, 1, heads K)
             x = norm(parts.to(norm.weight.dtype)).to(x.dtype).flatten(2)  # (B, T, heads K)
         return x.unflatten(-1, (heads, self.head_width)).transpose(1, 2)  # (B, heads, T, K)
 
 
 def make_query_norm(config: ModelConfig, heads: int) -> nn.RMSNorm | None:
-    """Return the norm of queries or of keys (Henry et al. 2020; Dehghani et al. 2023), None without QK-norm."""
+    """Return the QK-norm of queries or keys (Henry et al. 2020; Dehghani et al. 2023); None without QK-norm."""
     eps = config.norm_eps or 1e-6
     match config.qk_norm:
         case "none":

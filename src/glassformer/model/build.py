@@ -1,4 +1,4 @@
-"""Build a model from settings, with first weights for which the first loss is ln V, whatever the settings."""
+"""Build a model from settings, with initial weights that give an initial loss of ln V for all settings."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ def build_model(
     source_vocab_size: int | None = None,
     classes: int | None = None,
 ) -> Model:
-    """A freshly initialised model; the weights are a function of the arguments alone.
+    """Build a model with initial weights that depend only on the arguments.
 
     Args:
-        config: the shape.
-        vocab_size: V; not needed when `config.vocab_size` says it.
+        config: model settings.
+        vocab_size: V; not needed if `config.vocab_size` is set.
         seed: of the initial weights.
-        source_vocab_size: of an encoder-decoder with two vocabularies; or `config.source_vocab_size`.
-        classes: an encoder with classes is a `Classifier`; or `config.classes`.
+        source_vocab_size: of an encoder-decoder with two vocabularies; or set `config.source_vocab_size`.
+        classes: number of classes, which makes an encoder a `Classifier`; or set `config.classes`.
 
     Raises:
-        GlassError: a size differs from the one in `config`, or V is given in neither.
+        GlassError: a size differs from the one in `config`, or V is not given.
     """
     V = _agreed("vocab_size", config.vocab_size, vocab_size, "the tokenizer has {} tokens")
     S = _agreed(
@@ -42,7 +42,7 @@ def build_model(
     if V is None:
         raise GlassError("the model's vocabulary size is not known", "Set model.vocab_size, or give a tokenizer.")
     model: Model
-    with warnings.catch_warnings():  # torch's, about the empty matrices of an attention without heads
+    with warnings.catch_warnings():  # from torch, about the empty matrices of an attention layer without heads
         warnings.filterwarnings("ignore", "Initializing zero-element tensors")
         if config.family == "encoder-decoder":
             model = EncoderDecoder(config, V, S)
@@ -57,7 +57,7 @@ def build_model(
 
 
 def _agreed(name: str, wanted: int | None, found: int | None, words: str) -> int | None:
-    """Return the size that settings and data agree on; refuse a contradiction."""
+    """Return the size from the settings or the data; raise an error if they differ."""
     if wanted is not None and found is not None and wanted != found:
         raise GlassError(
             f"model.{name} is {wanted}, but {words.format(found)}", f"Set model.{name} = {found}, or leave it unset."
@@ -66,12 +66,13 @@ def _agreed(name: str, wanted: int | None, found: int | None, words: str) -> int
 
 
 def initialize(model: nn.Module, config: ModelConfig, seed: int) -> None:
-    """Fill all parameters in place, from a generator of its own.
+    """Initialise all parameters in place, with a separate random generator.
 
-    Matrices: normal, standard deviation 1 / sqrt(inputs), so that a vector keeps its size. Those that write into the
-    residual stream are divided by sqrt(parts that do), so that the stream keeps its size too (Radford et al. 2019), or
-    are zero with `zero_output`, so that every block begins as the identity (Goyal et al. 2017, section 5.1).
-    An untied head: so small that all logits start near 0. A tied embedding: see `tied_std`. Biases 0, gains 1.
+    Matrices: normal with standard deviation 1 / sqrt(inputs), which preserves the size of a vector. Matrices that write
+    into the residual stream are divided by sqrt(number of such matrices), which preserves the size of the stream too
+    (Radford et al. 2019), or are zero with `zero_output`, so that every block starts as the identity (Goyal et al.
+    2017, section 5.1). An untied head: so small that all logits start near 0. A tied embedding: see `tied_std`. Biases
+    are 0, gains 1.
     """
     generator = torch.Generator().manual_seed(seed)
     parts = sum(isinstance(module, Attention | FeedForward) for module in model.modules())
@@ -80,7 +81,7 @@ def initialize(model: nn.Module, config: ModelConfig, seed: int) -> None:
         for module in model.modules()
         if isinstance(module, Attention | FeedForward)
     }
-    # Without norms nothing holds back what the head's transform gives, where there is one.
+    # Without norms, nothing normalises the output of the head's transform.
     shrunk = writers | ({id(getattr(model.head, "transform", None))} if config.norm == "none" else set())
     tied = config.tied and not isinstance(model, Classifier)
     for name, module in model.named_modules():
@@ -102,11 +103,11 @@ def initialize(model: nn.Module, config: ModelConfig, seed: int) -> None:
 
 
 def tied_std(vocab_size: int, width: int) -> float:
-    """The standard deviation of an embedding that is also the head: 0.02, or less if the first loss asks for it.
+    """Return the standard deviation of an embedding tied to the head: 0.02, or less to keep the initial loss near ln V.
 
     A token's own vector e reaches the head through the residual stream, where a norm gives it length sqrt(D). Its own
-    logit is then about |e| sqrt(D) = std D, which makes every token predict itself and costs (exp(std D) - 1) / V
-    nats. This keeps that below 0.4 % of ln V; the wider the model and the smaller the vocabulary, the smaller it is.
+    logit is then about |e| sqrt(D) = std D, so every token predicts itself, which adds (exp(std D) - 1) / V nats to the
+    loss. The returned value keeps this below 0.4 % of ln V; it is smaller for wider models and smaller vocabularies.
     """
     return min(0.02, math.log1p(0.004 * vocab_size * math.log(vocab_size)) / width)
 

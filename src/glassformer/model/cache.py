@@ -1,4 +1,4 @@
-"""The key-value cache: what earlier tokens left for later ones. It belongs to whoever generates, never to the model."""
+"""Key-value cache: the keys and values of earlier tokens. The caller that generates owns it, never the model."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from glassformer.model.positions import token_positions
 
 
 class LayerCache:
-    """Keys and values of one layer: of the tokens so far, filled from the left, and of the memory, made once."""
+    """Cached keys and values of one layer: of the tokens so far, in the order of the tokens, and of the memory."""
 
     def __init__(self, shape: tuple[int, int, int, int], device: torch.device, dtype: torch.dtype) -> None:
         self.keys = torch.zeros(shape, device=device, dtype=dtype)  # (B, G, capacity, K)
@@ -20,7 +20,7 @@ class LayerCache:
         self.length = 0
 
     def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Keep k and v, (B, G, T, K), and return all kept so far, (B, G, length, K)."""
+        """Append k and v (B, G, T, K) to the cache; return all cached keys and values, (B, G, length, K) each."""
         T = k.shape[2]
         self.keys.narrow(2, self.length, T).copy_(k)  # (B, G, T, K)
         self.values.narrow(2, self.length, T).copy_(v)  # (B, G, T, K)
@@ -29,12 +29,12 @@ class LayerCache:
 
 
 class Cache:
-    """The cache of a whole model: one `LayerCache` for each layer, the positions of the tokens, and which are padding.
+    """Key-value cache of a model: one `LayerCache` per layer, the positions of the tokens and their padding mask.
 
     Args:
-        config: the shape of the model.
-        batch: B, rows.
-        capacity: most tokens of a row, padding included.
+        config: model settings.
+        batch: B, number of rows.
+        capacity: maximum number of tokens in a row, padding included.
         device: of the model.
         dtype: of keys and values.
     """
@@ -44,23 +44,21 @@ class Cache:
     ) -> None:
         counts = [len(config.kept_kv_heads(f"dec.{layer}.self")) for layer in range(config.layers)]  # G of each layer
         self.layers = [LayerCache((batch, G, capacity, config.K), device, dtype) for G in counts]
-        self.attention_mask = torch.ones(
-            batch, capacity, dtype=torch.bool, device=device
-        )  # (B, capacity), where filled
+        self.attention_mask = torch.ones(batch, capacity, dtype=torch.bool, device=device)  # (B, capacity)
         self.positions = torch.arange(capacity, device=device).repeat(batch, 1)  # (B, capacity)
         self.capacity = capacity
         self.length = 0
         self.padded = False
 
     def extend(self, new: int, attention_mask: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Make room for `new` more tokens of each row.
+        """Extend every row by `new` tokens and return their positions and masks.
 
         Args:
             attention_mask: (B, new) bool, False at padding; None: no padding.
 
         Returns:
-            The positions of these tokens (B or 1, new), those of all keys (B or 1, S), and the mask of all keys (B, S),
-            None while there is no padding.
+            Positions of the new tokens (B or 1, new), positions of all keys (B or 1, S), and the mask of all keys
+            (B, S), None if there is no padding.
 
         Raises:
             GlassError: the cache is full.
@@ -70,7 +68,7 @@ class Cache:
         if end > self.capacity:
             raise GlassError(f"the cache holds {self.capacity} tokens and was given {end}", "Make a larger cache.")
         self.length = end
-        if attention_mask is None and not self.padded:  # every position is its column
+        if attention_mask is None and not self.padded:  # without padding, positions are column indices
             return self.positions[:1, start:end], self.positions[:1, :end], None  # (1, new), (1, S)
         self.padded = True
         self.attention_mask[:, start:end] = True if attention_mask is None else attention_mask  # (B, new)

@@ -1,4 +1,4 @@
-"""The account of a model: parameters, bytes, arithmetic and cache, by component. Nothing is allocated."""
+"""Count parameters, bytes, FLOPs and cache of a model by component, without allocating memory for it."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ PARTS = {
     "norm": "norms",
     "head": "output head",
 }
-"""The part of a parameter's name that tells its component, in the order of the search."""
+"""Substring of a parameter's name -> its component; the first match counts."""
 
 
 @dataclass(frozen=True)
 class Component:
-    """One row of the account.
+    """Counts of one component of a model, summed over all layers.
 
     Attributes:
-        name: of the component, all layers together.
-        parameters: how many numbers.
-        flops: of one token's forward pass at full context, an addition and a multiplication counted apart.
-        cache_bytes: kept per token while generating, in float32.
+        name: of the component.
+        parameters: number of parameters.
+        flops: of one token's forward pass at full context; an addition and a multiplication count as two.
+        cache_bytes: size of the key-value cache per token, in float32.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Component:
 
     @property
     def bytes(self) -> int:
-        """Return the bytes in float32."""
+        """Return the size of the parameters in float32, in bytes."""
         return 4 * self.parameters
 
 
@@ -56,11 +56,11 @@ def count_model(
     source_vocab_size: int | None = None,
     classes: int | None = None,
 ) -> list[Component]:
-    """Count all components of the model that these settings build, on the model itself.
+    """Count the components of the model that these settings build, from the model's own parameters.
 
-    The arithmetic is that of matrix products, which is nearly all: 2 per weight and token, and in attention
-    2 x (key width + value width) per head and token looked at, for a token with the whole context before it.
-    For an encoder-decoder it is that of one source and one target token, with a source as long as the context.
+    FLOPs count matrix multiplications, which are nearly all: 2 per weight and token, and in attention
+    2 x (key width + value width) per head and attended token, for a token at the end of a full context.
+    For an encoder-decoder they are of one source token and one target token, with a source as long as the context.
     """
     with shapes_only():
         model = build_model(config, vocab_size, source_vocab_size=source_vocab_size, classes=classes)
@@ -92,15 +92,15 @@ def _flops(model: Model, config: ModelConfig) -> dict[str, int]:
             part = next(part for key, part in PARTS.items() if key in f".{name}")
             flops[part] = flops.get(part, 0) + 2 * module.weight.numel()
         elif isinstance(module, Attention):
-            part, seen = ("cross-attention", config.context) if name.endswith(".cross") else ("self-attention", window)
-            flops[part] = flops.get(part, 0) + 4 * module.heads * config.K * seen
+            part, keys = ("cross-attention", config.context) if name.endswith(".cross") else ("self-attention", window)
+            flops[part] = flops.get(part, 0) + 4 * module.heads * config.K * keys
     if not isinstance(model, Classifier):
         flops["output head"] = flops.get("output head", 0) + 2 * model.vocab_size * config.width
     return flops
 
 
 def embedding_rows(vocab_size: int, widths: tuple[int, ...] = (128, 256, 512, 1024)) -> list[tuple[int, int, float]]:
-    """Return the size of the embedding alone at several widths: (width, parameters, MiB in float32).
+    """Return the size of the token embedding at several widths: (width, parameters, MiB in float32).
 
     >>> embedding_rows(32_100)[0]
     (128, 4108800, 15.673828125)

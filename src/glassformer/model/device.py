@@ -1,4 +1,4 @@
-"""Choose where the model runs, and run matrix multiplications there in a given precision."""
+"""Choose the device of a model, set its matrix multiplication precision, and wait for its work."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from glassformer.base.errors import GlassError
 
 
 def choose_device(name: str) -> torch.device:
-    """The device that a setting names; `auto`: a GPU where there is one.
+    """Return the device with this name; `auto` is a GPU if there is one, else the CPU.
 
     Raises:
-        GlassError: the machine has no such device.
+        GlassError: the name is unknown, or the machine has no such device.
     """
     if name == "auto":
         if torch.cuda.is_available():
@@ -23,26 +23,26 @@ def choose_device(name: str) -> torch.device:
         device = torch.device(name)
     except RuntimeError:
         raise GlassError(f"there is no device {name!r}", "Use one of: auto, cpu, cuda, cuda:N, mps.") from None
-    there = {
+    available = {
         "cpu": True,
         "cuda": torch.cuda.is_available() and (device.index or 0) < torch.cuda.device_count(),
         "mps": torch.backends.mps.is_available(),
     }
-    if not there.get(device.type, False):
-        has = [kind for kind in ("cpu", "cuda", "mps") if kind == "cpu" or (kind != device.type and there[kind])]
-        raise GlassError(f"this machine has no device {name}", f"Use one of: auto, {', '.join(has)}.")
+    if not available.get(device.type, False):
+        usable = [kind for kind in available if kind == "cpu" or (kind != device.type and available[kind])]
+        raise GlassError(f"this machine has no device {name}", f"Use one of: auto, {', '.join(usable)}.")
     return device
 
 
 def autocast(device: torch.device, dtype: torch.dtype) -> AbstractContextManager[object]:
-    """Return a context in which matrix multiplications use `dtype`; weights, norms and losses stay float32."""
+    """Return a context in which matrix multiplications run in `dtype`; weights, norms and losses stay float32."""
     if dtype == torch.float32:
         return nullcontext()
     return torch.autocast(device.type, dtype=dtype)
 
 
 def synchronize(device: torch.device) -> None:
-    """Wait until the device has done all it was given, so that clocks are true."""
+    """Wait until the device has finished all queued work, so that timings are correct."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     elif device.type == "mps":

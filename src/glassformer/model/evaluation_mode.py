@@ -1,4 +1,4 @@
-"""Evaluation mode for a while: no dropout, and with `inference` no gradients either."""
+"""Context managers for evaluation (no dropout) and inference (no dropout, no gradients)."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import torch
 from torch import nn
 
 IN_TRAINING = attrgetter("training")
-"""Whether a module is in training mode; a token loop asks all modules at every token, and this is the fastest way."""
+"""Getter of a module's training flag. `attrgetter` is the fastest way to check all modules before every token."""
 
 
 @contextmanager
 def evaluation_mode(model: nn.Module, modules: Sequence[nn.Module] | None = None) -> Iterator[None]:
-    """Turn dropout off inside; afterwards every module of the model is in the mode it was in.
+    """Switch the model to evaluation mode inside the context, and restore the mode of every module afterwards.
 
     Args:
-        model: any.
-        modules: all modules of the model, where the caller has listed them already.
+        model: any module.
+        modules: all modules of the model, if the caller has them already.
     """
     training = list(filter(IN_TRAINING, modules or model.modules()))
     for module in training:
@@ -33,10 +33,10 @@ def evaluation_mode(model: nn.Module, modules: Sequence[nn.Module] | None = None
 
 @contextmanager
 def inference(model: nn.Module, modules: Sequence[nn.Module] | None = None) -> Iterator[None]:
-    """Turn dropout and gradients off inside: `evaluation_mode` and `torch.inference_mode`.
+    """Switch off dropout and gradients inside the context: `evaluation_mode` and `torch.inference_mode`.
 
-    A sharded model (FSDP) gathers its weights in buffers that training uses again, which tensors of `inference_mode`
-    cannot be: it has `torch.no_grad`.
+    A sharded model (FSDP) gets `torch.no_grad` instead: it gathers its weights in buffers that training uses again, and
+    training cannot use tensors created in `torch.inference_mode`.
     """
     parameter = next(model.parameters(), None)
     without_gradients = torch.no_grad() if hasattr(parameter, "full_tensor") else torch.inference_mode()

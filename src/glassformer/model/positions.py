@@ -1,12 +1,12 @@
-"""Position methods: how a model knows where a token stands. Each acts at one of three points.
+"""Position encodings. Each acts at one of three points of the model.
 
 * added to the embeddings, subclasses of `AddedPositions`: `LearnedPositions`, `SinusoidalPositions`
-* a rotation of queries and keys: `RotaryPositions`
+* rotation of queries and keys: `RotaryPositions`
 * added to the attention scores, subclasses of `ScorePositions`: `AlibiPositions`, `RelativePositions`
 * none: a causal decoder of two layers or more still learns order (Haviv et al. 2022).
 
-A new method that adds vectors or biases is a subclass, and a line in `added_positions` or in `score_positions`, the two
-functions at the end. What shows a model, and what decodes it fast, uses the base class and needs no change.
+A new method that adds vectors or biases needs a subclass, and a line in `added_positions` or `score_positions` at the
+end of this file. Inspection and fast decoding use the base classes and need no change.
 """
 
 from __future__ import annotations
@@ -21,40 +21,40 @@ from glassformer.base.config import ModelConfig
 
 
 def token_positions(attention_mask: Tensor, already: Tensor | int = 0) -> Tensor:
-    """Return the position of each token in its row (B, T), counted from `already`; padding is not counted.
+    """Return the position of each token in its row (B, T), starting at `already`; padding is not counted.
 
     Args:
         attention_mask: (B, T) bool, False at padding, which gets the position of the token before it.
-        already: (B, 1) tokens that each row has before these.
+        already: (B, 1) number of earlier tokens in each row.
     """
     return (attention_mask.long().cumsum(dim=1) - 1 + already).clamp(min=0)  # (B, T)
 
 
 class AddedPositions(nn.Module):
-    """Vectors that are added to the embeddings: positions (B, T) -> (B, T, D)."""
+    """Base class of position vectors added to the embeddings: positions (B, T) -> (B, T, D)."""
 
 
 class LearnedPositions(AddedPositions):
-    """One learned vector per position (Radford et al. 2018)."""
+    """Learned position embeddings, one vector per position (Radford et al. 2018)."""
 
     def __init__(self, context: int, width: int) -> None:
         super().__init__()
         self.table = nn.Embedding(context, width)
 
     def forward(self, positions: Tensor) -> Tensor:
-        """Positions (B, T) -> vectors (B, T, D)."""
+        """Return the vectors (B, T, D) of positions (B, T)."""
         return self.table(positions)  # (B, T, D)
 
 
 class SinusoidalPositions(AddedPositions):
-    """Fixed waves: sin at even, cos at odd channels (Vaswani et al. 2017, section 3.5)."""
+    """Fixed sinusoidal encodings: sin at even, cos at odd channels (Vaswani et al. 2017, section 3.5)."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
         self.width = width
 
     def forward(self, positions: Tensor) -> Tensor:
-        """Positions (B, T) -> vectors (B, T, D)."""
+        """Return the vectors (B, T, D) of positions (B, T)."""
         even = torch.arange(0, self.width, 2, device=positions.device, dtype=torch.get_default_dtype())  # (D/2)
         angles = positions[..., None] * torch.exp(even * (-math.log(10_000.0) / self.width))  # (B, T, D/2)
         return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)  # (B, T, D)
@@ -62,16 +62,16 @@ class SinusoidalPositions(AddedPositions):
 
 @dataclass(frozen=True)
 class Rotation:
-    """The angles of one forward pass, shared by all layers: cos and sin, (B or 1, 1, T, K)."""
+    """Cosines and sines of the rotary angles of one forward pass, (B or 1, 1, T, K) each, shared by all layers."""
 
     cos: Tensor
     sin: Tensor
 
 
 class RotaryPositions(nn.Module):
-    """Turns pairs of channels by an angle that grows with the position, so scores see distances (Su et al. 2021).
+    """Rotary position embeddings: rotate pairs of channels by an angle proportional to the position (Su et al. 2021).
 
-    Channel i is paired with channel i + K/2, as in the Llama family.
+    Scores then depend on relative positions. Channel i is paired with channel i + K/2, as in the Llama family.
     """
 
     def __init__(self, head_width: int, base: float) -> None:
@@ -80,7 +80,7 @@ class RotaryPositions(nn.Module):
         self.base = base
 
     def forward(self, positions: Tensor) -> Rotation:
-        """Positions (B or 1, T) -> their rotation."""
+        """Return the rotation of positions (B or 1, T)."""
         half = torch.arange(0, self.head_width, 2, device=positions.device, dtype=torch.get_default_dtype())  # (K/2)
         frequency = self.base ** (-half / self.head_width)  # (K/2)
         angles = positions[:, None, :, None] * frequency  # (B, 1, T, K/2)
@@ -89,7 +89,7 @@ class RotaryPositions(nn.Module):
 
 
 def rotate(x: Tensor, rotation: Rotation) -> Tensor:
-    """Turn queries or keys, (B, heads, T, K)."""
+    """Rotate queries or keys (B, heads, T, K)."""
     cos = rotation.cos.to(x.dtype)  # (B or 1, 1, T, K)
     sin = rotation.sin.to(x.dtype)  # (B or 1, 1, T, K)
     first, second = x.chunk(2, dim=-1)  # (B, heads, T, K/2) each
@@ -97,15 +97,15 @@ def rotate(x: Tensor, rotation: Rotation) -> Tensor:
 
 
 class ScorePositions(nn.Module):
-    """Biases that are added to the attention scores; they depend on the distance of query and key alone."""
+    """Base class of biases added to the attention scores, which depend only on the distance of query and key."""
 
     def forward(self, query_positions: Tensor, key_positions: Tensor) -> Tensor:
-        """Positions (B, T) and (B, S) -> bias of the scores (B, H, T, S)."""
+        """Return the score bias (B, H, T, S) for query positions (B, T) and key positions (B, S)."""
         back = query_positions[:, :, None] - key_positions[:, None, :]  # (B, T, S)
         return self.by_distance(back)  # (B, H, T, S)
 
     def by_distance(self, back: Tensor) -> Tensor:
-        """Return the bias (B, H, T, S) for `back` (B, T, S): query minus key position, negative for later keys.
+        """Return the bias (B, H, T, S) for `back` (B, T, S): query position minus key position.
 
         Compute in `torch.get_default_dtype()`: comparisons with NumPy run in float64.
         """
@@ -113,21 +113,23 @@ class ScorePositions(nn.Module):
 
 
 class AlibiPositions(ScorePositions):
-    """A penalty that grows with distance, at a fixed slope per head (Press et al. 2022)."""
+    """ALiBi: a penalty proportional to the distance, with a fixed slope per head (Press et al. 2022)."""
 
     def __init__(self, heads: int) -> None:
         super().__init__()
         self.heads = heads
 
     def by_distance(self, back: Tensor) -> Tensor:
-        """Distances looked back (B, T, S) -> bias (B, H, T, S)."""
+        """Return the bias (B, H, T, S) for query minus key positions (B, T, S)."""
         distance = back[:, None].abs()  # (B, 1, T, S)
         slopes = torch.tensor(alibi_slopes(self.heads), device=distance.device)  # (H)
         return -slopes[:, None, None] * distance  # (B, H, T, S)
 
 
 def alibi_slopes(heads: int) -> list[float]:
-    """A geometric series from 2^(-8/n); for other than powers of two, every other slope of the next power.
+    """Return the slopes: 2^(-8/n), 2^(-16/n), … for n heads.
+
+    If n is not a power of two: the slopes for the next lower power of two, then every other slope for the next higher.
 
     >>> alibi_slopes(4)
     [0.25, 0.0625, 0.015625, 0.00390625]
@@ -139,7 +141,10 @@ def alibi_slopes(heads: int) -> list[float]:
 
 
 class RelativePositions(ScorePositions):
-    """A learned score bias per head and bucket of distances, one table for all layers (Raffel et al. 2020, T5)."""
+    """T5 relative positions: a learned score bias per head and distance bucket, shared by all layers.
+
+    Raffel et al. 2020.
+    """
 
     def __init__(self, heads: int, buckets: int, max_distance: int, causal: bool) -> None:
         super().__init__()
@@ -149,11 +154,11 @@ class RelativePositions(ScorePositions):
         self.causal = causal
 
     def by_distance(self, back: Tensor) -> Tensor:
-        """Distances looked back (B, T, S) -> bias (B, H, T, S)."""
+        """Return the bias (B, H, T, S) for query minus key positions (B, T, S)."""
         return self.table(self.bucket(back)).permute(0, 3, 1, 2)  # (B, H, T, S)
 
     def bucket(self, back: Tensor) -> Tensor:
-        """Distances looked back (negative: ahead) -> buckets: exact when near, logarithmic when far."""
+        """Return the buckets (B, T, S) of query minus key positions: exact when near, logarithmic when far."""
         buckets = self.buckets
         offset = torch.zeros_like(back)
         if not self.causal:  # half of the buckets for each direction
@@ -168,7 +173,7 @@ class RelativePositions(ScorePositions):
 
 
 def added_positions(config: ModelConfig) -> AddedPositions | None:
-    """Return the part that adds positions to the embeddings; None if the setting is of another kind."""
+    """Return the module that adds positions to the embeddings; None if `config.positions` is not of this kind."""
     match config.positions:
         case "learned":
             return LearnedPositions(config.context, config.width)
@@ -179,7 +184,7 @@ def added_positions(config: ModelConfig) -> AddedPositions | None:
 
 
 def score_positions(config: ModelConfig, causal: bool) -> ScorePositions | None:
-    """Return the part that adds biases to the attention scores; None if the setting is of another kind."""
+    """Return the module that adds biases to the attention scores; None if `config.positions` is not of this kind."""
     match config.positions:
         case "alibi":
             return AlibiPositions(config.heads)

@@ -1,8 +1,8 @@
-"""Choose the precision of matrix multiplications: bfloat16 where it is clearly faster here, float32 elsewhere.
+"""Choose the precision of matrix multiplications: bfloat16 if it is clearly faster on this device, else float32.
 
-Whether bfloat16 is faster cannot be read from a processor's list of instructions: a restricted processor (a virtual
-machine, `ONEDNN_MAX_CPU_ISA`) still lists them. It is therefore timed, once for each machine and environment, and the
-speeds are kept in the user's cache folder.
+A CPU's list of instructions does not show whether bfloat16 is faster: a restricted CPU (a virtual machine,
+`ONEDNN_MAX_CPU_ISA`) still lists them. The speeds are therefore measured, once per machine and environment, and cached
+in the user's cache folder.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from glassformer.base.files import write_text
 from glassformer.model.device import choose_device
 
 MARGIN = 1.5
-"""Least ratio of the speeds for which bfloat16 is chosen. Processors with instructions for it reach 2 or more and
-others stay below 1, so noise in the timing does not change the choice."""
+"""Minimum ratio of the speeds for which bfloat16 is chosen. CPUs with bfloat16 instructions reach 2 or more and others
+stay below 1, so noise in the timing does not change the choice."""
 SMALL = (256, 128, 512)
 LARGE = (256, 512, 1024)
-"""Rows, inner size and columns of the timed multiplications: layers of a small model and of a larger one."""
+"""Rows, inner size and columns of the timed matrix multiplications: layers of a small model and of a larger one."""
 HOPELESS = 0.5
-"""Ratio of the speeds on the small matrices below which the large ones, which could take seconds, are not timed."""
+"""Ratio of the speeds on small matrices below which large matrices, which could take seconds, are not timed."""
 ROUNDS = 60
 SECONDS = 0.1
-"""Limits on the rounds and the time for one size; at least one round is timed."""
+"""Maximum number of rounds, and maximum time in seconds, for one matrix size; at least one round is timed."""
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
-"""The precisions that a setting names."""
+"""Name of a precision in the settings -> data type."""
 FIELDS = ("precision", "muon_precision")
 """Settings of `train` that name a precision."""
 VARIABLES = (
@@ -54,17 +54,17 @@ VARIABLES = (
     "MKL_DEBUG_CPU_TYPE",
     "TORCH_MKLDNN_MATMUL_MIN_DIM",
 )
-"""Environment variables that change how fast a processor multiplies."""
+"""Environment variables that affect the speed of matrix multiplications on a CPU."""
 PROCESSOR_LINES = ("model name", "flags", "Features", "CPU implementer", "CPU part")
-"""Lines of /proc/cpuinfo that tell processors apart."""
+"""Lines of /proc/cpuinfo that identify a CPU."""
 
 
 @dataclass(frozen=True)
 class Speeds:
-    """Speeds of matrix multiplications of one thread on the processor, in GFLOP/s.
+    """Speeds of matrix multiplications with one CPU thread, in GFLOP/s.
 
     Attributes:
-        float32, bfloat16: with operands of this precision.
+        float32, bfloat16: speed with operands of this precision.
     """
 
     float32: float
@@ -84,14 +84,14 @@ def bfloat16_is_faster(device: torch.device) -> bool:
 
 
 def choose_precision(name: str, device: torch.device) -> torch.dtype:
-    """Return the precision that a setting names; `auto` is bfloat16 where that is faster on the device."""
+    """Return the data type for a precision setting; `auto` is bfloat16 if that is faster on the device."""
     if name == "auto":
         return torch.bfloat16 if bfloat16_is_faster(device) else torch.float32
     return DTYPES[name]
 
 
 def settled(config: Config) -> Config:
-    """Return the settings with every precision `auto` replaced by `fp32` or `bf16`, whichever is faster here."""
+    """Return the settings with every precision `auto` replaced by the faster one on this device, `fp32` or `bf16`."""
     device = choose_device(config.train.device)
     names = {dtype: name for name, dtype in DTYPES.items()}
     chosen = {field: names[choose_precision(getattr(config.train, field), device)] for field in FIELDS}
@@ -99,7 +99,7 @@ def settled(config: Config) -> Config:
 
 
 def as_recorded(config: Config, device: torch.device) -> Config:
-    """Return the settings of a run with every precision spelt out, as the version that made the run understood it.
+    """Return the settings of a recorded run with every precision `auto` replaced by the one that was used.
 
     New runs record `fp32` or `bf16`. Older runs may have recorded `auto`, which was float32 except on a GPU with
     bfloat16, and had no `muon_precision`: Muon orthogonalised in bfloat16.
@@ -117,7 +117,7 @@ def _with_train(config: Config, changes: dict[str, str]) -> Config:
 
 
 def precision_in_words(config: Config) -> str:
-    """Return one line on the precision of a run and the reason for or against it.
+    """Return one line with the precision of a run and the reason for it.
 
     Args:
         config: settings, after `settled`.
@@ -132,7 +132,7 @@ def precision_in_words(config: Config) -> str:
 
 
 def why(device: torch.device) -> str:
-    """Return why `auto` means float32 or bfloat16 on a device."""
+    """Return the reason why `auto` means float32 or bfloat16 on a device."""
     if device.type == "cuda":
         return f"this GPU has {'' if bfloat16_is_faster(device) else 'no '}bfloat16 instructions"
     if device.type == "cpu":
@@ -141,7 +141,7 @@ def why(device: torch.device) -> str:
 
 
 def slower_choices(config: Config) -> list[str]:
-    """Return a note for each recorded precision that is not the faster one on this machine, with the option to change.
+    """Return a note for each recorded precision that is not the faster one here, with the option that changes it.
 
     Args:
         config: settings of a run, after `as_recorded`.
@@ -151,24 +151,24 @@ def slower_choices(config: Config) -> list[str]:
     faster = "bf16" if bfloat16_is_faster(device) else "fp32"
     return [
         f"the recorded train.{field} = {getattr(config.train, field)} is slow here ({why(device)}); "
-        f"--set train.{field}={faster} changes it, and the numbers of the run with it"
+        f"--set train.{field}={faster} changes it, but also changes the results of the run"
         for field in fields
         if getattr(config.train, field) != faster
     ]
 
 
 def processor_speeds() -> Speeds:
-    """Return the speeds of one thread on this processor, from the cache or else timed."""
+    """Return the speeds of one thread on this CPU, from the cache or else measured."""
     return _known_or_timed(cache_file(), _environment())
 
 
 def known_speeds() -> Speeds | None:
-    """Return the speeds of this processor if they were timed before; nothing is multiplied."""
+    """Return the speeds of this CPU if they are cached, else None; measure nothing."""
     return _read(cache_file(), _environment())
 
 
 def remember(speeds: Speeds) -> None:
-    """Keep speeds for this machine and environment; without a writable cache folder, do nothing."""
+    """Cache speeds for this machine and environment; do nothing without a writable cache folder."""
     _write(cache_file(), _environment(), speeds)
     _known_or_timed.cache_clear()
 
@@ -183,7 +183,7 @@ def _known_or_timed(file: Path | None, environment: str) -> Speeds:
 
 
 def _environment() -> str:
-    """Return everything that the speeds depend on, as JSON."""
+    """Return all facts that the speeds depend on, as JSON."""
     facts = {
         "processor": _processor(),
         "capability": torch.backends.cpu.get_cpu_capability(),
@@ -196,17 +196,17 @@ def _environment() -> str:
 
 @cache
 def _processor() -> str:
-    """Return the processor's name and, on Linux, its instruction sets."""
-    named = f"{platform.machine()} {platform.processor()}"
+    """Return the CPU's name and, on Linux, its instruction sets."""
+    name = f"{platform.machine()} {platform.processor()}"
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
-        return named
-    return "\n".join([named, *sorted({line for line in lines if line.startswith(PROCESSOR_LINES)})])
+        return name
+    return "\n".join([name, *sorted({line for line in lines if line.startswith(PROCESSOR_LINES)})])
 
 
 def cache_file() -> Path | None:
-    """Return the file that keeps the speeds of this environment; None where the user has no folder for caches."""
+    """Return the cache file for the speeds of this environment; None if the user has no cache folder."""
     folder = _cache_folder()
     if folder is None:
         return None
@@ -215,7 +215,7 @@ def cache_file() -> Path | None:
 
 
 def _cache_folder() -> Path | None:
-    """Return the folder of this program's caches: GLASS_CACHE, or one in the user's folder for caches."""
+    """Return glassformer's cache folder: GLASS_CACHE, or a folder in the user's cache folder."""
     own = os.environ.get("GLASS_CACHE")
     if own:
         return Path(own)
@@ -224,9 +224,9 @@ def _cache_folder() -> Path | None:
 
 
 def _users_cache_folder() -> Path | None:
-    """Return the user's folder for caches, by the rules of the system."""
+    """Return the user's cache folder, following the conventions of the operating system."""
     given = os.environ.get("XDG_CACHE_HOME", "")
-    if Path(given).is_absolute():  # the XDG specification: a relative path is to be ignored
+    if Path(given).is_absolute():  # the XDG specification: relative paths must be ignored
         return Path(given)
     if sys.platform == "win32":
         local = os.environ.get("LOCALAPPDATA")
@@ -239,20 +239,20 @@ def _users_cache_folder() -> Path | None:
 
 
 def _read(file: Path | None, environment: str) -> Speeds | None:
-    """Return the speeds kept in a file; None if it is missing, damaged or of another environment."""
+    """Return the speeds cached in a file; None if it is missing, damaged or for another environment."""
     if file is None:
         return None
     try:
-        kept = json.loads(file.read_text(encoding="utf-8"))
-        speeds = Speeds(float(kept["float32"]), float(kept["bfloat16"]))
+        cached = json.loads(file.read_text(encoding="utf-8"))
+        speeds = Speeds(float(cached["float32"]), float(cached["bfloat16"]))
     except (OSError, *MALFORMED):
         return None
-    sound = all(math.isfinite(speed) and speed > 0 for speed in (speeds.float32, speeds.bfloat16))
-    return speeds if sound and kept.get("environment") == environment else None
+    valid = all(math.isfinite(speed) and speed > 0 for speed in (speeds.float32, speeds.bfloat16))
+    return speeds if valid and cached.get("environment") == environment else None
 
 
 def _write(file: Path | None, environment: str, speeds: Speeds) -> None:
-    """Keep speeds in a file; do nothing if it cannot be written, as they can be timed again."""
+    """Write speeds to a cache file; ignore write errors, as the speeds can be measured again."""
     if file is None:
         return
     with suppress(OSError, GlassError):
@@ -261,12 +261,12 @@ def _write(file: Path | None, environment: str, speeds: Speeds) -> None:
 
 
 def time_processor() -> Speeds:
-    """Time matrix multiplications in float32 and bfloat16, in at most 0.3 s.
+    """Measure the speed of matrix multiplications in float32 and bfloat16, in at most 0.3 s.
 
-    One thread computes: the ratio of the speeds hardly depends on their number, while several threads wait for each
-    other on a busy machine, which once made bfloat16 seem slow where it is fast. The precisions take turns and each
-    keeps its shortest time. Without instructions for bfloat16 a multiplication can take hundreds of times as long; the
-    large matrices are left out then.
+    Use one thread: the ratio of the speeds hardly depends on the number of threads, but on a busy machine several
+    threads wait for each other, which can make a fast bfloat16 look slow. The precisions take turns, and the shortest
+    time of each counts. Without bfloat16 instructions a multiplication can take hundreds of times as long; the large
+    matrices are then skipped.
     """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -282,11 +282,11 @@ def _timed(shape: tuple[int, int, int]) -> Speeds:
     operations = 2 * rows * inner * columns / 1e9
     multiply = {dtype: _multiplication(shape, dtype) for dtype in DTYPES.values()}
     for call in multiply.values():
-        call()  # the first call prepares the kernel
+        call()  # warm-up: the first call prepares the kernel
     best = dict.fromkeys(multiply, math.inf)
-    ends = time.perf_counter() + SECONDS
+    deadline = time.perf_counter() + SECONDS
     for turn in range(ROUNDS):
-        if turn > 0 and time.perf_counter() > ends:
+        if turn > 0 and time.perf_counter() > deadline:
             break
         for dtype, call in multiply.items():
             started = time.perf_counter()
@@ -296,7 +296,7 @@ def _timed(shape: tuple[int, int, int]) -> Speeds:
 
 
 def _multiplication(shape: tuple[int, int, int], dtype: torch.dtype) -> Callable[[], torch.Tensor]:
-    """Return a function that multiplies two matrices of this precision; draw no random numbers."""
+    """Return a function that multiplies two matrices of this precision; use no random numbers."""
     rows, inner, columns = shape
     left = torch.ones(rows, inner, dtype=dtype)  # (rows, inner)
     right = torch.ones(inner, columns, dtype=dtype)  # (inner, columns)

@@ -1,4 +1,4 @@
-"""Models that have shapes and no numbers: to count what a model would need, before there is memory for it."""
+"""Models without data, on torch's meta device, to count a model's size without allocating it."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from torch.overrides import TorchFunctionMode
 
 @contextmanager
 def shapes_only() -> Iterator[None]:
-    """Modules that are made inside take no memory: their tensors are on torch's meta device.
+    """Create modules on torch's meta device inside the context: their tensors have shapes but no data.
 
-    Nothing is drawn for them either. To draw numbers that are never there, torch would load its compiler: 70 MiB of
-    modules, which would then stand in the way of whoever measures the memory of this process.
+    Initialisation is skipped too: to sample numbers on the meta device, torch would load its compiler, 70 MiB of
+    modules, which would distort later measurements of this process's memory.
     """
-    with torch.device("meta"), _NothingDrawn():
+    with torch.device("meta"), _WithoutInitialisation():
         yield
 
 
-class _NothingDrawn(TorchFunctionMode):
-    """The functions of `torch.nn.init` give their tensor back as it is."""
+class _WithoutInitialisation(TorchFunctionMode):
+    """Mode in which the functions of `torch.nn.init` return their tensor unchanged."""
 
     def __torch_function__(
         self,

@@ -1,8 +1,8 @@
-"""The transformer, from token ids to logits: feed-forward, block, stack, and the three families made of them.
+"""The transformer, from token ids to logits: feed-forward layer, block, stack, and the three model families.
 
 A decoder's forward pass is `Decoder.forward` -> `Stack.forward` -> `PreNormBlock.forward` -> `Attention.forward` (in
-`glassformer.model.attention`) and `FeedForward.forward` -> `Head.forward`. The letters of the shapes are those of
-`glassformer.base.shapes`.
+`glassformer.model.attention`) and `FeedForward.forward` -> `Head.forward`. `glassformer.base.shapes` defines the
+letters of the shapes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from glassformer.model.positions import RotaryPositions, Rotation, added_positio
 
 
 def make_norm(config: ModelConfig) -> nn.Module:
-    """Return a norm over the width: LayerNorm (Ba et al. 2016), RMSNorm (Zhang and Sennrich 2019), or the identity."""
+    """Return the norm of `config`: LayerNorm (Ba et al. 2016), RMSNorm (Zhang and Sennrich 2019), or the identity."""
     match config.norm:
         case "layernorm":
             return nn.LayerNorm(config.width, eps=config.eps, bias=config.norm_bias)
@@ -33,7 +33,7 @@ def make_norm(config: ModelConfig) -> nn.Module:
 
 
 def activate(x: Tensor, name: Activation) -> Tensor:
-    """Return the activation of x, any shape; a gated kind names the activation of its gate."""
+    """Apply the named activation to x (any shape); for a gated feed-forward layer, the activation of its gate."""
     match name:
         case "relu":
             return F.relu(x)
@@ -48,7 +48,7 @@ def activate(x: Tensor, name: Activation) -> Tensor:
 
 
 class FeedForward(nn.Module):
-    """D -> F -> D, for each token by itself (Vaswani et al. 2017, section 3.3); gated: Shazeer 2020."""
+    """Position-wise feed-forward layer D -> F -> D (Vaswani et al. 2017, section 3.3); gated: Shazeer 2020."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -58,7 +58,7 @@ class FeedForward(nn.Module):
         self.down = nn.Linear(config.F, config.width, config.feedforward_bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        """(B, T, D) -> (B, T, D)."""
+        """Map (B, T, D) -> (B, T, D)."""
         hidden = self.up(x)  # (B, T, F)
         if self.gate is None:
             hidden = activate(hidden, self.activation)  # (B, T, F)
@@ -68,14 +68,14 @@ class FeedForward(nn.Module):
 
 
 class Block(nn.Module):
-    """The parts of a block: self-attention, cross-attention if there is a memory, and the feed-forward layer.
+    """Base class of transformer blocks: self-attention, optional cross-attention to a memory, feed-forward layer.
 
-    Each part adds to the residual stream x. Where the norms stand is what the three subclasses differ in; their forward
-    pass takes (B, T, D) to (B, T, D).
+    Each part adds to the residual stream x. The three subclasses differ only in where they apply the norms; their
+    forward pass maps (B, T, D) -> (B, T, D).
 
     Args:
-        config: the shape of the model.
-        cross: the block attends to a memory too.
+        config: model settings.
+        cross: whether the block has cross-attention to a memory.
     """
 
     norm_order: Literal["pre", "post", "output"]
@@ -92,7 +92,7 @@ class Block(nn.Module):
 
 
 class PreNormBlock(Block):
-    """Each part reads the normalised stream: x + part(norm(x)). Xiong et al. 2020; GPT-2, Llama."""
+    """Pre-norm block, normalises the input of each part: x + part(norm(x)). Xiong et al. 2020; GPT-2, Llama."""
 
     norm_order = "pre"
 
@@ -105,7 +105,7 @@ class PreNormBlock(Block):
         memory_mask: Mask = EVERY_KEY,
         cache: LayerCache | None = None,
     ) -> Tensor:
-        """(B, T, D) -> (B, T, D); `memory` (B, S, D) is what cross-attention reads."""
+        """Map (B, T, D) -> (B, T, D); cross-attention attends to `memory` (B, S, D)."""
         x = x + self.dropout(self.attention(self.attention_norm(x), mask, rotation, cache=cache))  # (B, T, D)
         if self.cross is not None and self.cross_norm is not None:
             x = x + self.dropout(self.cross(self.cross_norm(x), memory_mask, memory=memory, cache=cache))  # (B, T, D)
@@ -113,7 +113,7 @@ class PreNormBlock(Block):
 
 
 class PostNormBlock(Block):
-    """The sum is normalised: norm(x + part(x)). Vaswani et al. 2017; BERT, BART."""
+    """Post-norm block, normalises after each addition: norm(x + part(x)). Vaswani et al. 2017; BERT, BART."""
 
     norm_order = "post"
 
@@ -126,7 +126,7 @@ class PostNormBlock(Block):
         memory_mask: Mask = EVERY_KEY,
         cache: LayerCache | None = None,
     ) -> Tensor:
-        """(B, T, D) -> (B, T, D); `memory` (B, S, D) is what cross-attention reads."""
+        """Map (B, T, D) -> (B, T, D); cross-attention attends to `memory` (B, S, D)."""
         x = self.attention_norm(x + self.dropout(self.attention(x, mask, rotation, cache=cache)))  # (B, T, D)
         if self.cross is not None and self.cross_norm is not None:
             x = self.cross_norm(x + self.dropout(self.cross(x, memory_mask, memory=memory, cache=cache)))  # (B, T, D)
@@ -134,7 +134,7 @@ class PostNormBlock(Block):
 
 
 class OutputNormBlock(Block):
-    """Normalise the output of each part: x + norm(part(x)). Team OLMo 2025, section 3 (OLMo 2)."""
+    """Output-norm block, normalises the output of each part: x + norm(part(x)). Team OLMo 2025, section 3 (OLMo 2)."""
 
     norm_order = "output"
 
@@ -147,23 +147,23 @@ class OutputNormBlock(Block):
         memory_mask: Mask = EVERY_KEY,
         cache: LayerCache | None = None,
     ) -> Tensor:
-        """(B, T, D) -> (B, T, D); `memory` (B, S, D) is what cross-attention reads."""
-        dtype = x.dtype  # of the stream, in which the norms compute under autocast too
-        given = self.attention(x, mask, rotation, cache=cache)  # (B, T, D)
-        x = x + self.dropout(self.attention_norm(given.to(dtype)))  # (B, T, D)
+        """Map (B, T, D) -> (B, T, D); cross-attention attends to `memory` (B, S, D)."""
+        dtype = x.dtype  # of the residual stream: the norms compute in it under autocast too
+        output = self.attention(x, mask, rotation, cache=cache)  # (B, T, D)
+        x = x + self.dropout(self.attention_norm(output.to(dtype)))  # (B, T, D)
         if self.cross is not None and self.cross_norm is not None:
-            given = self.cross(x, memory_mask, memory=memory, cache=cache)  # (B, T, D)
-            x = x + self.dropout(self.cross_norm(given.to(dtype)))  # (B, T, D)
-        given = self.feedforward(x)  # (B, T, D)
-        return x + self.dropout(self.feedforward_norm(given.to(dtype)))  # (B, T, D)
+            output = self.cross(x, memory_mask, memory=memory, cache=cache)  # (B, T, D)
+            x = x + self.dropout(self.cross_norm(output.to(dtype)))  # (B, T, D)
+        output = self.feedforward(x)  # (B, T, D)
+        return x + self.dropout(self.feedforward_norm(output.to(dtype)))  # (B, T, D)
 
 
 BLOCKS: dict[str, type[Block]] = {"pre": PreNormBlock, "post": PostNormBlock, "output": OutputNormBlock}
-"""The block of each `model.norm_order`."""
+"""`model.norm_order` -> block class."""
 
 
 class Embedding(nn.Module):
-    """Token ids to vectors, with position vectors added where the setting adds them."""
+    """Token embedding, with position vectors added if `config.positions` is of that kind."""
 
     def __init__(self, config: ModelConfig, vocab_size: int) -> None:
         super().__init__()
@@ -174,7 +174,7 @@ class Embedding(nn.Module):
         self.dropout = nn.Dropout(config.dropout_embedding)
 
     def forward(self, tokens: Tensor, positions: Tensor) -> Tensor:
-        """Ids (B, T) and their positions (B or 1, T) -> vectors (B, T, D)."""
+        """Return the vectors (B, T, D) of ids (B, T) at positions (B or 1, T)."""
         x = self.tokens(tokens) * self.scale  # (B, T, D)
         if self.positions is not None:
             x = x + self.positions(positions).to(x.dtype)  # (B, T, D)
@@ -182,13 +182,13 @@ class Embedding(nn.Module):
 
 
 class Stack(nn.Module):
-    """L blocks, what they share (positions and masks), and the last norm, unless each block ends with one.
+    """Stack of L blocks, with their shared positions and masks, and a final norm unless each block ends with one.
 
     Args:
-        config: the shape of the model.
-        causal: a token attends to itself and to those before it (a decoder), or to both sides (an encoder).
-        cross: the blocks attend to a memory too.
-        layers: L; None: the setting's.
+        config: model settings.
+        causal: whether a token attends only to itself and earlier tokens (decoder), or to both sides (encoder).
+        cross: whether the blocks have cross-attention to a memory.
+        layers: L; None: from `config`.
     """
 
     def __init__(self, config: ModelConfig, causal: bool, cross: bool = False, layers: int | None = None) -> None:
@@ -211,22 +211,22 @@ class Stack(nn.Module):
         memory_attention_mask: Tensor | None = None,
         cache: Cache | None = None,
     ) -> Tensor:
-        """Ids (B, T) -> vectors (B, T, D).
+        """Map token ids (B, T) to hidden states (B, T, D).
 
         Args:
-            embedding: of these ids.
-            attention_mask: (B, T) bool, False at padding, on either side; None: no padding. Positions count the other
-                tokens only.
-            memory: (B, S, D) what cross-attention reads.
+            embedding: embedding of the ids.
+            attention_mask: (B, T) bool, False at padding, on either side; None: no padding. Positions do not count
+                padding.
+            memory: (B, S, D) input of cross-attention.
             memory_attention_mask: (B, S) bool, False at padding of the memory; None: no padding.
-            cache: holds the tokens before these; it is filled with these.
+            cache: cache of the earlier tokens; these tokens are added to it.
 
         Raises:
             GlassError: there are more tokens than the context.
         """
         T = tokens.shape[1]
         if self.context < T:
-            raise GlassError(f"{T} tokens were given to a model with a context of {self.context}", "Cut the text.")
+            raise GlassError(f"{T} tokens were given to a model with a context of {self.context}", "Shorten the text.")
         if cache is not None:
             positions, key_positions, key_mask = cache.extend(T, attention_mask)  # (B or 1, T), (B or 1, S), (B, S)
         elif attention_mask is not None:
@@ -238,7 +238,7 @@ class Stack(nn.Module):
             key_positions = positions  # (1, T): S = T
             key_mask = None
 
-        mask = self_attention_mask(positions, key_positions, key_mask, self.causal, self.window)  # Mask
+        mask = self_attention_mask(positions, key_positions, key_mask, self.causal, self.window)
         if self.score_positions is not None:
             mask = mask.with_bias(self.score_positions(positions, key_positions))  # Mask with a bias (B, H, T, S)
         memory_mask = EVERY_KEY
@@ -254,7 +254,7 @@ class Stack(nn.Module):
 
 
 class Head(nn.Module):
-    """Vectors to logits, by its own matrix, or by the embedding's when tied (Press and Wolf 2017)."""
+    """Output head, from hidden states to logits; tied: with the embedding's matrix (Press and Wolf 2017)."""
 
     def __init__(self, config: ModelConfig, vocab_size: int) -> None:
         super().__init__()
@@ -265,12 +265,12 @@ class Head(nn.Module):
         self.bias = nn.Parameter(torch.zeros(vocab_size)) if config.head_bias else None  # (V)
 
     def forward(self, x: Tensor, embedding: Embedding) -> Tensor:
-        """(B, T, D) -> (B, T, V)."""
+        """Return logits (B, T, V) of hidden states (B, T, D)."""
         return F.linear(self.features(x), self.matrix(embedding), self.bias)  # (B, T, V)
 
     def features(self, x: Tensor) -> Tensor:
-        """(..., D) -> (..., D), what the output matrix multiplies."""
-        if self.transform is not None:  # its norm computes in the precision of x under autocast too
+        """Apply the transform and norm, if any: (..., D) -> (..., D), the input of the output matrix."""
+        if self.transform is not None:  # the norm computes in the precision of x under autocast too
             x = activate(self.transform(x), self.activation).to(x.dtype)  # (..., D)
         return self.norm(x)  # (..., D)
 
@@ -280,10 +280,12 @@ class Head(nn.Module):
 
 
 class Decoder(nn.Module):
-    """The language model: a token attends to the tokens up to itself, and predicts the next (Radford et al. 2018).
+    """Decoder language model: each token attends to itself and earlier tokens, and predicts the next token.
+
+    Radford et al. 2018.
 
     Args:
-        config: the shape of the model.
+        config: model settings.
         vocab_size: V.
     """
 
@@ -296,28 +298,30 @@ class Decoder(nn.Module):
         self.head = Head(config, vocab_size)
 
     def forward(self, tokens: Tensor, attention_mask: Tensor | None = None, cache: Cache | None = None) -> Tensor:
-        """Ids (B, T) -> logits (B, T, V) of the token after each.
+        """Return the next-token logits (B, T, V) for ids (B, T).
 
         Args:
             attention_mask: (B, T) bool, False at padding, on either side; None: no padding.
-            cache: holds the tokens before these; it is filled with these.
+            cache: cache of the earlier tokens; these tokens are added to it.
 
         Raises:
-            GlassError: there are more tokens than the context, or than the cache has room for.
+            GlassError: there are more tokens than the context or the cache allows.
         """
         x = self.hidden_states(tokens, attention_mask, cache)  # (B, T, D)
         return self.head(x, self.embedding)  # (B, T, V)
 
     def hidden_states(self, tokens: Tensor, attention_mask: Tensor | None = None, cache: Cache | None = None) -> Tensor:
-        """Ids (B, T) -> (B, T, D), what the head reads; arguments as of `forward`."""
+        """Return the hidden states (B, T, D) for ids (B, T), the input of the head; arguments as in `forward`."""
         return self.stack(tokens, self.embedding, attention_mask, cache=cache)  # (B, T, D)
 
 
 class Encoder(nn.Module):
-    """A token attends to the whole text, and its logits are of the token itself: masked training (Devlin et al. 2019).
+    """Masked language model: each token attends to all tokens, and its logits predict the token itself.
+
+    Devlin et al. 2019.
 
     Args:
-        config: the shape of the model.
+        config: model settings.
         vocab_size: V.
     """
 
@@ -330,7 +334,7 @@ class Encoder(nn.Module):
         self.head = Head(config, vocab_size)
 
     def forward(self, tokens: Tensor, attention_mask: Tensor | None = None) -> Tensor:
-        """Ids (B, T) -> logits (B, T, V); `attention_mask` (B, T) is False at padding.
+        """Return logits (B, T, V) for ids (B, T); `attention_mask` (B, T) is False at padding.
 
         Raises:
             GlassError: there are more tokens than the context.
@@ -339,15 +343,15 @@ class Encoder(nn.Module):
         return self.head(x, self.embedding)  # (B, T, V)
 
     def hidden_states(self, tokens: Tensor, attention_mask: Tensor | None = None) -> Tensor:
-        """Ids (B, T) -> (B, T, D), what the head reads; arguments as of `forward`."""
+        """Return the hidden states (B, T, D) for ids (B, T), the input of the head; arguments as in `forward`."""
         return self.stack(tokens, self.embedding, attention_mask)  # (B, T, D)
 
 
 class Classifier(nn.Module):
-    """An encoder that names the class of the whole text, from the mean of its vectors or from the first one.
+    """Text classifier: an encoder, mean or first-token pooling, and a linear layer.
 
     Args:
-        config: the shape of the model.
+        config: model settings.
         vocab_size: V.
         classes: C.
     """
@@ -362,7 +366,7 @@ class Classifier(nn.Module):
         self.head = nn.Linear(config.width, classes)
 
     def forward(self, tokens: Tensor, attention_mask: Tensor | None = None) -> Tensor:
-        """Ids (B, T) -> class scores (B, C); `attention_mask` (B, T) is False at padding.
+        """Return class logits (B, C) for ids (B, T); `attention_mask` (B, T) is False at padding.
 
         Raises:
             GlassError: there are more tokens than the context.
@@ -380,12 +384,14 @@ class Classifier(nn.Module):
 
 
 class EncoderDecoder(nn.Module):
-    """An encoder reads the source, and a decoder that attends to it writes the target (Vaswani et al. 2017).
+    """Encoder-decoder: the encoder reads the source, the decoder attends to it and predicts the target.
+
+    Vaswani et al. 2017.
 
     Args:
-        config: the shape of the model.
-        vocab_size: V of the target.
-        source_vocab_size: of the source, if it has an embedding of its own; None: V.
+        config: model settings.
+        vocab_size: V, of the target.
+        source_vocab_size: vocabulary size of the source, if it has a separate embedding; None: V.
     """
 
     def __init__(self, config: ModelConfig, vocab_size: int, source_vocab_size: int | None = None) -> None:
@@ -399,35 +405,35 @@ class EncoderDecoder(nn.Module):
         self.head = Head(config, vocab_size)
 
     def forward(self, source: Tensor, target: Tensor, attention_mask: Tensor | None = None) -> Tensor:
-        """Source ids (B, S) and target ids (B, T) -> logits (B, T, V) of the token after each of the target.
+        """Return the next-token logits (B, T, V) for source ids (B, S) and target ids (B, T).
 
         Args:
-            attention_mask: (B, S) bool, False at padding of the source; None: no padding. Padding of the target stands
-                last, where no other token attends to it, so it needs no mask.
+            attention_mask: (B, S) bool, False at padding of the source; None: no padding. The target is padded on the
+                right, where no other token attends to the padding, so it needs no mask.
 
         Raises:
-            GlassError: there are more tokens on either side than the context.
+            GlassError: source or target has more tokens than the context.
         """
         x = self.hidden_states(source, target, attention_mask)  # (B, T, D)
         return self.head(x, self.embedding)  # (B, T, V)
 
     def hidden_states(self, source: Tensor, target: Tensor, attention_mask: Tensor | None = None) -> Tensor:
-        """Source ids (B, S) and target ids (B, T) -> (B, T, D), what the head reads; arguments as of `forward`."""
+        """Return the decoder's hidden states (B, T, D), the input of the head; arguments as in `forward`."""
         memory = self.encode(source, attention_mask)  # (B, S, D)
         return self.decoder(target, self.embedding, None, memory, attention_mask)  # (B, T, D)
 
     def encode(self, source: Tensor, attention_mask: Tensor | None = None) -> Tensor:
-        """Source ids (B, S) -> the memory (B, S, D) that the decoder attends to."""
+        """Return the memory (B, S, D) of source ids (B, S), which the decoder attends to."""
         return self.encoder(source, self.source_embedding or self.embedding, attention_mask)  # (B, S, D)
 
     def decode(
         self, target: Tensor, memory: Tensor, attention_mask: Tensor | None = None, cache: Cache | None = None
     ) -> Tensor:
-        """Target ids (B, T) and the memory (B, S, D) -> logits (B, T, V).
+        """Return the next-token logits (B, T, V) for target ids (B, T) and the memory (B, S, D).
 
         Args:
             attention_mask: (B, S) bool, False at padding of the memory; None: no padding.
-            cache: holds the target's tokens before these, and the memory's keys and values once they were computed.
+            cache: cache of the earlier target tokens, and of the memory's keys and values after the first call.
         """
         x = self.decoder(target, self.embedding, None, memory, attention_mask, cache)  # (B, T, D)
         return self.head(x, self.embedding)  # (B, T, V)

@@ -1,4 +1,4 @@
-"""Weights to and from safetensors: nothing is ever unpickled."""
+"""Save and load weights in the safetensors format; pickle is never used."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from glassformer.base.errors import GlassError
 
 
 def save_tensors(tensors: dict[str, Tensor], path: Path, metadata: dict[str, str] | None = None) -> None:
-    """Write named tensors; views and device tensors are copied to contiguous CPU memory first.
+    """Write named tensors to a safetensors file; views and device tensors are first copied to contiguous CPU memory.
 
     Raises:
-        OSError: the disk is full, or refuses otherwise (safetensors has only the number of the error, in its text).
+        OSError: the disk is full or another write error (safetensors gives its number only in the error's text).
     """
     try:
         save_file({name: value.detach().cpu().contiguous() for name, value in tensors.items()}, path, metadata)
@@ -31,7 +31,7 @@ def save_tensors(tensors: dict[str, Tensor], path: Path, metadata: dict[str, str
 
 
 def load_tensors(path: Path) -> dict[str, Tensor]:
-    """Read named tensors.
+    """Read named tensors from a safetensors file.
 
     Raises:
         GlassError: the file is missing, truncated or not safetensors.
@@ -43,10 +43,10 @@ def load_tensors(path: Path) -> dict[str, Tensor]:
 
 
 def load_weights(model: nn.Module, path: Path) -> None:
-    """Fill a model.
+    """Load the weights of a model from a safetensors file, in place.
 
     Raises:
-        GlassError: the file holds the weights of another model; the first difference is named.
+        GlassError: names or shapes differ from the model's; the message names the first difference.
     """
     found = load_tensors(path)
     wanted = model.state_dict()
@@ -57,7 +57,7 @@ def load_weights(model: nn.Module, path: Path) -> None:
             )
         if found[name].shape != value.shape:
             raise GlassError(
-                f"{name} in {path} has shape {tuple(found[name].shape)}, the model wants {tuple(value.shape)}",
+                f"{name} in {path} has shape {tuple(found[name].shape)}, the model needs {tuple(value.shape)}",
                 "It belongs to another model: use the run's own config.toml.",
             )
     extra = sorted(found.keys() - wanted.keys())

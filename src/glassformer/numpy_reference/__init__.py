@@ -1,10 +1,10 @@
-"""The transformer in NumPy alone: all three families, forward and backward, in float64, to be read beside the formulas.
+"""NumPy reference implementation of the transformer: all three families, forward and backward, in float64.
 
-It shares no line with the PyTorch model, imports nothing of it, and takes the same weights under the same names: a
-second opinion, not a copy. Every layer is a pair of functions: `f` gives the output and what the way back needs,
-`f_backward` turns the gradient of the output into those of the input and of the weights. Dropout is no part of it.
+It is written to be read next to the formulas. It shares no code with the PyTorch model and takes the same weights under
+the same names. Every layer is a pair of functions: `f` returns the output and the values saved for the backward pass,
+`f_backward` maps the gradient of the output to the gradients of the input and the weights. There is no dropout.
 
-**To compare another implementation with it**, there is one call for every family:
+**To compare another implementation with it**, use one function for every family:
 
     >>> import numpy as np
     >>> settings = Settings(family="decoder", layers=1, width=8, heads=2, context=4)
@@ -12,14 +12,14 @@ second opinion, not a copy. Every layer is a pair of functions: `f` gives the ou
     >>> logits(settings, weights, tokens=np.array([[3, 1, 4]])).shape
     (1, 3, 5)
 
-Of a run on disk, the settings are `Settings(**tomllib.loads(text_of_config_toml)["model"])` and the weights are what
-`safetensors.numpy.load_file` reads. An encoder-decoder also takes `source=` and `real_source=`; a classifier is an
-encoder whose settings have `classes`.
+For a run on disk, the settings are `Settings(**tomllib.loads(text_of_config_toml)["model"])` and the weights are the
+result of `safetensors.numpy.load_file`. An encoder-decoder also takes `source=` and `source_attention_mask=`; a
+classifier is an encoder whose settings have `classes`.
 
-**To train with it**: `train(settings, weights, batches)`, or `train_step`, or `gradients` alone.
+**To train with it**, use `train(settings, weights, batches)`, `train_step` or `gradients`.
 
 Read in this order: `linear`, `norms`, `activations`, `feedforward`, `positions`, `attention`, `block`, `stack`,
-`families`, `loss`, `adam`, `training`. Shapes are written in the letters of `glassformer.base.shapes`.
+`families`, `loss`, `adam`, `training`. `glassformer.base.shapes` defines the letters of the shapes.
 """
 
 from __future__ import annotations

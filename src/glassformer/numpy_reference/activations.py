@@ -1,4 +1,4 @@
-"""Activations and their derivatives, each element by itself."""
+"""Element-wise activations and their derivatives."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ TANH_CUBE = 0.044715
 
 
 def erf(x: Array) -> Array:
-    """The error function, element by element: NumPy has none, Python's is exact to the last digits."""
+    """Return the error function of each element, computed with Python's `math.erf`, as NumPy has none."""
     return np.array([math.erf(value) for value in x.ravel()]).reshape(x.shape)
 
 
 def sigmoid(x: Array) -> Array:
-    """1 / (1 + e^-x), as (1 + tanh(x / 2)) / 2, which never overflows."""
+    """Return 1 / (1 + e^-x), computed as (1 + tanh(x / 2)) / 2, which cannot overflow."""
     return 0.5 * (1 + np.tanh(0.5 * x))
 
 
 def activate(x: Array, name: str) -> Array:
-    """y = f(x); the gated kinds name the activation of their gate (Shazeer 2020).
+    """Return y = f(x); for gated kinds, f is the activation of the gate (Shazeer 2020).
 
     * relu: max(x, 0). relu2: its square (So et al. 2021, section 4).
     * gelu, geglu: x Φ(x), Φ the normal distribution function (Hendrycks and Gimpel 2016, section 2)
@@ -42,11 +42,11 @@ def activate(x: Array, name: str) -> Array:
         case "swiglu":
             return x * sigmoid(x)
         case _:
-            raise ValueError(f"there is no activation {name!r}")
+            raise ValueError(f"unknown activation {name!r}")
 
 
 def activate_backward(dy: Array, x: Array, name: str) -> Array:
-    """dx = dy f'(x).
+    """Return dx = dy f'(x), with f' for each activation:
 
     * relu: 1 where x > 0. relu2: 2 max(x, 0).
     * gelu: Φ(x) + x φ(x), φ = Φ' the normal density
@@ -62,11 +62,11 @@ def activate_backward(dy: Array, x: Array, name: str) -> Array:
             density = np.exp(-0.5 * x * x) / math.sqrt(2 * math.pi)
             return dy * (0.5 * (1 + erf(x / math.sqrt(2))) + x * density)
         case "gelu_tanh":
-            bent = np.tanh(TANH_SCALE * (x + TANH_CUBE * x**3))
+            tanh = np.tanh(TANH_SCALE * (x + TANH_CUBE * x**3))
             slope = TANH_SCALE * (1 + 3 * TANH_CUBE * x**2)
-            return dy * 0.5 * (1 + bent + x * (1 - bent**2) * slope)
+            return dy * 0.5 * (1 + tanh + x * (1 - tanh**2) * slope)
         case "swiglu":
-            opened = sigmoid(x)
-            return dy * opened * (1 + x * (1 - opened))
+            gate = sigmoid(x)
+            return dy * gate * (1 + x * (1 - gate))
         case _:
-            raise ValueError(f"there is no activation {name!r}")
+            raise ValueError(f"unknown activation {name!r}")

@@ -1,4 +1,4 @@
-"""Adam and AdamW, and the clipping of gradients: pure functions from weights to new weights."""
+"""Adam, AdamW and gradient clipping: pure functions from weights to new weights."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from glassformer.numpy_reference.arrays import Array, Weights
 
 @dataclass(frozen=True)
 class AdamW:
-    """Hyperparameters of AdamW, with the defaults of `glass train`; with `weight_decay` 0 this is Adam.
+    """Hyperparameters of AdamW, with the defaults of `glass train`; with `weight_decay` 0 it is Adam.
 
     Attributes:
         learning_rate: α.
-        beta1, beta2: how much of the averages is kept at each step.
+        beta1, beta2: decay rates of the moving averages of gradients and of squared gradients.
         epsilon: added to the root in the denominator.
         weight_decay: λ, of matrices and tables; biases and gains have none.
-        clip: the longest that all gradients together may be; None: any length.
+        clip: maximum norm of all gradients together; None: no clipping.
     """
 
     learning_rate: float = 1e-3
@@ -32,7 +32,7 @@ class AdamW:
 
 @dataclass(frozen=True)
 class State:
-    """Optimizer state of Adam: the number of steps, and the averages of gradients and of their squares, by name."""
+    """Optimizer state of Adam: the number of steps, and the moving averages of gradients and their squares, by name."""
 
     step: int
     first: Weights
@@ -40,26 +40,26 @@ class State:
 
     @classmethod
     def start(cls, weights: Weights) -> State:
-        """Before the first step: zeros."""
+        """Return the state before the first step: zeros."""
         zeros = {name: np.zeros(weight.shape) for name, weight in weights.items()}
         return cls(0, zeros, zeros)  # no step changes an array in place
 
 
-def clipped(gradients: Weights, longest: float) -> dict[str, Array]:
-    """All gradients times min(1, longest / length), length the root of the sum of all squares (Pascanu et al. 2013)."""
-    length = math.sqrt(sum(float((gradient * gradient).sum()) for gradient in gradients.values()))
-    factor = min(1.0, longest / (length + 1e-6))  # as PyTorch has it: never a division by 0
+def clipped(gradients: Weights, max_norm: float) -> dict[str, Array]:
+    """Return all gradients times min(1, max_norm / norm), where norm is their total norm (Pascanu et al. 2013)."""
+    norm = math.sqrt(sum(float((gradient * gradient).sum()) for gradient in gradients.values()))
+    factor = min(1.0, max_norm / (norm + 1e-6))  # as in PyTorch; avoids division by 0
     return {name: gradient * factor for name, gradient in gradients.items()}
 
 
 def adamw(weights: Weights, gradients: Weights, state: State, rule: AdamW) -> tuple[dict[str, Array], State]:
-    """One step (Kingma and Ba 2015, algorithm 1; decay: Loshchilov and Hutter 2019, algorithm 2, schedule in α).
+    """Take one step (Kingma and Ba 2015, algorithm 1; decay: Loshchilov and Hutter 2019, algorithm 2, schedule in α).
 
-    m ← β1 m + (1 - β1) g and v ← β2 v + (1 - β2) g², then with both divided by 1 - βᵗ, which undoes the start at 0:
+    m ← β1 m + (1 - β1) g and v ← β2 v + (1 - β2) g². Bias correction divides both by 1 - βᵗ, giving m̂ and v̂. Then
     w ← w - α λ w - α m̂ / (√v̂ + ε).
 
     Returns:
-        New weights and a new state; the old ones are left alone.
+        New weights and a new state; the arguments are not changed.
     """
     if rule.clip is not None:
         gradients = clipped(gradients, rule.clip)
@@ -68,10 +68,10 @@ def adamw(weights: Weights, gradients: Weights, state: State, rule: AdamW) -> tu
     b2 = rule.beta2
     first = {name: b1 * state.first[name] + (1 - b1) * g for name, g in gradients.items()}
     second = {name: b2 * state.second[name] + (1 - b2) * g * g for name, g in gradients.items()}
-    found = {}
+    updated = {}
     for name, weight in weights.items():
         mean = first[name] / (1 - b1**step)
         square = second[name] / (1 - b2**step)
         decay = rule.weight_decay if weight.ndim >= 2 else 0.0
-        found[name] = weight - rule.learning_rate * (decay * weight + mean / (np.sqrt(square) + rule.epsilon))
-    return found, State(step, first, second)
+        updated[name] = weight - rule.learning_rate * (decay * weight + mean / (np.sqrt(square) + rule.epsilon))
+    return updated, State(step, first, second)

@@ -1,4 +1,4 @@
-"""Arrays, weights by name, and the three things that are done with names."""
+"""Array types, and functions on dictionaries of weights."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ Array = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 Weights = Mapping[str, Array]
-"""Name -> array, the names of the PyTorch model's `state_dict`; gradients come in the same form."""
+"""Name -> array, with the names of the PyTorch model's `state_dict`; gradients have the same form."""
 
 
 def under(prefix: str, weights: Weights) -> dict[str, Array]:
-    """The weights of one part, by the names that they have inside it: `norm.weight` under `norm` is `weight`."""
+    """Return the weights whose names start with a prefix, without the prefix: `norm.weight` becomes `weight`."""
     start = f"{prefix}."
     return {name.removeprefix(start): value for name, value in weights.items() if name.startswith(start)}
 
 
-def placed(prefix: str, weights: Weights) -> dict[str, Array]:
-    """The way back: `weight` placed in `norm` is `norm.weight`."""
+def with_prefix(prefix: str, weights: Weights) -> dict[str, Array]:
+    """Return the weights with a prefix added to their names: `weight` becomes `norm.weight`."""
     return {f"{prefix}.{name}": value for name, value in weights.items()}
 
 
-def total(*gradients: Weights) -> dict[str, Array]:
-    """Gradients from several places, added by name: a weight that is used twice gets the sum (the chain rule)."""
-    found: dict[str, Array] = {}
+def sum_gradients(*gradients: Weights) -> dict[str, Array]:
+    """Return the sum of gradients by name: a weight that is used twice gets the sum of both (the chain rule)."""
+    total: dict[str, Array] = {}
     for one in gradients:
         for name, value in one.items():
-            found[name] = found[name] + value if name in found else value
-    return found
+            total[name] = total[name] + value if name in total else value
+    return total

@@ -1,10 +1,10 @@
-"""The block that all families are made of: self-attention, cross-attention, feed-forward, each added to the stream."""
+"""Transformer block: self-attention, cross-attention and feed-forward layer, each with a residual connection."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from glassformer.numpy_reference.arrays import Array, Bools, Weights, placed, under
+from glassformer.numpy_reference.arrays import Array, Bools, Weights, under, with_prefix
 from glassformer.numpy_reference.attention import NumpyAttention, attention, attention_backward
 from glassformer.numpy_reference.feedforward import NumpyFeedForward, feedforward, feedforward_backward
 from glassformer.numpy_reference.norms import NumpyNorm, norm, norm_backward
@@ -18,12 +18,12 @@ class BlockContext(NamedTuple):
     allowed: Bools  # (B, 1, T, T) of self-attention
     bias: Array | None = None  # (B, H, T, T) of self-attention
     rotation: RotaryAngles | None = None  # of self-attention
-    memory: Array | None = None  # (B, S, D) what cross-attention looks at
-    memory_allowed: Bools | None = None  # (B, 1, 1, S)
+    memory: Array | None = None  # (B, S, D) source of cross-attention
+    memory_allowed: Bools | None = None  # (B, 1, 1, S) of cross-attention
 
 
 class BlockGradients(NamedTuple):
-    """The gradients that leave a part or a block, besides those of its weights; None where it took no such input."""
+    """Gradients of the inputs of a part or block; None for inputs that it does not have."""
 
     x: Array  # (B, T, D)
     bias: Array | None = None  # (B, H, T, T)
@@ -36,26 +36,26 @@ Part = NumpyAttention | NumpyFeedForward
 def part(
     name: str, x: Array, weights: Weights, settings: Settings, view: BlockContext, site: str
 ) -> tuple[Array, Part]:
-    """One of the three parts of a block, by its name; (B, T, D) -> (B, T, D)."""
+    """Run one of the three parts of a block, by name: (B, T, D) -> (B, T, D)."""
     own = under(name, weights)
     if name == "feedforward":
         return feedforward(x, own, settings.activation)
     if name == "attention":
         return attention(x, x, own, settings, f"{site}.self", view.allowed, view.bias, view.rotation)
     if view.memory is None or view.memory_allowed is None:
-        raise ValueError("cross-attention needs a memory to look at")
+        raise ValueError("cross-attention needs a memory")
     return attention(x, view.memory, own, settings, f"{site}.cross", view.memory_allowed)
 
 
-def part_backward(name: str, dy: Array, kept: Part) -> tuple[BlockGradients, dict[str, Array]]:
-    """In self-attention x is also the source of keys and values, so both gradients add up."""
-    if isinstance(kept, NumpyFeedForward):
-        dx, gradients = feedforward_backward(dy, kept)  # (B, T, D)
-        return BlockGradients(dx), placed(name, gradients)
-    dx, dsource, dbias, gradients = attention_backward(dy, kept)
+def part_backward(name: str, dy: Array, saved: Part) -> tuple[BlockGradients, dict[str, Array]]:
+    """Return the gradients of a part's inputs and weights; in self-attention, dx is the sum of dx and dsource."""
+    if isinstance(saved, NumpyFeedForward):
+        dx, gradients = feedforward_backward(dy, saved)  # (B, T, D)
+        return BlockGradients(dx), with_prefix(name, gradients)
+    dx, dsource, dbias, gradients = attention_backward(dy, saved)
     if name == "attention":
-        return BlockGradients(dx + dsource, bias=dbias), placed(name, gradients)
-    return BlockGradients(dx, memory=dsource), placed(name, gradients)
+        return BlockGradients(dx + dsource, bias=dbias), with_prefix(name, gradients)
+    return BlockGradients(dx, memory=dsource), with_prefix(name, gradients)
 
 
 class Residual(NamedTuple):
@@ -74,50 +74,50 @@ class NumpyBlock(NamedTuple):
 
 
 def block(x: Array, weights: Weights, settings: Settings, view: BlockContext, site: str) -> tuple[Array, NumpyBlock]:
-    """For each part f: x + f(norm(x)), norm(x + f(x)) or x + norm(f(x)).
+    """Run a block: for each part f, x + f(norm(x)), norm(x + f(x)) or x + norm(f(x)).
 
-    Pre-norm: Xiong et al. 2020; post-norm: Vaswani et al. 2017; at the output: OLMo 2 (Team OLMo 2025).
+    Pre-norm: Xiong et al. 2020; post-norm: Vaswani et al. 2017; output norm: OLMo 2 (Team OLMo 2025).
 
-    x: (B, T, D) -> (B, T, D). `site` names the block, `dec.0`.
+    x: (B, T, D) -> (B, T, D). `site` is the name of the block, such as `dec.0`.
     """
     names = ["attention", "feedforward"] if view.memory is None else ["attention", "cross", "feedforward"]
     residuals = []
     for name in names:
         gain = under(f"{name}_norm", weights)
         if settings.norm_order == "pre":
-            normed, kept_norm = norm(x, gain, settings.norm, settings.eps)  # (B, T, D)
-            added, kept_part = part(name, normed, weights, settings, view, site)  # (B, T, D)
+            normed, saved_norm = norm(x, gain, settings.norm, settings.eps)  # (B, T, D)
+            added, saved_part = part(name, normed, weights, settings, view, site)  # (B, T, D)
             x = x + added  # (B, T, D)
         elif settings.norm_order == "output":
-            written, kept_part = part(name, x, weights, settings, view, site)  # (B, T, D)
-            added, kept_norm = norm(written, gain, settings.norm, settings.eps)  # (B, T, D)
+            y, saved_part = part(name, x, weights, settings, view, site)  # (B, T, D)
+            added, saved_norm = norm(y, gain, settings.norm, settings.eps)  # (B, T, D)
             x = x + added  # (B, T, D)
         else:
-            added, kept_part = part(name, x, weights, settings, view, site)  # (B, T, D)
-            x, kept_norm = norm(x + added, gain, settings.norm, settings.eps)  # (B, T, D)
-        residuals.append(Residual(name, kept_part, kept_norm))
+            added, saved_part = part(name, x, weights, settings, view, site)  # (B, T, D)
+            x, saved_norm = norm(x + added, gain, settings.norm, settings.eps)  # (B, T, D)
+        residuals.append(Residual(name, saved_part, saved_norm))
     return x, NumpyBlock(settings.norm_order, residuals)
 
 
-def block_backward(dx: Array, kept: NumpyBlock) -> tuple[BlockGradients, dict[str, Array]]:
-    """The parts from the last to the first; of x + f(x) the gradient goes both past f and through it, and adds up."""
+def block_backward(dx: Array, saved: NumpyBlock) -> tuple[BlockGradients, dict[str, Array]]:
+    """Return the gradients of a block's inputs and weights; the gradient of x + f(x) is the sum over both branches."""
     gradients: dict[str, Array] = {}
     dbias = None
     dmemory = None
-    for name, kept_part, kept_norm in reversed(kept.residuals):
-        if kept.order == "pre":
-            flow, own = part_backward(name, dx, kept_part)
-            through, gain = norm_backward(flow.x, kept_norm)  # (B, T, D)
-            dx = dx + through  # (B, T, D)
-        elif kept.order == "output":
-            dwritten, gain = norm_backward(dx, kept_norm)  # (B, T, D)
-            flow, own = part_backward(name, dwritten, kept_part)
-            dx = dx + flow.x  # (B, T, D)
+    for name, saved_part, saved_norm in reversed(saved.residuals):
+        if saved.order == "pre":
+            inputs, own = part_backward(name, dx, saved_part)
+            dnormed, gain = norm_backward(inputs.x, saved_norm)  # (B, T, D)
+            dx = dx + dnormed  # (B, T, D)
+        elif saved.order == "output":
+            dy, gain = norm_backward(dx, saved_norm)  # (B, T, D)
+            inputs, own = part_backward(name, dy, saved_part)
+            dx = dx + inputs.x  # (B, T, D)
         else:
-            dsum, gain = norm_backward(dx, kept_norm)  # (B, T, D)
-            flow, own = part_backward(name, dsum, kept_part)
-            dx = dsum + flow.x  # (B, T, D)
-        gradients |= own | placed(f"{name}_norm", gain)
-        dbias = dbias if flow.bias is None else flow.bias  # one part has a bias, one a memory
-        dmemory = dmemory if flow.memory is None else flow.memory
+            dsum, gain = norm_backward(dx, saved_norm)  # (B, T, D)
+            inputs, own = part_backward(name, dsum, saved_part)
+            dx = dsum + inputs.x  # (B, T, D)
+        gradients |= own | with_prefix(f"{name}_norm", gain)
+        dbias = dbias if inputs.bias is None else inputs.bias  # only self-attention has a bias
+        dmemory = dmemory if inputs.memory is None else inputs.memory  # only cross-attention has a memory
     return BlockGradients(dx, dbias, dmemory), gradients

@@ -1,6 +1,6 @@
-"""The three families: decoder, encoder (with a head over tokens, or over classes), encoder-decoder.
+"""The three families: decoder, encoder (with a token head or a classification head), encoder-decoder.
 
-They differ in mask, memory and head only. `forward` and `backward` are the two halves of one pass, for all of them.
+They differ only in mask, memory and head. `forward` and `backward` are the two passes for all families.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from glassformer.numpy_reference.activations import activate, activate_backward
-from glassformer.numpy_reference.arrays import Array, Bools, Ints, Weights, placed, total, under
+from glassformer.numpy_reference.arrays import Array, Bools, Ints, Weights, sum_gradients, under, with_prefix
 from glassformer.numpy_reference.inputs import Inputs, checked_inputs, checked_weights
 from glassformer.numpy_reference.linear import Linear, linear, linear_backward
 from glassformer.numpy_reference.norms import NumpyNorm, norm, norm_backward
@@ -22,25 +22,25 @@ class Transform(NamedTuple):
     """Values saved by `transform` for the backward pass."""
 
     activation: str
-    raised: Array  # (B, T, D)
+    projected: Array  # (B, T, D)
     linear: Linear
     norm: NumpyNorm
 
 
 def transform(x: Array, weights: Weights, settings: Settings) -> tuple[Array, Transform]:
-    """norm(f(x Wᵀ + b)), before the output layer of BERT (Devlin et al. 2019); x: (B, T, D) -> (B, T, D)."""
-    raised, kept = linear(x, under("transform", weights))  # (B, T, D)
-    opened = activate(raised, settings.activation)  # (B, T, D)
-    y, last = norm(opened, under("norm", weights), settings.norm, settings.eps)  # (B, T, D)
-    return y, Transform(settings.activation, raised, kept, last)
+    """Return norm(f(x Wᵀ + b)), used before BERT's output layer (Devlin et al. 2019): (B, T, D) -> (B, T, D)."""
+    projected, saved = linear(x, under("transform", weights))  # (B, T, D)
+    activated = activate(projected, settings.activation)  # (B, T, D)
+    y, last = norm(activated, under("norm", weights), settings.norm, settings.eps)  # (B, T, D)
+    return y, Transform(settings.activation, projected, saved, last)
 
 
-def transform_backward(dy: Array, kept: Transform) -> tuple[Array, dict[str, Array]]:
-    """dx (B, T, D), and the gradients of the weights."""
-    dopened, gain = norm_backward(dy, kept.norm)  # (B, T, D)
-    draised = activate_backward(dopened, kept.raised, kept.activation)  # (B, T, D)
-    dx, matrix = linear_backward(draised, kept.linear)  # (B, T, D)
-    return dx, placed("transform", matrix) | placed("norm", gain)
+def transform_backward(dy: Array, saved: Transform) -> tuple[Array, dict[str, Array]]:
+    """Return dx (B, T, D) and the gradients of the weights."""
+    dactivated, gain = norm_backward(dy, saved.norm)  # (B, T, D)
+    dprojected = activate_backward(dactivated, saved.projected, saved.activation)  # (B, T, D)
+    dx, matrix = linear_backward(dprojected, saved.linear)  # (B, T, D)
+    return dx, with_prefix("transform", matrix) | with_prefix("norm", gain)
 
 
 class NumpyHead(NamedTuple):
@@ -52,9 +52,9 @@ class NumpyHead(NamedTuple):
 
 
 def head(x: Array, weights: Weights, settings: Settings) -> tuple[Array, NumpyHead]:
-    """Logits x Wᵀ + b, with W its own matrix, or the embedding's when tied (Press and Wolf 2017).
+    """Return the logits x Wᵀ + b, where W is the head's matrix, or the embedding's if tied (Press and Wolf 2017).
 
-    x, behind its transform where there is one: (B, T, D) -> (B, T, V).
+    x: (B, T, D), transformed first with `settings.head_transform` -> (B, T, V).
     """
     own = under("head", weights)
     transformed = None
@@ -63,18 +63,18 @@ def head(x: Array, weights: Weights, settings: Settings) -> tuple[Array, NumpyHe
     matrix = {name: value for name, value in own.items() if name in ("weight", "bias")}
     if settings.tied:
         matrix["weight"] = weights["embedding.tokens.weight"]  # (V, D)
-    logits, kept = linear(x, matrix)  # (B, T, V)
-    return logits, NumpyHead(settings.tied, kept, transformed)
+    logits, saved = linear(x, matrix)  # (B, T, V)
+    return logits, NumpyHead(settings.tied, saved, transformed)
 
 
-def head_backward(dlogits: Array, kept: NumpyHead) -> tuple[Array, dict[str, Array]]:
-    """dx (B, T, D); a tied matrix gets its gradient under the embedding's name, where that of the look-up is added."""
-    dx, gradients = linear_backward(dlogits, kept.linear)  # (B, T, D)
-    matrix = {"embedding.tokens.weight": gradients.pop("weight")} if kept.tied else {}
-    if kept.transform is not None:
-        dx, of_transform = transform_backward(dx, kept.transform)  # (B, T, D)
+def head_backward(dlogits: Array, saved: NumpyHead) -> tuple[Array, dict[str, Array]]:
+    """Return dx (B, T, D) and the gradients of the weights; a tied matrix has the embedding's name."""
+    dx, gradients = linear_backward(dlogits, saved.linear)  # (B, T, D)
+    matrix = {"embedding.tokens.weight": gradients.pop("weight")} if saved.tied else {}
+    if saved.transform is not None:
+        dx, of_transform = transform_backward(dx, saved.transform)  # (B, T, D)
         gradients |= of_transform
-    return dx, matrix | placed("head", gradients)
+    return dx, matrix | with_prefix("head", gradients)
 
 
 class TokenModel(NamedTuple):
@@ -85,59 +85,57 @@ class TokenModel(NamedTuple):
 
 
 def token_model(inputs: Inputs, weights: Weights, settings: Settings) -> tuple[Array, TokenModel]:
-    """A decoder (Radford et al. 2018, equation 2), or an encoder that names its own tokens (Devlin et al. 2019).
-
-    -> (B, T, V).
-    """
+    """Return the logits (B, T, V) of a decoder (Radford et al. 2018, equation 2) or encoder (Devlin et al. 2019)."""
     causal = settings.family == "decoder"
-    x, kept = stack(
-        inputs.tokens, inputs.real_tokens, under("embedding", weights), under("stack", weights), settings, causal
+    x, saved = stack(
+        inputs.tokens, inputs.token_mask, under("embedding", weights), under("stack", weights), settings, causal
     )  # (B, T, D)
-    logits, kept_head = head(x, weights, settings)  # (B, T, V)
-    return logits, TokenModel(kept, kept_head)
+    logits, saved_head = head(x, weights, settings)  # (B, T, V)
+    return logits, TokenModel(saved, saved_head)
 
 
-def token_model_backward(dlogits: Array, kept: TokenModel) -> dict[str, Array]:
-    """The gradients of all weights."""
-    dx, of_head = head_backward(dlogits, kept.head)  # (B, T, D)
-    found = stack_backward(dx, kept.stack)
-    return total(of_head, placed("stack", found.stack), placed("embedding", found.embedding))
+def token_model_backward(dlogits: Array, saved: TokenModel) -> dict[str, Array]:
+    """Return the gradients of all weights."""
+    dx, of_head = head_backward(dlogits, saved.head)  # (B, T, D)
+    found = stack_backward(dx, saved.stack)
+    return sum_gradients(of_head, with_prefix("stack", found.stack), with_prefix("embedding", found.embedding))
 
 
 class NumpyClassifier(NamedTuple):
     """Values saved by `classifier` for the backward pass."""
 
     stack: NumpyStack
-    shares: Array  # (B, T)
+    pooling_weights: Array  # (B, T)
     head: Linear
 
 
 def classifier(inputs: Inputs, weights: Weights, settings: Settings) -> tuple[Array, NumpyClassifier]:
-    """Scores of the classes, from one vector for each row: Σ_t share_t x_t, then a linear map.
+    """Return the class logits (B, C): a linear layer on the pooled vector Σ_t a_t x_t of each row.
 
-    The shares are 1 / n for each of n real tokens (mean), or 1 for the first real one (Devlin et al. 2019, section 3).
-
-    -> (B, C).
+    The pooling weights a_t are 1 / n for each of n tokens that are not padding (mean), or 1 for the first of them
+    (Devlin et al. 2019, section 3).
     """
-    real = inputs.real_tokens  # (B, T)
-    x, kept = stack(
-        inputs.tokens, real, under("embedding", weights), under("stack", weights), settings, causal=False
+    attention_mask = inputs.token_mask  # (B, T)
+    x, saved = stack(
+        inputs.tokens, attention_mask, under("embedding", weights), under("stack", weights), settings, causal=False
     )  # (B, T, D)
     if settings.pooling == "first":
-        shares = np.eye(real.shape[1])[real.argmax(axis=1)]  # (B, T)
+        pooling_weights = np.eye(attention_mask.shape[1])[attention_mask.argmax(axis=1)]  # (B, T)
     else:
-        shares = real / np.maximum(real.sum(axis=1, keepdims=True), 1)  # (B, T)
-    pooled = (shares[..., None] * x).sum(axis=1)  # (B, D)
-    scores, kept_head = linear(pooled, under("head", weights))  # (B, C)
-    return scores, NumpyClassifier(kept, shares, kept_head)
+        pooling_weights = attention_mask / np.maximum(attention_mask.sum(axis=1, keepdims=True), 1)  # (B, T)
+    pooled = (pooling_weights[..., None] * x).sum(axis=1)  # (B, D)
+    logits, saved_head = linear(pooled, under("head", weights))  # (B, C)
+    return logits, NumpyClassifier(saved, pooling_weights, saved_head)
 
 
-def classifier_backward(dscores: Array, kept: NumpyClassifier) -> dict[str, Array]:
-    """Each token gets its share of the pooled vector's gradient: dx_t = share_t dpooled."""
-    dpooled, of_head = linear_backward(dscores, kept.head)  # (B, D)
-    dx = kept.shares[..., None] * dpooled[:, None, :]  # (B, T, D)
-    found = stack_backward(dx, kept.stack)
-    return total(placed("head", of_head), placed("stack", found.stack), placed("embedding", found.embedding))
+def classifier_backward(dlogits: Array, saved: NumpyClassifier) -> dict[str, Array]:
+    """Return the gradients of all weights; the gradient of each token's vector is dx_t = a_t dpooled."""
+    dpooled, of_head = linear_backward(dlogits, saved.head)  # (B, D)
+    dx = saved.pooling_weights[..., None] * dpooled[:, None, :]  # (B, T, D)
+    found = stack_backward(dx, saved.stack)
+    return sum_gradients(
+        with_prefix("head", of_head), with_prefix("stack", found.stack), with_prefix("embedding", found.embedding)
+    )
 
 
 class NumpyEncoderDecoder(NamedTuple):
@@ -146,20 +144,18 @@ class NumpyEncoderDecoder(NamedTuple):
     encoder: NumpyStack
     decoder: NumpyStack
     head: NumpyHead
-    source_name: str  # of the source's embedding
+    source_name: str  # name of the source's embedding
 
 
 def encoder_decoder(inputs: Inputs, weights: Weights, settings: Settings) -> tuple[Array, NumpyEncoderDecoder]:
-    """The source is read whole, the target token by token (Vaswani et al. 2017, section 3.1).
+    """Return the logits (B, T, V) of the target, given the source (Vaswani et al. 2017, section 3.1).
 
-    A target's padding stands last, where no real token of it looks, so the decoder hides none.
-
-    -> (B, T, V).
+    The target is padded on the right, where no other token attends to the padding, so the decoder needs no mask for it.
     """
-    source, real_source = inputs.given_source
+    source, source_attention_mask = inputs.source_and_mask
     source_name = "embedding" if settings.shared_embedding else "source_embedding"
     memory, encoder = stack(
-        source, real_source, under(source_name, weights), under("encoder", weights), settings, causal=False
+        source, source_attention_mask, under(source_name, weights), under("encoder", weights), settings, causal=False
     )  # (B, S, D)
     x, decoder = stack(
         inputs.tokens,
@@ -169,39 +165,39 @@ def encoder_decoder(inputs: Inputs, weights: Weights, settings: Settings) -> tup
         settings,
         True,
         memory,
-        real_source,
+        source_attention_mask,
     )  # (B, T, D)
-    logits, kept_head = head(x, weights, settings)  # (B, T, V)
-    return logits, NumpyEncoderDecoder(encoder, decoder, kept_head, source_name)
+    logits, saved_head = head(x, weights, settings)  # (B, T, V)
+    return logits, NumpyEncoderDecoder(encoder, decoder, saved_head, source_name)
 
 
-def encoder_decoder_backward(dlogits: Array, kept: NumpyEncoderDecoder) -> dict[str, Array]:
-    """Through the decoder to the memory, and from there through the encoder; a shared embedding gets all three sums."""
-    dx, of_head = head_backward(dlogits, kept.head)  # (B, T, D)
-    target = stack_backward(dx, kept.decoder)
+def encoder_decoder_backward(dlogits: Array, saved: NumpyEncoderDecoder) -> dict[str, Array]:
+    """Return the gradients of all weights; a shared embedding gets the sum over source, target and tied head."""
+    dx, of_head = head_backward(dlogits, saved.head)  # (B, T, D)
+    target = stack_backward(dx, saved.decoder)
     if target.memory is None:
-        raise ValueError("the decoder did not look at its memory")
-    source = stack_backward(target.memory, kept.encoder)
-    return total(
+        raise ValueError("the decoder has no cross-attention")
+    source = stack_backward(target.memory, saved.encoder)
+    return sum_gradients(
         of_head,
-        placed("decoder", target.stack),
-        placed("encoder", source.stack),
-        placed("embedding", target.embedding),
-        placed(kept.source_name, source.embedding),
+        with_prefix("decoder", target.stack),
+        with_prefix("encoder", source.stack),
+        with_prefix("embedding", target.embedding),
+        with_prefix(saved.source_name, source.embedding),
     )
 
 
-Kept = TokenModel | NumpyClassifier | NumpyEncoderDecoder
+Saved = TokenModel | NumpyClassifier | NumpyEncoderDecoder
 
 
-def forward(settings: Settings, weights: Weights, inputs: Inputs) -> tuple[Array, Kept]:
-    """The logits of any family, and what `backward` needs.
+def forward(settings: Settings, weights: Weights, inputs: Inputs) -> tuple[Array, Saved]:
+    """Compute the logits of a model of any family.
 
     Returns:
-        (B, T, V), or (B, C) of a classifier.
+        Logits (B, T, V), or (B, C) for a classifier, and the values for `backward`.
 
     Raises:
-        ValueError: weights or inputs do not fit the settings; the first difference is named.
+        ValueError: weights or inputs do not fit the settings; the message names the first difference.
     """
     weights = checked_weights(settings, weights)
     inputs = checked_inputs(settings, weights, inputs)
@@ -212,36 +208,38 @@ def forward(settings: Settings, weights: Weights, inputs: Inputs) -> tuple[Array
     return token_model(inputs, weights, settings)
 
 
-def backward(dlogits: Array, kept: Kept) -> dict[str, Array]:
-    """The gradient of every weight, under its name, from the gradient of the logits."""
-    if isinstance(kept, TokenModel):
-        return token_model_backward(dlogits, kept)
-    if isinstance(kept, NumpyClassifier):
-        return classifier_backward(dlogits, kept)
-    return encoder_decoder_backward(dlogits, kept)
+def backward(dlogits: Array, saved: Saved) -> dict[str, Array]:
+    """Return the gradients of all weights, by name, from the gradient of the logits."""
+    if isinstance(saved, TokenModel):
+        return token_model_backward(dlogits, saved)
+    if isinstance(saved, NumpyClassifier):
+        return classifier_backward(dlogits, saved)
+    return encoder_decoder_backward(dlogits, saved)
 
 
 def logits(
     settings: Settings,
     weights: Weights,
     tokens: Ints,
-    real: Bools | None = None,
+    attention_mask: Bools | None = None,
     source: Ints | None = None,
-    real_source: Bools | None = None,
+    source_attention_mask: Bools | None = None,
 ) -> Array:
-    """Compute the logits of a model of any family, to compare another implementation with.
+    """Compute the logits of a model of any family, for comparison with another implementation.
 
     Args:
-        settings: of the model; an encoder with `classes` is a classifier.
-        weights: by the names of the PyTorch model's `state_dict`; any kind of float, computed in float64.
-        tokens: (B, T) ids; of an encoder-decoder, those of the target.
-        real: (B, T) False at padding; None: all real. An encoder-decoder takes none: its target's padding stands last.
-        source, real_source: (B, S) of an encoder-decoder, and of no other family.
+        settings: model settings; an encoder with `classes` is a classifier.
+        weights: with the names of the PyTorch model's `state_dict`; any float type, converted to float64.
+        tokens: (B, T) ids; for an encoder-decoder, of the target.
+        attention_mask: (B, T) bool, False at padding; None: no padding. Not for an encoder-decoder, whose target is
+            padded on the right.
+        source: (B, S) ids, only for an encoder-decoder.
+        source_attention_mask: (B, S) bool, False at padding of the source; None: no padding.
 
     Returns:
-        (B, T, V), or (B, C) of a classifier.
+        Logits (B, T, V), or (B, C) for a classifier.
 
     Raises:
         ValueError: see `forward`.
     """
-    return forward(settings, weights, Inputs(tokens, real, source, real_source))[0]
+    return forward(settings, weights, Inputs(tokens, attention_mask, source, source_attention_mask))[0]

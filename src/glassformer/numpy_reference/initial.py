@@ -1,4 +1,4 @@
-"""Every weight that the settings ask for: its name, its shape, and what it starts from."""
+"""Names, shapes and initial values of the weights of a model."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ Shapes = dict[str, tuple[int, ...]]
 def shapes(
     settings: Settings, vocab_size: int, source_vocab_size: int | None = None, classes: int | None = None
 ) -> Shapes:
-    """Name -> shape of every weight, under the names of the PyTorch model's `state_dict`.
+    """Return the shape of every weight, by the names of the PyTorch model's `state_dict`.
 
     Args:
-        settings: of the model.
+        settings: model settings.
         vocab_size: V.
-        source_vocab_size: of a source with an embedding of its own; None: V.
-        classes: of a classifier.
+        source_vocab_size: vocabulary size of a source with a separate embedding; None: V.
+        classes: number of classes of a classifier.
     """
     D = settings.width
     found = _embedding(settings, "embedding", vocab_size)
@@ -100,10 +100,11 @@ def _feedforward(settings: Settings, name: str) -> Shapes:
 def initial_weights(
     settings: Settings, vocab_size: int, seed: int = 0, source_vocab_size: int | None = None
 ) -> dict[str, Array]:
-    """First weights, for which the first loss is about ln V; drawn as the PyTorch model's, with other random numbers.
+    """Return initial weights, for which the initial loss is about ln V.
 
-    Matrices: normal, standard deviation 1 / √inputs; those that write into the residual stream are divided by the root
-    of their number (Radford et al. 2019, section 2.3), or zero with `zero_output`. The head: small. Biases 0, gains 1.
+    The distributions are those of the PyTorch model, the random numbers are not. Matrices: normal with standard
+    deviation 1 / √inputs; matrices that write into the residual stream are divided by the root of their number (Radford
+    et al. 2019, section 2.3), or zero with `zero_output`. The head: small. Biases are 0, gains 1.
     """
     generator = np.random.default_rng(seed)
     found = {}
@@ -118,7 +119,7 @@ def initial_weights(
 
 
 def _deviation(name: str, shape: tuple[int, ...], settings: Settings, vocab_size: int, writers: int) -> float:
-    """The standard deviation that a matrix starts with."""
+    """Return the standard deviation of a matrix's initial values."""
     small = 1 / math.sqrt(max(1, shape[1]))
     if name == "head.weight":
         return 0.1 * small
@@ -129,6 +130,6 @@ def _deviation(name: str, shape: tuple[int, ...], settings: Settings, vocab_size
     if name == "head.transform.weight" and settings.norm == "none":
         return small / math.sqrt(writers)
     tied = settings.tied and not (settings.family == "encoder" and settings.classes is not None)
-    if tied and name.startswith("embedding."):  # a head too: a token must not predict itself from the start
+    if tied and name.startswith("embedding."):  # also the head: a token must not predict itself initially
         return min(0.02, math.log1p(0.004 * vocab_size * math.log(vocab_size)) / settings.width)
     return small

@@ -1,4 +1,4 @@
-"""The two layers that are nothing but a matrix: the linear map, and the look-up of rows."""
+"""Linear layer and embedding lookup."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Linear(NamedTuple):
 
 
 def linear(x: Array, weights: Weights) -> tuple[Array, Linear]:
-    """y = x Wᵀ + b, with W (outputs, inputs) in `weight` and b (outputs) in `bias`, if there is one.
+    """Return y = x Wᵀ + b, with W (outputs, inputs) in `weight` and b (outputs) in `bias`, if there is one.
 
     x: (..., inputs) -> y: (..., outputs).
     """
@@ -28,25 +28,25 @@ def linear(x: Array, weights: Weights) -> tuple[Array, Linear]:
     return y, Linear(x, weights)
 
 
-def linear_backward(dy: Array, kept: Linear) -> tuple[Array, dict[str, Array]]:
-    """dx = dy W, dW = Σ dyᵀ x, db = Σ dy, the sums over all places: y_o = Σ_i W_oi x_i + b_o.
+def linear_backward(dy: Array, saved: Linear) -> tuple[Array, dict[str, Array]]:
+    """Return dx = dy W, dW = Σ dyᵀ x and db = Σ dy, summed over all positions, from y_o = Σ_i W_oi x_i + b_o.
 
     Returns:
-        dx (..., inputs), and the gradients of the weights.
+        dx (..., inputs), and the gradients of the weights by name.
     """
-    weight = kept.weights["weight"]  # (outputs, inputs)
+    weight = saved.weights["weight"]  # (outputs, inputs)
     dx = dy @ weight  # (..., inputs)
-    places = math.prod(dy.shape[:-1])
-    flat_dy = dy.reshape(places, weight.shape[0])  # (places, out)
-    flat_x = kept.x.reshape(places, weight.shape[1])  # (places, in)
+    N = math.prod(dy.shape[:-1])
+    flat_dy = dy.reshape(N, weight.shape[0])  # (N, outputs)
+    flat_x = saved.x.reshape(N, weight.shape[1])  # (N, inputs)
     gradients = {"weight": flat_dy.T @ flat_x}  # (outputs, inputs)
-    if "bias" in kept.weights:
+    if "bias" in saved.weights:
         gradients["bias"] = flat_dy.sum(axis=0)  # (outputs)
     return dx, gradients
 
 
 def look_up_backward(drows: Array, indices: Ints, table: Array) -> Array:
-    """The gradient of a table whose rows `table[indices]` were used: each row gets the sum over its uses, others 0.
+    """Return the gradient of a table after the lookup `table[indices]`: each row gets the sum over its uses.
 
     drows: (..., width), indices: (...), table: (rows, width) -> (rows, width).
     """

@@ -1,4 +1,4 @@
-"""Cross-entropy: how surprised the model is by what really came, in nats."""
+"""Cross-entropy loss in nats."""
 
 from __future__ import annotations
 
@@ -9,56 +9,57 @@ import numpy as np
 from glassformer.numpy_reference.arrays import Array, Bools, Ints
 
 IGNORED = -100
-"""The target of places that do not count; PyTorch's number for it."""
+"""Target of positions that do not count, as in PyTorch's `ignore_index`."""
 
 
 def log_softmax(logits: Array) -> Array:
-    """ln p_v = z_v - ln Σ_u e^(z_u), after the largest z is subtracted, which changes nothing; over the last axis."""
+    """Return ln p_v = z_v - ln Σ_u e^(z_u) over the last axis; the largest z is subtracted first, against overflow."""
     shifted = logits - logits.max(axis=-1, keepdims=True)  # (..., V)
     return shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))  # (..., V)
 
 
 class CrossEntropy(NamedTuple):
-    """What the backward pass of `cross_entropy` needs."""
+    """Values saved by `cross_entropy` for the backward pass."""
 
-    log_p: Array  # (places, V)
-    wanted: Array  # (places, V) the target distribution
-    counted: Bools  # (places, 1)
+    log_p: Array  # (N, V)
+    wanted: Array  # (N, V) target distribution
+    counted: Bools  # (N, 1)
     shape: tuple[int, ...]
 
 
 def cross_entropy(logits: Array, targets: Ints, smoothing: float = 0.0) -> tuple[float, CrossEntropy]:
-    """-Σ_v q_v ln p_v, the mean over the places that count; q is 1 at the target.
+    """Return the mean of -Σ_v q_v ln p_v over the N positions that count; q is 1 at the target.
 
     Args:
-        logits: (B, T, V), or (B, C) of a classifier.
-        targets: ids, one for each row of logits; `IGNORED` where the place does not count. If none counts, the loss
+        logits: (B, T, V), or (B, C) for a classifier.
+        targets: target ids, one per row of logits; `IGNORED` at positions that do not count. If none counts, the loss
             is 0.
-        smoothing: q is 1 - smoothing at the target, and smoothing / V more everywhere (Szegedy et al. 2016, section 7).
+        smoothing: label smoothing: q is 1 - smoothing at the target, plus smoothing / V for every id (Szegedy et al.
+            2016, section 7).
 
     Raises:
-        ValueError: the targets are too many or too few, or not in the vocabulary.
+        ValueError: there are too many or too few targets, or a target is not in the vocabulary.
     """
     V = logits.shape[-1]
-    flat = np.asarray(targets).reshape(-1)  # (places)
+    flat = np.asarray(targets).reshape(-1)  # (N)
     if len(flat) != logits.size // V:
         raise ValueError(f"there are {len(flat)} targets for {logits.size // V} predictions: give one for each")
-    counted = flat != IGNORED  # (places)
-    real = np.where(counted, flat, 0)  # (places)
-    if real.min() < 0 or real.max() >= V:
-        raise ValueError(f"targets go from {real.min()} to {real.max()}: give 0 to {V - 1}, or {IGNORED} to ignore")
-    log_p = log_softmax(logits.reshape(-1, V))  # (places, V)
-    wanted = np.full_like(log_p, smoothing / V)  # (places, V)
-    wanted[np.arange(len(real)), real] += 1 - smoothing
-    losses = -(wanted * log_p).sum(axis=-1)  # (places)
+    counted = flat != IGNORED  # (N)
+    ids = np.where(counted, flat, 0)  # (N)
+    if ids.min() < 0 or ids.max() >= V:
+        raise ValueError(f"targets go from {ids.min()} to {ids.max()}: give 0 to {V - 1}, or {IGNORED} to ignore")
+    log_p = log_softmax(logits.reshape(-1, V))  # (N, V)
+    wanted = np.full_like(log_p, smoothing / V)  # (N, V)
+    wanted[np.arange(len(ids)), ids] += 1 - smoothing
+    losses = -(wanted * log_p).sum(axis=-1)  # (N)
     loss = float(losses[counted].sum() / max(1, counted.sum()))
     return loss, CrossEntropy(log_p, wanted, counted[:, None], logits.shape)
 
 
-def cross_entropy_backward(kept: CrossEntropy) -> Array:
-    """dz = (p - q) / places that count, and 0 elsewhere: ∂ ln p_v / ∂z_u = δ_vu - p_u, and Σ_v q_v = 1.
+def cross_entropy_backward(saved: CrossEntropy) -> Array:
+    """Return the gradient of the logits, (p - q) / n at the n positions that count and 0 elsewhere.
 
-    -> the shape of the logits.
+    It follows from ∂ ln p_v / ∂z_u = δ_vu - p_u and Σ_v q_v = 1, and has the shape of the logits.
     """
-    dlogits = (np.exp(kept.log_p) - kept.wanted) * kept.counted / max(1, kept.counted.sum())  # (places, V)
-    return dlogits.reshape(kept.shape)
+    dlogits = (np.exp(saved.log_p) - saved.wanted) * saved.counted / max(1, saved.counted.sum())  # (N, V)
+    return dlogits.reshape(saved.shape)

@@ -1,4 +1,4 @@
-"""Normalisation of each vector on its own: LayerNorm, RMSNorm, or nothing."""
+"""Normalisation of each vector: LayerNorm, RMSNorm or the identity."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ class NumpyNorm(NamedTuple):
 
     kind: str
     normalised: Array  # (..., D) before the gain
-    size: Array  # (..., 1) what it was divided by
+    size: Array  # (..., 1) divisor
     weights: Weights
 
 
 def norm(x: Array, weights: Weights, kind: str, epsilon: float) -> tuple[Array, NumpyNorm]:
-    """The norm of one kind over the last axis, with gain g in `weight` and offset b in `bias`, if there is one.
+    """Apply a norm over the last axis, with gain g in `weight` and offset b in `bias`, if there is one.
 
     * layernorm: x̂ = (x - mean) / √(variance + ε), y = g x̂ + b (Ba et al. 2016, equation 4)
     * rmsnorm: x̂ = x / √(mean of x² + ε), y = g x̂ (Zhang and Sennrich 2019, equation 4)
@@ -39,22 +39,22 @@ def norm(x: Array, weights: Weights, kind: str, epsilon: float) -> tuple[Array, 
     return y, NumpyNorm(kind, normalised, size, weights)
 
 
-def norm_backward(dy: Array, kept: NumpyNorm) -> tuple[Array, dict[str, Array]]:
-    """dx, (..., D), and the gradients of gain and offset.
+def norm_backward(dy: Array, saved: NumpyNorm) -> tuple[Array, dict[str, Array]]:
+    """Return dx (..., D) and the gradients of gain and offset.
 
-    With s the size and dx̂ = g dy: from ds/dx_j = x̂_j / D follows dx_j = (dx̂_j - x̂_j mean(dx̂ x̂)) / s. LayerNorm also
-    subtracts the mean from x, which subtracts the mean from dx (the mean of x̂ is 0).
+    With divisor s and dx̂ = g dy, ds/dx_j = x̂_j / D gives dx_j = (dx̂_j - x̂_j mean(dx̂ x̂)) / s. LayerNorm also
+    subtracts the mean from x, so the mean is subtracted from dx (the mean of x̂ is 0).
     """
-    if kept.kind == "none":
+    if saved.kind == "none":
         return dy, {}
     D = dy.shape[-1]
-    normalised = kept.normalised  # (..., D)
-    size = kept.size  # (..., 1)
+    normalised = saved.normalised  # (..., D)
+    size = saved.size  # (..., 1)
     gradients = {"weight": (dy * normalised).reshape(-1, D).sum(axis=0)}  # (D)
-    if "bias" in kept.weights:
+    if "bias" in saved.weights:
         gradients["bias"] = dy.reshape(-1, D).sum(axis=0)  # (D)
-    dnormalised = dy * kept.weights["weight"]  # (..., D)
+    dnormalised = dy * saved.weights["weight"]  # (..., D)
     dx = (dnormalised - normalised * (dnormalised * normalised).mean(axis=-1, keepdims=True)) / size  # (..., D)
-    if kept.kind == "layernorm":
+    if saved.kind == "layernorm":
         dx = dx - dx.mean(axis=-1, keepdims=True)  # (..., D)
     return dx, gradients

@@ -1,6 +1,6 @@
 """Position encodings: vectors added to embeddings, rotations of queries and keys, biases added to scores.
 
-Whatever does not depend on weights needs no backward pass; `rotate` and `relative_bias` have one.
+Only `rotate` and `relative_bias` need a backward pass here; the backward pass of learned vectors is in `stack`.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from glassformer.numpy_reference.linear import look_up_backward
 from glassformer.numpy_reference.settings import Settings
 
 
-def position_vectors(places: Ints, weights: Weights, settings: Settings) -> Array | None:
+def position_vectors(positions: Ints, weights: Weights, settings: Settings) -> Array | None:
     """Return the vectors added to the embeddings, (B, T) -> (B, T, D); None unless positions are learned or sinusoidal.
 
-    weights: of the embedding.
+    `weights` are those of the embedding.
     """
     if settings.positions == "learned":
-        return weights["positions.table.weight"][places]  # (B, T, D)
+        return weights["positions.table.weight"][positions]  # (B, T, D)
     if settings.positions == "sinusoidal":
-        return sinusoids(places, settings.width)  # (B, T, D)
+        return sinusoids(positions, settings.width)  # (B, T, D)
     return None
 
 
@@ -32,13 +32,13 @@ def score_bias(back: Ints, weights: Weights, settings: Settings, causal: bool) -
     """Return the bias added to the scores, (B, T, S) -> (B, H, T, S); None unless ALiBi or relative positions.
 
     Args:
-        back: (B, T, S) how far back each key is from each query, negative if ahead.
+        back: (B, T, S) query position minus key position.
         weights: of the stack.
-        settings: of the model.
-        causal: only what lies back is attended to.
+        settings: model settings.
+        causal: whether queries attend only to earlier keys and their own.
 
     Returns:
-        The bias, and the buckets of `relative_bias`.
+        The bias, and the buckets of `relative_bias` or None.
     """
     if settings.positions == "alibi":
         return alibi_bias(back, settings.heads), None  # (B, H, T, S)
@@ -48,52 +48,55 @@ def score_bias(back: Ints, weights: Weights, settings: Settings, causal: bool) -
     return None, None
 
 
-def token_places(real: Bools) -> Ints:
-    """Each real token's place in its own row, (B, T), from 0; padding has the place of the token before it, or 0."""
-    return np.maximum(np.cumsum(real, axis=1, dtype=np.int64) - 1, 0)  # (B, T)
+def token_positions(attention_mask: Bools) -> Ints:
+    """Return the position of each token in its row, (B, T), from 0; padding has the position of the token before it."""
+    return np.maximum(np.cumsum(attention_mask, axis=1, dtype=np.int64) - 1, 0)  # (B, T)
 
 
-def sinusoids(places: Ints, width: int) -> Array:
-    """sin(p / 10000^(2i/D)) in channel 2i and cos of it in 2i + 1 (Vaswani et al. 2017, section 3.5).
+def sinusoids(positions: Ints, width: int) -> Array:
+    """Return sin(p / 10000^(2i/D)) in channel 2i and its cosine in channel 2i + 1 (Vaswani et al. 2017, section 3.5).
 
-    places: (B, T) -> (B, T, D).
+    positions: (B, T) -> (B, T, D).
     """
     frequencies = 10_000.0 ** (-np.arange(0, width, 2) / width)  # (D/2)
-    angles = places[..., None] * frequencies  # (B, T, D/2)
-    return np.stack([np.sin(angles), np.cos(angles)], axis=-1).reshape(*places.shape, width)  # (B, T, D)
+    angles = positions[..., None] * frequencies  # (B, T, D/2)
+    return np.stack([np.sin(angles), np.cos(angles)], axis=-1).reshape(*positions.shape, width)  # (B, T, D)
 
 
 class RotaryAngles(NamedTuple):
-    """The angles of all places, as cosines and sines, (B, 1, T, K)."""
+    """Cosines and sines of the rotary angles, (B, 1, T, K) each."""
 
     cos: Array
     sin: Array
 
 
-def rotation(places: Ints, head_width: int, base: float) -> RotaryAngles:
-    """The angle p base^(-2i/K) for the channels i and i + K/2 (Su et al. 2021, section 3.2.2).
+def rotation(positions: Ints, head_width: int, base: float) -> RotaryAngles:
+    """Return the rotary angles p base^(-2i/K) of channels i and i + K/2 (Su et al. 2021, section 3.2.2).
 
-    places: (B, T) -> (B, 1, T, K) each.
+    positions: (B, T) -> (B, 1, T, K) each.
     """
     frequencies = base ** (-np.arange(0, head_width, 2) / head_width)  # (K/2)
-    angles = places[:, None, :, None] * frequencies  # (B, 1, T, K/2)
+    angles = positions[:, None, :, None] * frequencies  # (B, 1, T, K/2)
     angles = np.concatenate([angles, angles], axis=-1)  # (B, 1, T, K)
     return RotaryAngles(np.cos(angles), np.sin(angles))
 
 
 def rotate(x: Array, by: RotaryAngles) -> Array:
-    """(a, b) -> (a cos θ - b sin θ, b cos θ + a sin θ) for each pair of channels; x: (B, heads, T, K)."""
+    """Rotate pairs of channels, (a, b) -> (a cos θ - b sin θ, b cos θ + a sin θ); x: (B, heads, T, K)."""
     a, b = np.split(x, 2, axis=-1)  # (B, heads, T, K/2) each
     return x * by.cos + np.concatenate([-b, a], axis=-1) * by.sin  # (B, heads, T, K)
 
 
 def rotate_backward(dy: Array, by: RotaryAngles) -> Array:
-    """The transpose of a turn by θ is the turn by -θ."""
+    """Return dx: the transpose of a rotation by θ is the rotation by -θ."""
     return rotate(dy, RotaryAngles(by.cos, -by.sin))
 
 
 def alibi_slopes(heads: int) -> list[float]:
-    """2^(-8i/n) for i = 1 … n; if n is no power of two, every other slope of the next (Press et al. 2022)."""
+    """Return 2^(-8i/n) for i = 1 … n (Press et al. 2022).
+
+    If n is not a power of two: the slopes for the next lower power of two, then every other slope for the next higher.
+    """
     power = 2 ** math.floor(math.log2(heads))
     slopes = [2 ** (-8 * (i + 1) / power) for i in range(power)]
     between = [2 ** (-4 * (i + 1) / power) for i in range(0, 2 * power, 2)]
@@ -101,38 +104,39 @@ def alibi_slopes(heads: int) -> list[float]:
 
 
 def alibi_bias(back: Ints, heads: int) -> Array:
-    """-slope x distance on every score (Press et al. 2022, section 3).
+    """Return the bias -slope x distance of every score (Press et al. 2022, section 3).
 
-    back: (B, T, S) how far back each key is from each query, negative if ahead -> (B, H, T, S).
+    back: (B, T, S) query position minus key position -> (B, H, T, S).
     """
     return -np.array(alibi_slopes(heads))[:, None, None] * np.abs(back)[:, None]  # (B, H, T, S)
 
 
 def relative_bias(back: Ints, table: Array, max_distance: int, causal: bool) -> tuple[Array, Ints]:
-    """A learned number for each head and bucket of distances (Raffel et al. 2020, section 2.1).
+    """Return the learned bias of each head and distance bucket (Raffel et al. 2020, section 2.1).
 
     Args:
-        back: (B, T, S) how far back each key is.
+        back: (B, T, S) query position minus key position.
         table: (buckets, H).
         max_distance: distances beyond it share the last bucket.
-        causal: only what lies back has buckets; otherwise each direction has half of them.
+        causal: use all buckets for earlier keys; otherwise half of them for each direction.
 
     Returns:
-        The bias (B, H, T, S), and the buckets (B, T, S), which `relative_bias_backward` needs.
+        The bias (B, H, T, S), and the buckets (B, T, S) for `relative_bias_backward`.
     """
     buckets = bucket_of(back, table.shape[0], max_distance, causal)  # (B, T, S)
     return table[buckets].transpose(0, 3, 1, 2), buckets  # (B, H, T, S)
 
 
 def relative_bias_backward(dbias: Array, buckets: Ints, table: Array) -> Array:
-    """The gradient of the table, (buckets, H): each entry gets the sum over all pairs of places that used it."""
+    """Return the gradient of the table (buckets, H), the sum over all pairs of positions in each bucket."""
     return look_up_backward(dbias.transpose(0, 2, 3, 1), buckets, table)
 
 
 def bucket_of(back: Ints, buckets: int, max_distance: int, causal: bool) -> Ints:
-    """Half of the buckets hold one distance each, the others grow as the logarithm (T5's relative_position_bucket).
+    """Return the bucket of each distance, shaped like `back`; the same as T5's `relative_position_bucket`.
 
-    The logarithm is taken in float32, as T5 has it: a distance on the edge of two buckets depends on its rounding.
+    Half of the buckets hold one distance each, the sizes of the others grow logarithmically. The logarithm is computed
+    in float32 as in T5: the bucket of a distance at the edge of two buckets depends on its rounding.
     """
     offset = np.zeros_like(back)
     if not causal:

@@ -1,4 +1,4 @@
-"""What a model is made of: the fields of the PyTorch model's settings, under the same names."""
+"""Model settings, with the same names as in the PyTorch model's `ModelConfig`."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ RMSNORM_EPSILON = 1e-6
 
 @dataclass(frozen=True)
 class Settings:
-    """The shape of a transformer. The letters are those of the shape comments.
+    """Settings of a transformer. The letters in comments are those of the shapes.
 
-    `Settings(**config.model.model_dump())` and `Settings(**tomllib.load(config_file)["model"])` both work: the word
-    "unset", which stands for no value in a TOML file, is read as None, and qk_norm = true of older files as "head".
-    An encoder with `classes` is a classifier.
-    Sizes of vocabularies are read off the weights. The three dropouts are here so that a dump fits; nothing is dropped.
+    `Settings(**config.model.model_dump())` and `Settings(**tomllib.load(config_file)["model"])` both work: "unset",
+    which means no value in a TOML file, is read as None, and `qk_norm = true` of older files as "head". An encoder with
+    `classes` is a classifier. Vocabulary sizes come from the weights. The three dropout settings are accepted and
+    ignored.
 
     Raises:
-        ValueError: a choice that does not exist.
+        ValueError: a setting has a value that is not allowed.
     """
 
     family: str = "decoder"
@@ -82,30 +82,30 @@ class Settings:
 
     @property
     def G(self) -> int:  # noqa: N802
-        """Key and value heads; unset, as many as heads."""
+        """Number of key and value heads; by default the number of heads."""
         return self.kv_heads or self.heads
 
     def kept_heads(self, site: str) -> list[int]:
-        """The numbers of the query heads of an attention such as `dec.0.self`."""
+        """Return the numbers of the query heads of an attention layer such as `dec.0.self`, without removed heads."""
         return [head for head in range(self.heads) if f"{site}.{head}" not in self.removed_heads]
 
     def kept_kv_heads(self, site: str) -> list[int]:
-        """The numbers of its key and value heads: those that serve one of its query heads."""
+        """Return the numbers of the key and value heads that serve at least one query head of an attention layer."""
         return sorted({head * self.G // self.heads for head in self.kept_heads(site)})
 
     @property
     def K(self) -> int:  # noqa: N802
-        """Width of one head; unset, width / heads."""
+        """Width of one head; by default width / heads."""
         return self.head_width or self.width // self.heads
 
     @property
     def F(self) -> int:  # noqa: N802
-        """Feed-forward width; unset, 4 D, or 8/3 D rounded up to a multiple of 32 when gated."""
+        """Feed-forward width; by default 4 D, or 8/3 D rounded up to a multiple of 32 if gated."""
         if self.hidden:
             return self.hidden
         return -(-8 * self.width // 3 // 32) * 32 if self.activation in GATED else 4 * self.width
 
     @property
     def eps(self) -> float:
-        """What norms over the width add to the variance; unset, each kind's own."""
+        """Epsilon that norms over the width add to the variance; by default that of the norm's kind."""
         return self.norm_eps or (LAYERNORM_EPSILON if self.norm == "layernorm" else RMSNORM_EPSILON)

@@ -1,4 +1,4 @@
-"""Training: loss, gradients, a step, and many steps."""
+"""Training in NumPy: gradients of a batch, one step, and a training loop."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class NumpyBatch(NamedTuple):
     """Training batch of one step.
 
     Attributes:
-        inputs: what the model reads.
-        targets: (B, T) what it should say at each place, `IGNORED` where that does not count; (B) or (B, 1) labels.
+        inputs: inputs of the model.
+        targets: (B, T) target ids, `IGNORED` at positions that do not count; or (B) or (B, 1) labels.
     """
 
     inputs: Inputs
@@ -30,14 +30,14 @@ class NumpyBatch(NamedTuple):
 def gradients(
     settings: Settings, weights: Weights, batch: NumpyBatch, smoothing: float = 0.0
 ) -> tuple[float, dict[str, Array]]:
-    """The mean loss of a batch in nats, and its gradient for every weight, by name."""
-    said, kept = forward(settings, weights, batch.inputs)  # (B, T, V) or (B, C)
-    loss, kept_loss = cross_entropy(said, batch.targets, smoothing)
-    return loss, backward(cross_entropy_backward(kept_loss), kept)
+    """Return the mean loss of a batch in nats, and the gradients of all weights by name."""
+    logits, saved = forward(settings, weights, batch.inputs)  # (B, T, V) or (B, C)
+    loss, saved_loss = cross_entropy(logits, batch.targets, smoothing)
+    return loss, backward(cross_entropy_backward(saved_loss), saved)
 
 
 class TrainingStep(NamedTuple):
-    """Result of one step: the loss before it, the weights and the optimizer state after it."""
+    """Result of one step: the loss before the step, the weights and the optimizer state after it."""
 
     loss: float
     weights: dict[str, Array]
@@ -47,7 +47,7 @@ class TrainingStep(NamedTuple):
 def train_step(
     settings: Settings, weights: Weights, state: State, batch: NumpyBatch, rule: AdamW, smoothing: float = 0.0
 ) -> TrainingStep:
-    """One step of AdamW on one batch; `weights` and `state` are left alone."""
+    """Take one step of AdamW on one batch; `weights` and `state` are not changed."""
     loss, found = gradients(settings, weights, batch, smoothing)
     return TrainingStep(loss, *adamw(weights, found, state, rule))
 
@@ -59,14 +59,14 @@ def train(
     rule: AdamW | None = None,
     smoothing: float = 0.0,
 ) -> tuple[dict[str, Array], list[float]]:
-    """A step for each batch.
+    """Train a model with AdamW, one step per batch.
 
     Args:
-        settings: of the model.
-        weights: to start from, such as `initial_weights`; they are left alone.
-        batches: as many as there shall be steps.
-        rule: of the steps; None: `AdamW()`.
-        smoothing: of the targets; see `cross_entropy`.
+        settings: model settings.
+        weights: start of training, such as `initial_weights`; they are not changed.
+        batches: one batch per step.
+        rule: hyperparameters of AdamW; None: `AdamW()`.
+        smoothing: label smoothing; see `cross_entropy`.
 
     Returns:
         The weights after the last step, and the loss of each batch before its step, in nats.

@@ -1,9 +1,9 @@
-"""Training: from a prepared text to weights.
+"""Training, from prepared text to weights.
 
-Read `loop` first: one screen from the learning rate of a step to its checkpoint. It asks `out_of_memory`, `parallel`,
-`pace` and `stopwatch` for everything else. `setup` opens a new or an interrupted run and makes its `trainer`;
-`optimizers`, `muon` and `schedules` move the weights; `validation` measures; `checkpoint` and `journal` write.
-`auto_sizes` and `sizing` choose settings from the text, the time and the processor; `budget`, `clock` and
-`thread_choice` serve `--minutes`; `plan`, `forecast`, `plan_file`, `memory` and `many_gpus` say beforehand what a run
-needs.
+Read `loop` first: it shows a step from its learning rate to its checkpoint on one screen, and uses `out_of_memory`,
+`parallel`, `pace` and `stopwatch` for everything else. `setup` creates or resumes a run and builds its `trainer`;
+`optimizers`, `muon` and `schedules` update the weights; `validation` measures the loss; `checkpoint` and `journal`
+write files. `auto_sizes` and `sizing` choose settings for the text, the time and the machine; `budget`, `clock` and
+`thread_choice` implement `--minutes`; `plan`, `forecast`, `plan_file`, `memory` and `many_gpus` estimate the cost of a
+run before it starts.
 """

@@ -1,4 +1,4 @@
-"""Sizes that a recipe leaves open, chosen by measuring: how fast a machine trains decides what fits into the time."""
+"""Choose the sizes that a recipe leaves open, from the measured training speed of the machine."""
 
 from __future__ import annotations
 
@@ -22,33 +22,34 @@ from glassformer.training.sizing import FIRST_SPEED, SIZED, SizingCase, choose_s
 from glassformer.training.step_measurement import Probe, probe
 
 ROUNDS = 4
-"""Probes at most: the speed of a shape decides whether another shape is better, which has a speed of its own."""
+"""Maximum number of probes. The measured speed of a shape may show that another shape is better, which is measured in
+turn."""
 MINUTES = 10.0
-"""For which sizes are chosen where no minutes are given."""
+"""Training time for which sizes are chosen if no minutes are given."""
 TRAINING = 0.85
-"""Share of the time that is left in which steps are taken: the rest is for evaluations and what follows training."""
+"""Share of the remaining time for training steps; the rest is for evaluations and the work after training."""
 LONGEST_SHARE = 1 / 5
-"""Share of the minutes after which no other shape is measured."""
+"""Share of the minutes after which no further shape is measured."""
 HELD = 0.999
-"""Share of the examples that shall fit the context whole."""
+"""Share of the examples that must fit into the context."""
 PRECISION = "train.precision"
 HELD_OUT = 1000
-"""Examples that are enough to measure on; what more is held out is missed in training."""
+"""Number of validation examples that is enough; more would only be missing from training."""
 VOCABULARY = "tokenizer.vocab_size"
 VALIDATION = "data.validation_fraction"
 MEASURED = ("model.layers", "model.width", "model.context", "train.batch", "train.batch_tokens")
-"""Settings that a speed belongs to: the other settings follow from these and from it."""
+"""Settings that determine the speed; the other settings follow from these and from the speed."""
 
 
 @dataclass(frozen=True)
 class Sized:
-    """Settings that are complete.
+    """Complete settings of a run, with the open sizes chosen.
 
     Attributes:
         config: all settings.
         data: the prepared text.
-        probe: of these settings; steps, and when is evaluated and saved, were chosen with its speed.
-        chosen: settings that were chosen, by name.
+        probe: probe of these settings; its speed determined the steps and the evaluation and checkpoint intervals.
+        chosen: name -> value of the settings that were chosen.
         why: the reasons, in sentences.
     """
 
@@ -61,7 +62,7 @@ class Sized:
 
 def size_run(
     config: Config,
-    said: Collection[str],
+    given: Collection[str],
     folder: Path,
     seconds: float,
     note: Callable[[str], None],
@@ -70,12 +71,12 @@ def size_run(
     """Choose the open settings, measure them, and choose again with the measured speed, until nothing changes.
 
     Args:
-        config: all settings, those that are open at any value.
-        said: names of the settings that stay as they are.
-        folder: of the run to be.
-        seconds: how long each probe takes steps.
-        note: is told what happens.
-        spent: gives the wall seconds of the run so far, of which measuring takes a share of the minutes at most.
+        config: all settings; open settings may have any value.
+        given: names of the settings that are not open.
+        folder: folder of the new run.
+        seconds: training time of each probe.
+        note: prints a note.
+        spent: returns the wall seconds of the run so far; measuring ends after `LONGEST_SHARE` of the minutes.
 
     Raises:
         GlassError: the text cannot be read, or a probe failed.
@@ -85,14 +86,14 @@ def size_run(
     config = settled(config)
     settled_first: dict[str, Any] = {PRECISION: config.train.precision} if is_open else {}
     data = prepare_for(config, token_cache(folder), note)
-    of_data = {name: value for name, value in _of_data(config, data).items() if name not in said}
-    if of_data:
-        settled_first |= of_data
-        config = _with(config, of_data)
+    data_settings = {name: value for name, value in _data_settings(config, data).items() if name not in given}
+    if data_settings:
+        settled_first |= data_settings
+        config = _with(config, data_settings)
         data = prepare_for(config, token_cache(folder), note)
     case = _case(config, data, spent())
     latest = LONGEST_SHARE * 60 * (config.train.minutes or MINUTES)
-    kept = {name: _value(config, name) for name in SIZED if name in said}
+    kept = {name: _value(config, name) for name in SIZED if name in given}
     choice = choose_sizes(case, FIRST_SPEED[device.type], kept)
     for turn in range(ROUNDS):
         shape = choice.shape
@@ -100,7 +101,7 @@ def size_run(
         batch = candidate.train.batch
         step = f"{batch} rows of up to {shape.context} tokens"
         if candidate.train.batch_tokens is not None:
-            step = f"{candidate.train.batch_tokens} tokens, {shape.context} in a row at most"
+            step = f"{candidate.train.batch_tokens} tokens in rows of up to {shape.context}"
         note(f"measuring {shape.layers} layers, {shape.width} wide, a step of {step}")
         found = probe(candidate, data.folder, seconds)
         tokens = plan_run(candidate, data, None).tokens_per_step
@@ -110,14 +111,14 @@ def size_run(
         if measured.items() <= again.settings.items() or turn == ROUNDS - 1 or spent() > latest:
             break
         choice = again
-    rest = choose_sizes(case, speed, {**kept, **measured})  # such as the steps, of the very batch that was measured
+    rest = choose_sizes(case, speed, {**kept, **measured})  # for example the steps, for the batch that was measured
     chosen = {**measured, **rest.settings}
     why = (*rest.why, *([precision_in_words(config)] if is_open else []))
     return Sized(_with(config, chosen), data, found, chosen | settled_first, why)
 
 
-def _of_data(config: Config, data: Prepared) -> dict[str, Any]:
-    """Settings with which examples are prepared anew: a vocabulary and a held-out share that suit their number."""
+def _data_settings(config: Config, data: Prepared) -> dict[str, Any]:
+    """Return a vocabulary size and a validation fraction that suit the number of examples, if they must change."""
     if data.kind.running_text:
         return {}
     found: dict[str, Any] = {}
@@ -131,7 +132,7 @@ def _of_data(config: Config, data: Prepared) -> dict[str, Any]:
 
 
 def _longest(data: Prepared) -> int | None:
-    """Tokens that hold `HELD` of the examples whole, with what stands around them; None of running text."""
+    """Return the context into which `HELD` of the examples fit, with their special tokens; None for running text."""
     if data.kind.running_text:
         return None
     lengths = data.train.lengths().max(axis=1)  # (records,)
@@ -139,7 +140,7 @@ def _longest(data: Prepared) -> int | None:
 
 
 def _case(config: Config, data: Prepared, spent: float = 0.0) -> SizingCase:
-    """The case of a run of which so many seconds have passed: a share of the rest is for training."""
+    """Return the sizing case of a run after `spent` seconds; `TRAINING` of the remaining time is for training."""
     plan = plan_run(config, data, None)
     left = 60 * (config.train.minutes or MINUTES) - spent
     rows = config.train.task in EXAMPLES or config.data.windows == "documents"
@@ -163,7 +164,7 @@ def _value(config: Config, name: str) -> Any:
 
 
 def _with(config: Config, settings: dict[str, Any]) -> Config:
-    """A copy with settings by name, validated."""
+    """Return a validated copy of the settings with changes by name."""
     values = config.model_dump()
     for name, value in settings.items():
         section, _, field = name.partition(".")

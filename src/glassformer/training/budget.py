@@ -1,6 +1,6 @@
-"""Divide the minutes of a run among evaluations while training, training itself, and the work after it.
+"""Divide the minutes of a run among training, evaluations during training, and the work after training.
 
-Pure arithmetic on measured seconds; `Pace` measures them.
+This module is arithmetic on measured seconds; `Pace` measures them.
 """
 
 from __future__ import annotations
@@ -8,33 +8,34 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 EVALUATIONS = 1 / 5
-"""Share of the minutes that all evaluations while training may take, with their samples."""
+"""Maximum share of the minutes for all evaluations during training, with their samples."""
 ONE_EVALUATION = 1 / 20
-"""Share of the minutes that the loss of one of them may take; its rows are those that fit, the same all through."""
+"""Maximum share of the minutes for the loss of one evaluation, which limits its rows; all evaluations use the same
+rows."""
 FINAL = 1 / 10
-"""Share of the minutes that the final evaluation may take: of all rows of the validation part, or those that fit."""
+"""Maximum share of the minutes for the final evaluation, which uses all validation rows if they fit."""
 LEAST_ROWS = 2
-"""Fewest rows of an evaluation: one row has no interval."""
+"""Minimum number of rows of an evaluation: one row has no confidence interval."""
 REST_SECONDS = 0.5
-"""Seconds kept for reports and the end of the process."""
+"""Seconds reserved for reports and the end of the process."""
 REST_SHARE = 0.01
-"""Share of the minutes kept for the same."""
+"""Share of the minutes reserved for the same, in addition."""
 WORTH = 2.0
-"""The least minutes that make sense are so many times what all but training takes."""
+"""Minimum ratio of the whole run to everything except training, for `Budget.least_minutes`."""
 
 
 @dataclass
 class Budget:
-    """The minutes of a run, and what is known of its costs.
+    """Time limit of a run and its measured costs.
 
     Attributes:
-        seconds: of the whole run, from the start of its process to its end.
-        wanted_rows: validation rows of an evaluation, as the settings have it.
-        all_rows: rows of the validation part.
-        row: seconds that a validation row takes; 0 until it was measured.
-        sample: seconds of a sample.
-        save: seconds of a checkpoint.
-        step: seconds of a training step.
+        seconds: time limit of the whole run, from the start of its process to its end.
+        wanted_rows: number of validation rows of an evaluation according to the settings.
+        all_rows: number of rows of the validation split.
+        row: seconds per validation row; 0 until measured.
+        sample: seconds per sample.
+        save: seconds per checkpoint.
+        step: seconds per training step.
         parents_text: seconds of the loss on the text of the run's parent, if it has one.
     """
 
@@ -49,22 +50,22 @@ class Budget:
 
     @property
     def rest(self) -> float:
-        """Seconds kept for reports and the end of the process."""
+        """Seconds reserved for reports and the end of the process."""
         return REST_SECONDS + REST_SHARE * self.seconds
 
     def rows(self) -> int:
-        """Return how many validation rows an evaluation while training takes."""
+        """Return the number of validation rows of an evaluation during training."""
         return self._fitting(ONE_EVALUATION * self.seconds, self.wanted_rows)
 
     def evaluation(self, rows: int) -> float:
-        """Return the seconds of an evaluation over so many rows, with its sample."""
+        """Return the seconds of an evaluation over `rows` rows, with its sample."""
         return rows * self.row + self.sample
 
     def final_rows(self, now: float | None = None) -> int:
-        """Return how many validation rows the final evaluation takes.
+        """Return the number of validation rows of the final evaluation.
 
         Args:
-            now: the wall second at which it begins: what is left bounds it, too. None: not known yet.
+            now: wall second at which it begins, so that the remaining time limits it too; None: not known yet.
         """
         share = FINAL * self.seconds
         if now is not None:
@@ -77,15 +78,15 @@ class Budget:
         return min(most, max(LEAST_ROWS, int(seconds / self.row)))
 
     def after_training(self, rows: int) -> float:
-        """Return the seconds kept for what follows the last step: evaluation, checkpoint, final evaluation, reports."""
+        """Return the seconds reserved after the last step: evaluation, checkpoint, final evaluation, reports."""
         return self.evaluation(rows) + self.save + self.final(self.final_rows())
 
     def final(self, rows: int) -> float:
-        """Return the seconds of what follows the last checkpoint: it is read, and evaluated over so many rows."""
+        """Return the seconds after the last checkpoint, in which one is loaded and evaluated over `rows` rows."""
         return self.save + rows * self.row + self.parents_text + self.rest
 
     def training_ends(self, rows: int) -> float:
-        """Return the wall second at which training is to end."""
+        """Return the wall second at which training must end."""
         return self.seconds - self.after_training(rows)
 
     def over(self, now: float, rows: int) -> bool:
@@ -93,15 +94,17 @@ class Budget:
         return now + self.step > self.training_ends(rows)
 
     def allows_evaluation(self, now: float, spent: float, rows: int, first: bool) -> bool:
-        """Return whether an evaluation that is due leaves their share of the minutes kept.
+        """Return whether there is time for an evaluation that is due.
 
-        Their share grows evenly with the time that has passed, less the last evaluation, which always happens.
+        The time allowed for evaluations grows in proportion to the elapsed time, minus the time of the last evaluation,
+        which is always made.
 
         Args:
-            now: the wall second.
-            spent: seconds of evaluations so far.
-            rows: of an evaluation.
-            first: none was made yet; in the second half of training, one is made if the whole share allows it.
+            now: current wall second.
+            spent: seconds spent on evaluations so far.
+            rows: number of rows of an evaluation.
+            first: whether no evaluation was made yet; in the second half of training, the first one is made if the
+                whole share allows it.
         """
         cost = self.evaluation(rows)
         whole = EVALUATIONS * self.seconds - cost
@@ -110,7 +113,7 @@ class Budget:
         return spent + cost <= whole * min(1.0, (now + cost) / self.seconds)
 
     def share(self, now: float, began: float, rows: int) -> float:
-        """Return how much of training is over, 0 to 1, if its first step began at the wall second `began`."""
+        """Return the fraction of training that is done, 0 to 1, if the first step began at wall second `began`."""
         length = self.training_ends(rows) - began
         passed = now - began
         if passed <= 0:
@@ -118,6 +121,6 @@ class Budget:
         return min(1.0, passed / length) if length > 0 else 1.0
 
     def least_minutes(self, before: float, rows: int) -> float:
-        """Return the least minutes that leave time to train, if all before the first step takes so many seconds."""
+        """Return the minimum minutes that leave time to train, if the first step starts after `before` seconds."""
         minutes = WORTH * (before + self.step + self.after_training(rows)) / 60
         return float(f"{minutes:.1g}") if float(f"{minutes:.1g}") >= minutes else float(f"{1.5 * minutes:.1g}")

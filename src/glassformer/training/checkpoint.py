@@ -1,6 +1,6 @@
-"""Checkpoints: all that a run needs to go on as if it had never stopped.
+"""Checkpoints: everything needed to resume a run exactly.
 
-Random numbers need no saving: each step seeds its own from the run's seed and its number.
+Random state is not saved: each step seeds its random numbers from the run's seed and the step's number.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ OPTIMIZER_STATE: dict[str, dict[str, bool]] = {
     "Muon": {"momentum_buffer": True},
     "WeightAverage": {"other": True, "step": False},
 }
-"""Optimizer -> its state for each parameter -> whether it has the parameter's shape; otherwise it is one number."""
+"""Optimizer -> name of its state per parameter -> whether the state has the parameter's shape; else it is a scalar."""
 
 
 @dataclass
 class TrainState:
-    """The state of a run beside its tensors. Everything in it is saved in `state.json`.
+    """Training progress of a run, without its tensors; saved in `state.json`.
 
     Attributes:
-        step: optimizer steps done.
-        tokens: targets learnt from.
-        train_seconds: training time alone, without evaluation, sampling and saving.
-        best_step, best_loss: the best evaluation so far.
-        waited: evaluations since the best one.
-        plateau: of the schedule of that name.
+        step: number of optimizer steps done.
+        tokens: number of target tokens trained on.
+        train_seconds: training time, without evaluation, sampling and saving.
+        best_step, best_loss: step and validation loss of the best evaluation so far.
+        waited: number of evaluations since the best one.
+        plateau: state of the schedule "plateau".
         evaluations: (step, validation loss) of all evaluations.
         recent_losses: training losses since the last line of the log.
-        oom_retries: how often memory ran out; each time the micro-batch was halved from then on.
-        times: of the clock of a run limited by minutes.
-        parent_rows, parent_loss: of a run that began from a parent, the rows of the parent's held-out text that are
-            measured, and the loss on them before the first step, in nats.
+        oom_retries: how often memory ran out; each time the micro-batch was halved for the rest of the run.
+        times: wall times of a run limited by minutes.
+        parent_rows, parent_loss: for a run that starts from a parent, the number of rows of the parent's held-out text
+            that are measured, and the loss on them before the first step, in nats.
     """
 
     step: int = 0
@@ -66,12 +66,12 @@ class TrainState:
 
     @property
     def kept_steps(self) -> tuple[int, int]:
-        """Return the steps that `best` and `last` name: until the first evaluation, both name the newest."""
+        """Return the steps of the checkpoints `best` and `last`; both are the newest until the first evaluation."""
         return (self.step if self.best_loss is None else self.best_step), self.step
 
 
 def save_checkpoint(run: Run, model: nn.Module, optimizers: list[Optimizer], state: TrainState, config: Config) -> Path:
-    """Write `checkpoints/step-N`, whole or not at all, and make `last` (and `best`, if it is the best) name it."""
+    """Write `checkpoints/step-N` atomically, and point `last` (and `best`, if it is the best) to it."""
 
     def fill(folder: Path) -> None:
         write_state(folder, state, save_state(folder, model, optimizers), config)
@@ -83,7 +83,7 @@ def save_checkpoint(run: Run, model: nn.Module, optimizers: list[Optimizer], sta
 
 
 def save_state(folder: Path, model: nn.Module, optimizers: list[Optimizer]) -> dict[str, Any]:
-    """Write weights and optimizer state into a folder; returns the optimizers' plain numbers."""
+    """Write weights and optimizer state into a folder; return the optimizers' plain numbers."""
     save_tensors(model.state_dict(), folder / "model.safetensors")
     tensors, numbers = flattened(optimizers)
     save_tensors(tensors, folder / "optimizer.safetensors")
@@ -93,17 +93,17 @@ def save_state(folder: Path, model: nn.Module, optimizers: list[Optimizer]) -> d
 def write_state(folder: Path, state: TrainState, numbers: dict[str, Any], config: Config) -> None:
     """Write `state.json`: the progress of the run, the optimizers' plain numbers and the settings they come from.
 
-    The checkpoint's manifest holds the SHA-256 of this file, so that an edit of the settings in it is noticed.
+    The checkpoint's manifest has the SHA-256 of this file, so edits of its settings are detected.
     """
     progress = asdict(state)
     if state.parent_loss is None:
-        del progress["parent_rows"], progress["parent_loss"]  # older versions know no parents, and can read the rest
+        del progress["parent_rows"], progress["parent_loss"]  # so that older versions can read the state
     facts = {"progress": progress, "optimizer": numbers, "settings": config.model_dump(mode="json")}
     (folder / "state.json").write_text(json.dumps(facts, indent=1), encoding="utf-8")
 
 
 def recorded_settings(checkpoint: Path) -> dict[str, dict[str, Any]] | None:
-    """Return the settings that a checkpoint was made with; None where an older version wrote it."""
+    """Return the settings that a checkpoint was made with; None if an older version wrote it."""
     try:
         facts = json.loads((checkpoint / "state.json").read_text(encoding="utf-8"))
         return {section: dict(values) for section, values in facts["settings"].items()}
@@ -112,10 +112,10 @@ def recorded_settings(checkpoint: Path) -> dict[str, dict[str, Any]] | None:
 
 
 def point_to(run: Run, state: TrainState) -> None:
-    """Make `best` and `last` name the checkpoints of `state`, and delete all others.
+    """Point `best` and `last` to the checkpoints of `state`, and delete all other checkpoints.
 
-    The names are those that this process computed; a pointer in the folder is never trusted. They are on the disk
-    before anything is deleted. The caller holds the run's lock.
+    The targets come from `state`, never from pointers in the folder. The pointers are forced to the disk before
+    anything is deleted. The caller holds the run's lock.
     """
     best, last = (step_name(step) for step in state.kept_steps)
     run.point("best", run.checkpoints / best)
@@ -126,15 +126,15 @@ def point_to(run: Run, state: TrainState) -> None:
 
 
 def step_name(step: int) -> str:
-    """The name of a step's checkpoint folder."""
+    """Return the name of a step's checkpoint folder."""
     return f"step-{step:06d}"
 
 
 def load_checkpoint(folder: Path, model: nn.Module, optimizers: list[Optimizer]) -> TrainState:
-    """Put a checkpoint's weights and optimizer state in place, and return where the run was.
+    """Load a checkpoint's weights and optimizer state in place, and return the progress of the run.
 
     Raises:
-        GlassError: it is of another model or optimizer, or of another version of this program.
+        GlassError: the checkpoint belongs to another model, optimizer or version of this program.
     """
     tensors = _read_tensors(folder, model, optimizers)
     check_optimizer_state(folder, {name: (value.shape, value.dtype) for name, value in tensors.items()}, optimizers)
@@ -143,7 +143,7 @@ def load_checkpoint(folder: Path, model: nn.Module, optimizers: list[Optimizer])
         _unflatten(optimizers, tensors, saved["optimizer"])
         facts = saved["progress"]
         facts["plateau"] = Plateau(**facts["plateau"])
-        facts["times"] = Times(**facts.get("times", {}))  # older versions kept none
+        facts["times"] = Times(**facts.get("times", {}))  # older versions saved none
         facts["evaluations"] = [(int(step), float(loss)) for step, loss in facts["evaluations"]]
         return TrainState(**facts)
     except MALFORMED as error:
@@ -154,9 +154,9 @@ def load_checkpoint(folder: Path, model: nn.Module, optimizers: list[Optimizer])
 
 
 def _read_tensors(folder: Path, model: nn.Module, optimizers: list[Optimizer]) -> dict[str, Tensor]:
-    """Fill the model, and return the optimizers' tensors as `flattened` names them."""
-    in_parts = any(hasattr(parameter, "full_tensor") for parameter in model.parameters())
-    if in_parts or list(folder.glob("optimizer-*.safetensors")):
+    """Load the weights into the model, and return the optimizers' tensors by the names of `flattened`."""
+    is_sharded = any(hasattr(parameter, "full_tensor") for parameter in model.parameters())
+    if is_sharded or list(folder.glob("optimizer-*.safetensors")):
         from glassformer.training.parallel.sharded_files import read_sharded
 
         return read_sharded(folder, model, optimizers)
@@ -165,7 +165,7 @@ def _read_tensors(folder: Path, model: nn.Module, optimizers: list[Optimizer]) -
 
 
 def flattened(optimizers: list[Optimizer]) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Optimizer state as tensors named `optimizer.parameter.name`, and the plain numbers apart."""
+    """Return the optimizer state as tensors named `optimizer.parameter.name`, and its plain numbers separately."""
     tensors: dict[str, Tensor] = {}
     numbers: dict[str, Any] = {}
     for i, optimizer in enumerate(optimizers):
@@ -180,14 +180,14 @@ def flattened(optimizers: list[Optimizer]) -> tuple[dict[str, Tensor], dict[str,
 
 
 def _unflatten(optimizers: list[Optimizer], tensors: dict[str, Tensor], numbers: dict[str, Any]) -> None:
-    """Fill the optimizers from `flattened` state."""
+    """Load `flattened` state into the optimizers."""
     for i, optimizer in enumerate(optimizers):
         whole = optimizer.state_dict()
         state: dict[int, dict[str, Any]] = {}
         for key, value in {**tensors, **numbers}.items():
             owner, parameter, name = key.split(".", 2)
             if int(owner) == i:
-                # Read tensors are views of the file; the optimizer must not keep it open.
+                # Loaded tensors are views of the file; a copy lets the file be closed.
                 copy = value.clone() if isinstance(value, Tensor) else value
                 state.setdefault(int(parameter), {})[name] = copy
         whole["state"] = state
@@ -197,39 +197,41 @@ def _unflatten(optimizers: list[Optimizer], tensors: dict[str, Tensor], numbers:
 def check_optimizer_state(
     folder: Path, found: Mapping[str, tuple[torch.Size, torch.dtype]], optimizers: list[Optimizer]
 ) -> None:
-    """Raise an error if optimizer state does not fit these optimizers; it names the first difference.
+    """Raise an error that names the first difference if optimizer state does not fit these optimizers.
+
+    PyTorch does not check this when it loads state, and would crash in the next step.
 
     Args:
-        folder: the checkpoint, for the error.
-        found: shape and dtype of each tensor, named as `flattened` names them.
-        optimizers: the optimizers to fill.
+        folder: the checkpoint, for the message.
+        found: name of each tensor, as in `flattened` -> its shape and dtype.
+        optimizers: the optimizers to load into.
 
     Raises:
-        GlassError: a name, shape or dtype differs. PyTorch checks none of them, and crashes in the next step.
+        GlassError: a name, shape or dtype differs.
     """
     wanted = _expected_state(optimizers)
     for name, facts in found.items():
         if name not in wanted:
-            problem = f"it has {name}, which the optimizer of these settings does not keep"
+            problem = f"it has {name}, which the optimizer of these settings does not have"
         elif facts != wanted[name]:
             problem = f"{name} is {_shown(*facts)}, but the optimizer of these settings needs {_shown(*wanted[name])}"
         else:
             continue
         raise _another_optimizer(folder, problem)
-    begun = {name.rpartition(".")[0] for name in found}
+    parameters = {name.rpartition(".")[0] for name in found}  # those with any state
     for name in wanted:
-        if name.rpartition(".")[0] in begun and name not in found:
+        if name.rpartition(".")[0] in parameters and name not in found:
             raise _another_optimizer(folder, f"it lacks {name}")
 
 
 def _expected_state(optimizers: list[Optimizer]) -> dict[str, tuple[torch.Size, torch.dtype]]:
-    """Return shape and dtype of all optimizer state after a step, named as `flattened` names it."""
+    """Return shape and dtype of all optimizer state after a step, by the names of `flattened`."""
     wanted: dict[str, tuple[torch.Size, torch.dtype]] = {}
     for i, optimizer in enumerate(optimizers):
         parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
         for number, parameter in enumerate(parameters):
-            for name, alike in OPTIMIZER_STATE[type(optimizer).__name__].items():
-                facts = (parameter.shape, parameter.dtype) if alike else (torch.Size(), torch.float32)
+            for name, is_like_parameter in OPTIMIZER_STATE[type(optimizer).__name__].items():
+                facts = (parameter.shape, parameter.dtype) if is_like_parameter else (torch.Size(), torch.float32)
                 wanted[f"{i}.{number}.{name}"] = facts
     return wanted
 
@@ -246,14 +248,14 @@ def _another_optimizer(folder: Path, problem: str) -> GlassError:
 
 
 def step_seed(seed: int, step: int, rank: int = 0) -> int:
-    """The seed of one step's dropout: far apart for near runs, steps and processes, the same on every machine."""
+    """Return the seed of one step's dropout; similar seeds, steps and ranks give very different results."""
     return (seed * 0x9E3779B97F4A7C15 + step * 0xBF58476D1CE4E5B9 + rank * 0x94D049BB133111EB + 1) % (1 << 63)
 
 
 def seed_step(seed: int, step: int, rank: int = 0) -> None:
-    """Make the random numbers of one training step a function of (seed, step, rank of the process) alone.
+    """Seed torch for one training step, so that its random numbers depend only on (seed, step, rank).
 
-    Each generator in use is seeded itself: `torch.manual_seed` also prepares those that are not, which takes 1 ms.
+    Each generator in use is seeded directly: `torch.manual_seed` also prepares unused ones, which takes 1 ms.
     """
     number = step_seed(seed, step, rank)
     torch.default_generator.manual_seed(number)

@@ -1,6 +1,6 @@
-"""The clock of a run: wall time of its processes, from their start to now, earlier legs counted.
+"""Clock of a run: wall time of its processes since their start, including earlier legs.
 
-It runs on `time.monotonic`: a wall clock that is set forward or back changes nothing.
+It uses `time.monotonic`, so changes of the system time have no effect.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
     from glassformer.training.parallel.processes import Processes
 
 Seconds = Callable[[], float]
-"""Gives the seconds since something began."""
+"""Function that returns the seconds since a fixed moment."""
 
 
 @dataclass
 class Times:
-    """Times that a run limited by minutes keeps in each checkpoint. A run without minutes leaves them as they are.
+    """Times that a run limited by minutes saves in each checkpoint; other runs leave them unchanged.
 
     Attributes:
-        other: wall seconds beside training; a run has lasted `train_seconds + other`.
-        evaluations: wall seconds of evaluations and their samples, and of measuring how long these take.
+        other: wall seconds outside of training; a run has lasted `train_seconds + other`.
+        evaluations: wall seconds of evaluations and their samples, and of measuring their cost.
         began: wall second at which the first step began.
-        rows: validation rows of an evaluation while training; None: all that the settings name.
-        final_rows: validation rows of the final evaluation; None: not decided yet.
+        rows: number of validation rows of an evaluation during training; None: as many as the settings name.
+        final_rows: number of validation rows of the final evaluation; None: not decided yet.
     """
 
     other: float = 0.0
@@ -39,15 +39,15 @@ class Times:
 
 
 class RunClock:
-    """Reads the wall seconds of a run; all of its processes get the same reading.
+    """Clock of the wall seconds of a run; all processes get the same reading.
 
     Attributes:
         earlier: seconds of the legs before this one; time between legs does not count.
         now: the last reading.
 
     Args:
-        here: the seconds of this leg in this process.
-        processes: the processes that train this run together.
+        here: returns the seconds of this leg in this process.
+        processes: the processes of the run.
     """
 
     def __init__(self, here: Seconds, processes: Processes) -> None:
@@ -57,29 +57,29 @@ class RunClock:
         self.now = 0.0
 
     def read(self) -> float:
-        """Return the wall seconds of the run; the largest of all processes, which call this together."""
+        """Return the wall seconds of the run, the maximum over all processes, which must call this together."""
         self.now = self.earlier + self.processes.all_reduce_max(self.here())
         return self.now
 
     def lap(self) -> float:
-        """Read the clock, and return the seconds since the reading before."""
+        """Read the clock, and return the seconds since the previous reading."""
         before = self.now
         return self.read() - before
 
 
 def since(began: float | None = None) -> Seconds:
-    """Return a function that gives the seconds since a reading of `time.monotonic`; None: since now."""
+    """Return a function that returns the seconds since `began`, a value of `time.monotonic`; None: since now."""
     start = time.monotonic() if began is None else began
     return lambda: time.monotonic() - start
 
 
 def process_began() -> float:
-    """Return what `time.monotonic` gave when this process began; what it gives now, where no system call tells."""
+    """Return the value of `time.monotonic` at the start of this process; its present value if that is not known."""
     return time.monotonic() - (_age() or 0.0)
 
 
 def _age(stat: Path = Path("/proc/self/stat")) -> float | None:
-    """Return the seconds since this process began; None where the system does not tell, or tells nonsense."""
+    """Return the seconds since this process began; None if the system does not report it or the value is invalid."""
     try:
         fields = stat.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
         began = int(fields[19]) / os.sysconf("SC_CLK_TCK")  # field 22 of proc(5): the first two precede ")"

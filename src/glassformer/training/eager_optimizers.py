@@ -1,4 +1,4 @@
-"""Optimizers of PyTorch that begin to work without loading its compiler."""
+"""PyTorch optimizers that do not load PyTorch's compiler."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from torch.optim import Optimizer
 
 
 class EagerOptimizer(Optimizer):
-    """An optimizer whose methods do not load PyTorch's compiler.
+    """Optimizer whose methods do not load PyTorch's compiler.
 
     PyTorch guards these methods against compilation, and the guards import `torch._dynamo` at their first call, which
-    takes 0.8 s at the start of every training. Only the loss is compiled here, so the unguarded methods serve as well.
+    takes 0.8 s at the start of every training. glassformer compiles only the loss, so it does not need the guards.
     """
 
     add_param_group = inspect.unwrap(Optimizer.add_param_group)
@@ -22,6 +22,6 @@ class EagerOptimizer(Optimizer):
 
 
 class AdamW(EagerOptimizer, torch.optim.AdamW):
-    """`torch.optim.AdamW`, the same numbers. Loshchilov and Hutter 2019."""
+    """AdamW (Loshchilov and Hutter 2019); gives the same results as `torch.optim.AdamW`."""
 
     step = torch.no_grad()(inspect.unwrap(torch.optim.AdamW.step))

@@ -1,4 +1,4 @@
-"""Find the tensor that went wrong first when a loss is not a number."""
+"""Find the first non-finite tensor of a training step whose loss or gradients are not finite."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from glassformer.text.batches import Batch
 
 @runtime_checkable
 class ShardedTensor(Protocol):
-    """A tensor of which every process has a part."""
+    """Tensor that is divided among the processes."""
 
     def to_local(self) -> Tensor:
-        """Return the part that this process has."""
+        """Return the part of this process."""
 
 
 class Kind(IntEnum):
@@ -67,9 +67,9 @@ def first_bad_tensor(model: Model, batches: Iterable[Batch]) -> BadTensor:
     bad: list[str] = []
     handles: list[RemovableHandle] = []
     for name, module in model.named_modules():
-        is_hook_point = isinstance(module, nn.Identity)  # it makes nothing, and scores are -inf where keys are hidden
+        is_hook_point = isinstance(module, nn.Identity)  # hook points compute nothing; scores are -inf
         if not is_hook_point and not any(True for _ in module.children()):
-            handles.append(module.register_forward_hook(_noting(name, bad)))
+            handles.append(module.register_forward_hook(_output_check(name, bad)))
     try:
         with torch.no_grad():
             for batch in batches:
@@ -103,6 +103,6 @@ def _noting(name: str, bad: list[str]) -> Callable[[nn.Module, object, object], 
 
 
 def _finite(tensor: Tensor) -> bool:
-    """Return whether all numbers are finite; of a sharded tensor, in the part that is here."""
+    """Return whether all values are finite; for a sharded tensor, in the part of this process."""
     here = tensor.to_local() if isinstance(tensor, ShardedTensor) else tensor
     return bool(torch.isfinite(here).all())

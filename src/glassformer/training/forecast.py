@@ -1,9 +1,9 @@
-"""Forecast the validation loss that a language model ends with, as an interval, before it is trained.
+"""Forecast the final validation loss of a language model before training, as an interval.
 
-The loss lies between that of token frequencies, U, and a floor below that of the text's 5-gram, G: F = G - k (U - G),
-or 0 if that is negative. How much of the way is left, s = (loss - F) / (U - F), was measured in short runs of many
-sizes on many texts; ln s is close to a sum of logarithms of what is known before. The interval is as wide as it must be
-to have held 85 % of the runs on texts that the fit did not see. `benchmarks/loss_band.py` makes the runs and the fit.
+The loss lies between the unigram loss U of the text and a floor F below its 5-gram loss G: F = G - k (U - G), at least
+0. The remaining fraction s = (loss - F) / (U - F) was measured in short runs of many sizes on many texts; ln s is close
+to a linear function of logarithms of facts known before training. The interval is wide enough to contain 85 % of the
+runs on texts that were not used in the fit. `benchmarks/loss_band.py` makes the runs and the fit.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from glassformer.corpora import CORPORA
 from glassformer.training.plan import RunPlan
 
 BELOW = 0.5
-"""k: how far below the 5-gram the floor is, as a share of what the 5-gram gains on token frequencies."""
+"""k: distance of the floor below the 5-gram loss, as a fraction of the difference between unigram and 5-gram loss."""
 WEIGHTS = {
     "one": -0.7381,
     "steps": -0.1531,
@@ -28,17 +28,17 @@ WEIGHTS = {
     "ngram": 0.0361,
     "muon": -0.2047,
 }
-"""Weight of each feature in ln s."""
+"""Coefficient of each feature in ln s."""
 HALF_WIDTH = 0.199
 """Half the width of the interval of ln s."""
 LARGEST = 2.94e12
-"""Arithmetic, 6 x parameters x tokens, of the largest run that the fit saw."""
+"""FLOPs, 6 x parameters x tokens, of the largest run used in the fit."""
 BEYOND = 10.0
-"""How many times as large a run may be for the formula to be believed."""
+"""Maximum factor by which the FLOPs of a run may exceed `LARGEST` for a forecast."""
 
 
 class Predictor(Protocol):
-    """A simple predictor, as far as the forecast needs it."""
+    """Interface of a simple predictor, as far as the forecast needs it."""
 
     @property
     def name(self) -> str:
@@ -46,21 +46,21 @@ class Predictor(Protocol):
 
     @property
     def loss(self) -> float | None:
-        """Loss in nats per token; None where the predictor has none."""
+        """Loss in nats per token; None if the predictor has none."""
 
 
 @dataclass(frozen=True)
 class RunFacts:
-    """Known facts of a run before it begins.
+    """Facts of a run that are known before training.
 
     Attributes:
-        unigram, ngram: nats per token that token frequencies and the 5-gram of the text lose on its validation part.
-        parameters: of the model.
-        steps: that the run takes.
-        tokens: that it reads in all.
-        text_tokens: of the training part.
+        unigram, ngram: losses of unigram and 5-gram on the validation split, in nats per token.
+        parameters: number of parameters of the model.
+        steps: number of training steps.
+        tokens: number of tokens read in all steps.
+        text_tokens: number of tokens of the training split.
         vocabulary: V.
-        muon: whether hidden matrices are trained by Muon.
+        muon: whether Muon trains the hidden matrices.
     """
 
     unigram: float
@@ -93,17 +93,17 @@ class RunFacts:
 
     @property
     def floor(self) -> float:
-        """Floor F of the loss, in nats per token."""
+        """Lower bound F of the loss, in nats per token."""
         return max(0.0, self.ngram - BELOW * (self.unigram - self.ngram))
 
     def loss_at(self, left: float) -> float:
-        """The loss where ln s is `left`."""
+        """Return the loss for ln s = `left`, in nats per token."""
         return self.floor + (self.unigram - self.floor) * math.exp(left)
 
 
 @dataclass(frozen=True)
 class Band:
-    """The interval in which the validation loss will probably end: nats per token, of the whole validation part."""
+    """Forecast interval of the final loss on the whole validation split, in nats per token."""
 
     low: float
     middle: float
@@ -115,26 +115,26 @@ class Band:
 
 
 def loss_band(plan: RunPlan, rungs: Sequence[Predictor]) -> Band | None:
-    """The interval for a planned run; None where the formula has nothing to say.
+    """Return the forecast interval of a planned run; None if the formula does not apply.
 
-    That is so for all tasks but lm, for generated text, where the number of steps is not known, where the 5-gram gains
-    nothing, and for runs that are more than `BEYOND` times larger than any that the fit saw.
+    It applies only to task lm, to texts that are not generated, if the number of steps is known, if the 5-gram is
+    better than the unigram, and if the run is at most `BEYOND` times larger than the runs of the fit.
 
     Args:
-        plan: the run.
-        rungs: the simple predictors of its text, as `evaluation.ladder` measures them.
+        plan: plan of the run.
+        rungs: simple predictors of its text, as measured by `evaluation.simple_predictors`.
     """
     found = known(plan, rungs)
     if found is None or 6 * found.parameters * found.tokens > BEYOND * LARGEST:
         return None
     left = sum(WEIGHTS[name] * value for name, value in found.features().items())
     ends = (found.loss_at(left + change) for change in (-HALF_WIDTH, 0.0, HALF_WIDTH))
-    low, middle, high = (min(loss, math.log(found.vocabulary)) for loss in ends)  # what no step at all would give
+    low, middle, high = (min(loss, math.log(found.vocabulary)) for loss in ends)  # ln V is the loss before training
     return Band(low, middle, high)
 
 
 def known(plan: RunPlan, rungs: Sequence[Predictor]) -> RunFacts | None:
-    """Return the facts that the formula needs of a run; None where one of them is not known."""
+    """Return the facts of a run that the formula needs; None if one of them is not known."""
     if plan.config.train.task != "lm" or plan.config.data.source in CORPORA:
         return None
     losses = {rung.name: rung.loss for rung in rungs}

@@ -26,27 +26,27 @@ _CUT_HEADER = re.compile(rb"-{1,3}|--- s?t?e?p?|--- step \d*\r?")
 
 
 class Journal:
-    """Write the logs of one run; only one process does.
+    """Writer of the logs of one run; used by one process only.
 
     Args:
         run: the run folder.
-        floor: the text's true entropy in nats per token, where it is known; drawn in `loss.svg`.
+        entropy: true entropy of the text in nats per token, if it is known; drawn in `loss.svg`.
     """
 
-    def __init__(self, run: Run, floor: float | None) -> None:
+    def __init__(self, run: Run, entropy: float | None) -> None:
         self.run = run
-        self.floor = floor
+        self.entropy = entropy
         self._curve: list[tuple[int, float]] = []
 
     def forget_after(self, step: int, logged: int) -> str | None:
-        """Drop the entries logged after the checkpoint being resumed, and entries that are damaged.
+        """Drop the entries logged after the checkpoint being resumed, and damaged entries.
 
         Args:
-            step: steps done at the checkpoint.
+            step: step of the checkpoint.
             logged: step of the last line of `metrics.jsonl` that was written before the checkpoint.
 
         Returns:
-            A note on what was damaged or is missing; None if nothing was.
+            A note on damaged and missing entries; None if there are none.
         """
         problems: list[str] = []
         metrics = self.run.metrics_file
@@ -90,7 +90,7 @@ class Journal:
 
     def draw(self, evaluations: Sequence[tuple[int, float]]) -> None:
         """Write `loss.svg` from the lines so far and the (step, validation loss) of each evaluation."""
-        picture = loss_svg(self._curve, evaluations, f"{self.run.folder.name}: loss", self.floor)
+        picture = loss_svg(self._curve, evaluations, f"{self.run.folder.name}: loss", self.entropy)
         write_text(self.run.folder / "loss.svg", picture)
 
 

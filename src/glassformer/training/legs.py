@@ -1,4 +1,4 @@
-"""The legs of a run: each start or resume adds one to `manifest.json`, with the machine and programs that it ran on."""
+"""Legs of a run: each start or resume adds one to `manifest.json`, with the machine and the package versions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NUMERIC = {
     "precision": "precision",
     "processes": "processes",
 }
-"""Entries of a leg, besides the versions of packages, that the last digits depend on -> their names in words."""
+"""Entries of a leg that affect the last digits of results, besides package versions -> their names in messages."""
 
 
 def describe_leg(stepper: Stepper, step: int) -> dict[str, Any]:
@@ -49,7 +49,7 @@ def describe_leg(stepper: Stepper, step: int) -> dict[str, Any]:
 
 
 def add_leg(run: Run, leg: dict[str, Any]) -> str | None:
-    """Add a leg to the manifest; return one line that names what differs from the leg before, or None.
+    """Add a leg to the manifest; return one line that lists the differences from the previous leg, or None.
 
     Raises:
         GlassError: the manifest is missing or damaged.
@@ -66,7 +66,7 @@ def add_leg(run: Run, leg: dict[str, Any]) -> str | None:
 
 
 def end_leg(run: Run, ending: dict[str, Any]) -> None:
-    """Add to the last leg of the manifest how it ended. A run without legs stays as it is.
+    """Add entries on its ending to the last leg of the manifest. A run without legs is not changed.
 
     Raises:
         GlassError: the manifest is missing or damaged.
@@ -108,7 +108,7 @@ def _difference(before: dict[str, Any], now: dict[str, Any]) -> str | None:
 
 
 def processor_name() -> str:
-    """Return the model name of the processor, as the operating system gives it."""
+    """Return the model name of the CPU, as reported by the operating system."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:

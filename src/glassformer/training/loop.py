@@ -1,7 +1,7 @@
 """The training loop: from the learning rate of a step to its checkpoint.
 
 `train` is the loop of a run. `compute_gradients` and `accumulate_gradients` are the forward and backward passes of one
-step; whatever takes steps without a run (the probe before one, pruning, verification) calls them too.
+step; code that takes steps outside of a run (the probe, pruning, verification) calls them too.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from glassformer.training.trainer import Trainer, TrainingOutcome
 
 
 def train(trainer: Trainer) -> TrainingOutcome | None:
-    """Train until a limit ends the run, then measure the kept checkpoint; return None if the run was stopped before.
+    """Train until a limit ends the run, then evaluate the best checkpoint; return None if a signal stopped the run.
 
-    Either way everything is saved. A run of --steps that is stopped and resumed ends with the same weights.
+    In both cases everything is saved. A run limited by --steps that is stopped and resumed ends with the same weights.
     """
     trainer.begin()
     while not (trainer.ended or trainer.stopping):
@@ -30,7 +30,7 @@ def train(trainer: Trainer) -> TrainingOutcome | None:
         set_rate(trainer.optimizers, factor)
         gradients = compute_gradients(trainer.stepper, trainer.state.step)
         if not gradients.finite:
-            trainer.stop_before_harm(gradients)
+            trainer.raise_non_finite(gradients)
         trainer.stepper.clip(gradients.norm)
         for optimizer in trainer.optimizers:
             optimizer.step()
@@ -50,7 +50,7 @@ def train(trainer: Trainer) -> TrainingOutcome | None:
 
 
 def compute_gradients(stepper: Stepper, step: int) -> Gradients:
-    """Compute the gradients of one step, whose rows and dropout depend only on `step`; retry if memory runs out."""
+    """Compute the gradients of one step; rows and dropout depend only on `step`. Retry if memory runs out."""
     stepper.model.train()
     rows = stepper.task.rows(step)
     for _ in stepper.oom_retries.attempts():
@@ -62,7 +62,7 @@ def compute_gradients(stepper: Stepper, step: int) -> Gradients:
 
 
 def accumulate_gradients(stepper: Stepper, batches: Sequence[Batch]) -> tuple[float, int]:
-    """Accumulate the gradients of the mean loss over all targets of a step; return this loss and the targets."""
+    """Accumulate the gradients of the mean loss over all targets of a step; return this loss and the target count."""
     processes = stepper.processes
     targets = max(1, int(processes.all_reduce_sum(sum(batch.n_targets for batch in batches))))
     for optimizer in stepper.optimizers:

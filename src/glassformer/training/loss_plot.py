@@ -1,4 +1,4 @@
-"""`loss.svg`: the curves of a run, drawn without any plotting library."""
+"""Draw the loss curves of a run as SVG (`loss.svg`), without a plotting library."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ circle, text.validation { fill: #1f5fa8 } text.training { fill: #5a86b5 } text.f
 """
 
 
-def loss_svg(training: Curve, validation: Curve, title: str, floor: float | None = None) -> str:
-    """An SVG document of training and validation loss (nats per token) over steps.
+def loss_svg(training: Curve, validation: Curve, title: str, entropy: float | None = None) -> str:
+    """Return an SVG document of training and validation loss (nats per token) over steps.
 
     Args:
         training, validation: (step, loss) pairs in order.
-        title: above the picture.
-        floor: the text's true entropy, drawn as a line where it is known.
+        title: title of the plot.
+        entropy: true entropy of the text, drawn as a line if given.
     """
     points = [pair for pair in (*training, *validation) if math.isfinite(pair[1])]
     steps = [step for step, _ in points] or [0]
     losses = [loss for _, loss in points] or [0.0]
-    if floor is not None:
-        losses.append(floor)
+    if entropy is not None:
+        losses.append(entropy)
     low = min(losses)
     high = max(losses)
     last = max(1, *steps)
@@ -67,24 +67,24 @@ def loss_svg(training: Curve, validation: Curve, title: str, floor: float | None
         shown = [(x(step), y(loss)) for step, loss in curve if math.isfinite(loss)]
         if shown:
             parts.append(line(shown, class_=name))
-        if name == "validation" and len(shown) <= 60:  # the first alone would make no line
+        if name == "validation" and len(shown) <= 60:  # a single evaluation has no line
             parts += [element("circle", cx=across, cy=down, r=3) for across, down in shown]
     labels = [(name, curve[-1][1]) for name, curve in (("training", training), ("validation", validation)) if curve]
-    if floor is not None:
-        parts.append(line([(LEFT, y(floor)), (WIDTH - RIGHT, y(floor))], class_="floor"))
-        labels.append(("true entropy", floor))
+    if entropy is not None:
+        parts.append(line([(LEFT, y(entropy)), (WIDTH - RIGHT, y(entropy))], class_="floor"))
+        labels.append(("true entropy", entropy))
     parts += _labels([(name, value, y(value)) for name, value in labels if math.isfinite(value)])
     return document(WIDTH, HEIGHT, title, *parts) + "\n"
 
 
 def _labels(items: list[tuple[str, float, float]]) -> list[str]:
-    """Names and last values at the right end of the curves, pushed apart so that none hides another."""
+    """Return names and last values at the right end of the curves, spaced so that they do not overlap."""
     items = sorted(items, key=lambda item: item[2])
     gap = 30
     heights = [height for _, _, height in items]
     for i in range(1, len(heights)):
         heights[i] = max(heights[i], heights[i - 1] + gap)
-    limit: float = HEIGHT - BOTTOM - 13  # the value under the last name still stands above the axis
+    limit: float = HEIGHT - BOTTOM - 13  # keeps the value under the last name above the axis
     for i in reversed(range(len(heights))):
         heights[i] = min(heights[i], limit)
         limit = heights[i] - gap

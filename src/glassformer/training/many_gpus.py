@@ -1,14 +1,14 @@
-"""Needs of a model on many GPUs, on paper: memory of each, traffic, tokens a second. Nothing is measured here.
+"""Estimate training on many GPUs from formulas: memory per GPU, communication, tokens per second. No measurements.
 
-The way of training is FSDP2 with every block a unit (as `--shard` does it): each process keeps its rows of every
-weight, gradient and moment in float32; a unit's weights are gathered in bfloat16 before it runs, and its gradients are
-added up in float32. Formulas stand in the docstrings, with their sources:
+Training is FSDP2 with every block as a unit (as with `--shard`): each process keeps its rows of every weight, gradient
+and moment in float32; a unit's weights are gathered in bfloat16 before it runs, and its gradients are summed in
+float32. The formulas are in the docstrings, with their sources:
 
 * Rajbhandari, Rasley, Ruwase and He 2020, "ZeRO": sections 3 and 5 (16 bytes a parameter, divided), 7 (traffic).
 * Kaplan et al. 2020, "Scaling laws for neural language models": section 2.1 (6 FLOPs a parameter and token).
-* Chowdhery et al. 2022, "PaLM": appendix B (attention's share, and how use of the peak is counted).
+* Chowdhery et al. 2022, "PaLM": appendix B (FLOPs of attention, and model FLOPs utilization).
 * Korthikanti et al. 2022, "Reducing activation recomputation in large transformer models": section 4.
-* Patarasuk and Yuan 2009, "Bandwidth optimal all-reduce algorithms": what a ring must move.
+* Patarasuk and Yuan 2009, "Bandwidth optimal all-reduce algorithms": traffic of a ring.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ FLOAT = 4
 HALF = 2
 """Bytes of a number in bfloat16."""
 ROOM = 0.9
-"""Share of a GPU's memory that is planned with: the rest is for the allocator's gaps and the libraries."""
+"""Share of a GPU's memory that the estimate uses; the rest is for fragmentation and libraries."""
 MOST_ROWS = 64
 
 
 @dataclass(frozen=True)
 class Gpu:
-    """One device, by its maker's data sheet.
+    """GPU, with the figures of its data sheet.
 
     Attributes:
-        peak: FLOP/s of dense bfloat16 matrix products.
-        memory: bytes.
-        bandwidth: bytes/s of that memory.
-        link: bytes/s to the others in its node, one way.
+        peak: FLOP/s of dense bfloat16 matrix multiplications.
+        memory: memory in bytes.
+        bandwidth: memory bandwidth in bytes/s.
+        link: bytes/s to other GPUs of the node, one way.
         network: bytes/s to other nodes, one way, of each GPU's network card.
-        node: GPUs of a node.
-        source: where the figures stand.
+        node: number of GPUs per node.
+        source: source of the figures.
     """
 
     peak: float
@@ -67,15 +67,15 @@ GPUS = {
 
 @dataclass(frozen=True)
 class ModelSize:
-    """A model as these formulas see it.
+    """Sizes of a model that the formulas need.
 
     Attributes:
-        shapes: of every parameter.
-        blocks: parameters of each block.
-        rest: parameters outside the blocks: embeddings, last norm, head.
-        forward_flops: of one token's forward pass with the whole context before it (`count_model`).
-        kept: bytes that one token's pass through one block leaves for the backward pass.
-        context, layers, width, vocab_size: of the model.
+        shapes: shape of every parameter.
+        blocks: number of parameters of each block.
+        rest: number of parameters outside the blocks: embeddings, last norm, head.
+        forward_flops: FLOPs of one token's forward pass at the end of a full context (`count_model`).
+        kept: bytes of activations that one token leaves in one block for the backward pass.
+        context, layers, width, vocab_size: as in the model's settings.
     """
 
     shapes: tuple[tuple[int, ...], ...]
@@ -90,13 +90,13 @@ class ModelSize:
 
     @property
     def parameters(self) -> int:
-        """Return the number of all parameters."""
+        """Return the total number of parameters."""
         return sum(self.blocks) + self.rest
 
 
 @dataclass(frozen=True)
 class ShardedBytes:
-    """Bytes that one process keeps all the time."""
+    """Bytes of weights, gradients and optimizer state in one process."""
 
     weights: int
     gradients: int
@@ -105,16 +105,16 @@ class ShardedBytes:
 
 @dataclass(frozen=True)
 class Estimate:
-    """One training step on so many GPUs, in bytes of one GPU and seconds.
+    """Estimate of one training step on `gpus` GPUs; sizes are bytes on one GPU, times are seconds.
 
     Attributes:
-        kept: weights, gradients and optimizer state of this GPU's rows.
-        gathered: whole weights of the units at work.
-        whole_gradients: of the largest unit, before they are added up and divided, and of the head's matrix.
-        activations: of all rows at once.
-        recomputed: blocks run again in the backward pass, because without that not even one row fits.
-        rows: at once on each GPU, a power of two.
-        fits: whether one row does.
+        kept: weights, gradients and optimizer state of the GPU's own rows.
+        gathered: gathered weights of the units that are in use.
+        whole_gradients: gradients of the largest unit before they are reduced and sharded, and of the head's matrix.
+        activations: activations of all rows on the GPU.
+        recomputed: whether blocks are recomputed in the backward pass, because the rows would not fit otherwise.
+        rows: number of rows on each GPU; a power of two unless it was given.
+        fits: whether the rows fit into memory.
         traffic: bytes that a GPU sends in a step.
         compute, communication, update: seconds.
     """
@@ -137,18 +137,18 @@ class Estimate:
 
     @property
     def memory(self) -> int:
-        """Bytes of everything on one GPU."""
+        """Total memory on one GPU in bytes."""
         kept = self.kept.weights + self.kept.gradients + self.kept.state
         return kept + self.gathered + self.whole_gradients + self.activations
 
     @property
     def best(self) -> float:
-        """Tokens/s of all GPUs where communication hides behind arithmetic as far as it can."""
+        """Tokens/s of all GPUs if communication overlaps with computation as far as possible."""
         return self.tokens_per_step / (max(self.compute, self.communication) + self.update)
 
     @property
     def worst(self) -> float:
-        """Tokens/s where none of it hides."""
+        """Tokens/s of all GPUs if communication does not overlap with computation."""
         return self.tokens_per_step / (self.compute + self.communication + self.update)
 
     def facts(self) -> dict[str, Any]:
@@ -157,7 +157,7 @@ class Estimate:
 
 
 def size_of(config: ModelConfig, vocab_size: int | None = None, classes: int | None = None) -> ModelSize:
-    """The model that these settings build; nothing is allocated."""
+    """Return the sizes of the model that these settings build; no memory is allocated for it."""
     with shapes_only():
         model = build_model(config, vocab_size, classes=classes)
     blocks = [sum(p.numel() for p in unit.parameters()) for unit in model.modules() if isinstance(unit, Block)]
@@ -176,11 +176,11 @@ def size_of(config: ModelConfig, vocab_size: int | None = None, classes: int | N
 
 
 def sharded(shapes: Sequence[tuple[int, ...]], processes: int, rank: int = 0) -> ShardedBytes:
-    """Return the share of a model under AdamW that process `rank` keeps, to the byte.
+    """Return the exact number of bytes that process `rank` keeps of a model trained with AdamW.
 
-    FSDP2 divides each parameter by its rows: of R rows, each of n processes has ceil(R / n), the last ones fewer or
-    none. Weight, gradient and two moments are float32: 16 bytes a parameter (ZeRO, section 3.1, has the same sum with
-    2 + 2 + 12), divided by n (section 5). AdamW's count of steps, one number for each parameter, is not divided.
+    FSDP2 shards each parameter by rows: of R rows, each of n processes has ceil(R / n), the last ones fewer or none.
+    Weight, gradient and two moments are float32: 16 bytes per parameter (ZeRO, section 3.1, has the same sum as
+    2 + 2 + 12), divided by n (section 5). AdamW's step count, one number per parameter tensor, is not sharded.
     """
     numbers = 0
     for rows, *others in shapes:
@@ -190,23 +190,23 @@ def sharded(shapes: Sequence[tuple[int, ...]], processes: int, rank: int = 0) ->
 
 
 def kept_of_block(config: ModelConfig) -> int:
-    """Bytes that one token leaves in one block for the backward pass, in bfloat16.
+    """Return the bytes of activations that one token leaves in one block for the backward pass, in bfloat16.
 
-    The inputs of both norms and of what follows them, 4 D; queries and mixed values, 2 H K; keys and values, 2 G K;
-    what stands before and after the activation, 2 F, or 4 F where it is gated. With H K = G K = D and F = 4 D this is
-    32 D bytes: Korthikanti et al., equation 2, without their dropout masks (2 D) and without attention weights, which
-    fused attention does not keep.
+    Inputs of both norms and of the layers after them, 4 D; queries and z, 2 H K; keys and values, 2 G K; inputs and
+    outputs of the activation, 2 F, or 4 F if gated. With H K = G K = D and F = 4 D this is 32 D bytes: Korthikanti et
+    al., equation 2, without their dropout masks (2 D) and without attention weights, which fused attention does not
+    keep.
     """
     hidden = (4 if config.activation in GATED else 2) * config.F
     return HALF * (4 * config.width + 2 * (config.heads + config.G) * config.K + hidden)
 
 
 def activation_bytes(size: ModelSize, tokens: int, recomputed: bool) -> int:
-    """Return the bytes of activations of one forward and backward pass over so many tokens.
+    """Return the bytes of activations of one forward and backward pass over `tokens` tokens.
 
-    All blocks' `kept`; or, recomputed, the input of each block and all of one (Korthikanti et al., section 4.2). And
-    at the end the head's input and its gradient, and the logits that the loss makes at once: these and their gradient
-    in bfloat16 and in float32, and their logarithms of probabilities, 16 bytes each (see `tasks.losses`).
+    Blocks: `kept` of all blocks; or, if recomputed, the input of each block and `kept` of one (Korthikanti et al.,
+    section 4.2). Head: its input and the gradient of that, and the logits that the loss computes at once: logits and
+    gradients in bfloat16 and float32, and log-probabilities, together 16 bytes each (see `tasks.losses`).
     """
     blocks = size.layers * HALF * size.width + size.kept if recomputed else size.layers * size.kept
     logits = min(tokens * size.vocab_size, MOST_LOSS_LOGITS)
@@ -214,29 +214,29 @@ def activation_bytes(size: ModelSize, tokens: int, recomputed: bool) -> int:
 
 
 def flops_per_token(size: ModelSize, recomputed: bool) -> int:
-    """Return FLOPs of training: one forward, two backward (Kaplan et al.: 6 a parameter), one more if recomputed.
+    """Return the training FLOPs per token: 1 forward + 2 backward (Kaplan et al.: 6 per parameter) + 1 if recomputed.
 
-    Attention is counted as if every token saw the whole context, as PaLM's appendix B does.
+    Attention is counted as if every token attended to the whole context, as in PaLM's appendix B.
     """
     return (4 if recomputed else 3) * size.forward_flops
 
 
 def traffic(size: ModelSize, gpus: int) -> float:
-    """Bytes that each GPU sends in a step.
+    """Return the bytes that each GPU sends in a step.
 
-    A ring moves (n - 1) / n of a tensor to gather it, and as much to add it up and divide it (Patarasuk and Yuan).
-    Blocks are gathered twice, for the forward and for the backward pass, the rest once; gradients go once, in float32.
-    With everything in one precision this is ZeRO's 3 times the parameters (section 7.2).
+    A ring moves (n - 1) / n of a tensor for an all-gather, and the same for a reduce-scatter (Patarasuk and Yuan).
+    Blocks are gathered twice, for the forward and the backward pass, the rest once; gradients are reduced once, in
+    float32. With everything in one precision this is ZeRO's 3 times the parameters (section 7.2).
     """
     numbers = HALF * (2 * sum(size.blocks) + size.rest) + FLOAT * size.parameters
     return (gpus - 1) / gpus * numbers
 
 
 def ring_speed(gpu: Gpu, gpus: int) -> float:
-    """Bytes/s that each GPU sends to its neighbours in the rings, all of them together.
+    """Return the bytes/s that each GPU sends to its neighbours, in all rings together.
 
-    Within a node that is `link`. Over several, each ring leaves a node by one GPU's network card and there are as many
-    rings as a node has GPUs: all its cards together carry what one GPU sends, unless `link` is slower still.
+    Within a node it is `link`. With several nodes, there are as many rings as GPUs per node, and each ring leaves a
+    node through another GPU's network card: a GPU sends as fast as all cards of its node together, at most `link`.
     """
     nodes = -(-gpus // gpu.node)
     return gpu.link if nodes == 1 else min(gpu.link, gpu.network * (gpus // nodes))
@@ -246,17 +246,17 @@ def estimate(size: ModelSize, gpu: Gpu, gpus: int, reach: float, rows: int | Non
     """Estimate one training step.
 
     Args:
-        size: of the model.
-        gpu: what each device is.
-        gpus: how many.
-        reach: share of the peak that the arithmetic reaches while it is not waiting.
-        rows: of `context` tokens on each GPU; unset: as many as fit, at most 64.
+        size: sizes of the model.
+        gpu: type of the GPUs.
+        gpus: number of GPUs.
+        reach: fraction of the peak FLOP/s that computation reaches while it does not wait.
+        rows: number of rows of `context` tokens on each GPU; None: as many as fit, at most 64.
     """
     whole = max((*size.blocks, size.rest))
     kept = sharded(size.shapes, gpus)
-    gathered = HALF * (size.rest + 2 * max(size.blocks, default=0))  # the next block comes while one runs
-    gradients = (HALF + FLOAT) * whole  # as they come, and the float32 copy that is sent
-    gradients += FLOAT * size.vocab_size * size.width  # of the head's matrix, which the loss adds up
+    gathered = HALF * (size.rest + 2 * max(size.blocks, default=0))  # the next block is gathered while one runs
+    gradients = (HALF + FLOAT) * whole  # bfloat16 gradients, and the float32 copy that is sent
+    gradients += FLOAT * size.vocab_size * size.width  # of the head's matrix, which the loss accumulates
     fixed = kept.weights + kept.gradients + kept.state + gathered + gradients
     room = ROOM * gpu.memory - fixed
     recomputed = activation_bytes(size, (rows or 1) * size.context, recomputed=False) > room
@@ -281,5 +281,5 @@ def estimate(size: ModelSize, gpu: Gpu, gpus: int, reach: float, rows: int | Non
         traffic=sent,
         compute=tokens * flops / (reach * gpu.peak),
         communication=sent / ring_speed(gpu, gpus),
-        update=28 * math.ceil(size.parameters / gpus) / gpu.bandwidth,  # 16 bytes read and 12 written a parameter
+        update=28 * math.ceil(size.parameters / gpus) / gpu.bandwidth,  # per parameter 16 bytes read, 12 written
     )

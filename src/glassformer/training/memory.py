@@ -27,38 +27,39 @@ FORGET = Path("/proc/self/clear_refs")
 SYSTEM = Path("/proc/meminfo")
 GROUP = Path("/sys/fs/cgroup")
 FLOAT = 4
-"""Bytes of a weight, a gradient, a moment: all are float32."""
+"""Bytes of a weight, a gradient or a moment, all float32."""
 LARGE = 9 << 20
-"""Bytes from which on a tensor gets pages of its own, where rows have many lengths: the loss needs blocks of 8 MB in
-every forward pass, which shall not be cleared anew each time."""
+"""Minimum bytes of an allocation that glibc maps separately, if rows have many lengths. The loss needs blocks of 8 MB
+in every forward pass, which must not be zeroed again each time."""
 SHAPES_KEPT = {"fp32": 0, "bf16": 128, "auto": 128}
-"""By train.precision. Measured: keeping none costs no time in float32 and a third more in bfloat16, where 128 are as
-fast as 1,024. With `auto`, if this processor was never timed, bfloat16 may still be chosen."""
+"""train.precision -> number of oneDNN primitives to cache. Measured: a cache of 0 costs no time in float32 and a third
+more in bfloat16, where 128 are as fast as 1,024. With `auto`, if this CPU was never timed, bfloat16 may still be
+chosen."""
 MULTIPLICATIONS_KEPT = 16
 """Value of LRU_CACHE_CAPACITY. Measured in bfloat16 on conversations of up to 111 tokens: no slower than 128 or than
 PyTorch's default of 1,024, which use 80 and 420 MiB more after 100 steps."""
 M_TRIM_THRESHOLD = -1
 M_MMAP_THRESHOLD = -3
-"""Their numbers in glibc's malloc.h."""
+"""Values of these options in glibc's malloc.h."""
 KEPT = (1 << 31) - 1
-"""Free bytes at the end of the heap from which on they go back to the system: practically never."""
+"""Free bytes at the end of the heap above which glibc returns them to the system: practically never."""
 KEPT_BLOCK = 32 << 20
-"""Bytes from which on a tensor gets pages of its own where memory is kept: glibc allows no more."""
+"""Minimum bytes of an allocation that glibc maps separately, if rows have one length: the maximum that glibc allows."""
 
 
 def checkpoint_bytes(config: Config, data: Prepared) -> int:
-    """Return the bytes of weights and optimizer state of one checkpoint; nothing is allocated."""
+    """Return the bytes of weights and optimizer state of one checkpoint; no memory is allocated for them."""
     weights, _, state = _weights_gradients_and_state(config, data)
     return weights + state
 
 
 def least_training_memory(config: Config, data: Prepared) -> int:
-    """Bytes of weights, their gradients and the optimizer state: what training needs before any activation."""
+    """Return the bytes of weights, gradients and optimizer state, the minimum for training without activations."""
     return sum(_weights_gradients_and_state(config, data))
 
 
 def _weights_gradients_and_state(config: Config, data: Prepared) -> tuple[int, int, int]:
-    """Return the bytes of each; frozen parameters have no gradients and no optimizer state."""
+    """Return the bytes of weights, gradients and optimizer state; frozen parameters have only weights."""
     vocabulary, source, classes = sizes(config, data)
     with shapes_only():
         model = build_model(config.model, vocabulary, source_vocab_size=source, classes=classes)
@@ -69,7 +70,11 @@ def _weights_gradients_and_state(config: Config, data: Prepared) -> tuple[int, i
 
 
 def _state_bytes(optimizer: Optimizer) -> int:
-    """AdamW keeps two moments and a step count for each parameter, Muon one momentum, an average itself and a count."""
+    """Return the bytes of an optimizer's state.
+
+    Per parameter tensor, AdamW has two moments and a step count, Muon one momentum, `WeightAverage` one tensor and a
+    step count.
+    """
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     numbers = sum(parameter.numel() for parameter in parameters)
     if isinstance(optimizer, Muon):
@@ -78,7 +83,7 @@ def _state_bytes(optimizer: Optimizer) -> int:
 
 
 def has_many_lengths(config: Config) -> bool:
-    """Return whether rows are texts or documents of their own, and not windows of one length."""
+    """Return whether rows are examples or documents, instead of windows of one length."""
     return config.train.task in EXAMPLES or config.data.windows == "documents"
 
 
@@ -131,7 +136,7 @@ def keep_few_shapes(config: Config) -> None:
 
 
 def forget_peak(device: torch.device) -> None:
-    """Let `peak_memory` count from now on, where the system allows it (Linux, proc(5); GPUs)."""
+    """Reset the peak that `peak_memory` returns, if the system allows it (Linux, proc(5); GPUs)."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
     elif FORGET.exists():
@@ -140,10 +145,10 @@ def forget_peak(device: torch.device) -> None:
 
 
 def peak_memory(device: torch.device) -> int | None:
-    """The most memory that this process has held since `forget_peak`, in bytes; None where the system does not tell.
+    """Return the peak memory of this process since `forget_peak`, in bytes; None if the system does not report it.
 
-    On a GPU what torch had allocated there. On Linux the anonymous resident size: the peak of the resident size less
-    the pages of files, which the system can drop when it needs room. On macOS the resident size with those pages.
+    On a GPU: memory allocated by torch. On Linux: peak resident size minus the pages of files, which the system can
+    drop when it needs memory. On macOS: peak resident size, including those pages.
     """
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
@@ -159,14 +164,14 @@ def peak_memory(device: torch.device) -> int | None:
 
 
 def memory_kind(device: str) -> str:
-    """Describe in words the memory that `peak_memory` measures."""
+    """Return a description of the memory that `peak_memory` measures."""
     if device.startswith("cuda"):
         return "allocated on the GPU"
     return "resident, files included" if sys.platform == "darwin" else "resident, files not counted"
 
 
 def free_memory(device: torch.device) -> int | None:
-    """Bytes that this process could still take, as far as the system tells."""
+    """Return the bytes of memory that this process could still allocate; None if the system does not report it."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
     if SYSTEM.exists():
@@ -174,14 +179,13 @@ def free_memory(device: torch.device) -> int | None:
         left = _left_in_group()
         return free if left is None else min(free, left)
     if sys.platform == "darwin":
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf(
-            "SC_PHYS_PAGES"
-        )  # of the whole machine: the free part is not told
+        pages = os.sysconf("SC_PHYS_PAGES")  # of the whole machine: macOS does not report the free part
+        return os.sysconf("SC_PAGE_SIZE") * pages
     return None
 
 
 def _left_in_group() -> int | None:
-    """Bytes that a container's limit leaves (Linux control groups, version 2)."""
+    """Return the bytes left under the limit of the container (Linux control groups, version 2); None without one."""
     try:
         limit, used = (int((GROUP / name).read_text(encoding="ascii")) for name in ("memory.max", "memory.current"))
     except (OSError, ValueError):  # no such limit, or the word "max"
@@ -190,6 +194,6 @@ def _left_in_group() -> int | None:
 
 
 def _kibibytes(text: str, name: str) -> int:
-    """The bytes of a line such as `VmHWM:  421 kB`; 0 where there is none."""
+    """Return the bytes in a line such as `VmHWM:  421 kB`; 0 if there is no such line."""
     found = re.search(rf"^{name}:\s+(\d+)", text, re.MULTILINE)
     return 1024 * int(found[1]) if found else 0

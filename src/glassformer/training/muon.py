@@ -1,4 +1,4 @@
-"""Muon: momentum whose matrices are made orthogonal before they are stepped along. Jordan et al. 2024."""
+"""Muon optimizer: updates matrices with their orthogonalised momentum. Jordan et al. 2024."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from torch import Tensor, nn
 from glassformer.training.eager_optimizers import EagerOptimizer
 
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
-"""Coefficients of a x + b x³ + c x⁵, which drives singular values towards 1: Jordan et al. 2024, "Muon"."""
+"""Coefficients of a x + b x³ + c x⁵, which moves singular values towards 1: Jordan et al. 2024, "Muon"."""
 ITERATIONS = 5
 SMALLEST_NORM = 1e-7
 
 
 def orthogonalized(matrices: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return the nearest matrices with singular values about 1 (0.5 to 1.5), by Newton-Schulz iterations.
+    """Orthogonalise matrices by Newton-Schulz iterations: singular values become about 1 (0.5 to 1.5).
 
     Args:
-        matrices: (N, rows, columns), each by itself; one multiplication serves all N.
-        dtype: precision of the iterations and of the result. bfloat16 suffices where it is faster.
+        matrices: (N, rows, columns), processed in one batch.
+        dtype: precision of the iterations and of the result; bfloat16 is sufficient.
     """
     a, b, c = COEFFICIENTS
     tall = matrices.shape[-2] > matrices.shape[-1]
@@ -37,14 +37,14 @@ def orthogonalized(matrices: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 class Muon(EagerOptimizer):
-    """Steps matrices along their orthogonalized Nesterov momentum; the same as `torch.optim.Muon`, shape by shape.
+    """Muon optimizer with Nesterov momentum; like `torch.optim.Muon`, but all matrices of one shape are batched.
 
     Args:
         parameters: matrices, (rows, columns) each.
-        lr: learning rate, times √(rows / columns) for tall matrices.
-        weight_decay: share of lr by which a matrix shrinks at each step.
-        momentum: share of the momentum that stays.
-        dtype: precision in which the momentum is orthogonalised.
+        lr: learning rate; multiplied by √(rows / columns) for tall matrices.
+        weight_decay: decoupled weight decay; a matrix is multiplied by 1 - lr x weight_decay in each step.
+        momentum: momentum factor.
+        dtype: precision of the orthogonalisation.
     """
 
     def __init__(
@@ -55,31 +55,31 @@ class Muon(EagerOptimizer):
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
-        """Take one step with the gradients that lie in the parameters."""
+        """Take one step with the gradients of the parameters."""
         for group in self.param_groups:
             shapes: dict[torch.Size, list[nn.Parameter]] = {}
             for parameter in group["params"]:
                 if parameter.grad is not None:
                     shapes.setdefault(parameter.shape, []).append(parameter)
             for parameters in shapes.values():
-                self._step_alike(parameters, group)
+                self._step_same_shape(parameters, group)
 
-    def _step_alike(self, parameters: list[nn.Parameter], group: dict[str, Any]) -> None:
-        """Step matrices of one shape."""
-        moving = [self._moved(parameter, group["momentum"]) for parameter in parameters]
+    def _step_same_shape(self, parameters: list[nn.Parameter], group: dict[str, Any]) -> None:
+        """Take one step for matrices of the same shape."""
+        momenta = [self._nesterov_momentum(parameter, group["momentum"]) for parameter in parameters]
         rate = group["lr"]
         rows, columns = parameters[0].shape
-        updates = orthogonalized(torch.stack(moving), self.dtype)  # (N, rows, columns)
+        updates = orthogonalized(torch.stack(momenta), self.dtype)  # (N, rows, columns)
         for parameter, update in zip(parameters, updates, strict=True):
             parameter.mul_(1 - rate * group["weight_decay"])  # (rows, columns)
             parameter.add_(update, alpha=-rate * math.sqrt(max(1.0, rows / columns)))  # (rows, columns)
 
-    def _moved(self, parameter: nn.Parameter, momentum: float) -> Tensor:
-        """The gradient (rows, columns) with the momentum as it is after it: Nesterov's."""
+    def _nesterov_momentum(self, parameter: nn.Parameter, momentum: float) -> Tensor:
+        """Update the momentum of a parameter, and return the Nesterov momentum (rows, columns)."""
         gradient = parameter.grad
         assert gradient is not None
         state = self.state[parameter]
         if "momentum_buffer" not in state:
             state["momentum_buffer"] = torch.zeros_like(gradient)  # (rows, columns)
-        kept = state["momentum_buffer"].lerp_(gradient, 1 - momentum)  # (rows, columns)
-        return gradient.lerp(kept, momentum)  # (rows, columns)
+        buffer = state["momentum_buffer"].lerp_(gradient, 1 - momentum)  # (rows, columns)
+        return gradient.lerp(buffer, momentum)  # (rows, columns)

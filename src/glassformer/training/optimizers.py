@@ -1,4 +1,4 @@
-"""Optimizers: AdamW for everything, or Muon for hidden matrices and AdamW for the rest; then the average, if wanted."""
+"""Optimizers of a run: AdamW, or Muon for hidden matrices and AdamW for the rest; optionally weight averaging."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def freeze(model: Model, parts: Sequence[str]) -> None:
     """Freeze parts of a model, in place: they get no gradients, no optimizer state and no updates.
 
     Raises:
-        GlassError: a part has no parameters, as the head of a tied model, or none is left to train.
+        GlassError: a part has no parameters, like the head of a tied model, or no parameter is left to train.
     """
     for part in parts:
         names = frozen_names([part], model.config)
@@ -29,7 +29,7 @@ def freeze(model: Model, parts: Sequence[str]) -> None:
         if not frozen:
             raise GlassError(
                 f"train.freeze = {part}: this part of the model has no parameters of its own",
-                "A tied output matrix is the embedding: freeze that.",
+                "A tied output matrix is the embedding: freeze the embedding.",
             )
         for parameter in frozen:
             parameter.requires_grad_(False)
@@ -38,22 +38,22 @@ def freeze(model: Model, parts: Sequence[str]) -> None:
 
 
 def make_optimizers(model: Model, config: TrainConfig) -> list[Optimizer]:
-    """Freeze the parts that `config.freeze` names, and return the optimizers of all other parameters.
+    """Freeze the parts in `config.freeze`, and return the optimizers of all other parameters.
 
-    Each parameter is in exactly one of them; the `WeightAverage` of all comes last, if it is wanted.
+    Each parameter is in exactly one optimizer. The last one is the `WeightAverage` of all parameters, with
+    `config.average`.
 
-    Weight decay acts on everything with two dimensions or more; biases and gains are left alone.
-    AdamW: Loshchilov and Hutter 2019. Muon: Jordan et al. 2024, for the matrices inside the blocks.
-    Each group carries `peak`, the learning rate that schedules scale.
+    Weight decay applies to parameters with two or more dimensions, not to biases and gains. AdamW: Loshchilov and
+    Hutter 2019. Muon: Jordan et al. 2024, for the matrices inside the blocks. Each group has an entry `peak`, the
+    learning rate that schedules scale.
 
     Raises:
         GlassError: the model has no such part, or no parameter is left to train.
     """
     freeze(model, config.freeze)
     named = [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
-    hidden = [
-        p for name, p in named if ".blocks." in name and p.ndim == 2 and p.numel()
-    ]  # an attention may have no head
+    # Without heads, the matrices of an attention layer are empty.
+    hidden = [p for name, p in named if ".blocks." in name and p.ndim == 2 and p.numel()]
     hidden = hidden if config.optimizer == "muon" else []
     taken = {id(p) for p in hidden}
     rest = [p for _, p in named if id(p) not in taken]
@@ -80,7 +80,7 @@ def _adamw(parameters: list[nn.Parameter], config: TrainConfig) -> Optimizer:
         lr=config.learning_rate,
         betas=(config.beta1, config.beta2),
         eps=config.epsilon,
-        fused=True,  # one kernel for all: a third of the time of many
+        fused=True,  # one kernel for all parameters takes a third of the time
     )
 
 

@@ -1,4 +1,4 @@
-"""Compute a training step again with micro-batches of half the rows when memory runs out."""
+"""Retry a training step with micro-batches of half the rows when memory runs out."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from glassformer.training.parallel.processes import Processes
 
 
 class OomRetries:
-    """Halve the micro-batch each time memory runs out. The global batch, and so the mean gradient, stay the same.
+    """Retries of a step that ran out of memory. Each one halves the micro-batch; the global batch is unchanged.
 
     Attributes:
-        count: how often memory ran out; the micro-batch is halved as often.
+        count: number of retries so far.
 
     Args:
-        processes: the processes of the run. Of several, none retries: the others are in the middle of the step.
+        processes: the processes of the run. With several processes there are no retries, because the others are in the
+            middle of the step.
     """
 
     def __init__(self, processes: Processes) -> None:
@@ -25,25 +26,25 @@ class OomRetries:
         self.count = 0
 
     def attempts(self) -> Iterator[int]:
-        """Yield once, and again each time memory ran out inside `watch` meanwhile."""
+        """Yield once, and again each time memory ran out inside `watch`."""
         before = -1
         while self.count > before:
             before = self.count
             yield before
 
     def halved(self, rows: int) -> int:
-        """Return the rows of a micro-batch that had so many before memory ran out."""
+        """Return the number of rows of a micro-batch after all retries, from its original number."""
         return max(1, rows >> self.count)
 
     @contextmanager
     def watch(self, batches: Sequence[Batch]) -> Iterator[None]:
-        """Count a retry if memory runs out inside. What the failed attempt held is free when the block is left.
+        """Count a retry if memory runs out inside the context. On exit, the memory of the failed attempt is free.
 
         Args:
-            batches: the micro-batches that the block computes.
+            batches: micro-batches that are computed inside.
 
         Raises:
-            GlassError: memory is short for a single row.
+            GlassError: there is not enough memory for a single row.
         """
         try:
             yield
@@ -53,6 +54,6 @@ class OomRetries:
             if max(len(batch.inputs) for batch in batches) == 1:
                 raise GlassError(
                     f"there is not enough memory for one row at a time ({str(error)[:200] or 'Python has none left'})",
-                    "Lower model.context or the model's size; what was saved is intact.",
+                    "Lower model.context or the model's size; saved checkpoints are intact.",
                 ) from error
             self.count += 1

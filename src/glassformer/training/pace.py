@@ -1,6 +1,6 @@
-"""Keep a run to its minutes: measure how long things take, and tell the training loop what to do next.
+"""Time limit of a run in minutes: measure its costs, and decide when to evaluate and when to stop.
 
-`Pace` is the clock and the budget of such a run; `Untimed` answers the same questions for a run without minutes.
+`Pace` is for runs limited by minutes; `Untimed` has the same interface for runs without minutes.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from glassformer.training.checkpoint import TrainState
 from glassformer.training.clock import RunClock
 
 RECENT = 8
-"""Steps whose mean time foretells that of the next one."""
+"""Number of recent steps whose mean time predicts the time of the next step."""
 TRIAL_SHARE = 1 / 200
 LONGEST_TRIAL = 0.5
-"""Seconds for which the speed of evaluation is measured before the first step, and the share of the minutes at most."""
+"""Maximum time for measuring the speed of evaluation before the first step: as a share of the minutes, in seconds."""
 
 
 class Pace:
-    """The clock and the budget of one run. All of its processes call the same methods in the same order.
+    """Clock and time budget of one run. All processes must call the same methods in the same order.
 
     Args:
         minutes: `train.minutes`.
-        clock: of the run.
-        wanted_rows: validation rows of an evaluation, as the settings have it.
-        all_rows: rows of the validation part.
+        clock: clock of the run.
+        wanted_rows: number of validation rows of an evaluation according to the settings.
+        all_rows: number of rows of the validation split.
     """
 
     def __init__(self, minutes: float, clock: RunClock, wanted_rows: int, all_rows: int) -> None:
@@ -38,10 +38,9 @@ class Pace:
         self._recent: deque[float] = deque(maxlen=RECENT)
 
     def follow(self, state: TrainState) -> None:
-        """Count for this run, whose earlier legs have their time in `state`.
+        """Use this state of the run, with the times of its earlier legs.
 
-        A checkpoint that keeps no wall time, of an older version or of a run without minutes, counts its seconds of
-        training.
+        If a checkpoint has no wall times (older version, or a run without minutes), its training seconds count.
         """
         self.state = state
         self.clock.earlier = state.train_seconds + state.times.other
@@ -54,25 +53,25 @@ class Pace:
 
     @property
     def now(self) -> float:
-        """Return the wall second of the last reading."""
+        """Return the wall seconds at the last reading of the clock."""
         return self.clock.now
 
     @property
     def rows(self) -> int:
-        """Return the number of validation rows of an evaluation while training."""
+        """Return the number of validation rows of an evaluation during training."""
         chosen = self.state.times.rows
         return self.budget.wanted_rows if chosen is None else min(chosen, self.budget.wanted_rows)
 
     def part(self, rows: Sequence[Any]) -> Sequence[Any]:
-        """Return those of the rows, evenly spaced, that an evaluation while training has time for."""
+        """Return the evenly spaced rows that an evaluation during training uses."""
         return evenly(rows, self.rows)
 
     def over(self) -> bool:
-        """Return whether training is to end now, after one step at least."""
+        """Return whether training must end now; at least one step is taken."""
         return self.state.step > 0 and self.budget.over(self.clock.now, self.rows)
 
     def share(self) -> float:
-        """Return how much of training is over, for the schedule."""
+        """Return the fraction of training that is done, for the learning-rate schedule."""
         return self.budget.share(self.clock.now, self.state.times.began, self.rows)
 
     def seconds_left(self) -> float:
@@ -80,20 +79,20 @@ class Pace:
         return max(0.0, self.budget.seconds - self.clock.now)
 
     def allows_evaluation(self) -> bool:
-        """Return whether an evaluation that is due is made."""
+        """Return whether there is time for an evaluation that is due."""
         first = not self.state.evaluations
         return self.budget.allows_evaluation(self.clock.now, self.state.times.evaluations, self.rows, first)
 
     def measure(self, loss: Callable[[int], object], sample: Callable[[], float]) -> None:
-        """Measure what an evaluation takes, and choose its rows if the run has not; training begins then.
+        """Measure the cost of an evaluation, and choose its rows if the run has not done so yet; then start training.
 
         Args:
-            loss: measures the loss over so many rows.
-            sample: writes a short sample; returns how many times as long a whole one is.
+            loss: measures the loss over the given number of rows.
+            sample: generates a short sample; returns the ratio of a full sample's length to it.
         """
         self.clock.read()
         self.budget.row = self._seconds_per_row(loss, self.budget.all_rows)
-        sample()  # warms up
+        sample()  # warm-up
         self._spent()
         factor = sample()
         self.budget.sample = factor * self._spent()
@@ -103,12 +102,12 @@ class Pace:
         self.training_begins()
 
     def training_begins(self) -> None:
-        """Count training from now on, if no step was taken yet."""
+        """Record the start of training, if no step was taken yet."""
         if self.state.step == 0:
             self.state.times.began = self.clock.now
 
     def _seconds_per_row(self, loss: Callable[[int], object], most: int) -> float:
-        """Return the seconds of the loss per row; `loss` measures it over so many of `most` rows."""
+        """Return the seconds of the loss per row; `loss` measures it over the given number of rows, at most `most`."""
         enough = min(LONGEST_TRIAL, TRIAL_SHARE * self.budget.seconds)
         count = 1
         while True:
@@ -119,99 +118,99 @@ class Pace:
             count = min(most, 2 * count)
 
     def _spent(self) -> float:
-        """Return the seconds since the last reading, counted as evaluation."""
+        """Return the seconds since the last reading, and count them as evaluation."""
         took = self.clock.lap()
         self.state.times.evaluations += took
         return took
 
     def stepped(self) -> float:
-        """Return the seconds of the step that has ended."""
+        """Record the end of a step, and return its seconds."""
         took = self.clock.lap()
         self._recent.append(took)
         self.budget.step = sum(self._recent) / len(self._recent)
         return took
 
     def evaluated(self, rows: int) -> None:
-        """The loss over so many rows was measured."""
+        """Record the seconds of a loss over `rows` rows that was just measured."""
         self.budget.row = self._spent() / rows
 
     def sampled(self) -> None:
-        """Measure the seconds of the sample just written."""
+        """Record the seconds of the sample just generated."""
         self.budget.sample = self._spent()
 
     def parents_text_measured(self) -> None:
-        """Measure the seconds of the loss on the text of the run's parent, which is measured again at the end."""
+        """Record the seconds of the loss on the parent's text, which is measured again at the end."""
         self.budget.parents_text = self._spent()
 
     def reserve_for_parents_text(self, loss: Callable[[int], object], rows: int) -> None:
-        """Measure, in a resumed leg, what the loss on the text of the run's parent will take at the end.
+        """Estimate, in a resumed leg, the seconds of the loss on the parent's text at the end.
 
         Args:
-            loss: measures the loss over so many of the rows.
-            rows: of the parent's text, as many as were measured before the first step.
+            loss: measures the loss over the given number of rows.
+            rows: number of rows of the parent's text that were measured before the first step.
         """
         self.budget.parents_text = rows * self._seconds_per_row(loss, rows)
 
     def saving(self, last: bool) -> None:
-        """Put into the state what the checkpoint keeps. Its writing counts as foreseen, and what follows the `last`."""
+        """Update the times in the state before it is saved; add estimates for work that is still to be done."""
         times = self.state.times
         now = self.clock.read() + self.budget.save
         if last:
             times.final_rows = self.budget.final_rows(now)
             ended = now + self.budget.final(times.final_rows)
-            now = max(ended, self.budget.seconds) if self.over() else ended  # resumed, it is still over
+            now = max(ended, self.budget.seconds) if self.over() else ended  # a resumed run must be over too
         times.other = now - self.state.train_seconds
 
     def saved(self) -> None:
-        """Measure the seconds of the checkpoint just written."""
+        """Record the seconds of the checkpoint just written."""
         self.budget.save = self.clock.lap()
 
     @property
     def is_final_part_known(self) -> bool:
-        """Return whether the final evaluation's rows are chosen; not if an older version or a signal ended the leg."""
+        """Return whether the final evaluation's rows are chosen: not if an older version or a signal ended the leg."""
         return self.state.times.final_rows is not None
 
     def final_part(self, rows: Sequence[Any]) -> Sequence[Any]:
-        """Return those of the rows, evenly spaced, that the final evaluation has time for."""
+        """Return the evenly spaced rows that the final evaluation uses."""
         if self.state.times.final_rows is None:
             self.state.times.final_rows = self.budget.final_rows(self.clock.read())
         return evenly(rows, min(self.state.times.final_rows, self.budget.all_rows))
 
     def overrun(self) -> str | None:
-        """Return a note for a run that took longer than its minutes, with the least that makes sense; else None."""
+        """Return a note for a run that took longer than its minutes, with the minimum to use; else None."""
         seconds = self.clock.read() + self.budget.rest
         if seconds <= 1.1 * self.budget.seconds:
             return None
         least = self.budget.least_minutes(self.state.times.began, self.rows)
         return (
             f"this took {seconds / 60:.2g} minutes, longer than train.minutes = {self.budget.seconds / 60:g}: "
-            f"--minutes {least:g} is the least that leaves time to train here"
+            f"--minutes {least:g} is the minimum that leaves time to train here"
         )
 
 
 class Untimed:
-    """Stands in for `Pace` where minutes limit nothing: it measures nothing, and has time for everything."""
+    """Replacement for `Pace` in runs without a time limit: it measures nothing and allows everything."""
 
     earlier = 0.0
     now = 0.0
     is_final_part_known = True
 
     def follow(self, state: TrainState) -> None:
-        """Do nothing: no clock runs, so a resumed run has none to go on with."""
+        """Do nothing: there is no clock."""
 
     def part(self, rows: Sequence[Any]) -> Sequence[Any]:
-        """Return all rows of an evaluation: none is left out to save time."""
+        """Return all rows of an evaluation."""
         return rows
 
     def over(self) -> bool:
-        """Return False: time does not end training."""
+        """Return False: there is no time limit."""
         return False
 
     def share(self) -> None:
-        """Return None: time says nothing of how much of training is over."""
+        """Return None: time does not determine the progress."""
 
     def seconds_left(self) -> None:
-        """Return None: time ends nothing."""
+        """Return None: there is no time limit."""
 
     def allows_evaluation(self) -> bool:
         """Return True: every evaluation that is due is made."""
@@ -221,32 +220,32 @@ class Untimed:
         """Call neither `loss` nor `sample`: nothing is measured."""
 
     def stepped(self) -> float:
-        """Return 0: nobody asks how long steps take."""
+        """Return 0: steps are not timed."""
         return 0.0
 
     def evaluated(self, rows: int) -> None:
-        """Do nothing: how long an evaluation took changes no later one."""
+        """Do nothing: evaluations are not timed."""
 
     def sampled(self) -> None:
-        """Do nothing: how long a sample took changes no later one."""
+        """Do nothing: samples are not timed."""
 
     def training_begins(self) -> None:
-        """Ignore when training begins."""
+        """Do nothing: the start of training is not recorded."""
 
     def parents_text_measured(self) -> None:
-        """Ignore the loss on the parent's text."""
+        """Do nothing: the loss on the parent's text is not timed."""
 
     def reserve_for_parents_text(self, loss: Callable[[int], object], rows: int) -> None:
         """Do not call `loss`: nothing is measured."""
 
     def saving(self, last: bool) -> None:
-        """Leave the state as it is."""
+        """Do nothing: no times are saved."""
 
     def saved(self) -> None:
         """Do nothing: no time is reserved for the next checkpoint."""
 
     def final_part(self, rows: Sequence[Any]) -> Sequence[Any]:
-        """Return all rows: the last evaluation is on the whole validation part."""
+        """Return all rows: the final evaluation uses the whole validation split."""
         return rows
 
     def overrun(self) -> None:
@@ -254,7 +253,7 @@ class Untimed:
 
 
 def evenly(rows: Sequence[Any], count: int) -> Sequence[Any]:
-    """Return so many rows, evenly spaced over all; all of them if there are no more."""
+    """Return `count` evenly spaced rows, or all rows if there are not more."""
     if count >= len(rows):
         return rows
     return LazyRows(range(count), lambda number: rows[number * len(rows) // count])

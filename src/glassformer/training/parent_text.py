@@ -1,4 +1,4 @@
-"""Find the encoded text of a run's parent, to measure what the run forgets and to mix rows of it into training."""
+"""Find the encoded text of a run's parent, to measure forgetting and to mix its rows into training."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from glassformer.training.parallel.processes import OneProcess, Processes
 
 @dataclass(frozen=True)
 class ParentText:
-    """The text that the parent of a run was trained on.
+    """Text on which the parent of a run was trained.
 
     Attributes:
-        task: the parent's task on that text; None: it cannot be used.
-        reason: why not.
-        config: the settings by which its rows are made.
-        tokens: the folder of the encoded text.
+        task: the parent's task on that text; None: the text cannot be used.
+        reason: reason why the text cannot be used.
+        config: settings from which its rows are made.
+        tokens: folder of the encoded text.
     """
 
     task: Task | None
@@ -42,7 +42,7 @@ class ParentText:
         """Open an encoded text.
 
         Raises:
-            GlassError: it is gone or damaged.
+            GlassError: the text is missing or damaged.
         """
         return cls(make_task(config, open_text(config, tokens)), config=config, tokens=tokens)
 
@@ -51,20 +51,20 @@ class ParentText:
         """Open the text that `facts` of another process describes.
 
         Raises:
-            GlassError: it is gone or damaged.
+            GlassError: the text is missing or damaged.
         """
         if "reason" in facts:
             return cls(None, facts["reason"])
         return cls.opened(Config.from_dict(facts["config"]), Path(facts["tokens"]))
 
     def facts(self) -> dict[str, Any]:
-        """Return as JSON what another process needs to open this text."""
+        """Return the facts that another process needs to open this text, as JSON."""
         if self.config is None:
             return {"reason": self.reason}
         return {"config": self.config.model_dump(mode="json"), "tokens": str(self.tokens)}
 
     def mixed_into(self, task: Task, config: Config) -> Task:
-        """Return the task of a run, with rows of the parent's text among its own if `data.mix` is above 0."""
+        """Return the task of a run, with rows of the parent's text mixed in if `data.mix` is above 0."""
         if not config.data.mix or self.task is None:
             return task
         whole_steps = config.train.batch_tokens is not None
@@ -72,13 +72,13 @@ class ParentText:
 
 
 def text_of_parent(parent: Parent | None, folder: Path, config: Config, data: Prepared) -> ParentText | None:
-    """Look for the encoded text of a parent before a run begins, in one process.
+    """Find the encoded text of a parent before a run starts, in a single process.
 
     Args:
-        parent: the run to begin from; None: the answer is None.
-        folder: of the run to be.
-        config: of the run to be.
-        data: its text.
+        parent: parent of the new run; None: return None.
+        folder: folder of the new run.
+        config: settings of the new run.
+        data: text of the new run.
 
     Raises:
         GlassError: as `find_parent_text`.
@@ -89,52 +89,52 @@ def text_of_parent(parent: Parent | None, folder: Path, config: Config, data: Pr
 def find_parent_text(
     parent: ParentEntry, folder: Path, config: Config, data: Prepared, processes: Processes
 ) -> ParentText:
-    """Look for the encoded text of a parent.
+    """Find the encoded text of a parent.
 
     Args:
-        parent: what the manifest of the run says of it.
-        folder: of the run.
-        config: of the run.
-        data: the text of the run.
-        processes: of the run; the text counts as found if all of them see it.
+        parent: entry of the parent in the run's manifest.
+        folder: folder of the run.
+        config: settings of the run.
+        data: text of the run.
+        processes: processes of the run; the text is usable only if all of them find it.
 
     Raises:
         GlassError: `data.mix` is above 0, and the text cannot be used.
     """
     found = _parent_text(parent, folder, config, data)
     if processes.all_reduce_max(found.task is None) and found.task is not None:
-        found = ParentText(None, "the text of the parent is not at hand in all processes")
+        found = ParentText(None, "the text of the parent is not available in all processes")
     if found.task is None and config.data.mix:
         processes.raise_on_all(
             GlassError(
                 f"data.mix = {config.data.mix:g}, but {found.reason}",
-                f"Restore it, or begin anew without data.mix: --from {quoted(Path(parent.run))}",
+                f"Restore it, or start again without data.mix: --from {quoted(Path(parent.run))}",
             )
         )
     return found
 
 
 def _parent_text(parent: ParentEntry, folder: Path, config: Config, data: Prepared) -> ParentText:
-    """Return the parent's text, if it is there and the model of the run has a head for the parent's task."""
+    """Return the parent's text, if it exists and the model of the run has a head for the parent's task."""
     task = parent.task
-    alike = any(task in tasks and config.train.task in tasks for tasks in (PAIRS, OF_DECODERS))
-    if task != config.train.task and not alike:
-        return ParentText(None, f"the parent learnt {task}, for which this run has no head")
+    same_head = any(task in tasks and config.train.task in tasks for tasks in (PAIRS, OF_DECODERS))
+    if task != config.train.task and not same_head:
+        return ParentText(None, f"the parent was trained on task {task}, for which this run has no head")
     if parent.imported is not None:
         return ParentText(None, f"{parent.run} was imported, without the text that it was trained on")
-    of_the_child = {"batch_tokens"} if task in TEXTS else set()  # rows of running text have one length
+    left_out = {"batch_tokens"} if task in TEXTS else set()  # not for running text, whose rows have one length
     own = Config.from_dict(
         {
             **config.model_dump(include={"model", "tokenizer", "sample"}),
             "data": parent.data_settings,
-            "train": {**config.train.model_dump(exclude=of_the_child), "task": task},
+            "train": {**config.train.model_dump(exclude=left_out), "task": task},
         }
     )
     recorded = Path(parent.data["tokens"])
     caches = (token_cache(folder), token_cache(Path(parent.run)))
-    for place in (recorded, *(cache / recorded.name for cache in caches)):
+    for path in (recorded, *(cache / recorded.name for cache in caches)):
         try:
-            found = open_text(own, place)
+            found = open_text(own, path)
         except GlassError:
             continue
         digests = [each.digest for each in found.tokenizers.values()]
@@ -142,6 +142,6 @@ def _parent_text(parent: ParentEntry, folder: Path, config: Config, data: Prepar
         if found.text_hash != parent.data["text_hash"] or digests != own_digests:
             continue
         if task in LABELLED and found.labels != data.labels:
-            return ParentText(None, "the labels of the parent are not those of this run")
-        return ParentText(make_task(own, found), config=own, tokens=place)
-    return ParentText(None, f"the text of the parent, {parent.data['source']}, is not at hand in {recorded}")
+            return ParentText(None, "the labels of the parent differ from those of this run")
+        return ParentText(make_task(own, found), config=own, tokens=path)
+    return ParentText(None, f"the text of the parent, {parent.data['source']}, is missing in {recorded}")

@@ -1,4 +1,4 @@
-"""Plan a run before it begins: size, steps, epochs, time, memory, disk, and everything odd about it."""
+"""Plan a run before it starts: size, steps, epochs, time, memory, disk space, and warnings."""
 
 from __future__ import annotations
 
@@ -22,31 +22,31 @@ from glassformer.training.memory import checkpoint_bytes
 from glassformer.training.setup import sizes
 from glassformer.training.step_measurement import Probe
 
-LOOKED_AT = 16
-"""Steps whose rows are looked at for the mean size of a step."""
+SAMPLED_STEPS = 16
+"""Number of steps over which the size of a step is averaged."""
 CHECKPOINTS = 3
-"""That lie on the disk at most: the best, the last, and the one that is being written."""
+"""Maximum number of checkpoints on the disk: the best, the last, and the one that is being written."""
 MANY_EPOCHS = 20
 LARGE_VOCABULARY = 0.5
-"""Share of the parameters in embeddings and output head above which a person is told."""
+"""Share of the parameters in embeddings and output head above which a warning is given."""
 VOCABULARY = ("source embedding", "token embedding", "output head")
 
 
 @dataclass(frozen=True)
 class RunPlan:
-    """A run that has not begun.
+    """Plan of a run before it starts.
 
     Attributes:
-        components: the model's parameters, by part.
-        vocab_size: tokens the model writes, or reads where it writes none.
-        training_tokens, validation_tokens: of each part of the text, sources and targets together.
-        rows_per_step, tokens_per_step: means; tokens that are read, padding not counted.
-        steps_per_epoch: steps in which the training part is read once.
-        steps: that the run takes; None where only a loss or patience ends it, or time that was not measured.
-        longest: tokens of the longest row of training; None for windows over running text, which are all as long.
-        checkpoint_bytes: of one checkpoint.
-        free_disk: bytes.
-        probe: what was measured; None if nothing was.
+        components: parameters of the model, by component.
+        vocab_size: size of the target vocabulary.
+        training_tokens, validation_tokens: number of tokens in each split, sources and targets together.
+        rows_per_step, tokens_per_step: mean number of rows and of tokens that are read, without padding.
+        steps_per_epoch: number of steps that read the training split once.
+        steps: number of steps of the run; None if only a loss, patience or a time that was not measured ends it.
+        longest: tokens of the longest training row; None for windows over running text, which all have one length.
+        checkpoint_bytes: size of one checkpoint.
+        free_disk: free disk space in bytes.
+        probe: results of the probe; None without one.
     """
 
     config: Config
@@ -65,25 +65,25 @@ class RunPlan:
 
     @property
     def parameters(self) -> int:
-        """Return the parameters of all components."""
+        """Return the total number of parameters."""
         return sum(part.parameters for part in self.components)
 
     @property
     def epochs(self) -> float | None:
-        """Return how often the run reads the training part."""
+        """Return how often the run reads the training split; None if the number of steps is not known."""
         return None if self.steps is None else self.steps / self.steps_per_epoch
 
     @property
     def train_seconds(self) -> float | None:
-        """Return the seconds of all steps, without evaluations, samples and checkpoints."""
+        """Return the seconds of all steps, without evaluations, samples and checkpoints; None if not known."""
         return self.steps * self.probe.seconds_per_step if self.probe and self.steps is not None else None
 
     @property
     def whole_seconds(self) -> float | None:
-        """Return the seconds with evaluations, samples, and checkpoints: at the start, with each, and when due.
+        """Return the seconds of the run with all evaluations, samples and checkpoints; None if not known.
 
-        A run that begins from a parent is evaluated before its first step too, and so is the parent's text, before and
-        after training.
+        A run that starts from a parent is also evaluated before its first step, and its loss on the parent's text is
+        measured before and after training.
         """
         if self.probe is None or self.steps is None:
             return None
@@ -116,11 +116,11 @@ class RunPlan:
         }
 
     def warnings(self) -> Iterator[str]:
-        """Return warnings to read before the run, each with a remedy."""
+        """Yield warnings about the run, each with a remedy."""
         if self.epochs is not None and self.epochs > MANY_EPOCHS:
             yield (
-                f"the text is read {self.epochs:,.0f} times, and will be learnt by heart: "
-                "take fewer steps, more text, or train.patience"
+                f"the text is read {self.epochs:,.0f} times and will be memorised: "
+                "use fewer steps, more text, or train.patience"
             )
         if self.steps_per_epoch < 1:
             rows = self.rows_per_step * self.steps_per_epoch
@@ -128,12 +128,12 @@ class RunPlan:
         vocabulary = sum(part.parameters for part in self.components if part.name in VOCABULARY)
         if vocabulary > LARGE_VOCABULARY * self.parameters:
             yield (
-                f"{vocabulary / self.parameters:.0%} of the parameters are the vocabulary's: "
-                "a smaller tokenizer.vocab_size or a larger model.width or model.layers uses them better"
+                f"{vocabulary / self.parameters:.0%} of the parameters are in embeddings and output head: "
+                "use a smaller tokenizer.vocab_size, or a larger model.width or model.layers"
             )
         context = self.config.model.context
         if self.longest is not None and 2 * self.longest <= context:
-            yield f"model.context = {context:,}, and the longest row has {self.longest:,} tokens: lower it"
+            yield f"model.context = {context:,}, but the longest row has {self.longest:,} tokens: lower model.context"
         yield from self._shortages()
 
     def _shortages(self) -> Iterator[str]:
@@ -141,11 +141,12 @@ class RunPlan:
         needed = (probe.peak_bytes if probe else None) or 0
         if probe and probe.free_bytes is not None and needed > probe.free_bytes:
             yield (
-                f"training may need {needed:,} bytes of memory, and {probe.free_bytes:,} are free: "
+                f"training may need {needed:,} bytes of memory, but only {probe.free_bytes:,} are free: "
                 "lower train.micro_batch, model.context or the model's size"
             )
         if CHECKPOINTS * self.checkpoint_bytes > self.free_disk:
-            yield f"{CHECKPOINTS} checkpoints need {CHECKPOINTS * self.checkpoint_bytes:,} bytes, and the disk has less"
+            needed = CHECKPOINTS * self.checkpoint_bytes
+            yield f"{CHECKPOINTS} checkpoints need {needed:,} bytes, but the disk has only {self.free_disk:,} free"
 
 
 def plan_run(config: Config, data: Prepared, probe: Probe | None, seconds_before: float = 0.0) -> RunPlan:
@@ -154,12 +155,12 @@ def plan_run(config: Config, data: Prepared, probe: Probe | None, seconds_before
     Args:
         config: all settings.
         data: the prepared text.
-        probe: what was measured; None: time and memory stay unknown.
-        seconds_before: wall time that passes before training, which `train.minutes` count.
+        probe: results of a probe; None: time and memory stay unknown.
+        seconds_before: wall time before training, which counts towards `train.minutes`.
     """
     task = make_task(config, data)
     vocabulary, source, classes = sizes(config, data)
-    first = [task.rows(step) for step in range(LOOKED_AT)]
+    first = [task.rows(step) for step in range(SAMPLED_STEPS)]
     return RunPlan(
         config=config,
         components=count_model(config.model, vocabulary, source, classes),
@@ -178,7 +179,7 @@ def plan_run(config: Config, data: Prepared, probe: Probe | None, seconds_before
 
 
 def _steps(config: Config, probe: Probe | None, seconds_before: float) -> int | None:
-    """The steps that all limits known beforehand allow; one at least."""
+    """Return the number of steps that `train.steps` and `train.minutes` allow, at least 1; None if not known."""
     steps = config.train.steps
     minutes = config.train.minutes
     if minutes is None:
@@ -214,13 +215,13 @@ def _tokens(store: RecordStore) -> int:
 
 
 def _read(batch: Batch) -> int:
-    """Tokens that a model reads of a batch, padding not counted."""
+    """Return the number of tokens in a batch that the model reads, without padding."""
     source = 0 if batch.source_attention_mask is None else int(batch.source_attention_mask.sum())
     return int(batch.attention_mask.sum()) + source
 
 
 def _longest(config: Config, data: Prepared) -> int | None:
-    """Tokens of the longest row, its end token included."""
+    """Return the length of the longest training row with its end token; None for windows of one length."""
     if data.kind.running_text and config.data.windows == "stream":
         return None
     return 1 + int(data.train.lengths().max())

@@ -1,4 +1,4 @@
-"""The forecast of a run, in its folder as `plan.json`, and beside it the outcome."""
+"""Write the forecast of a run, and later its outcome, to `plan.json` in the run's folder."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ FILE = "plan.json"
 
 @dataclass(frozen=True)
 class Foresight:
-    """Facts and forecasts of a run before its first step.
+    """Forecast of a run before its first step.
 
     Attributes:
         data: the prepared text.
-        plan: its size, steps, time and memory.
-        band: of its validation loss; None where there is no saying.
-        chosen: settings that were chosen for text, time and machine, by name.
+        plan: size, steps, time and memory of the run.
+        band: forecast interval of the validation loss; None if there is no forecast.
+        chosen: name -> value of the settings that were chosen for the text, the time and the machine.
         why: the reasons, in sentences.
     """
 
@@ -62,7 +62,7 @@ class Foresight:
         if self.band is not None:
             words.append(f"validation loss {self.band.low:.3f} to {self.band.high:.3f}")
         if words:
-            yield f"foreseen: {', '.join(words)}"
+            yield f"forecast: {', '.join(words)}"
 
     def write(self, run: Run) -> None:
         """Write the forecast as `plan.json`."""
@@ -70,19 +70,19 @@ class Foresight:
 
 
 def compared(run: Run, outcome: TrainingOutcome, peak: int | None) -> str | None:
-    """Write the outcome into `plan.json`; returns both in one line. None where nothing was foreseen.
+    """Add the outcome to `plan.json`, and return one line with forecast and outcome; None if there is no forecast.
 
     Args:
-        run: that has ended.
-        outcome: of it.
-        peak: bytes that training held at most; None where the system does not tell.
+        run: run that has ended.
+        outcome: outcome of the run.
+        peak: peak memory of training in bytes; None if the system does not report it.
     """
     path = run.folder / FILE
     try:
         facts = json.loads(path.read_text(encoding="utf-8"))
         plan = facts["plan"]
         band = facts["loss"]
-        foreseen = [plan["steps"], plan["train_seconds"], plan["peak_memory_bytes"]]
+        forecast = [plan["steps"], plan["train_seconds"], plan["peak_memory_bytes"]]
     except FileNotFoundError:
         return None
     except MALFORMED:
@@ -97,10 +97,10 @@ def compared(run: Run, outcome: TrainingOutcome, peak: int | None) -> str | None
         "stopped_because": outcome.reason,
     }
     write_text(path, json.dumps(facts, indent=1, ensure_ascii=False) + "\n")
-    words = [_pair(*pair) for pair in zip(_WORDS, foreseen, found, strict=True) if None not in pair]
+    words = [_pair(*pair) for pair in zip(_WORDS, forecast, found, strict=True) if None not in pair]
     if band:
         words.append(f"loss {band['low']:.3f} to {band['high']:.3f} ({outcome.validation.loss:.3f})")
-    return f"foreseen, and measured in brackets: {', '.join(words)}" if words else None
+    return f"forecast, and measured in brackets: {', '.join(words)}" if words else None
 
 
 _WORDS = {
@@ -110,6 +110,6 @@ _WORDS = {
 }
 
 
-def _pair(name: str, foreseen: Any, found: Any) -> str:
-    written = _WORDS[name]
-    return f"{name} {written(foreseen)} ({written(found)})"
+def _pair(name: str, forecast: Any, found: Any) -> str:
+    as_words = _WORDS[name]
+    return f"{name} {as_words(forecast)} ({as_words(found)})"

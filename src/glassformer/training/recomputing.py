@@ -1,4 +1,4 @@
-"""Compute the blocks of a model twice, to keep less in memory between the forward and the backward pass."""
+"""Gradient checkpointing: recompute the blocks of a model in the backward pass to save memory."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from glassformer.model.transformer import Block
 
 
 def recompute_blocks(model: nn.Module) -> None:
-    """Keep only what enters each block, and compute the rest of it again in the backward pass, in place.
+    """Keep only the input of each block for the backward pass, which computes the block again; change it in place.
 
-    Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost" (gradient checkpointing). The second pass draws
-    the same dropout, so gradients are equal bit for bit. Without gradients nothing changes.
+    Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost" (gradient checkpointing). The second pass uses the
+    same dropout masks, so gradients are equal bit for bit. Without gradients, nothing is recomputed.
     """
     for part in model.modules():
         if isinstance(part, Block):

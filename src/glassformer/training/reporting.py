@@ -1,4 +1,4 @@
-"""Report progress to a person: a live bar on a terminal, plain lines elsewhere, nothing in a library."""
+"""Report training progress: a progress bar on a terminal, plain lines elsewhere, nothing in a library."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from rich.progress import BarColumn, Progress, TextColumn
 
 @dataclass(frozen=True)
 class Status:
-    """One moment of a run.
+    """Progress of a run at one step.
 
     Attributes:
-        step: optimizer steps done.
-        share: of the run that is over, 0 to 1; None where nothing says how long it will be.
-        loss: mean training loss since the last line, nats per token.
-        validation_loss: the newest, or None.
-        learning_rate: of AdamW.
-        tokens_per_second: targets per second of training time.
-        seconds_left: estimated; None where nothing says how long it will be.
+        step: number of optimizer steps done.
+        share: fraction of the run that is done, 0 to 1; None if its length is not known.
+        loss: mean training loss since the last report, in nats per token.
+        validation_loss: last validation loss, in nats per token; None before the first evaluation.
+        learning_rate: learning rate of AdamW.
+        tokens_per_second: target tokens per second of training time.
+        seconds_left: estimated seconds to the end of the run; None if its length is not known.
     """
 
     step: int
@@ -41,47 +41,47 @@ class Status:
         )
 
     def short(self) -> str:
-        """Return the part that fits beside a bar on a terminal of 80 columns; on a narrower one the end is cut off."""
+        """Return a short form that fits next to the progress bar on a terminal with 80 columns."""
         seen = "" if self.validation_loss is None else f"  validation {self.validation_loss:.3f}"
         left = "" if self.seconds_left is None else f"{duration(self.seconds_left)} left  "
         return f"{left}step {self.step}  loss {self.loss:.3f}{seen}  {self.tokens_per_second:,.0f} tokens/s"
 
 
 class Reporter(Protocol):
-    """Listens to a run; nothing that it does can change the run."""
+    """Interface of reporters, which show the progress of a run and do not change it."""
 
     def status(self, status: Status) -> None:
-        """Called at each logged step and after each evaluation."""
+        """Report the progress; called at each logged step and after each evaluation."""
 
     def note(self, text: str) -> None:
-        """A sentence to the person."""
+        """Report a note of one line."""
 
     def close(self) -> None:
-        """The run has ended."""
+        """Release the terminal at the end of the run."""
 
 
 class Silent:
-    """Says nothing."""
+    """Reporter that prints nothing."""
 
     def status(self, status: Status) -> None:
-        """Ignored."""
+        """Do nothing."""
 
     def note(self, text: str) -> None:
-        """Ignored."""
+        """Do nothing."""
 
     def close(self) -> None:
-        """Nothing to close."""
+        """Do nothing."""
 
 
 class PlainLines:
-    """A line per evaluation and per tenth of the run, on standard error."""
+    """Reporter that prints one line per evaluation and per tenth of the run, on standard error."""
 
     def __init__(self) -> None:
         self._shown_share = -1.0
         self._shown_validation: float | None = None
 
     def status(self, status: Status) -> None:
-        """A line, unless the last one was very near."""
+        """Print a line if there is a new evaluation or another tenth of the run is done."""
         share = 0.0 if status.share is None else status.share
         fresh = status.validation_loss != self._shown_validation
         if fresh or share - self._shown_share >= 0.1:
@@ -90,15 +90,15 @@ class PlainLines:
             self.note(str(status))
 
     def note(self, text: str) -> None:
-        """Write one line on standard error."""
+        """Print one line on standard error."""
         print(text, file=sys.stderr, flush=True)
 
     def close(self) -> None:
-        """Nothing to close."""
+        """Do nothing."""
 
 
 class LiveBar:
-    """A bar that moves, with the notes above it."""
+    """Reporter with a progress bar, and notes above it."""
 
     def __init__(self) -> None:
         self._progress = Progress(
@@ -108,25 +108,25 @@ class LiveBar:
         self._progress.start()
 
     def status(self, status: Status) -> None:
-        """Move the bar."""
+        """Update the progress bar."""
         self._progress.update(self._task, description=status.short(), completed=status.share or 0.0)
 
     def note(self, text: str) -> None:
-        """A line above the bar."""
+        """Print a line above the progress bar."""
         self._progress.console.print(text, markup=False, highlight=False)
 
     def close(self) -> None:
-        """Take the bar away."""
+        """Remove the progress bar."""
         self._progress.stop()
 
 
 def choose_reporter() -> Reporter:
-    """A live bar where standard error is a terminal, plain lines elsewhere."""
+    """Return a progress bar if standard error is a terminal, else plain lines."""
     return LiveBar() if sys.stderr.isatty() else PlainLines()
 
 
 def duration(seconds: float) -> str:
-    """Seconds in words.
+    """Format seconds as a duration.
 
     >>> duration(75), duration(3700)
     ('1m 15s', '1h 2m')

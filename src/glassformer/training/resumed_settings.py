@@ -1,4 +1,4 @@
-"""Settings of a resumed run: which may change, and what was edited since its newest checkpoint."""
+"""Settings of a resumed run: which settings may change, and which were edited since the newest checkpoint."""
 
 from __future__ import annotations
 
@@ -26,42 +26,42 @@ LIMITS = (
 )
 """Settings of `train` that a resumed run may change: how long and where it trains, not what it computes."""
 PRECISIONS = ("precision", "muon_precision")
-"""Settings of `train` that a resumed run may change although they change what it computes: a precision can be hundreds
-of times slower on another machine."""
+"""Settings of `train` that a resumed run may change although they affect its results: a precision can be hundreds of
+times slower on another machine."""
 CHANGEABLE = tuple(f"train.{name}" for name in (*LIMITS, *PRECISIONS))
 """Settings that the command line may change when a run is resumed."""
 TEXT_FILES = ("data.source", "data.target", "data.validation", "data.validation_target")
-"""Settings that say where the text is. A text with the same hash is the same text."""
+"""Settings with paths of text files. Their text is compared by its hash instead."""
 FREE = (*CHANGEABLE, *TEXT_FILES)
-"""Settings, besides those of [sample], that may differ from the checkpoint's."""
+"""Settings, in addition to those of [sample], that may differ from those of the checkpoint."""
 
 
 def refuse_changes(changes: Iterable[str]) -> None:
-    """Raise an error for a change on the command line that a resumed run does not allow.
+    """Raise an error if a change on the command line is not allowed in a resumed run.
 
     Raises:
-        GlassError: one of them is not in `CHANGEABLE`.
+        GlassError: one of the changes is not in `CHANGEABLE`.
     """
     for key in changes:
         if key not in CHANGEABLE:
             raise GlassError(
                 f"{key} cannot change when a run is resumed",
-                f"Only {', '.join(CHANGEABLE)} can; for the rest start a new run.",
+                f"Only {', '.join(CHANGEABLE)} can; for other changes start a new run.",
             )
 
 
 def note_of_edits(config: Config, file: Path, checkpoint: Path) -> str | None:
-    """Return one line that names the settings which differ from those of a checkpoint; None if there are none.
+    """Return one line that lists the settings that differ from those of a checkpoint; None if there are none.
 
-    An older version kept no settings in its checkpoints: nothing is compared then.
+    Checkpoints of older versions have no settings; then nothing is compared.
 
     Args:
-        config: the settings to resume with.
-        file: the file of the settings, for the error.
-        checkpoint: the checkpoint to resume from.
+        config: settings to resume with.
+        file: file of the settings, for the message.
+        checkpoint: checkpoint to resume from.
 
     Raises:
-        GlassError: a setting differs that must not change when a run is resumed.
+        GlassError: a setting that must not change in a resumed run differs.
     """
     before = recorded_settings(checkpoint)
     if before is None:
@@ -78,10 +78,10 @@ def note_of_edits(config: Config, file: Path, checkpoint: Path) -> str | None:
         raise GlassError(
             f"{file} was edited since {checkpoint.name} was saved ({', '.join(refused)})",
             f"Restore those settings. Only {', '.join(CHANGEABLE)} and [sample] can change in a resumed run; "
-            "for the rest start a new run.",
+            "for other changes start a new run.",
         )
-    told = ", ".join(f"{key}: {edit}" for key, edit in edits.items())
-    return f"settings changed since {checkpoint.name}: {told}" if told else None
+    changes = ", ".join(f"{key}: {edit}" for key, edit in edits.items())
+    return f"settings changed since {checkpoint.name}: {changes}" if changes else None
 
 
 def _shown(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""Learning-rate schedules: pure functions of where the run is, as a factor on the peak rate."""
+"""Learning-rate schedules: pure functions from the progress of a run to a factor on the peak learning rate."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from dataclasses import dataclass, replace
 from glassformer.base.config import TrainConfig
 
 LONGEST_WARMUP = 0.1
-"""Share of a run that warm-up may take: a short run must not end before its rate is up."""
+"""Maximum share of a run for warm-up, so that a short run reaches its peak learning rate."""
 
 
 def rate_factor(config: TrainConfig, step: int, progress: float, plateau: float = 1.0) -> float:
-    """The factor on the peak learning rate for one step.
+    """Return the factor on the peak learning rate for one step.
 
     Args:
-        config: names the schedule.
-        step: optimizer steps done before this one, from 0.
-        progress: share of the run that is over, 0 to 1, by steps or by time, whichever ends it first.
-        plateau: what `Plateau` has come to; used by that schedule alone.
+        config: settings of the schedule.
+        step: number of optimizer steps done before this one.
+        progress: fraction of the run that is done, 0 to 1, by steps or by time, whichever is larger.
+        plateau: factor of `Plateau`, used only by the schedule "plateau".
     """
-    if config.schedule == "noam":  # Vaswani et al. 2017, equation 3, scaled so that its highest value is the peak
+    if config.schedule == "noam":  # Vaswani et al. 2017, equation 3, scaled so that its maximum is 1
         s = step + 1
         return min(s / config.warmup, math.sqrt(config.warmup / s))
     warm = max((step + 1) / max(1, config.warmup), progress / LONGEST_WARMUP)
@@ -45,14 +45,17 @@ def _decay(config: TrainConfig, progress: float, plateau: float) -> float:
 
 @dataclass(frozen=True)
 class Plateau:
-    """Lowers the rate when the validation loss stops falling; as torch's ReduceLROnPlateau with threshold 0."""
+    """State of the schedule that lowers the learning rate when the validation loss stops falling.
+
+    The same as torch's ReduceLROnPlateau with threshold 0.
+    """
 
     factor: float = 1.0
     best: float | None = None
     waited: int = 0
 
     def after(self, loss: float, config: TrainConfig) -> Plateau:
-        """The state after one more evaluation."""
+        """Return the state after another evaluation."""
         if self.best is None or loss < self.best:
             return replace(self, best=loss, waited=0)
         if self.waited < config.plateau_patience:

@@ -1,4 +1,4 @@
-"""Build a trainer that is ready to go from settings, for a new run or an interrupted one."""
+"""Build the trainer of a new or a resumed run from its settings."""
 
 from __future__ import annotations
 
@@ -44,16 +44,16 @@ from glassformer.training.thread_choice import TRIAL, ThreadChoice, choice_of
 from glassformer.training.trainer import Trainer
 
 TRIAL_SHARE = 1 / 60
-"""Share of the minutes that are left for which each number of threads is tried, at most."""
+"""Maximum share of the remaining minutes for trying each number of threads."""
 
 
 @dataclass(frozen=True)
 class Alteration:
-    """A change to the model that no setting makes, for experiments. Its runs are marked: `open_run` refuses them.
+    """Change of the model that no setting makes, for experiments. Its runs are marked, and `open_run` rejects them.
 
     Attributes:
-        name: what the model then has: "no causal mask".
-        apply: makes the change, in place and without drawing numbers.
+        name: description of the changed model, such as "no causal mask".
+        apply: function that changes a model in place, without random numbers.
     """
 
     name: str
@@ -71,28 +71,28 @@ def new_training(
     seconds: Seconds | None = None,
     parent: Parent | None = None,
 ) -> Iterator[Trainer]:
-    """Read and encode the text, build the model, make the run folder; yield the trainer, with the run's lock held.
+    """Read and encode the text, build the model, create the run folder; yield the trainer, with the run's lock held.
 
     Args:
         config: all settings.
-        folder: of the run; must not hold one yet.
-        reporter: is told what happens.
-        alteration: of the model, in an experiment.
-        processes: the processes that train this run together; None: this one alone.
-        data: the text, where it was prepared before; standard input cannot be read twice.
-        seconds: wall time of the run, which only minutes limit; since now, unless it is given.
-        parent: the run to begin from, with its tokenizers and weights; None: from nothing.
+        folder: folder of the run; must not hold a run yet.
+        reporter: receives progress and notes.
+        alteration: change of the model, in an experiment.
+        processes: processes that train this run together; None: only this process.
+        data: the text, if it is prepared already; standard input cannot be read twice.
+        seconds: returns the wall time of the run, for the time limit; None: count from now.
+        parent: run to start from, with its tokenizers and weights; None: start from random weights.
 
     Raises:
-        GlassError: the folder holds something, another process makes a run there, the text cannot be used, or the
-            parent's tokenizer cannot read it.
+        GlassError: the folder is not empty, another process creates a run there, the text cannot be used, or the
+            parent's tokenizer cannot encode it.
     """
     processes = processes or OneProcess()
     seconds = seconds or since()
     processes.on_rank_zero(lambda: refuse_existing(folder))
     set_threads(config)
-    asked = config
-    config = processes.on_rank_zero(lambda: settled(asked))
+    original = config
+    config = processes.on_rank_zero(lambda: settled(original))
     text = _read_once(processes, config, lambda: text_of_run(config, folder, reporter.note, data, parent))
     processes.on_rank_zero(lambda: reporter.note(precision_in_words(config)))
     threads = try_threads(config, text, reporter.note, processes, seconds, 0.0)
@@ -101,7 +101,7 @@ def new_training(
         new = parent.fill(model, text.labels)
         _refuse_frozen(new, config)
         kept = f"all but {', '.join(new)}" if new else "all weights"
-        processes.on_rank_zero(lambda: reporter.note(f"beginning with {kept} of {parent.checkpoint}"))
+        processes.on_rank_zero(lambda: reporter.note(f"starting from {kept} of {parent.checkpoint}"))
     source = {
         "source": config.data.source,
         "text_hash": text.text_hash,
@@ -125,39 +125,39 @@ def new_training(
         entropy = _entropy(config, text)
         trainer = Trainer(run, config, model, task_of(config, text, parent_text), reporter, entropy, processes, seconds)
         trainer.threads = threads
-        _give_parent_text(trainer, parent_text)
+        _set_parent_text(trainer, parent_text)
         _begin_leg(trainer)
-        with _threads_given_back(trainer):
+        with _threads_restored(trainer):
             yield trainer
 
 
 def task_of(config: Config, data: Prepared, parent_text: ParentText | None) -> Task:
-    """Return the task of a run, with the rows of its parent's text that it repeats."""
+    """Return the task of a run, with rows of its parent's text mixed in if the settings say so."""
     task = make_task(config, data)
     return task if parent_text is None else parent_text.mixed_into(task, config)
 
 
-def _give_parent_text(trainer: Trainer, parent_text: ParentText | None) -> None:
-    """Let a trainer measure what is forgotten; say so if it cannot."""
+def _set_parent_text(trainer: Trainer, parent_text: ParentText | None) -> None:
+    """Give the parent's text to a trainer, so that it measures forgetting; print a note if the text is unusable."""
     trainer.parent_text = parent_text
     if parent_text is not None and parent_text.task is None:
         trainer.reporter.note(f"forgetting is not measured: {parent_text.reason}")
 
 
 def _refuse_frozen(new: Sequence[str], config: Config) -> None:
-    """Raise a `GlassError` if `train.freeze` would freeze tensors that begin with random numbers."""
+    """Raise a `GlassError` if `train.freeze` would freeze tensors that are not in the parent and start random."""
     for part in config.train.freeze:
         names = frozen_names([part], config.model)
         if any(name.startswith(names) for name in new):
             raise GlassError(
-                f"train.freeze = {part}: the parent has no such head, and this one begins with random numbers",
+                f"train.freeze = {part}: the parent does not have this part, so its weights start random",
                 "Freeze other parts.",
             )
 
 
 @contextmanager
 def new_folder_lock(folder: Path) -> Iterator[None]:
-    """Make a folder and hold its lock inside the block; both are removed again if no run was made there.
+    """Create a folder and hold its lock inside the context; remove both afterwards if no run was created there.
 
     Raises:
         GlassError: another process holds the lock, or the folder cannot be made.
@@ -170,21 +170,21 @@ def new_folder_lock(folder: Path) -> Iterator[None]:
                 yield
             finally:
                 if not (folder / "config.toml").exists():
-                    with suppress(OSError):  # Windows does not remove a file that is open
+                    with suppress(OSError):  # Windows does not delete open files
                         (folder / "lock").unlink()
 
 
 @contextmanager
 def _held(processes: Processes, lock: AbstractContextManager[None]) -> Iterator[None]:
-    """Hold a lock in the first process; an error is raised in all of them."""
+    """Hold a lock in process 0 inside the context; raise its error in all processes."""
     with ExitStack() as stack:
         processes.on_rank_zero(lambda: stack.enter_context(lock))
         yield
 
 
 @contextmanager
-def _threads_given_back(trainer: Trainer) -> Iterator[None]:
-    """Inside, a run that chooses its threads uses them; afterwards the process has those that it had."""
+def _threads_restored(trainer: Trainer) -> Iterator[None]:
+    """Restore the number of threads on exit, if the run chose its own."""
     try:
         yield
     finally:
@@ -193,7 +193,7 @@ def _threads_given_back(trainer: Trainer) -> Iterator[None]:
 
 
 def _begin_leg(trainer: Trainer) -> None:
-    """Add this leg to the manifest, if it has a step to take; note what differs from the leg before."""
+    """Add this leg to the manifest, unless the run has ended; print a note on differences from the previous leg."""
     if trainer.reason_to_end() is None:
         leg = describe_leg(trainer.stepper, trainer.state.step)
         if trainer.threads is not None and trainer.threads.tried:
@@ -204,7 +204,7 @@ def _begin_leg(trainer: Trainer) -> None:
 
 
 def _read_once(processes: Processes, config: Config, read: Callable[[], Prepared]) -> Prepared:
-    """Let the first process read; the others open the files that it made, on the disk that they share."""
+    """Read the text in process 0; the other processes open the files that it wrote, on a shared disk."""
     here: list[Prepared] = []
 
     def first() -> Path:
@@ -222,17 +222,17 @@ def text_of_run(
     data: Prepared | None = None,
     parent: Parent | None = None,
 ) -> Prepared:
-    """Prepare the text of a run in `folder`, and report its notes.
+    """Prepare the text of a run in `folder`, and print its notes.
 
     Args:
         config: all settings.
-        folder: the folder of the run; the encoded text is cached beside it.
+        folder: folder of the run; the encoded text is cached next to it.
         note: prints a note.
-        data: the text, if it is prepared already; only its notes are reported.
-        parent: the run to begin from, whose tokenizers encode the text; None: tokenizers are trained.
+        data: the text, if it is prepared already; only its notes are printed.
+        parent: run to start from, whose tokenizers encode the text; None: train tokenizers.
 
     Raises:
-        GlassError: it cannot be read, or does not fit the model, or the machine lacks the device or the compiler.
+        GlassError: the text cannot be read or does not fit the model, or the machine lacks the device or a compiler.
     """
     device = choose_device(config.train.device)
     if config.train.compile:
@@ -259,13 +259,13 @@ def resume_training(
     that partial files of a killed process are removed.
 
     Args:
-        folder: of the run.
-        changes: SECTION.FIELD -> text; only the settings of `edits.CHANGEABLE` may change.
-        reporter: is told what happens.
-        alteration: the alteration of the model that the run began with.
-        processes: the processes that train this run together, in any number; None: this one alone.
-        named: `source` and `target` of `data` where the text is now; None: look where it was, or near the run.
-        seconds: wall time of this leg, which only a run limited by minutes reads; since now, unless it is given.
+        folder: folder of the run.
+        changes: SECTION.FIELD -> text; only the settings in `resumed_settings.CHANGEABLE` may change.
+        reporter: receives progress and notes.
+        alteration: change of the model that the run started with.
+        processes: processes that train this run together, in any number; None: only this process.
+        named: `source` and `target` of [data], if the text has moved; None: look at the old path and near the run.
+        seconds: returns the wall time of this leg, for the time limit; None: count from now.
 
     Raises:
         GlassError: another process trains this run, or the run cannot be resumed.
@@ -283,11 +283,11 @@ def resume_training(
         entry = run.parent_entry()
         parent_text = None if entry is None else find_parent_text(entry, folder, config, data, processes)
         trainer = Trainer(run, config, model, task_of(config, data, parent_text), reporter, entropy, processes, seconds)
-        _give_parent_text(trainer, parent_text)
+        _set_parent_text(trainer, parent_text)
         trainer.resume(whole)
 
         def write() -> None:
-            _save_vocabulary(run, config, data)  # an older version wrote it last, and may have been killed before
+            _save_vocabulary(run, config, data)  # an older version may have been killed before writing it
             if changes:
                 write_text(run.folder / "config.toml", config.to_toml())
 
@@ -298,21 +298,21 @@ def resume_training(
         if trainer.reason_to_end() is None:
             trainer.threads = try_threads(config, data, reporter.note, processes, seconds, trainer.pace.earlier)
         _begin_leg(trainer)
-        with _threads_given_back(trainer):
+        with _threads_restored(trainer):
             yield trainer
 
 
 def _run_to_resume(folder: Path, changes: dict[str, str], alteration: Alteration | None) -> Run:
-    """Return the run in a folder, if all changes are allowed."""
+    """Return the run in a folder; raise an error if a change is not allowed."""
     run = open_run(folder, alteration.name if alteration else None)
     refuse_changes(changes)
     return run
 
 
 def _settings_to_resume(run: Run, changes: dict[str, str]) -> tuple[Config, list[str]]:
-    """Return the recorded settings of a run with the changes, and notes on its precision.
+    """Return the recorded settings of a run with the changes applied, and notes on its precision.
 
-    No precision changes unless a change names it.
+    A precision stays as recorded unless `changes` has it.
     """
     config = run.config().with_changes(changes)
     recorded = as_recorded(run.config(), choose_device(config.train.device))
@@ -322,17 +322,17 @@ def _settings_to_resume(run: Run, changes: dict[str, str]) -> tuple[Config, list
         before = getattr(recorded.train, name)
         after = getattr(config.train, name)
         if before != after:
-            notes.append(f"train.{name} changed from {before} to {after}: the numbers of the run will differ")
+            notes.append(f"train.{name} changed from {before} to {after}: the results of the run will differ")
     return config, [*notes, *slower_choices(config)]
 
 
 def _checkpoints_to_resume(run: Run, config: Config) -> tuple[list[Path], list[str]]:
-    """Return the complete checkpoints, oldest first, and notes on damaged ones and on settings that were edited.
+    """Return the complete checkpoints, oldest first, and notes on damaged checkpoints and edited settings.
 
     Both lists are empty if the run was stopped before its first checkpoint.
 
     Raises:
-        GlassError: there are checkpoints, but no complete one; or a setting was edited that must not change.
+        GlassError: there are checkpoints, but none is complete; or a setting that must not change was edited.
     """
     run.clean_up()
     whole: list[Path] = []
@@ -344,7 +344,7 @@ def _checkpoints_to_resume(run: Run, config: Config) -> tuple[list[Path], list[s
         except GlassError as error:
             damage[path] = error.problem
     if not whole and (run.metrics_file.exists() or damage):
-        raise GlassError(f"{run.folder} has no whole checkpoint", "Start again with another --out.")
+        raise GlassError(f"{run.folder} has no complete checkpoint", "Start again with another --out.")
     if not whole:
         return [], []
     newest = whole[-1]
@@ -359,7 +359,11 @@ def _checkpoints_to_resume(run: Run, config: Config) -> tuple[list[Path], list[s
 
 
 def newest_run(parent: Path) -> Path:
-    """The run that was used last, for `--resume` without a name."""
+    """Return the folder of the most recently used run, for `--resume` without a name.
+
+    Raises:
+        GlassError: there is no run.
+    """
     runs = list_runs(parent)
     if not runs:
         raise GlassError(f"there is no run to resume in {parent}", "Name one: glass train --resume --out RUN")
@@ -367,7 +371,7 @@ def newest_run(parent: Path) -> Path:
 
 
 def fresh_model(config: Config, data: Prepared, alteration: Alteration | None = None) -> Model:
-    """Freshly initialised, with as many tokens and classes as the text has; then altered, in an experiment."""
+    """Return an initialised model with the vocabulary and classes of the text, altered in an experiment."""
     vocabulary, source, classes = sizes(config, data)
     model = build_model(config.model, vocabulary, config.train.seed, source, classes)
     if alteration is not None:
@@ -376,13 +380,13 @@ def fresh_model(config: Config, data: Prepared, alteration: Alteration | None = 
 
 
 def sizes(config: Config, data: Prepared) -> tuple[int, int | None, int | None]:
-    """Return the sizes that the model takes from the text: tokens, tokens of sources embedded apart, classes."""
+    """Return vocabulary size, source vocabulary size (None if shared) and number of classes (None if none)."""
     source = None if config.model.shared_embedding else data.source_tokenizer.vocab_size
     return data.tokenizer.vocab_size, source, len(data.labels) or None
 
 
 def _save_vocabulary(run: Run, config: Config, data: Prepared) -> None:
-    """Save the files that the run needs to read and write without its text: tokenizers and the names of labels."""
+    """Save the files that the run needs to work without its text: tokenizers, labels and the chat template."""
     data.tokenizer.save(run.tokenizer_file)
     if config.two_vocabularies:
         data.source_tokenizer.save(run.source_tokenizer_file)
@@ -393,7 +397,7 @@ def _save_vocabulary(run: Run, config: Config, data: Prepared) -> None:
 
 
 def _digests(config: Config, data: Prepared) -> dict[str, str]:
-    """SHA-256 of the tokenizers, by their files, so that another one in its place does not go unnoticed."""
+    """Return the SHA-256 of the tokenizers by file name, so that a replaced tokenizer is detected."""
     found = {"tokenizer.json": data.tokenizer.digest}
     if config.two_vocabularies:
         found["source_tokenizer.json"] = data.source_tokenizer.digest
@@ -401,7 +405,7 @@ def _digests(config: Config, data: Prepared) -> dict[str, str]:
 
 
 def _fit(data: Prepared, config: Config) -> Iterator[str]:
-    """Refuse, in numbers, a text that cannot fill one window, before anything is written; say which are too long."""
+    """Yield notes on examples that are too long; raise a `GlassError` if a running text does not fill one window."""
     if not data.kind.running_text:
         yield from length_notes(data.train, config, "training")
         yield from length_notes(data.validation, config, "validation")
@@ -415,9 +419,9 @@ def _fit(data: Prepared, config: Config) -> Iterator[str]:
 
 
 def _entropy(config: Config, data: Prepared) -> float | None:
-    """Return the true entropy of the validation part in nats per predicted token, where the text is generated.
+    """Return the true entropy of the validation split in nats per predicted token; None unless text is generated.
 
-    None where tokens are unknown: the text behind them costs a model nothing, so its loss can be below the entropy.
+    Also None with unknown tokens: a model need not predict the text behind them, so its loss can be below the entropy.
     """
     if config.data.source not in CORPORA or config.train.task != "lm":
         return None
@@ -437,17 +441,17 @@ def try_threads(
     seconds: Seconds,
     earlier: float,
 ) -> ThreadChoice | None:
-    """Choose the number of threads by steps of a copy that is thrown away; None where there is no choice.
+    """Choose the number of threads by timing steps of a temporary model; None if there is nothing to choose.
 
-    Several processes keep their number.
+    With several processes, the number of threads is not changed.
 
     Args:
         config: all settings.
         data: the prepared text.
-        note: is told what is chosen.
-        processes: the processes that train the run together.
-        seconds: wall time of this leg.
-        earlier: wall seconds of the legs before.
+        note: prints a note on the choice.
+        processes: processes that train the run together.
+        seconds: returns the wall time of this leg.
+        earlier: wall seconds of earlier legs.
     """
     choice = choice_of(config, note) if processes.world == 1 else None
     if choice is None:
@@ -468,6 +472,6 @@ def try_threads(
 
 
 def set_threads(config: Config) -> None:
-    """Use the threads that the settings name; torch's own choice otherwise."""
+    """Set the number of threads from the settings; by default torch chooses it."""
     if config.train.threads is not None:
         torch.set_num_threads(config.train.threads)

@@ -1,10 +1,10 @@
-"""Choose the model and the steps that suit a text, a time and a machine.
+"""Choose the model size and the training steps for a text, a time and a machine.
 
-A pure function, and all that it rests on: whoever knows better changes the numbers at the head of this file.
+`choose_sizes` is a pure function; all its assumptions are the constants at the top of this file.
 
-The model: the largest of `SHAPES` that sees enough tokens for each weight in the time that there is, and that has no
-more weights than the text can feed (`RULES`). Time is arithmetic by speed, and speed is measured. The batch: as large
-as leaves enough steps. Of language models, AdamW's rate falls with the square root of the width.
+The model is the largest of `SHAPES` that reads enough tokens per weight in the given time and does not have too many
+weights per token of the text (`RULES`). Time is FLOPs divided by the measured speed. The batch is as large as possible
+with enough steps. For language models, AdamW's learning rate is proportional to 1 / √width.
 """
 
 from __future__ import annotations
@@ -28,28 +28,28 @@ SHAPES = (
     (12, 768, 512),
     (16, 1024, 1024),
 )
-"""Layers, width and context, the smallest first."""
+"""Layers, width and context, smallest first."""
 TOKENS_PER_STEP = (512, 65_536)
-"""At least and at most."""
+"""Minimum and maximum number of tokens per step."""
 EVALUATIONS = 16
 HEAD_WIDTH = {64: 16, 192: 32}
-"""Width of a head up to that width of a model; `WIDE_HEAD` above."""
+"""Maximum model width -> head width; `WIDE_HEAD` for wider models."""
 WIDE_HEAD = 64
 RATES = {"adamw": 3e-3, "muon": 1e-2}
-"""Peak of AdamW, alone and beside Muon, at `RATE_WIDTH`."""
+"""Peak learning rate of AdamW at `RATE_WIDTH`, alone and together with Muon."""
 MUON_RATE = 0.03
 RATE_WIDTH = 128
 MATRICES = {"decoder": 12, "encoder": 12, "encoder-decoder": 14}
-"""Weights of one layer that a token meets, in squares of the width: attention 4 (twice that with cross-attention, which
-half of the tokens meet), feed-forward 8."""
+"""Mean number of weights of one layer used per token, in units of width²: attention 4 (in an encoder-decoder, half of
+the tokens use 4 more for cross-attention), feed-forward 8."""
 FIRST_SPEED = {"cpu": 5e10, "mps": 1e12, "cuda": 5e13}
-"""Operations a second, before anything was measured: decides only what is measured first."""
+"""FLOP/s assumed before the first measurement; affects only which shape is measured first."""
 CONTEXT_STEP = 16
-"""A context for rows that are texts of their own is a multiple of this."""
+"""The context for rows that are whole examples is a multiple of this."""
 LONGEST_CONTEXT = 1024
-"""Longest context of any rows."""
+"""Maximum context that is chosen."""
 VOCABULARY = (1024, 32768)
-"""Tokens of a chosen vocabulary, at least and at most."""
+"""Minimum and maximum vocabulary size that is chosen."""
 SIZED = (
     "model.layers",
     "model.width",
@@ -65,25 +65,25 @@ SIZED = (
     "train.evaluate_every",
     "train.save_every",
 )
-"""The settings that are chosen where a person does not say them."""
+"""Settings that are chosen unless they are given."""
 
 
 @dataclass(frozen=True)
 class SizingRules:
-    """Limits and defaults that suit a task.
+    """Limits and defaults for the sizes of a task.
 
     Attributes:
-        tokens_per_weight: that a run shall read at least, repetitions counted.
-        weights_per_token: of the data, at most.
-        steps: that a run takes at least, where batches are not the smallest already.
-        epochs: maximum passes over the data, unless `fewest_steps` needs more.
+        tokens_per_weight: minimum number of tokens that a run reads per weight, including repetitions.
+        weights_per_token: maximum number of weights per token of the data.
+        steps: minimum number of steps, unless the batch is already the smallest.
+        epochs: maximum number of passes over the data, unless `fewest_steps` needs more.
         fewest_steps: minimum number of steps with the smallest batch, if the time allows; with fewer, a model of a few
             hundred examples is undertrained.
-        context: of windows over running text at most, in tokens.
-        bytes_per_token: of the training texts, for each token of the vocabulary; None: the vocabulary is the recipe's.
-        dropout: rows of (epochs at most, dropout of the embedding, dropout of the residual stream), the first row that
-            holds; empty: dropout is the recipe's.
-        rates_by_width: learning rates follow from the width; False: they are the recipe's.
+        context: maximum context of windows over running text, in tokens.
+        bytes_per_token: bytes of training text per token of the vocabulary; None: the recipe's vocabulary size.
+        dropout: rows of (maximum epochs, dropout of the embedding, dropout of the residual stream), of which the first
+            that fits is used; empty: the recipe's dropout.
+        rates_by_width: whether learning rates depend on the width; False: the recipe's learning rates.
     """
 
     tokens_per_weight: float
@@ -118,32 +118,32 @@ RULES = {
         tokens_per_weight=4.0, weights_per_token=4.0, steps=1500, bytes_per_token=900, dropout=PAIRS_DROPOUT
     ),
 }
-"""By task. Of language models: in 10 seconds and in 3 and 12 minutes, with characters and Muon, the best of those tried
-read 1 to 2 tokens for each weight. Of translation: on Multi30k, in 30 minutes. Of labels: on 6,600 news in 3 minutes.
-See `benchmarks/results/tried.md`; elsewhere they are a guess."""
+"""Task -> rules. Measured for language models: in 10 seconds and in 3 and 12 minutes, with characters and Muon, the
+best models read 1 to 2 tokens per weight. For translation: on Multi30k, in 30 minutes. For classification: on 6,600
+news in 3 minutes. See `benchmarks/results/tried.md`; other values are guesses."""
 
 
 def rules_of(task: str) -> SizingRules:
-    """Return the rules of a task; one without a line in `RULES` has those of a task with such records."""
+    """Return the rules of a task; a task that is not in `RULES` has the rules of a task with similar records."""
     usual = {"text": "lm", "labelled": "classify", "pairs": "translate", "conversations": "lm"}
     return RULES[task if task in RULES else usual[TASK_FACTS[task].records]]
 
 
 @dataclass(frozen=True)
 class SizingCase:
-    """Facts that sizes depend on.
+    """Facts that the chosen sizes depend on.
 
     Attributes:
-        family: of the model.
-        optimizer: adamw or muon.
-        text_tokens: of the training part, sources and targets together.
+        family: family of the model.
+        optimizer: "adamw" or "muon".
+        text_tokens: number of tokens of the training split, sources and targets together.
         vocabulary: V.
-        row_tokens: mean tokens of a row of its own; None where rows are windows over running text.
-        seconds: that the run may last.
-        task: what is learnt.
-        longest: tokens that hold nearly every row of its own; None where the context is that of the shape.
-        like_length: batches are of rows of like length, and counted in tokens.
-        predicted: share of the tokens for which logits are made.
+        row_tokens: mean number of tokens of an example; None if rows are windows over running text.
+        seconds: time for training.
+        task: task of the run.
+        longest: context into which nearly every example fits; None: the context of the shape.
+        like_length: whether batches group rows of similar length and are measured in tokens.
+        predicted: share of the tokens for which logits are computed.
     """
 
     family: str
@@ -164,28 +164,28 @@ class SizingCase:
 
     @property
     def most_tokens(self) -> float:
-        """Return the number of tokens that a run reads at most, repetitions counted."""
+        """Return the maximum number of tokens that a run reads, including repetitions."""
         smallest_batch, _ = TOKENS_PER_STEP
         return max(self.rules.epochs * self.text_tokens, self.rules.fewest_steps * smallest_batch)
 
 
 @dataclass(frozen=True)
 class ModelShape:
-    """A model, as far as its size goes; `context` in tokens."""
+    """Layers, width, and context in tokens of a model."""
 
     layers: int
     width: int
     context: int
 
     def weights(self, family: str) -> int:
-        """Return the weights in matrices, without embeddings and output head."""
+        """Return the number of weights in matrices, without embeddings and output head."""
         return MATRICES[family] * self.layers * self.width**2
 
     def arithmetic(self, case: SizingCase) -> float:
-        """Floating-point operations that one token costs in training: 6 for each weight of a product that it meets.
+        """Return the training FLOPs per token: 6 per weight of its matrix multiplications (Kaplan et al. 2020).
 
-        Kaplan et al. 2020, section 2.1, with the output head where tokens are predicted; and attention, 2 products with
-        half the context.
+        Section 2.1 of that paper, plus the output head for predicted tokens, and attention: 2 matrix multiplications
+        with half the context on average.
         """
         attention = self.layers * self.width * self.context
         head = self.width * case.vocabulary * case.predicted
@@ -194,13 +194,13 @@ class ModelShape:
 
 @dataclass(frozen=True)
 class Sizes:
-    """The sizes that were chosen.
+    """Chosen sizes of a run.
 
     Attributes:
-        shape: of the model.
-        settings: by name, as `model.layers`.
-        tokens: that the run will read, padding not counted.
-        why: in sentences.
+        shape: shape of the model.
+        settings: chosen settings by name, such as `model.layers`.
+        tokens: number of tokens that the run will read, without padding.
+        why: the reasons, in sentences.
     """
 
     shape: ModelShape
@@ -209,15 +209,15 @@ class Sizes:
     why: tuple[str, ...]
 
 
-def choose_sizes(case: SizingCase, speed: float, said: Mapping[str, Any]) -> Sizes:
-    """The sizes for one case.
+def choose_sizes(case: SizingCase, speed: float, given: Mapping[str, Any]) -> Sizes:
+    """Choose the sizes for a text, a time and a speed.
 
     Args:
-        case: text, time and family.
-        speed: floating-point operations a second in training, as `Shape.arithmetic` counts them.
-        said: settings by name that a person gave; they stay, and the others are chosen around them.
+        case: facts on text, time and model family.
+        speed: training speed in FLOP/s, as counted by `ModelShape.arithmetic`.
+        given: settings by name that are fixed; the others are chosen to fit them.
     """
-    shapes = list(dict.fromkeys(_around(ModelShape(*row), case, said) for row in SHAPES))
+    shapes = list(dict.fromkeys(_with_given_sizes(ModelShape(*row), case, given) for row in SHAPES))
     fitting = [shape for shape in shapes if _suits(shape, case, speed)]
     shape = fitting[-1] if fitting else shapes[0]
     possible = speed * case.seconds / shape.arithmetic(case)
@@ -227,16 +227,16 @@ def choose_sizes(case: SizingCase, speed: float, said: Mapping[str, Any]) -> Siz
         "model.layers": shape.layers,
         "model.width": shape.width,
         "model.context": shape.context,
-        "model.heads": _heads(shape.width, said),
+        "model.heads": _heads(shape.width, given),
     }
     if case.like_length:
-        per_step = float(said.get("train.batch_tokens", _power_of_two(_tokens_per_step(tokens, case))))
+        per_step = float(given.get("train.batch_tokens", _power_of_two(_tokens_per_step(tokens, case))))
         chosen["train.batch_tokens"] = int(per_step)
     else:
-        batch = int(said.get("train.batch", _power_of_two(_tokens_per_step(tokens, case) / row)))
+        batch = int(given.get("train.batch", _power_of_two(_tokens_per_step(tokens, case) / row)))
         per_step = batch * row
         chosen["train.batch"] = batch
-    steps = int(said.get("train.steps") or max(1, math.ceil(tokens / per_step)))
+    steps = int(given.get("train.steps") or max(1, math.ceil(tokens / per_step)))
     every = max(10, steps // EVALUATIONS)
     chosen["train.evaluate_every"] = every
     chosen["train.save_every"] = every
@@ -251,15 +251,15 @@ def choose_sizes(case: SizingCase, speed: float, said: Mapping[str, Any]) -> Siz
             chosen["train.muon_learning_rate"] = MUON_RATE
     if tokens < possible:
         chosen["train.steps"] = steps
-    settings = {name: value for name, value in chosen.items() if name not in said}
+    settings = {name: value for name, value in chosen.items() if name not in given}
     return Sizes(shape, settings, steps * per_step, tuple(_why(shape, case, speed, fitting == [], tokens < possible)))
 
 
 def choose_vocabulary(size: int, task: str) -> int | None:
-    """The tokens of a vocabulary for training texts of so many bytes: a power of two; None: the recipe's stays.
+    """Choose a vocabulary size for `size` bytes of training text, a power of two; None: use the recipe's.
 
-    A token should stand in the texts often enough to be learnt: of translations, on 3.7 MB of Multi30k, some 4,000
-    served well; words that tell a label need not be written, and a larger vocabulary has more whole ones.
+    Every token should occur often enough to be learnt: for translation, about 4,000 tokens worked well on 3.7 MB of
+    Multi30k. A classifier does not generate tokens, and benefits from a larger vocabulary with more whole words.
     """
     bytes_per_token = rules_of(task).bytes_per_token
     if bytes_per_token is None:
@@ -275,9 +275,9 @@ def _suits(shape: ModelShape, case: SizingCase, speed: float) -> bool:
     return tokens >= rules.tokens_per_weight * weights and weights <= rules.weights_per_token * case.text_tokens
 
 
-def _around(shape: ModelShape, case: SizingCase, said: Mapping[str, Any]) -> ModelShape:
-    """Return the shape with the sizes given in `said`; unless a context is given, short texts get a short one."""
-    own = {name: int(said[f"model.{name}"]) for name in ("layers", "width", "context") if f"model.{name}" in said}
+def _with_given_sizes(shape: ModelShape, case: SizingCase, given: Mapping[str, Any]) -> ModelShape:
+    """Return the shape with the given sizes; if no context is given, short texts get a short context."""
+    own = {name: int(given[f"model.{name}"]) for name in ("layers", "width", "context") if f"model.{name}" in given}
     if "context" not in own and case.longest is not None:
         own["context"] = min(LONGEST_CONTEXT, CONTEXT_STEP * math.ceil(case.longest / CONTEXT_STEP))
     elif "context" not in own and case.row_tokens is None:
@@ -286,20 +286,20 @@ def _around(shape: ModelShape, case: SizingCase, said: Mapping[str, Any]) -> Mod
 
 
 def _tokens_per_step(tokens: float, case: SizingCase) -> float:
-    """Return how many tokens a step has, so that the steps are enough, in bounds."""
+    """Return the number of tokens per step that gives enough steps, within `TOKENS_PER_STEP`."""
     least, most = TOKENS_PER_STEP
     return min(most, max(least, tokens / case.rules.steps))
 
 
 def _power_of_two(number: float) -> int:
-    """The nearest one, by ratio; at least 1."""
+    """Return the nearest power of two by ratio, at least 1."""
     return 1 << round(math.log2(max(1.0, number)))
 
 
-def _heads(width: int, said: Mapping[str, Any]) -> int:
-    """Return the number of heads nearest to the usual head width, of those that leave each head an even width."""
-    if "model.heads" in said:
-        return int(said["model.heads"])
+def _heads(width: int, given: Mapping[str, Any]) -> int:
+    """Return the number of heads whose width is even and nearest to the usual head width."""
+    if "model.heads" in given:
+        return int(given["model.heads"])
     wanted = next((head for limit, head in HEAD_WIDTH.items() if width <= limit), WIDE_HEAD)
     possible = [heads for heads in range(1, width + 1) if width % heads == 0 and width // heads % 2 == 0] or [1]
     return min(possible, key=lambda heads: abs(math.log(width / heads / wanted)))
@@ -313,15 +313,15 @@ def _why(shape: ModelShape, case: SizingCase, speed: float, smallest: bool, capp
     weights = shape.weights(case.family)
     possible = speed * case.seconds / shape.arithmetic(case)
     found = [
-        f"{speed:.2g} operations a second for {case.seconds:,.0f} s are {possible:,.0f} tokens through {weights:,} "
-        f"weights, {possible / weights:,.1f} for each"
+        f"{speed:.2g} FLOP/s for {case.seconds:,.0f} s: {possible:,.0f} tokens for a model of {weights:,} weights, "
+        f"{possible / weights:,.1f} per weight"
     ]
     if case.rules.dropout:
         epochs = min(possible, case.most_tokens) / case.text_tokens
-        found.append(f"the examples are read {epochs:.1f} times, and dropout is chosen by that")
+        found.append(f"the examples are read {epochs:.1f} times, which determines the dropout")
     if smallest:
-        found.append("for this text and this time, that is a large model")
+        found.append("this is a large model for this text and this time")
     if capped:
         epochs = case.most_tokens / case.text_tokens
-        found.append(f"the text has {case.text_tokens:,} tokens: it is read {epochs:,.0f} times and no more")
+        found.append(f"the text has {case.text_tokens:,} tokens: it is read at most {epochs:,.0f} times")
     return found

@@ -1,8 +1,8 @@
-"""Measure the time and memory of a step on this machine: take a few real steps, and keep nothing of them.
+"""Measure the time and memory of training steps on this machine by taking a few real steps of a temporary model.
 
-The probe is a process of its own: its memory is that of training and of nothing else, and where memory runs out, it is
-the probe that ends. `python -m glassformer.training.step_measurement` reads what to do from standard input, as `probe`
-writes it.
+The probe runs in a separate process, so that its memory is only that of training, and running out of memory ends only
+the probe. `python -m glassformer.training.step_measurement` reads its arguments from standard input, as written by
+`probe`.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ from glassformer.training.thread_choice import choice_of
 from glassformer.training.validation import validation_loss
 
 WARM_UP = 3
-"""First steps, which are not counted: memory and optimizer state are made in them."""
+"""Number of first steps that are not counted, because they allocate memory and optimizer state."""
 THREADS_SHARE = 1 / 6
-"""Share of the time for steps in which each number of threads is tried, where the run will choose."""
+"""Share of the time for trying each number of threads, if the run will choose it."""
 SAMPLED = 16
-"""Tokens that the probe writes, to tell how long a whole sample takes."""
-LOOKED_AT = 1000
-"""Steps among which the largest are looked for."""
+"""Number of tokens that the probe generates to estimate the time of a full sample."""
+SEARCHED_STEPS = 1000
+"""Number of steps among which the largest are searched."""
 SETTLED = 48
-"""Steps after which memory hardly grows any more where rows have many lengths."""
+"""Number of steps after which memory hardly grows any more, if rows have many lengths."""
 
 
 class ProbeError(GlassError):
-    """The probe did not come to its end."""
+    """Error of a probe that ended without a result."""
 
 
 @dataclass(frozen=True)
@@ -61,20 +61,20 @@ class Probe:
     """Results of a probe.
 
     Attributes:
-        device: cpu, cuda …, as torch names it.
-        threads: of the processor; where the run will choose their number, the faster one.
-        dtype: of matrix products.
-        steps: that were counted, after those to warm up.
-        seconds_per_step: their mean.
-        evaluation_seconds: of one evaluation during training, without its sample.
-        last_evaluation_seconds: of the last one, on the whole validation part.
-        sample_seconds: of one sample at its full length.
-        checkpoint_seconds: of one checkpoint, written beside the prepared text.
-        peak_bytes: the most memory that steps, the largest among them, evaluation, sample and checkpoint held; None
-            where the system does not tell.
-        free_bytes: what the device had free before; None where the system does not tell.
-        parent_seconds: of one evaluation of the held-out text of the run's parent; 0 if that text is not at hand, None
-            of a run without a parent.
+        device: name of the device in torch, such as cpu or cuda.
+        threads: number of CPU threads; if the run will choose it, the faster number.
+        dtype: data type of matrix multiplications.
+        steps: number of measured steps, without warm-up.
+        seconds_per_step: mean seconds of these steps.
+        evaluation_seconds: seconds of one evaluation during training, without its sample.
+        last_evaluation_seconds: seconds of the final evaluation on the whole validation split.
+        sample_seconds: seconds of one sample of full length.
+        checkpoint_seconds: seconds of one checkpoint, written next to the prepared text.
+        peak_bytes: peak memory of steps (including the largest), evaluation, sample and checkpoint; None if the system
+            does not report it.
+        free_bytes: free memory of the device before the probe; None if the system does not report it.
+        parent_seconds: seconds of one evaluation on the held-out text of the run's parent; 0 if that text is not
+            available, None for a run without a parent.
     """
 
     device: str
@@ -96,21 +96,21 @@ def probe(config: Config, tokens: Path, seconds: float, parent_text: ParentText 
 
     Args:
         config: all settings.
-        tokens: the folder of the prepared text.
-        seconds: how long steps are taken; evaluation, sample and start come on top, and slow steps may take longer.
-        parent_text: of the run's parent, of which `data.mix` takes rows; None: it has none.
+        tokens: folder of the prepared text.
+        seconds: time for training steps; start, evaluation and sample are added, and slow steps may take longer.
+        parent_text: text of the run's parent, whose rows `data.mix` uses; None: the run has no parent.
 
     Raises:
-        ProbeError: it did not come to its end, most likely for lack of memory.
+        ProbeError: the probe ended without a result, most likely for lack of memory.
     """
-    asked = {
+    request = {
         "config": config.model_dump(mode="json"),
         "tokens": str(tokens),
         "seconds": seconds,
         "parent": None if parent_text is None else parent_text.facts(),
     }
     command = [sys.executable, "-m", "glassformer.training.step_measurement"]
-    done = subprocess.run(command, input=json.dumps(asked), capture_output=True, text=True, check=False)
+    done = subprocess.run(command, input=json.dumps(request), capture_output=True, text=True, check=False)
     lines = done.stdout.splitlines()
     answer = json.loads(lines[-1]) if lines and done.returncode == 0 else {}
     if "problem" in answer:
@@ -121,12 +121,12 @@ def probe(config: Config, tokens: Path, seconds: float, parent_text: ParentText 
 
 
 def measure(config: Config, tokens: Path, seconds: float, parent_text: ParentText | None = None) -> Probe:
-    """Measure in this process; draws random numbers, sets torch's threads, and leaves its mark on the peak of memory.
+    """Measure in this process, which changes torch's random state, its number of threads, and the peak of memory.
 
     See `probe` for the arguments.
 
     Raises:
-        GlassError: memory is short, or the prepared text is damaged.
+        GlassError: there is not enough memory, or the prepared text is damaged.
     """
     set_threads(config)
     device = choose_device(config.train.device)
@@ -173,7 +173,7 @@ def measure(config: Config, tokens: Path, seconds: float, parent_text: ParentTex
 
 
 def _step_times(stepper: Stepper, seconds: float) -> list[float]:
-    """Seconds of each step after those to warm up: two steps at least, for the second is the first with all memory."""
+    """Return the seconds of each step after warm-up; take at least two steps, as the first one allocates memory."""
     times: list[float] = []
     warm = 0
     began = time.perf_counter()
@@ -193,9 +193,9 @@ def _step(stepper: Stepper, step: int) -> None:
 
 
 def _evaluation_seconds(stepper: Stepper, rows: Sequence[Any], seconds: float) -> float:
-    """Estimate the seconds for all rows from as many evenly drawn rows as take `seconds`.
+    """Estimate the seconds for all rows from evenly spaced rows that take about `seconds`.
 
-    Two full forward passes at least: the second one does not always fit the gaps that the first one leaves.
+    Run at least two full forward passes, because the second one may need more memory than the first one freed.
     """
     at_once = min(MOST_TOKENS, tokens_at_once(stepper.model))
     count = sum(len(group) for group in islice(groups(rows, at_once), 2))
@@ -216,13 +216,13 @@ def _sample_seconds(task: Task, model: Model, settings: SampleConfig) -> float:
 
 
 def _settle(stepper: Stepper, taken: int, seconds: float) -> None:
-    """Let memory come to what it is in a long run: more steps where rows have many lengths, then the largest there are.
+    """Bring memory to its level in a long run: take more steps if rows have many lengths, then the largest steps.
 
-    The heap's gaps depend on what came before, and are filled by and by.
+    Fragmentation of the heap depends on earlier allocations and increases over the first steps.
     """
-    ends = time.perf_counter() + seconds
+    deadline = time.perf_counter() + seconds
     for step in range(taken, SETTLED if has_many_lengths(stepper.config) else 0):
-        if time.perf_counter() > ends:
+        if time.perf_counter() > deadline:
             break
         _step(stepper, step)
     for step in largest_steps(stepper, seconds / 4):
@@ -230,18 +230,18 @@ def _settle(stepper: Stepper, taken: int, seconds: float) -> None:
 
 
 def largest_steps(stepper: Stepper, seconds: float) -> list[int]:
-    """The steps, among those at the beginning of a run, whose forward passes read, write or do both with most tokens.
+    """Return the steps at the beginning of a run whose batches have the most inputs, sources, or both together.
 
-    Padding counts. Where rows have many lengths, memory follows the largest step, which few steps are like.
+    Padding counts. If rows have many lengths, the largest step determines the peak memory, and few steps are so large.
     """
     largest = [(0, 0), (0, 0), (0, 0)]
-    ends = time.perf_counter() + seconds
-    for step in range(min(LOOKED_AT, stepper.config.train.steps or LOOKED_AT)):
+    deadline = time.perf_counter() + seconds
+    for step in range(min(SEARCHED_STEPS, stepper.config.train.steps or SEARCHED_STEPS)):
         for batch in stepper.batches(stepper.task.rows(step)):
-            read = 0 if batch.source is None else batch.source.numel()
-            sizes = (batch.inputs.numel(), read, batch.inputs.numel() + read)
+            source = 0 if batch.source is None else batch.source.numel()
+            sizes = (batch.inputs.numel(), source, batch.inputs.numel() + source)
             largest = [max(found, (size, -step)) for found, size in zip(largest, sizes, strict=True)]
-        if time.perf_counter() > ends:
+        if time.perf_counter() > deadline:
             break
     return sorted({-step for _, step in largest})
 
@@ -253,27 +253,27 @@ def _checkpoint_seconds(stepper: Stepper, beside: Path) -> float:
         return time.perf_counter() - started
 
 
-def _broken(code: int, said: str) -> ProbeError:
-    """Describe a probe that ended without an answer."""
+def _broken(code: int, output: str) -> ProbeError:
+    """Return the error for a probe that ended without a result."""
     if code in (-9, 137):
-        problem = "the system ended the probe, as it does when memory runs out"
+        problem = "the system killed the probe, probably because memory ran out"
         return ProbeError(problem, "Lower train.batch, train.micro_batch, model.context or the model's size.")
-    last = (said.strip().splitlines() or ["it said nothing"])[-1]
+    last = (output.strip().splitlines() or ["no output"])[-1]
     return ProbeError(f"the probe ended with exit code {code}: {last[:300]}", "Training may end in the same way.")
 
 
 def _main() -> None:
-    asked = json.load(sys.stdin)
-    config = Config.from_dict(asked["config"])
+    request = json.load(sys.stdin)
+    config = Config.from_dict(request["config"])
     steady_heap(config)
     try:
-        parent_text = None if asked["parent"] is None else ParentText.from_facts(asked["parent"])
-        answer = asdict(measure(config, Path(asked["tokens"]), asked["seconds"], parent_text))
+        parent_text = None if request["parent"] is None else ParentText.from_facts(request["parent"])
+        answer = asdict(measure(config, Path(request["tokens"]), request["seconds"], parent_text))
     except GlassError as error:
         answer = {"problem": error.problem, "remedy": error.remedy}
     print(json.dumps(answer))
 
 
 if __name__ == "__main__":
-    atexit.register(gc.freeze)  # as the command line does
+    atexit.register(gc.freeze)  # as in the command line
     _main()

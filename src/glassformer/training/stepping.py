@@ -26,19 +26,19 @@ from glassformer.training.parallel.processes import OneProcess, Processes, witho
 from glassformer.training.recomputing import recompute_blocks
 
 TOKENS_AT_ONCE = 3072
-"""Most tokens of one forward pass on a CPU, in training. Measured with widths of 128 and 384: 2,000 to 6,000 are the
-fastest. With 16,000, a step in float32 takes an eighth longer."""
+"""Maximum number of tokens in a training forward pass on a CPU. Measured with widths of 128 and 384: 2,000 to 6,000 are
+fastest; with 16,000, a float32 step takes an eighth longer."""
 
 
 @dataclass(frozen=True)
 class Gradients:
-    """The result of the backward passes of one step; the gradients themselves are in the model's parameters.
+    """Loss and gradient norm of one step; the gradients themselves are in the model's parameters.
 
     Attributes:
-        loss: mean over all targets, in nats.
-        norm: (), of all gradients together.
-        targets: number of predictions in the loss.
-        batches: the micro-batches of this process.
+        loss: mean loss over all targets, in nats.
+        norm: () total norm of all gradients.
+        targets: number of target tokens in the loss.
+        batches: micro-batches of this process.
     """
 
     loss: float
@@ -53,17 +53,17 @@ class Gradients:
 
 
 class Stepper:
-    """Compute gradients and update weights. It keeps no state but weights, optimizer state and `oom_retries`.
+    """Model, optimizers and loss of training steps. Its only state is weights, optimizer state and `oom_retries`.
 
     Attributes:
         loss: the `TrainingLoss` of the model, wrapped for several processes or compiled.
-        oom_retries: how often the micro-batch was halved.
+        oom_retries: retries of steps that ran out of memory.
 
     Args:
-        model: moved to the device that the settings name.
-        task: gives the rows of each step.
+        model: model, which is moved to the device in the settings.
+        task: task that provides the rows of each step.
         config: all settings.
-        processes: the processes that share the rows of every step; None: this one alone.
+        processes: processes that share the rows of every step; None: only this process.
     """
 
     def __init__(self, model: Model, task: Task, config: Config, processes: Processes | None = None) -> None:
@@ -83,34 +83,34 @@ class Stepper:
         self.oom_retries = OomRetries(self.processes)
 
     def batches(self, rows: Sequence[Any]) -> list[Batch]:
-        """Return this process's rows of a step as micro-batches, one for each forward pass."""
+        """Return this process's rows of a step as micro-batches, one per forward pass."""
         size = min(len(rows), self.config.train.micro_batch or self._rows_at_once(rows))
         parts = self.processes.parts(rows, self.oom_retries.halved(size))
         return [Batch.from_rows(part) if own else without_targets(Batch.from_rows(part)) for part, own in parts]
 
     def _rows_at_once(self, rows: Sequence[Any]) -> int:
-        """Return all rows; on a CPU as many as have `TOKENS_AT_ONCE`, padding included."""
+        """Return the number of rows per forward pass: all, or on a CPU at most `TOKENS_AT_ONCE` tokens with padding."""
         if self.device.type != "cpu":
             return len(rows)
         return max(1, TOKENS_AT_ONCE // max(map(len, rows)))
 
     @property
     def average(self) -> WeightAverage | None:
-        """Return what keeps the average of the weights, if the settings ask for one."""
+        """Return the `WeightAverage` among the optimizers; None if the settings have no averaging."""
         last = self.optimizers[-1]
         return last if isinstance(last, WeightAverage) else None
 
     def averaged(self) -> AbstractContextManager[None]:
-        """Inside, the model has the weights that are evaluated and kept: their average, if the settings ask for it."""
+        """Return a context in which the model has the weights to evaluate and save: their average, if there is one."""
         return nullcontext() if self.average is None else self.average.exchanged()
 
     def gradient_norm(self) -> Tensor:
-        """Return (), the norm of all gradients together, the same in all processes."""
+        """Return the total norm () of all gradients, the same in all processes."""
         found = [parameter.grad for parameter in self.model.parameters() if parameter.grad is not None]
         return self.processes.norm(found)
 
     def clip(self, norm: Tensor) -> None:
-        """Scale gradients of norm `norm` so that it is at most `train.clip`, where that is set."""
+        """Clip the gradients, whose norm is `norm`, to a norm of at most `train.clip`, if that is set."""
         if self.config.train.clip is not None:
             torch.nn.utils.clip_grads_with_norm_(self.model.parameters(), self.config.train.clip, norm)
 

@@ -1,4 +1,4 @@
-"""Measure how long training steps take."""
+"""Measure the time of training steps."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from glassformer.training.parallel.processes import Processes
 
 
 class Stopwatch:
-    """Measures the seconds of training steps.
+    """Stopwatch for training steps.
 
     Args:
-        device: where the steps run; it may still be computing when Python goes on.
-        processes: the processes that train the run together.
+        device: device of the steps, which may run asynchronously.
+        processes: processes that train the run together.
     """
 
     def __init__(self, device: torch.device, processes: Processes) -> None:
@@ -24,10 +24,10 @@ class Stopwatch:
         self._started = time.perf_counter()
 
     def start(self) -> None:
-        """Measure from now on."""
+        """Start the measurement."""
         self._started = time.perf_counter()
 
     def seconds(self) -> float:
-        """Wait for the device, and return the seconds since `start`, of the slowest process."""
+        """Wait for the device, and return the seconds since `start` in the slowest process."""
         synchronize(self.device)
         return self.processes.all_reduce_max(time.perf_counter() - self._started)

@@ -1,7 +1,7 @@
-"""Choose how many threads training uses: try one thread and all, and take the faster number.
+"""Choose the number of threads for training: try one thread and all threads, and use the faster number.
 
-More threads are slower where another program keeps a core busy, or where a model is small. The bits of sums depend on
-their number, so only runs limited by minutes choose, which follow the clock anyway.
+More threads are slower if another program uses a core, or if the model is small. The last bits of sums depend on the
+number of threads, so only runs limited by minutes choose it; these are not reproducible anyway.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from glassformer.model.device import choose_device
 from glassformer.training.clock import Seconds
 
 TRIAL = 1.0
-"""Seconds for which each number is tried."""
+"""Seconds for trying each number of threads."""
 EVERY = 300.0
-"""Wall seconds after which the numbers are tried again."""
+"""Wall seconds after which the numbers of threads are tried again."""
 STEPS = 2
-"""Least counted steps of a trial while training."""
+"""Minimum number of counted steps per trial during training."""
 
 
 class ThreadChoice:
-    """The number of threads of a run, chosen among a few.
+    """Choice of the number of threads of a run.
 
     Attributes:
-        now: the number in use.
-        tried: number -> seconds of a step, when they were last tried.
+        now: number of threads in use.
+        tried: number of threads -> seconds per step in the last trial.
 
     Args:
-        numbers: to choose from; the last is in use.
-        note: is told what is chosen.
-        use: makes torch use so many threads.
+        numbers: numbers of threads to choose from; the last one is in use at the start.
+        note: prints a note on the choice.
+        use: sets torch's number of threads.
     """
 
     def __init__(
@@ -52,12 +52,12 @@ class ThreadChoice:
         self._found: dict[int, float] = {}
 
     def try_all(self, step: Callable[[int], object], seconds: float, clock: Seconds) -> None:
-        """Try each number before training, and use the fastest.
+        """Try each number of threads before training, and use the fastest.
 
         Args:
-            step: takes a training step by its number, on a copy that is thrown away.
-            seconds: for which each number is tried, after one step to warm up. If that step takes longer, it counts.
-            clock: tells how long steps take.
+            step: takes the training step of the given number, with a temporary model.
+            seconds: time for each number, after one step for warm-up; if that step takes longer, it is the result.
+            clock: returns the time in seconds.
         """
         found: dict[int, float] = {}
         for number in self.numbers:
@@ -68,18 +68,18 @@ class ThreadChoice:
             found[number] = first if first > seconds else _seconds_per_step(step, seconds, clock)
         self._take(found)
         speeds = ", ".join(f"{counted(number, 'threads')} {took:.3g} s" for number, took in found.items())
-        self.note(f"threads: {self.now}, the faster of those tried ({speeds} a step)")
+        self.note(f"threads: {self.now}, the fastest of those tried ({speeds} per step)")
 
     def give_back(self) -> None:
-        """Use as many threads as before the choice."""
+        """Restore the number of threads from before the choice."""
         self.use(self.numbers[-1])
 
     def stepped(self, took: float, now: float) -> None:
-        """Count a step of training, and set the threads of the next one.
+        """Record a training step, and set the number of threads for the next one.
 
         Args:
-            took: its seconds.
-            now: the wall second.
+            took: seconds of the step.
+            now: current wall second.
         """
         if self._next is None:
             self._next = now + EVERY
@@ -89,7 +89,7 @@ class ThreadChoice:
                 self._begin_trial()
             return
         self._times.append(took)
-        counted_steps = self._times[1:]  # the first one warms up
+        counted_steps = self._times[1:]  # without the first, for warm-up
         if len(counted_steps) < STEPS or sum(counted_steps) < TRIAL:
             return
         self._found[self._trials.pop(0)] = sum(counted_steps) / len(counted_steps)
@@ -101,7 +101,7 @@ class ThreadChoice:
         self._found = {}
         self._next = now + EVERY
         if self.now != before:
-            self.note(f"threads: {before} -> {self.now}, which is faster now")
+            self.note(f"threads: {before} -> {self.now}, which is now faster")
 
     def _begin_trial(self) -> None:
         self._times = []
@@ -114,9 +114,9 @@ class ThreadChoice:
 
 
 def choice_of(config: Config, note: Callable[[str], None]) -> ThreadChoice | None:
-    """Return the choice between one thread and all; None for a run that does not choose.
+    """Return the choice between one thread and all threads; None for a run that does not choose.
 
-    A run chooses on a CPU with several threads, if minutes limit it and no number of threads is set.
+    A run chooses if it is on a CPU with several threads, limited by minutes, and `train.threads` is not set.
     """
     train = config.train
     every = torch.get_num_threads()
@@ -137,7 +137,7 @@ def _seconds_per_step(step: Callable[[int], object], seconds: float, clock: Seco
 
 @contextmanager
 def torch_state_restored() -> Iterator[None]:
-    """Restore the random state and the number of threads of torch afterwards, for callers from Python."""
+    """Restore torch's random state and number of threads on exit, for use from Python."""
     threads = torch.get_num_threads()
     try:
         with torch.random.fork_rng(devices=list(range(torch.cuda.device_count()))):

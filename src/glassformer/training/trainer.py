@@ -1,4 +1,4 @@
-"""A run while it trains: what the training loop asks and tells it. One for all tasks."""
+"""State and actions of a run during training, for the training loop; the same for all tasks."""
 
 from __future__ import annotations
 
@@ -33,32 +33,32 @@ from glassformer.training.validation import LossEstimate, validation_loss
 from glassformer.training.verdicts import verdict
 
 WATCHED_EVALUATIONS = 3
-"""First evaluations that look for what may be wrong with the data."""
+"""Number of first evaluations that check the data for problems."""
 SHORT_SAMPLE = 16
-"""Tokens of the sample that tells, before the first step, how long a whole one takes."""
+"""Number of tokens of the sample whose time is measured before the first step."""
 
 
 @dataclass(frozen=True)
 class TrainingOutcome:
-    """The result of a run.
+    """Result of a run.
 
     Attributes:
-        step: the step that was kept: the best on validation, or the last one if none was evaluated.
-        validation: its loss over the whole validation split, or the share of it that `validation_share` names.
-        bits_per_byte: the same in bits per byte of text; None where that has no meaning.
-        unknown_share: the share of the validation tokens that are the unknown token.
-        unit: what the loss is the mean over.
-        reason: why training stopped.
-        verdict: what the curve says.
-        entropy: the true entropy of that text in nats per token, where it is known.
-        last_step: steps done.
-        train_seconds: training time alone.
-        validation_share: share of the validation rows that `validation` measured; below 1 only in a run limited by
-            minutes, of which the whole split would take more than a tenth.
-        first_loss: of a run that began from a parent, the validation loss before the first step, over the rows of an
-            evaluation while training.
-        parent_losses: of such a run, the loss on the parent's held-out text before the first step and of `step`; None:
-            not at hand.
+        step: step of the best checkpoint, by validation loss; the last step if there was no evaluation.
+        validation: loss of this checkpoint on the whole validation split, or on a `validation_share` of it.
+        bits_per_byte: the same loss in bits per byte of text; None if that is not defined.
+        unknown_share: share of the validation tokens that are the unknown token.
+        unit: unit over which the loss is averaged.
+        reason: reason why training stopped.
+        verdict: one sentence on the loss curve.
+        entropy: true entropy of the validation text in nats per token, if it is known.
+        last_step: number of steps done.
+        train_seconds: training time, without evaluations, samples and checkpoints.
+        validation_share: share of the validation rows that were measured; below 1 only in a run limited by minutes in
+            which the whole split would take more than a tenth of the time.
+        first_loss: for a run that starts from a parent, the validation loss before the first step, on the rows of an
+            evaluation during training.
+        parent_losses: for such a run, the losses on the parent's held-out text before the first step and at `step`;
+            None if that text is not available.
     """
 
     step: int
@@ -77,13 +77,13 @@ class TrainingOutcome:
 
 
 class Observer(Protocol):
-    """Looks on while a model learns. It leaves the model, its mode and all random numbers as they are."""
+    """Interface of observers of training. They do not change the model, its mode or random state."""
 
     def look(self, model: Model, step: int, last: bool) -> None:
-        """Called before the first step and before each step is saved; `last`: the run ends here."""
+        """Observe the model before the first step and before each step is saved; `last`: this step ends the run."""
 
     def forget_after(self, step: int) -> None:
-        """Delete data of steps after the checkpoint being resumed, which a killed process left."""
+        """Delete the data of steps after the checkpoint being resumed, left by a killed process."""
 
 
 class Trainer:
@@ -92,23 +92,23 @@ class Trainer:
     `observer`, `threads` and `parent_text` may be set before training.
 
     Attributes:
-        state: the progress, as checkpoints save it.
-        stopwatch: measures the steps.
-        pace: keeps to the minutes, if they limit the run.
-        record: the line of `metrics.jsonl` of the last step.
-        reason: why the run is at its end; None while there are steps to take.
-        stop_requested: set by a signal in this process: training stops after the step.
-        stopping: whether all processes stop, because one of them was asked to.
+        state: progress of the run, saved in checkpoints.
+        stopwatch: measures the time of steps.
+        pace: time limit of the run, if it is limited by minutes.
+        record: line of `metrics.jsonl` for the last step.
+        reason: reason why the run has ended; None while there are steps to take.
+        stop_requested: set by a signal in this process, to stop training after the current step.
+        stopping: whether all processes stop because one of them received a signal.
 
     Args:
-        run: where everything is written.
+        run: run folder for all output.
         config: all settings.
-        model: freshly built; `resume` fills it.
-        task: what is learnt, from which text.
-        reporter: is told what happens.
-        entropy: the text's true entropy in nats per token, where it is known; drawn into the picture.
-        processes: the processes that train this run together; None: this one alone.
-        seconds: wall time of this leg, which only a run limited by minutes reads; since now, unless it is given.
+        model: initialised model; `resume` loads its weights.
+        task: task with its text.
+        reporter: receives progress and notes.
+        entropy: true entropy of the text in nats per token, if it is known; drawn in the loss plot.
+        processes: processes that train this run together; None: only this process.
+        seconds: returns the wall time of this leg, for the time limit; None: count from now.
     """
 
     def __init__(
@@ -145,7 +145,7 @@ class Trainer:
         self._whole_estimate: tuple[int, LossEstimate] | None = None  # a step evaluated on the whole validation split
 
     def _pace_of(self, seconds: Seconds) -> Pace | Untimed:
-        """Return what keeps to the minutes, if they limit the run."""
+        """Return the `Pace` of a run limited by minutes, else `Untimed`."""
         train = self.config.train
         if train.minutes is None:
             return Untimed()
@@ -157,12 +157,12 @@ class Trainer:
     # --- before the first step -----------------------------------------------------------------------------------
 
     def resume(self, whole: Sequence[Path]) -> None:
-        """Go back to the newest complete checkpoint, and delete all but it and the best.
+        """Load the newest complete checkpoint, and delete all others except the best.
 
-        The first process holds the run's lock.
+        Process 0 holds the run's lock.
 
         Args:
-            whole: the complete checkpoints, oldest first. If there are none, the run begins at step 0.
+            whole: complete checkpoints, oldest first. Without any, the run starts at step 0.
         """
         if not whole:
             return
@@ -175,16 +175,16 @@ class Trainer:
         best = self.run.checkpoints / step_name(self.state.best_step)
         if self.state.best_loss is not None and best not in whole:
             self.reporter.note(
-                f"the best checkpoint, {best}, is lost: {newest.name} is the best until the next evaluation"
+                f"the best checkpoint, {best}, is missing: {newest.name} is the best until the next evaluation"
             )
             self.state.best_step = self.state.step
             self.state.best_loss = None
         self.processes.on_rank_zero(lambda: point_to(self.run, self.state))
 
     def begin(self) -> None:
-        """Make logs and checkpoints ready for the first step of this leg; find out whether there is one to take.
+        """Prepare logs and checkpoints for the first step of this leg, and check whether the run has ended already.
 
-        The first process holds the run's lock.
+        Process 0 holds the run's lock.
         """
         self.processes.on_rank_zero(self._forget_later_steps)
         if self.state.step == 0 and not self.processes.on_rank_zero(self.run.whole_checkpoints):
@@ -215,16 +215,17 @@ class Trainer:
             self.observer.forget_after(self.state.step)
 
     def _end_without_a_step(self, reason: str) -> None:
-        """Note that there is nothing to do; evaluate the last step if an uninterrupted run would have done so."""
-        self.reporter.note(f"nothing left to train: {reason}. To train longer, raise that limit: {self._longer()}")
+        """Report that the run has ended; evaluate the last step if an uninterrupted run would have done so."""
+        command = self._command_to_train_longer()
+        self.reporter.note(f"nothing left to train: {reason}. To train longer, raise that limit: {command}")
         if self.state.step == self.config.train.steps and not self._is_evaluated:
             self.evaluate()
             self.write_sample()
             self.observe(last=True)
             self.save_checkpoint()
 
-    def _longer(self) -> str:
-        """Return a command that gives a finished run a longer limit."""
+    def _command_to_train_longer(self) -> str:
+        """Return a command that resumes a finished run with a higher limit."""
         train = self.config.train
         state = self.state
         if train.steps is not None and state.step >= train.steps:
@@ -238,14 +239,14 @@ class Trainer:
         return f"glass train --resume --out {quoted(self.run.folder)} {limit}"
 
     def _measure_costs(self) -> None:
-        """Measure what evaluations and samples take, where minutes limit the run."""
+        """Measure the time of evaluations and samples, if the run is limited by minutes."""
         rows = self.task.held_out(None)
         self.pace.measure(
             lambda count: self._loss_of(self.model, evenly(rows, count), self.processes), self._try_sample
         )
 
     def _measure_beginning(self, parent_text: ParentText) -> None:
-        """Measure a model that begins with a parent's weights: on the text to learn, and on the parent's."""
+        """Measure the loss of a model that starts from a parent, on the run's text and on the parent's text."""
         self.evaluate()
         if parent_text.task is not None:
             self.state.parent_rows = len(self.pace.part(self._parents_rows(parent_text.task)))
@@ -253,7 +254,7 @@ class Trainer:
         self.pace.training_begins()
 
     def _reserve_for_parents_text(self, parent_text: ParentText) -> None:
-        """Let a resumed leg keep time for the loss on the parent's text, which is measured after training."""
+        """Reserve time in a resumed leg for the loss on the parent's text, which is measured after training."""
         if parent_text.task is None or self.state.parent_loss is None:
             return
         rows = self._rows_of_parents_text(parent_text.task)
@@ -265,24 +266,24 @@ class Trainer:
         return task.held_out(self.config.train.evaluate_tokens)
 
     def _rows_of_parents_text(self, task: Task) -> Sequence[Any]:
-        """Return the rows of the parent's held-out text that this run measures."""
+        """Return the rows of the parent's held-out text on which this run measures the loss."""
         return evenly(self._parents_rows(task), self.state.parent_rows)
 
     def _loss_on_parents_text(self, task: Task) -> float:
-        """Return the loss on the held-out text of the parent, on the same rows before and after training."""
+        """Return the loss on the parent's held-out text; the rows are the same before and after training."""
         rows = self._rows_of_parents_text(task)
         loss = self._loss_of(self.model, rows, self.processes).loss
         self.pace.parents_text_measured()
         return loss
 
     def _try_sample(self) -> float:
-        """Write a short sample that nobody sees; return how many times as long a whole one is."""
+        """Generate a short sample without showing it; return the ratio of a full sample's length to it."""
         whole = self.config.sample
         short = whole.replace(tokens=min(SHORT_SAMPLE, whole.tokens))
         model = self.processes.whole(self.model)
 
         def write() -> None:
-            assert model is not None  # in the first process
+            assert model is not None  # in process 0
             self.task.sample(model, short)
 
         self.processes.on_rank_zero(write)
@@ -295,13 +296,13 @@ class Trainer:
         return rate_factor(self.config.train, self.state.step, self._share() or 0.0, self.state.plateau.factor)
 
     def _share(self) -> float | None:
-        """Return how much of the run is over, by steps or by time, whichever is further."""
+        """Return the fraction of the run that is done, by steps or by time, whichever is larger; None if not known."""
         by_steps = self.state.step / self.config.train.steps if self.config.train.steps else None
         shares = [share for share in (by_steps, self.pace.share()) if share is not None]
         return min(1.0, max(shares)) if shares else None
 
-    def stop_before_harm(self, gradients: Gradients) -> NoReturn:
-        """Raise an error in all processes that names the first tensor that is not finite. The weights are as before.
+    def raise_non_finite(self, gradients: Gradients) -> NoReturn:
+        """Raise an error in all processes that names the first non-finite tensor; the weights are not updated.
 
         Raises:
             GlassError: always.
@@ -313,14 +314,14 @@ class Trainer:
             own = first_bad_tensor(self.model, (batch.to(self.stepper.device) for batch in gradients.batches))
         culprit = earliest(self.processes.gather(own))
         error = GlassError(
-            f"step {step} was not taken: the loss is {gradients.loss}, and the first bad tensor is {culprit}",
-            f"Checkpoint {kept} is intact. Lower "
-            "train.learning_rate, lengthen train.warmup or set train.clip = 1, and start again.",
+            f"step {step} was not taken: the loss is {gradients.loss}, and the first non-finite tensor is {cause}",
+            f"Checkpoint {kept} is intact. Lower train.learning_rate, increase train.warmup or set train.clip = 1, "
+            "and start again.",
         )
         self.processes.raise_on_all(error)
 
     def _note_oom_retries(self, gradients: Gradients) -> None:
-        """Note a micro-batch that was halved in this step, and keep its size for a resumed run."""
+        """Report a micro-batch that was halved in this step, and save the number of retries for resumed runs."""
         count = self.stepper.oom_retries.count
         if count > self.state.oom_retries:
             self.state.oom_retries = count
@@ -330,11 +331,11 @@ class Trainer:
             )
 
     def count_step(self, gradients: Gradients, factor: float) -> None:
-        """Count a step whose weights are updated, and begin its line of `metrics.jsonl`.
+        """Update the progress after a step, and start its line of `metrics.jsonl`.
 
         Args:
-            gradients: of the step.
-            factor: of its learning rates.
+            gradients: gradients of the step.
+            factor: factor on the peak learning rates.
         """
         self._note_oom_retries(gradients)
         state = self.state
@@ -356,15 +357,15 @@ class Trainer:
 
     @property
     def ended(self) -> bool:
-        """Return whether a limit of the settings is reached."""
+        """Return whether the run has reached a limit."""
         return self.reason is not None
 
     def check_limits(self) -> None:
-        """Note why the run is at its end, if a limit is reached now."""
+        """Set `reason` if the run has reached a limit."""
         self.reason = self.reason or self.reason_to_end()
 
     def reason_to_end(self) -> str | None:
-        """Return why the run is at its end: a limit of its settings; None while there are steps to take."""
+        """Return the reason why the run has ended, a limit in its settings; None while there are steps to take."""
         train = self.config.train
         state = self.state
         if train.steps is not None and state.step > train.steps:
@@ -380,24 +381,24 @@ class Trainer:
         return None
 
     def agree_to_stop(self) -> None:
-        """Stop all processes together if one of them was asked to."""
+        """Stop all processes together if one of them received a signal."""
         self.stopping = self.processes.all_reduce_max(self.stop_requested) > 0
 
     # --- evaluation and sample -----------------------------------------------------------------------------------
 
     def evaluation_is_due(self) -> bool:
-        """Return whether this step is evaluated: the last one always, others only if the minutes allow it."""
+        """Return whether to evaluate this step: the last step always, others if due and if there is time."""
         if self.ended:
             return True
         return self.state.step % self.config.train.evaluate_every == 0 and self.pace.allows_evaluation()
 
     @property
     def _is_evaluated(self) -> bool:
-        """Return whether the weights of this very step were measured."""
+        """Return whether this step was evaluated."""
         return bool(self.state.evaluations) and self.state.evaluations[-1][0] == self.state.step
 
     def evaluate(self) -> None:
-        """Measure the validation loss, and whether it is the best so far."""
+        """Measure the validation loss, and update the best step."""
         state = self.state
         rows = self.pace.part(self.task.held_out(self.config.train.evaluate_tokens))
         with self.stepper.averaged():
@@ -422,14 +423,14 @@ class Trainer:
         return validation_loss(model, rows, device, dtype, processes=processes)
 
     def write_sample(self) -> None:
-        """Add what the model writes now to `samples.txt`; note what may be wrong with the data."""
+        """Generate a sample and add it to `samples.txt`; report possible problems with the data."""
         with self.stepper.averaged():
             model = self.processes.whole(self.model)
-            self.processes.on_rank_zero(lambda: self._look_closer(model))
+            self.processes.on_rank_zero(lambda: self._sample_and_check(model))
         self.pace.sampled()
 
-    def _look_closer(self, model: Model | None) -> None:
-        """Write a sample, and in the first evaluations note the task's concerns; in the first process."""
+    def _sample_and_check(self, model: Model | None) -> None:
+        """Add a sample, and in the first evaluations report the task's concerns; call this in process 0 only."""
         assert model is not None
         self._sample(model)
         if len(self.state.evaluations) <= WATCHED_EVALUATIONS:
@@ -439,25 +440,25 @@ class Trainer:
     def _sample(self, model: Model) -> None:
         prompt, text = self.task.sample(model, self.config.sample)
         continues = self.config.train.task == "lm"
-        parted = f"{prompt}{text}" if continues else f"{prompt}\n=> {text}"
-        self._journal.add_sample(self.state.step, parted)
-        shown = parted if continues else f"{_beginning(prompt, 60)} => {text}"
+        entry = f"{prompt}{text}" if continues else f"{prompt}\n=> {text}"
+        self._journal.add_sample(self.state.step, entry)
+        shown = entry if continues else f"{_beginning(prompt, 60)} => {text}"
         self.reporter.note(f"step {self.state.step:>6}  writes: {_beginning(shown, 160)}")
 
     # --- log and checkpoint --------------------------------------------------------------------------------------
 
     def log_is_due(self) -> bool:
-        """Return whether this step has a line in `metrics.jsonl`: every evaluated one has."""
+        """Return whether this step has a line in `metrics.jsonl`: every evaluated step, and every `train.log_every`."""
         return self._is_evaluated or self.state.step % self.config.train.log_every == 0
 
     def log(self) -> None:
-        """Add the line of this step to `metrics.jsonl`, with the mean loss since the last line; report the progress."""
+        """Add this step's line to `metrics.jsonl`, with the mean loss since the last line, and report the progress."""
         self.record["loss"] = float(np.mean(self.state.recent_losses))
         self.state.recent_losses.clear()
         self.processes.on_rank_zero(self._write_record)
 
     def _write_record(self) -> None:
-        """Write the line of this step, report the progress, and draw the curve after an evaluation."""
+        """Write this step's line, report the progress, and draw the loss plot after an evaluation."""
         record = self.record
         state = self.state
         self._journal.add(record)
@@ -470,7 +471,7 @@ class Trainer:
             self._journal.draw(self.state.evaluations)
 
     def _seconds_left(self, share: float | None) -> float | None:
-        """Return the seconds to the end of the run, of which a share is over; None where nothing says."""
+        """Return the estimated seconds to the end of the run, of which `share` is done; None if not known."""
         by_share = self.state.train_seconds * (1 - share) / share if share else None
         by_clock = self.pace.seconds_left()
         if by_clock is None:
@@ -478,18 +479,18 @@ class Trainer:
         return by_clock if self.config.train.steps is None or by_share is None else min(by_share, by_clock)
 
     def observe(self, last: bool = False) -> None:
-        """Show the observer, if there is one, the model of this step."""
+        """Call the observer, if there is one, with the model of this step."""
         if self.observer is not None:
             with self.stepper.averaged():
                 self.observer.look(self.model, self.state.step, last)
 
     def checkpoint_is_due(self) -> bool:
-        """Return whether this step is saved: the best so far, the last one, one to stop after, or every so many."""
+        """Return whether to save this step: if it is the best or last one, on a signal, or every `save_every`."""
         is_best = self._is_evaluated and self.state.best_step == self.state.step
         return is_best or self.ended or self.stopping or self.state.step % self.config.train.save_every == 0
 
     def save_checkpoint(self, last: bool = False) -> None:
-        """Save this step, whole or not at all; `best` and `last` name the checkpoints that they should."""
+        """Save this step atomically, and update `best` and `last`."""
         self.processes.on_rank_zero(self._journal.sync)
         self.pace.saving(last)
         with self.stepper.averaged():
@@ -499,7 +500,7 @@ class Trainer:
     # --- after the last step -------------------------------------------------------------------------------------
 
     def finish(self) -> TrainingOutcome:
-        """Measure the checkpoint that is kept, and return how the run ended."""
+        """Evaluate the best checkpoint, and return the outcome of the run."""
         assert self.reason is not None
         state = self.state
         step, _ = state.kept_steps
@@ -529,7 +530,7 @@ class Trainer:
         )
 
     def _forgetting(self) -> tuple[float | None, tuple[float, float] | None]:
-        """Return the first validation loss of a child, and its losses on the parent's text before and after."""
+        """Return a fine-tuned run's first validation loss, and its losses on the parent's text before and after."""
         if self.parent_text is None:
             return None, None
         first_loss = self.state.evaluations[0][1]
@@ -539,7 +540,7 @@ class Trainer:
         return first_loss, (before, self._loss_on_parents_text(self.parent_text.task))
 
     def _final_loss(self) -> tuple[LossEstimate, float]:
-        """Return the loss over the validation part, and the share of its rows that was measured: all if time allows."""
+        """Return the loss on the validation split, and the share of its rows that was measured, 1 if time allows."""
         rows = self.task.held_out(None)
         if not self.pace.is_final_part_known:
             self._measure_costs()
@@ -547,14 +548,14 @@ class Trainer:
         share = 1.0 if len(part) == len(rows) else len(part) / len(rows)
         if share < 1:
             self.reporter.note(
-                "the whole validation part would take more than a tenth of the minutes: measuring "
+                "the whole validation split would take more than a tenth of the minutes: measuring "
                 f"{len(part):,} of its {len(rows):,} rows, evenly spaced; "
                 f"glass evaluate {quoted(self.run.folder)} measures all"
             )
         return self._loss_of(self.model, part, self.processes), share
 
     def _end_on_time(self, pace: Pace, share: float) -> None:
-        """Record how long a run limited by minutes took; say so if that is longer than it should."""
+        """Record the time of a run limited by minutes; print a note if it took too long."""
         if note := pace.overrun():
             self.reporter.note(note)
         ending: dict[str, Any] = {"wall_seconds": round(pace.now, 3), "validation_share": share}
@@ -564,6 +565,6 @@ class Trainer:
 
 
 def _beginning(text: str, most: int) -> str:
-    """Return the first characters of a text, on one line."""
+    """Return the first `most` characters of a text, on one line."""
     line = " ".join(text.split())
     return line if len(line) <= most else line[: most - 1] + "…"

@@ -1,4 +1,4 @@
-"""The loss on text that training never saw, with how sure of it we are."""
+"""Validation loss: the mean loss on held-out rows, with a confidence interval."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from glassformer.training.parallel.processes import OneProcess, Processes
 
 @dataclass(frozen=True)
 class LossEstimate:
-    """A mean loss.
+    """Mean loss with its confidence interval.
 
     Attributes:
-        loss: nats per token.
-        ci95: half width of its 95 % interval, windows taken as independent clusters of tokens; None of one window.
-        tokens: predicted tokens.
-        windows: rows they came in.
+        loss: mean loss in nats per token.
+        ci95: half width of the 95 % confidence interval, with rows as independent clusters of tokens; None for one row.
+        tokens: number of predicted tokens.
+        windows: number of rows.
     """
 
     loss: float
@@ -39,20 +39,20 @@ class LossEstimate:
 
     @property
     def perplexity(self) -> float:
-        """Perplexity, exp(loss); the loss counts as 700 at most."""
+        """Perplexity, exp(loss), with a loss of at most 700."""
         return math.exp(min(self.loss, 700.0))
 
     @property
     def margin(self) -> str:
-        """The interval in words, to stand after the loss."""
+        """Confidence interval as text, to print after the loss."""
         return "(one window: no interval)" if self.ci95 is None else f"± {self.ci95:.4f}"
 
     def facts(self, bits_per_byte: float | None, unknown_share: float) -> dict[str, float | int | None]:
         """Return the fields for `--json`.
 
         Args:
-            bits_per_byte: the same loss per byte of text; None where it has no meaning.
-            unknown_share: the share of the measured tokens that are the unknown token.
+            bits_per_byte: the same loss in bits per byte of text; None if that is not defined.
+            unknown_share: share of the measured tokens that are the unknown token.
         """
         return {
             "loss": self.loss,
@@ -64,22 +64,22 @@ class LossEstimate:
         }
 
     def bits_per_byte(self, size: int | None, share: float = 1.0) -> float | None:
-        """Return the total loss in bits per byte of a text of `size` bytes; None where there is no such size.
+        """Return the loss in bits per byte of text; None if `size` is None or 0.
 
         Args:
             size: UTF-8 bytes of the whole text.
-            share: the share of its rows that was measured.
+            share: share of its rows that was measured.
         """
         return self.loss / math.log(2) * self.tokens / (share * size) if size else None
 
 
 def bits_words(bits_per_byte: float | None) -> str:
-    """Return bits per byte in words, to show after the perplexity; empty if there are none."""
+    """Return bits per byte as text, to print after the perplexity; empty if there are none."""
     return "" if bits_per_byte is None else f", {bits_per_byte:.4f} bits per byte"
 
 
 def unknown_words(share: float) -> str:
-    """Return a sentence on unknown tokens, to show in place of bits per byte."""
+    """Return a sentence on unknown tokens, to print instead of bits per byte."""
     return f"{share:.3%} of the tokens are unknown: no bits per byte, as an unknown token may stand for any text"
 
 
@@ -94,19 +94,20 @@ def validation_loss(
     processes: Processes | None = None,
     forward: Callable[..., torch.Tensor] | None = None,
 ) -> LossEstimate:
-    """The mean loss over rows; the same number whatever their grouping, to rounding.
+    """Return the mean loss over rows in nats per token; up to rounding, it does not depend on the batches.
 
-    The model's mode is put back afterwards and no random number is drawn. Memory does not grow with the rows.
+    The model's mode is restored afterwards, and no random numbers are used. Memory does not grow with the number of
+    rows.
 
     Args:
-        model: of any family.
-        rows: of one task.
-        device, dtype: where the model is, and the precision of its products.
-        skip: the first so many targets of every row but the first are not counted.
-        most_tokens: per forward pass; fewer where the vocabulary is large.
-        collate: makes a batch of rows; `Batch.from_rows` unless given.
-        processes: those that share the work and all get the same number; this one alone, unless they are given.
-        forward: called in the model's place, with what it would be called with.
+        model: model of any family.
+        rows: rows of one task.
+        device, dtype: device of the model, and precision of its matrix multiplications.
+        skip: number of first targets that do not count, in every row except the first.
+        most_tokens: maximum number of tokens per forward pass; fewer are used with a large vocabulary.
+        collate: makes a batch of rows; None: `Batch.from_rows`.
+        processes: processes that share the work and all get the same result; None: only this process.
+        forward: called instead of the model, with the same arguments.
     """
     processes = processes or OneProcess()
     moments: list[Fraction | float] = [Fraction(0)] * 5
@@ -119,8 +120,8 @@ def validation_loss(
             if own:
                 nats = losses.cpu().double().sum(dim=1).numpy()  # (B,)
                 counts = batch.loss_mask.sum(dim=1).cpu().numpy()  # (B,)
-                moments = _added(moments, [_exact(moment) for moment in _moments(nats, counts)])
-    total = functools.reduce(_added, processes.gather(moments))
+                moments = _add(moments, [_exact(moment) for moment in _moments(nats, counts)])
+    total = functools.reduce(_add, processes.gather(moments))
     return _estimate([float(moment) for moment in total], len(rows))
 
 
@@ -130,20 +131,23 @@ def loss_on_rows(
     most_tokens: int = MOST_TOKENS,
     forward: Callable[..., torch.Tensor] | None = None,
 ) -> LossEstimate:
-    """Return the `validation_loss` on rows of a task."""
+    """Return the `validation_loss` on the rows of a task."""
     return validation_loss(model, data.rows, data.device, data.dtype, most_tokens=most_tokens, forward=forward)
 
 
 def sliding_loss(
     model: Model, tokens: np.ndarray, context: int, device: torch.device, dtype: torch.dtype = torch.float32
 ) -> LossEstimate:
-    """The mean loss when windows overlap by half, so that every token but the first few sees half a context or more."""
+    """Return the mean loss with windows that overlap by half.
+
+    Every token except the first ones is predicted from at least half a context.
+    """
     stride = max(1, context // 2)
     return validation_loss(model, _Overlapping(tokens, context, stride), device, dtype, skip=context - stride)
 
 
 class _Overlapping(Sequence[Row]):
-    """Rows of `context` + 1 ids, each beginning `stride` after the one before."""
+    """Rows of `context` + 1 ids, each starting `stride` ids after the previous one."""
 
     def __init__(self, tokens: np.ndarray, context: int, stride: int) -> None:
         self.tokens = tokens
@@ -160,30 +164,30 @@ class _Overlapping(Sequence[Row]):
 
 
 def _moments(nats: np.ndarray, counts: np.ndarray) -> list[float]:
-    """The sums of s, c, s², s c and c² over some rows: s the nats that a row loses on its c predictions."""
+    """Return the sums of s, c, s², s c and c² over rows, where s is a row's total loss in nats on its c predictions."""
     sums = [nats.sum(), counts.sum(), (nats**2).sum(), (nats * counts).sum(), (counts**2).sum()]
     return [float(value) for value in sums]
 
 
 def _exact(value: float) -> Fraction | float:
-    """Return a number whose sums do not depend on their order, so that any number of processes get the same bits.
+    """Return a value as a fraction, so that sums do not depend on the order or on the number of processes.
 
-    Infinity and NaN are no fractions: they are returned as they are, and make the sum what they are.
+    Infinity and NaN are not fractions; they are returned unchanged and make the sum infinite or NaN.
     """
     return Fraction(value) if math.isfinite(value) else value
 
 
-def _added(some: Sequence[Fraction | float], others: Sequence[Fraction | float]) -> list[Fraction | float]:
-    return [one + other for one, other in zip(some, others, strict=True)]
+def _add(first: Sequence[Fraction | float], second: Sequence[Fraction | float]) -> list[Fraction | float]:
+    return [one + other for one, other in zip(first, second, strict=True)]
 
 
 def _estimate(moments: Sequence[float], rows: int) -> LossEstimate:
-    """Ratio of sums, with the linearised variance of a ratio over clusters (Cochran 1977, section 6.4)."""
+    """Return the ratio of sums, with the linearised variance of a ratio over clusters (Cochran 1977, section 6.4)."""
     nats, counts, nats2, product, counts2 = moments
     total = max(1.0, counts)
     loss = nats / total
     if rows < 2:
         return LossEstimate(loss, None, int(total), rows)
-    spread = max(0.0, nats2 - 2 * loss * product + loss**2 * counts2)  # the sum of (s - loss c)² over all rows
+    spread = max(0.0, nats2 - 2 * loss * product + loss**2 * counts2)  # sum of (s - loss c)² over all rows
     deviation = math.sqrt(rows / (rows - 1) * spread) / total
     return LossEstimate(loss, 1.96 * deviation, int(total), rows)

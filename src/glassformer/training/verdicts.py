@@ -1,4 +1,4 @@
-"""Say in words what the loss curve shows."""
+"""Describe the loss curve of a run in one sentence."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 NOISE = 0.003
-"""Relative change of a validation loss that is taken as none."""
+"""Relative change of the validation loss that counts as no change."""
 
 
 def verdict(evaluations: Sequence[tuple[int, float]], vocab_size: int) -> str:

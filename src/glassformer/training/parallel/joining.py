@@ -1,4 +1,4 @@
-"""This process's place among those that `torchrun` started, read from the environment that it sets."""
+"""Join the processes of a run, using the environment variables that `torchrun` sets."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from glassformer.runs.folder import Run
 from glassformer.training.parallel.processes import OneProcess, Processes
 
 LOST = ("Connection closed by peer", "Connection reset by peer", "Broken pipe", "Socket", "socket", "Timed out")
-"""How gloo says that another process is gone."""
+"""Parts of gloo's error messages when another process has ended."""
 
 
 def several() -> bool:
-    """Return whether torchrun, or a program like it, started more processes than this one."""
+    """Return whether torchrun or a similar program started several processes."""
     return int(os.environ.get("WORLD_SIZE", "1")) > 1 and "RANK" in os.environ
 
 
 def speaks() -> bool:
-    """Return whether this is the only process or the first one."""
+    """Return whether this process prints messages: it is the only one, or has rank 0."""
     return not several() or int(os.environ["RANK"]) == 0
 
 
 @contextmanager
 def said_once() -> Iterator[None]:
-    """Wrap the work that every process does alike before joining the others: the first one alone reports errors."""
+    """Wrap work that every process does before joining the others, so that only rank 0 reports its errors."""
     try:
         yield
     except GlassError as error:
@@ -44,7 +44,7 @@ def said_once() -> Iterator[None]:
 
 @contextmanager
 def joined(train: TrainConfig) -> Iterator[Processes]:
-    """The processes of this run: one, or all that torchrun started, which are let go of at the end.
+    """Join the processes of this run, yield them, and leave the process group at the end.
 
     Raises:
         GlassError: there is no device for this process; or another process has ended.
@@ -60,7 +60,7 @@ def joined(train: TrainConfig) -> Iterator[Processes]:
     device = _own_device(train.device)
     store, rank, world = next(rendezvous("env://"))
     if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
-        # Restarted processes must not find the addresses of the killed ones there: pytorch issue 167288.
+        # Restarted processes must not find the addresses of killed processes in the store: pytorch issue 167288.
         start = os.environ.get("TORCHELASTIC_RESTART_COUNT")
         store = dist.PrefixStore(f"start {start}", store)  # type: ignore[attr-defined]
     backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
@@ -77,14 +77,14 @@ def joined(train: TrainConfig) -> Iterator[Processes]:
             raise
         raise GlassError(
             "another process of this run has ended",
-            "What was saved is intact: go on with --resume; torchrun --max-restarts N does so by itself.",
+            "Saved checkpoints are intact: continue with --resume; torchrun --max-restarts N does so automatically.",
         ) from error
     finally:
         dist.destroy_process_group()
 
 
 def _own_device(name: str) -> torch.device:
-    """Return the device of this process: of several GPUs the one with its number."""
+    """Return the device of this process; with several GPUs, the GPU of its local rank."""
     device = choose_device(name)
     local = int(os.environ.get("LOCAL_RANK", "0"))
     if device.type == "mps":
@@ -93,7 +93,7 @@ def _own_device(name: str) -> torch.device:
         if device.index is not None or local >= torch.cuda.device_count():
             raise GlassError(
                 f"process {local} of this machine has no GPU of its own with --device {name}: "
-                f"{torch.cuda.device_count()} are here",
+                f"the machine has {torch.cuda.device_count()}",
                 "Start as many processes as there are GPUs, with --device cuda.",
             )
         torch.cuda.set_device(local)
@@ -101,19 +101,19 @@ def _own_device(name: str) -> torch.device:
 
 
 def job() -> str | None:
-    """Return a name of this start of torchrun that all its restarts of processes share; None without torchrun.
+    """Return a name for this start of torchrun, the same after it restarts processes; None without torchrun.
 
-    That is its `--rdzv-id`, which `--standalone` draws; where it has none, the process that watches over this one.
+    It is the `--rdzv-id`, which `--standalone` chooses at random; without one, the machine and the parent process.
     """
     name = os.environ.get("TORCHELASTIC_RUN_ID")
     return f"{platform.node()} {os.getppid()}" if name == "none" else name
 
 
 def begun_by_this_job(folder: Path, config: Config) -> bool:
-    """Return whether this very start of torchrun began the run in `folder`, before it restarted its processes.
+    """Return whether this start of torchrun created the run in `folder`, before it restarted its processes.
 
     Raises:
-        GlassError: it does, but with other settings.
+        GlassError: it did, but with other settings.
     """
     if job() is None or not (folder / "config.toml").is_file() or Run(folder).manifest().get("job") != job():
         return False
@@ -121,7 +121,7 @@ def begun_by_this_job(folder: Path, config: Config) -> bool:
     decided = {name: getattr(recorded.train, name) for name in FIELDS if getattr(config.train, name) == "auto"}
     if recorded != config.replace(train={**config.train.model_dump(), **decided}):
         raise GlassError(
-            f"{folder} was begun by this job, but with other settings",
-            "Give each start of torchrun a --rdzv-id of its own, or go on with --resume.",
+            f"{folder} was created by this job, but with other settings",
+            "Give each start of torchrun a --rdzv-id of its own, or continue with --resume.",
         )
     return True

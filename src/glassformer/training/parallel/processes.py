@@ -1,4 +1,4 @@
-"""The interface between the training loop and the processes of a run, and the ordinary case of one process."""
+"""Interface between the training loop and the processes of a run, and its implementation for one process."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from glassformer.training.checkpoint import TrainState, save_checkpoint
 
 Value = TypeVar("Value")
 LossOfBatch = Callable[[Batch, int], Tensor]
-"""A batch and the targets of the step -> (), its part of the mean loss, which will have a backward pass."""
+"""Function of a batch and the number of targets in the step -> (), the batch's part of the mean loss."""
 
 
 class Processes(Protocol):
-    """The processes of one run. All of them take the same steps and call the same methods in the same order.
+    """Interface of the processes of one run, which must call the same methods in the same order.
 
     Attributes:
-        rank: number of this process, from 0. Process 0, the first, writes the run's files and speaks.
-        world: how many there are.
+        rank: number of this process, from 0. Process 0 writes the run's files and prints messages.
+        world: number of processes.
     """
 
     rank: int
@@ -39,102 +39,102 @@ class Processes(Protocol):
 
     @property
     def is_rank_zero(self) -> bool:
-        """Return whether this is the process that writes and speaks."""
+        """Return whether this process writes files and prints messages."""
 
     def place(self, model: Model, device: torch.device, dtype: torch.dtype) -> Model:
-        """The model on the device, all of it or this process's part; before its optimizers are made."""
+        """Move the model, or this process's part of it, to the device; call this before making optimizers."""
 
     def wrap(self, loss: TrainingLoss) -> LossOfBatch:
-        """Return the loss in a form whose backward pass adds up the gradients of all processes."""
+        """Return the loss in a form whose backward pass sums the gradients of all processes."""
 
     def no_sync(self, last: bool) -> AbstractContextManager[object]:
-        """Return a context for a micro-batch whose gradients stay in this process, unless it is the `last` one."""
+        """Return a context for a micro-batch in which gradients are not summed, unless it is the `last` one."""
 
     def parts(self, rows: Sequence[Any], at_once: int) -> list[tuple[Sequence[Any], bool]]:
-        """This process's share of a step's rows, in parts of so many for a forward pass each.
+        """Return this process's rows of a step in parts of at most `at_once` rows, and whether each part counts.
 
-        Every process has equally many parts. One whose rows are spent has rows of others, and False: not to count.
+        Every process has the same number of parts. A process without rows left gets rows of others and False.
         """
 
     def turns(self, groups: Iterable[list[Any]]) -> Iterator[tuple[int, list[Any], bool]]:
-        """The groups that this process measures, each with the rows before it, and whether it counts, as in `parts`."""
+        """Yield this process's groups of rows, each with the number of rows before it and whether it counts."""
 
     def all_reduce_sum(self, number: float) -> float:
-        """Return the sum of each process's number, the same in all of them."""
+        """Return the sum of the number over all processes, the same in every process."""
 
     def all_reduce_max(self, number: float) -> float:
-        """Return the largest of each process's number, the same in all of them."""
+        """Return the maximum of the number over all processes, the same in every process."""
 
     def norm(self, gradients: list[Tensor]) -> Tensor:
-        """(), the norm of the whole model's gradients together, after they were added up."""
+        """Return the total norm () of the whole model's gradients, after they were summed over processes."""
 
     def gather(self, value: Value) -> list[Value]:
-        """Return the value of every process, by rank."""
+        """Return the values of all processes, in order of rank."""
 
     def on_rank_zero(self, make: Callable[[], Value]) -> Value:
-        """Call `make` in process 0 alone, and return its value in all; a `GlassError` there is raised in all."""
+        """Call `make` in process 0 only, and return its value in all; a `GlassError` in it is raised in all."""
 
     def raise_on_all(self, error: GlassError) -> NoReturn:
         """Raise an error that every process has, so that only process 0 reports it."""
 
     def whole(self, model: Model) -> Model | None:
-        """A model to look at alone, with all weights; None except in the first process."""
+        """Return a model with all weights that process 0 can use without the others; None in other processes."""
 
     def save(self, run: Run, model: Model, optimizers: list[Optimizer], state: TrainState, config: Config) -> None:
-        """Write a checkpoint, whole or not at all."""
+        """Write a checkpoint atomically."""
 
     def load(self, model: Model, checkpoint: Path) -> None:
-        """Fill the model with a checkpoint's weights."""
+        """Load a checkpoint's weights into the model."""
 
 
 class OneProcess:
-    """No others: nothing to share, to wait for or to ask."""
+    """Single process: a run without parallel training."""
 
     rank = 0
     world = 1
     is_rank_zero = True
 
     def place(self, model: Model, device: torch.device, dtype: torch.dtype) -> Model:
-        """On the device."""
+        """Move the model to the device."""
         return model.to(device)
 
     def wrap(self, loss: TrainingLoss) -> LossOfBatch:
-        """Return the loss as it is."""
+        """Return the loss unchanged."""
         return loss
 
     def no_sync(self, last: bool) -> AbstractContextManager[object]:
-        """Return an empty context: there is nothing to sum over."""
+        """Return an empty context, as there are no other processes."""
         return nullcontext()
 
     def parts(self, rows: Sequence[Any], at_once: int) -> list[tuple[Sequence[Any], bool]]:
-        """Return all rows."""
+        """Return all rows in parts of at most `at_once` rows, all of which count."""
         return [(rows[i : i + at_once], True) for i in range(0, len(rows), at_once)]
 
     def turns(self, groups: Iterable[list[Any]]) -> Iterator[tuple[int, list[Any], bool]]:
-        """Yield all groups."""
+        """Yield all groups, each with the number of rows before it."""
         before = 0
         for group in groups:
             yield before, group, True
             before += len(group)
 
     def all_reduce_sum(self, number: float) -> float:
-        """Return the number."""
+        """Return the number unchanged."""
         return number
 
     def all_reduce_max(self, number: float) -> float:
-        """Return the number."""
+        """Return the number unchanged."""
         return number
 
     def norm(self, gradients: list[Tensor]) -> Tensor:
-        """()."""
+        """Return the total norm () of the gradients."""
         return torch.nn.utils.get_total_norm(gradients)
 
     def gather(self, value: Value) -> list[Value]:
-        """The value."""
+        """Return a list of the value."""
         return [value]
 
     def on_rank_zero(self, make: Callable[[], Value]) -> Value:
-        """Call `make`."""
+        """Call `make`, and return its value."""
         return make()
 
     def raise_on_all(self, error: GlassError) -> NoReturn:
@@ -142,18 +142,18 @@ class OneProcess:
         raise error
 
     def whole(self, model: Model) -> Model | None:
-        """The model."""
+        """Return the model."""
         return model
 
     def save(self, run: Run, model: Model, optimizers: list[Optimizer], state: TrainState, config: Config) -> None:
-        """By this process."""
+        """Write a checkpoint atomically."""
         save_checkpoint(run, model, optimizers, state, config)
 
     def load(self, model: Model, checkpoint: Path) -> None:
-        """By this process."""
+        """Load a checkpoint's weights into the model."""
         load_weights(model, checkpoint / "model.safetensors")
 
 
 def without_targets(batch: Batch) -> Batch:
-    """Return the same batch with no prediction that counts: its loss and gradients are 0."""
+    """Return the batch without targets, so that its loss and gradients are 0."""
     return replace(batch, loss_mask=torch.zeros_like(batch.loss_mask), n_targets=0)

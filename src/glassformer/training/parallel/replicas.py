@@ -1,4 +1,7 @@
-"""Processes with a whole model each. Gradients are added up while the backward pass runs (DDP, Li et al. 2020)."""
+"""Data-parallel processes with a whole model each; gradients are summed during the backward pass (DDP).
+
+Li et al. 2020.
+"""
 
 from __future__ import annotations
 
@@ -25,43 +28,44 @@ from glassformer.training.parallel.processes import LossOfBatch
 
 Value = TypeVar("Value")
 WAIT = timedelta(hours=6)
-"""Longest wait for another process: the first may encode a large text meanwhile. One that died is known at once."""
+"""Maximum wait for another process, which may be encoding a large text. A process that ended is noticed at once."""
 
 
 class Replicas:
-    """One of several processes, each with the whole model, after `torch.distributed.init_process_group`."""
+    """Data-parallel process with the whole model (DDP); create it after `torch.distributed.init_process_group`."""
 
     def __init__(self) -> None:
         self.rank = dist.get_rank()
         self.world = dist.get_world_size()
         self.is_rank_zero = self.rank == 0
-        self._talk = dist.new_group(backend="gloo", timeout=WAIT)  # of all; gradients have the default group
+        self._group = dist.new_group(backend="gloo", timeout=WAIT)  # for everything except gradients
         self._replica: DistributedDataParallel | None = None
 
     def place(self, model: Model, device: torch.device, dtype: torch.dtype) -> Model:
-        """Put the whole model on this process's device."""
+        """Move the whole model to this process's device."""
         return model.to(device)
 
     def wrap(self, loss: TrainingLoss) -> LossOfBatch:
-        """Return the loss in DDP, which gives all processes the weights of the first."""
-        unused = any(p.numel() == 0 for p in loss.parameters())  # of an attention whose heads were all removed
+        """Return the loss wrapped in DDP, which copies the weights of process 0 to all processes."""
+        unused = any(p.numel() == 0 for p in loss.parameters())  # in attention layers without heads
         self._replica = DistributedDataParallel(loss, find_unused_parameters=unused)
-        self._replica.register_comm_hook(None, lambda state, bucket: _sum(bucket))  # it compares annotations, so none
+        # A lambda, because DDP compares the annotations of a hook with its own types.
+        self._replica.register_comm_hook(None, lambda state, bucket: _sum(bucket))
         return self._replica
 
     def no_sync(self, last: bool) -> AbstractContextManager[object]:
-        """Return DDP's `no_sync` unless this is the `last` micro-batch: gradients then travel once a step."""
+        """Return DDP's `no_sync` unless this is the `last` micro-batch, so that gradients are sent once per step."""
         return nullcontext() if last or self._replica is None else self._replica.no_sync()
 
     def parts(self, rows: Sequence[Any], at_once: int) -> list[tuple[Sequence[Any], bool]]:
-        """Rows rank, rank + world, …: so the shares differ by one row at most, and long rows are spread."""
+        """Return rows rank, rank + world, … in parts: processes differ by at most one row and share the long rows."""
         own = rows[self.rank :: self.world]
         largest = len(rows[:: self.world])
         parts = [own[start : start + at_once] for start in range(0, largest, at_once)]
         return [(part, True) if len(part) else (rows[:1], False) for part in parts]
 
     def turns(self, groups: Iterable[list[Any]]) -> Iterator[tuple[int, list[Any], bool]]:
-        """Yield one group per process and round; in a last round with too few, some repeat another's group."""
+        """Yield one group per process and round; in an incomplete last round, some repeat another's group."""
         before = 0
         round_: list[tuple[int, list[Any]]] = []
         for group in groups:
@@ -74,63 +78,66 @@ class Replicas:
             yield *round_[min(self.rank, len(round_) - 1)], self.rank < len(round_)
 
     def all_reduce_sum(self, number: float) -> float:
-        """Return the sum over processes, in double precision."""
+        """Return the sum over all processes, in double precision."""
         return self._over_all(torch.tensor(float(number), dtype=torch.float64), dist.ReduceOp.SUM).item()
 
     def all_reduce_max(self, number: float) -> float:
-        """Return the largest of all processes, in double precision."""
+        """Return the maximum over all processes, in double precision."""
         return self._over_all(torch.tensor(float(number), dtype=torch.float64), dist.ReduceOp.MAX).item()
 
     def _over_all(self, numbers: Tensor, how: dist.ReduceOp.RedOpType) -> Tensor:
-        dist.all_reduce(numbers, how, self._talk)
+        dist.all_reduce(numbers, how, self._group)
         return numbers
 
     def norm(self, gradients: list[Tensor]) -> Tensor:
-        """(): the same everywhere, for the gradients are."""
+        """Return the total norm () of the gradients, which are the same in all processes."""
         return torch.nn.utils.get_total_norm(gradients)
 
     def gather(self, value: Value) -> list[Value]:
-        """Pickled, within the group alone."""
+        """Return the values of all processes, in order of rank; they are pickled within the group."""
         found: list[Any] = [None] * self.world
-        dist.all_gather_object(found, value, self._talk)
+        dist.all_gather_object(found, value, self._group)
         return found
 
     def on_rank_zero(self, make: Callable[[], Value]) -> Value:
         """Call `make` in process 0 while the others wait, and broadcast its value or its error."""
-        told: list[Any] = [None, None]
+        message: list[Any] = [None, None]  # value, error
         failed: GlassError | None = None
         if self.is_rank_zero:
             try:
-                told[0] = make()
+                message[0] = make()
             except GlassError as error:
                 failed = error
-                told[1] = (error.problem, error.remedy)
-        dist.broadcast_object_list(told, src=0, group=self._talk)
+                message[1] = (error.problem, error.remedy)
+        dist.broadcast_object_list(message, src=0, group=self._group)
         if failed is not None:
             raise failed
-        if told[1] is not None:
-            raise SaidElsewhereError(*told[1])
-        return told[0]
+        if message[1] is not None:
+            raise SaidElsewhereError(*message[1])
+        return message[0]
 
     def raise_on_all(self, error: GlassError) -> NoReturn:
-        """Raise the error; in all but process 0 as one that is reported elsewhere."""
+        """Raise the error; in processes other than 0, as an error that is reported elsewhere."""
         raise error if self.is_rank_zero else SaidElsewhereError(error.problem, error.remedy)
 
     def whole(self, model: Model) -> Model | None:
-        """The first one's."""
+        """Return the model in process 0, None in other processes."""
         return model if self.is_rank_zero else None
 
     def save(self, run: Run, model: Model, optimizers: list[Optimizer], state: TrainState, config: Config) -> None:
-        """By the first process; the others wait, so that all see the checkpoint afterwards."""
+        """Write a checkpoint in process 0; the others wait, so that it exists for all of them afterwards."""
         self.on_rank_zero(lambda: str(save_checkpoint(run, model, optimizers, state, config)))
 
     def load(self, model: Model, checkpoint: Path) -> None:
-        """By each process."""
+        """Load a checkpoint's weights into the model of this process."""
         load_weights(model, checkpoint / "model.safetensors")
 
 
 def _sum(bucket: Any) -> torch.futures.Future[Tensor]:
-    """DDP's own way gives the mean over processes; ours are shares of one mean over targets, so they are added."""
+    """Sum a bucket of gradients over processes.
+
+    DDP's default is the mean, but the loss of each process is already its part of one mean over all targets.
+    """
     work = dist.all_reduce(bucket.buffer(), async_op=True)
     assert work is not None
     return work.get_future().then(lambda done: done.value()[0])

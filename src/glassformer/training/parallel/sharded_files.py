@@ -1,12 +1,13 @@
-"""Checkpoints of sharded runs: each process writes and reads its own part, and no file holds a pickle.
+"""Checkpoints of sharded runs: each process writes and reads its own part. Pickle is not used.
 
 ::
 
-    model.safetensors              all weights, as in every checkpoint: whatever opens runs opens these
-    optimizer-1-of-2.safetensors   the optimizers' tensors, a file for each process that saved
+    model.safetensors              all weights, as in every checkpoint
+    optimizer-1-of-2.safetensors   tensors of the optimizers, one file per process that saved
     state.json  manifest.json      as in every checkpoint
 
-PyTorch's distributed checkpoint plans who writes what, and puts the parts together for any number of readers.
+PyTorch's distributed checkpointing divides the tensors among the writers, and reassembles them for any number of
+readers.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ Value = TypeVar("Value")
 
 
 class Several(Protocol):
-    """The part of `Processes` that saving together needs."""
+    """Part of the interface `Processes` that saving needs."""
 
     def on_rank_zero(self, make: Callable[[], Value]) -> Value:
         """Run `make` on process 0, as `Processes` does."""
@@ -53,7 +54,7 @@ class Several(Protocol):
 def save_sharded(
     processes: Several, run: Run, model: nn.Module, optimizers: list[Optimizer], state: TrainState, config: Config
 ) -> None:
-    """Write `checkpoints/step-N`, whole or not at all: it gets its name only after every process wrote its part."""
+    """Write `checkpoints/step-N` atomically: the folder gets its name only after every process wrote its part."""
     final = run.checkpoints / step_name(state.step)
     tensors, numbers = flattened(optimizers)
     with ExitStack() as stack:
@@ -63,12 +64,12 @@ def save_sharded(
             save(dict(model.state_dict()), storage_writer=whole)
             save(dict(tensors), storage_writer=HuggingFaceStorageWriter(str(partial), save_distributed=True))
         processes.on_rank_zero(lambda: _complete(partial, state, numbers, config))
-        processes.on_rank_zero(stack.close)  # here, so that an error in it reaches every process
+        processes.on_rank_zero(stack.close)  # so that an error in it is raised in every process
     processes.on_rank_zero(lambda: point_to(run, state))
 
 
 def _complete(partial: Path, state: TrainState, numbers: dict[str, Any], config: Config) -> None:
-    """Give the files their names, and add what is not a tensor."""
+    """Rename the files, and write `state.json`."""
     with clear_disk_errors(partial):
         (file,) = (partial / "weights").glob("*.safetensors")
         file.rename(partial / "model.safetensors")
@@ -76,18 +77,18 @@ def _complete(partial: Path, state: TrainState, numbers: dict[str, Any], config:
         shards = sorted(partial.glob("shard-*.safetensors"))
         for number, shard in enumerate(shards, start=1):
             shard.rename(partial / f"optimizer-{number}-of-{len(shards)}.safetensors")
-        if not shards:  # before the first step optimizers hold nothing, and whole checkpoints say so in a file
+        if not shards:  # before the first step there is no optimizer state: write an empty file
             save_tensors({}, partial / "optimizer.safetensors")
         write_state(partial, state, numbers, config)
 
 
 def read_sharded(folder: Path, model: nn.Module, optimizers: list[Optimizer]) -> dict[str, Tensor]:
-    """Fill the model from any checkpoint, and return the optimizers' tensors, each laid out as its parameter is.
+    """Load any checkpoint into the model, and return the optimizers' tensors, sharded like their parameters.
 
-    Model and checkpoint may be whole or in parts, in any number.
+    Model and checkpoint may be whole or sharded, with any number of shards.
 
     Raises:
-        GlassError: it is of another model or optimizer, or cannot be read.
+        GlassError: the checkpoint belongs to another model or optimizer, or cannot be read.
     """
     with _clear_errors(folder):
         found = HuggingFaceStorageReader(str(folder)).read_metadata().state_dict_metadata
@@ -110,21 +111,21 @@ def read_sharded(folder: Path, model: nn.Module, optimizers: list[Optimizer]) ->
 
 
 def read_weights(model: nn.Module, folder: Path) -> None:
-    """Fill a model, whole or in parts, from any checkpoint."""
+    """Load the weights of any checkpoint into a whole or sharded model."""
     with _clear_errors(folder):
         _read(dict(model.state_dict()), folder)
 
 
 def _read(tensors: dict[str, Tensor], folder: Path) -> None:
-    """Fill tensors in place."""
-    with warnings.catch_warnings():  # that one process reads alone, as it should
+    """Read tensors by name, in place."""
+    with warnings.catch_warnings():  # about reading in a single process, which is intended
         warnings.filterwarnings("ignore", "torch.distributed is disabled")
         load(tensors, storage_reader=HuggingFaceStorageReader(str(folder)))
 
 
 @contextmanager
 def _clear_errors(folder: Path) -> Iterator[None]:
-    """Say what went wrong in a process, not that something did in some."""
+    """Raise the error of a process instead of a general error of distributed checkpointing."""
     with clear_disk_errors(folder):
         try:
             yield

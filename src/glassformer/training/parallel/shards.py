@@ -1,4 +1,4 @@
-"""Processes with a part of every weight each, gathered block by block when they are needed (FSDP2, `fully_shard`)."""
+"""Processes with a part of every weight each; weights are gathered block by block when needed (FSDP2)."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from glassformer.training.parallel.sharded_files import read_weights, save_shard
 
 
 class Shards(Replicas):
-    """One of several processes, each with its part of weights, gradients and optimizer state."""
+    """Process with its part of weights, gradients and optimizer state (FSDP2)."""
 
     def __init__(self) -> None:
         super().__init__()
         self._skeleton: Model | None = None
 
     def place(self, model: Model, device: torch.device, dtype: torch.dtype) -> Model:
-        """Every block a unit of its own, gathered before it runs; the embedding, last norm and head another.
+        """Shard the model with each block as one unit, and embedding, last norm and head as another.
 
-        In bfloat16, weights travel and are used in it, and gradients are added up in float32.
+        With bfloat16, weights are gathered and used in bfloat16, and gradients are summed in float32.
         """
         self._skeleton = _skeleton(model)
         mesh = init_device_mesh(device.type, (self.world,))
@@ -45,29 +45,29 @@ class Shards(Replicas):
         for unit in (*units, model):
             fully_shard(unit, mesh=mesh, mp_policy=policy)
             assert isinstance(unit, FSDPModule)
-            unit.set_gradient_divide_factor(1.0)  # added up, as replicas do it
-            unit.set_force_sum_reduction_for_comms(True)  # gloo knows no other way
+            unit.set_gradient_divide_factor(1.0)  # sum instead of mean, as in `Replicas`
+            unit.set_force_sum_reduction_for_comms(True)  # gloo supports only sums
         if not isinstance(model, Classifier):
-            register_fsdp_forward_method(model, "hidden_states")  # what training calls, in the place of `forward`
+            register_fsdp_forward_method(model, "hidden_states")  # training calls this instead of `forward`
         return model.to(device)
 
     def wrap(self, loss: TrainingLoss) -> LossOfBatch:
-        """Return the loss as it is: `place` has changed its model."""
+        """Return the loss unchanged: `place` has sharded its model."""
         return loss
 
     def no_sync(self, last: bool) -> AbstractContextManager[object]:
-        """Return an empty context: gradients are summed for every micro-batch, as whole ones would not fit."""
+        """Return an empty context: gradients are summed after every micro-batch, as unsharded gradients may not fit."""
         return nullcontext()
 
     def norm(self, gradients: list[Tensor]) -> Tensor:
-        """(), of all parts together."""
+        """Return the total norm () of the gradients of all processes."""
         norm = torch.nn.utils.get_total_norm(gradients)
         return norm.full_tensor() if isinstance(norm, DTensor) else norm
 
     def whole(self, model: Model) -> Model | None:
-        """A copy, put together in the first process's memory."""
+        """Return a whole copy of the model in process 0, None in other processes."""
         options = StateDictOptions(full_state_dict=True, cpu_offload=True)
-        weights = get_model_state_dict(model, options=options)  # empty but in the first
+        weights = get_model_state_dict(model, options=options)  # empty except in process 0
         if not self.is_rank_zero:
             return None
         assert self._skeleton is not None
@@ -76,15 +76,15 @@ class Shards(Replicas):
         return found.to(next(model.parameters()).device).eval()
 
     def save(self, run: Run, model: Model, optimizers: list[Optimizer], state: TrainState, config: Config) -> None:
-        """Every process its part."""
+        """Write a checkpoint atomically; every process writes its part."""
         save_sharded(self, run, model, optimizers, state, config)
 
     def load(self, model: Model, checkpoint: Path) -> None:
-        """Every process its part."""
+        """Load this process's part of a checkpoint's weights into the model."""
         read_weights(model, checkpoint)
 
 
 def _skeleton(model: Model) -> Model:
-    """The model without its weights, which take no memory."""
-    hollow = {id(p): nn.Parameter(torch.empty_like(p, device="meta")) for p in model.parameters()}
-    return copy.deepcopy(model, hollow)
+    """Return a copy of the model with its parameters on the meta device, without memory."""
+    meta_parameters = {id(p): nn.Parameter(torch.empty_like(p, device="meta")) for p in model.parameters()}
+    return copy.deepcopy(model, meta_parameters)
