@@ -215,7 +215,7 @@ def test_an_architecture_that_was_asked_for_is_taken_or_refused(tmp_path: Path) 
 def test_a_file_that_is_there_stays(tmp_path: Path) -> None:
     make_run(tmp_path / "run", **LLAMA)
     (tmp_path / "model.gguf").write_text("mine", encoding="utf-8")
-    with pytest.raises(GlassError, match="is there already"):
+    with pytest.raises(GlassError, match="already exists"):
         exported(tmp_path)
     assert (tmp_path / "model.gguf").read_text(encoding="utf-8") == "mine"
 

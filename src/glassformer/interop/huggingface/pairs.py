@@ -1,4 +1,4 @@
-"""The encoder-decoders: BART and its kin, which differ in norm order and places, and T5."""
+"""Encoder-decoder architectures: BART and its relatives, which differ in norm order and positions, and T5."""
 
 from __future__ import annotations
 
@@ -213,18 +213,18 @@ _T5_WORDS = {
     "gated-silu": "swiglu",
     "gated-gelu_python": "geglu",
 }
-"""Their gated-gelu is the tanh form, which our geglu is not; gelu_python is the exact one."""
+"""T5's gated-gelu uses the tanh approximation, unlike our geglu; gelu_python is exact."""
 
 
 class _FeedForward(WordField):
-    """T5's word for its feed-forward, and what newer files derive from it and say as well."""
+    """T5's feed-forward activation, which newer files repeat in derived fields."""
 
     def read(self, theirs: Theirs) -> dict[str, Any]:
         """Return the activation, and check the fields that newer files derive from it."""
         word = str(theirs.get(self.theirs, self.default))
         for name, wanted in (("dense_act_fn", word.removeprefix("gated-")), ("is_gated_act", word.startswith("gated"))):
             if theirs.get(name, wanted) != wanted:
-                raise theirs.refuse(name, theirs.get(name), f"By {self.theirs} = {word} it is {wanted}.")
+                raise theirs.refuse(name, theirs.get(name), f"{self.theirs} = {word} implies {wanted}.")
         return super().read(theirs)
 
 

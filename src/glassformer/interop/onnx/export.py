@@ -74,7 +74,7 @@ def export(request: ExportRequest) -> ExportReport:
 
 
 def compare(opened: OpenedRun, graph: Path) -> list[Measured]:
-    """Compare logits at several batch sizes and lengths, with padding, and the greedy tokens of models that generate."""
+    """Compare logits at several batch sizes and lengths, with padding, and greedy tokens if the model generates."""
     session = Session(graph, opened.model)
     measured = [check_logits(opened.model, session)]
     if isinstance(opened.model, Decoder | EncoderDecoder):
