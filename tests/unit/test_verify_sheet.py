@@ -152,7 +152,7 @@ def test_a_sheet_that_cannot_be_kept_is_shown(once: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(sheets, "chosen", lambda only: own(only) if only else checks)
 
     def refuse(sheet: ProofSheet) -> Path:
-        raise GlassError("no permission to use verify.json", "Change its permissions, or choose another place.")
+        raise GlassError("no permission to use verify.json", "Change its permissions, or choose another path.")
 
     monkeypatch.setattr(sheets, "save", refuse)
     done = here("verify", str(once), "--json", folder=once.parent)

@@ -41,8 +41,8 @@ USES = {
 }
 """Maps the end of a class name to its automatic class; all other classes are encoder-decoders."""
 NOTES = {
-    "masked": "transformers' masked-LM class has one more layer (model.head_transform): this class labels each position "
-    "with its predicted token",
+    "masked": "transformers' class for masked tokens has one more layer (model.head_transform): this class labels each "
+    "position with its predicted token",
     "classify": "this class labels tokens, and the scores of a text are {} (summary_type in config.json); "
     'pipeline("text-classification") would load it with an untrained head',
 }
