@@ -184,7 +184,7 @@ THE_SETTINGS = [
     M(
         "nothing ends the run",
         train("proverbs.txt", "--steps", "unset", "--minutes", "unset"),
-        "nothing ends this run",
+        "this run has no end",
         "minutes",
     ),
     M(

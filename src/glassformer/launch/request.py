@@ -31,7 +31,7 @@ class RunRequest:
 
     Attributes:
         changes: settings as text, by SECTION.FIELD; `data.source` names the data.
-        recipe: name of a recipe, or "auto"; None: the default recipe of the task, unless the data is a generated corpus.
+        recipe: name of a recipe, or "auto"; None: the default of the task, unless the data is a generated corpus.
         file: TOML file with settings, which override the recipe's.
         out: the run folder; None: runs/NAME-OF-DATA.
         begin_from: folder of a run whose tokenizer, model and weights to start from; None: random weights.
