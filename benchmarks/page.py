@@ -46,9 +46,9 @@ DRAWN = """([selector, text]) => new Promise((done) => {
   };
   look();
 })"""
-TURN = f"""async ([place, ...expected]) => {{
+TURN = f"""async ([address, ...expected]) => {{
   const start = performance.now();
-  location.hash = place;
+  location.hash = address;
   return (await ({DRAWN})(expected)) - start;
 }}"""
 MAP = ["#view-title", "Attention map"]
@@ -71,7 +71,7 @@ def served(folder: Path, options: argparse.Namespace) -> Iterator[tuple[str, flo
         server.wait(30)
 
 
-def place_of(view: str, text: str, **state: object) -> str:
+def address_of(view: str, text: str, **state: object) -> str:
     """Return the fragment of the page's address for a view, a text and its state."""
     kept = "".join(f"&.{name}={value}" for name, value in state.items())
     return f"#{view}?run=wide&text={quote_plus(text)}{kept}"
@@ -92,7 +92,7 @@ def opening(browser: Browser, url: str, text: str) -> dict[str, Any]:
     """Open the page with an empty cache, and return milliseconds and bytes."""
     page = browser.new_page(viewport={"width": 1280, "height": 900})
     replies = Replies(page)
-    page.goto(url + place_of("attention", text), wait_until="commit")
+    page.goto(url + address_of("attention", text), wait_until="commit")
     drawn = page.evaluate(DRAWN, MAP)
     paint = page.evaluate("() => performance.getEntriesByName('first-contentful-paint')[0].startTime")
     found = {"first_paint": paint, "map": drawn, "bytes": sum(replies.sizes), "largest_reply": max(replies.sizes)}
@@ -102,13 +102,13 @@ def opening(browser: Browser, url: str, text: str) -> dict[str, Any]:
 
 def head_turned(page: Page, text: str, head: str) -> float:
     """Return the milliseconds from the choice of a head to the frame after its map is drawn."""
-    found: float = page.evaluate(TURN, [place_of("attention", text, head=head), "aside h3", head])
+    found: float = page.evaluate(TURN, [address_of("attention", text, head=head), "aside h3", head])
     return found
 
 
 def view_turned(page: Page, text: str, view: str) -> dict[str, float]:
     """Return the milliseconds of a change to another view, and its number of SVG nodes."""
-    took = page.evaluate(TURN, [place_of(view, text), "#view-title", VIEWS[view]])
+    took = page.evaluate(TURN, [address_of(view, text), "#view-title", VIEWS[view]])
     return {"ms": took, "svg_nodes": page.evaluate("() => document.querySelectorAll('svg, svg *').length")}
 
 
@@ -119,7 +119,7 @@ def measure(browser: Browser, url: str, options: argparse.Namespace) -> dict[str
     openings = [opening(browser, url, text) for _ in range(options.openings)]
     page = browser.new_page(viewport={"width": 1280, "height": 900})
     replies = Replies(page)
-    page.goto(url + place_of("attention", text))
+    page.goto(url + address_of("attention", text))
     page.evaluate(DRAWN, MAP)
     names = [f"dec.{drawn.randrange(12)}.self.{drawn.randrange(12)}" for _ in range(options.heads)]
     heads = [head_turned(page, text, name) for name in names]

@@ -228,7 +228,7 @@ class Worker:
 
 
 def interval(ratios: list[float]) -> tuple[float, float]:
-    """Return a 95 % interval of the median, by order statistics."""
+    """Return a 95 % confidence interval of the median, from order statistics."""
     ordered = sorted(ratios)
     away = 1.96 * math.sqrt(len(ordered)) / 2
     low = max(0, math.floor(len(ordered) / 2 - away))

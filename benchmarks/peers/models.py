@@ -52,8 +52,8 @@ class Shape:
 
     @property
     def flops(self) -> int:
-        """FLOPs of a step: 6 for each weight and token (Kaplan et al. 2020, section 2.1), and 6 T D for each layer and
-        token for causal attention, of which half of the scores are needed."""
+        """FLOPs of a step: 6 per weight and token (Kaplan et al. 2020, section 2.1), and 6 T D per layer and token for
+        causal attention, which needs only half of the scores."""
         return self.tokens * (6 * self.weights + 6 * self.layers * self.context * self.width)
 
     def ids(self) -> Tensor:

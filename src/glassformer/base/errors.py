@@ -36,7 +36,7 @@ class GlassError(Exception):
 
 
 class ShortMemoryError(GlassError):
-    """An error for too little memory."""
+    """An out-of-memory error."""
 
 
 class SaidElsewhereError(GlassError):

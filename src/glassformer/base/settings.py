@@ -98,21 +98,21 @@ def _as_glass_error(kind: type[BaseSettings], error: ValidationError, where: str
     first = error.errors()[0]
     path = [str(part) for part in first["loc"]]
     name = ".".join(path)
-    place = f" in {where}" if where else ""
+    source = f" in {where}" if where else ""
     if first["type"] == "extra_forbidden":
         owner: Any = kind
         for part in path[:-1]:
             owner = owner.model_fields[part].annotation
-        return GlassError(f"unknown setting {name!r}{place}", nearest(path[-1], owner.model_fields))
+        return GlassError(f"unknown setting {name!r}{source}", nearest(path[-1], owner.model_fields))
     if first["type"] == "value_error":
         problem, _, remedy = str(first["ctx"]["error"]).partition("\n")
-        return GlassError(f"{problem}{place}", remedy or "See the documentation of this setting.")
+        return GlassError(f"{problem}{source}", remedy or "See the documentation of this setting.")
     if first["type"] == "literal_error":
         allowed = str(first["ctx"]["expected"]).replace("'", "").replace(" or ", ", ").split(", ")
         return GlassError(
-            f"{name} = {_shown(first['input'])}{place} is not allowed", nearest(str(first["input"]), allowed)
+            f"{name} = {_shown(first['input'])}{source} is not allowed", nearest(str(first["input"]), allowed)
         )
-    return GlassError(f"{name} = {_shown(first['input'])}{place} is not allowed", _remedy(kind, first))
+    return GlassError(f"{name} = {_shown(first['input'])}{source} is not allowed", _remedy(kind, first))
 
 
 def _shown(value: Any) -> str:

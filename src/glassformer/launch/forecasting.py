@@ -29,7 +29,7 @@ LONGEST = 3.0
 
 
 def foreseen(request: RunRequest, note: Callable[[str], None], began: float) -> tuple[Config, Foresight | None]:
-    """Measure a run that `is_forecast`; return its final settings and the forecast.
+    """Measure a run for which `RunRequest.is_forecast` is true; return its final settings and the forecast.
 
     With several processes nothing is measured and the forecast is None, because one process cannot measure the speed
     and memory of all.

@@ -150,7 +150,7 @@ def batched_text(subject: VerifiedRun) -> Finding:
 
 
 def beam_one(subject: VerifiedRun) -> Finding:
-    """Compare beam search with one hypothesis with greedy decoding."""
+    """Compare beam search with one hypothesis to greedy decoding."""
     rows = subject.prompts
     found = [list(best[0].tokens) for best in _searched(subject, 1, True)]
     return _differing([(found, _written(subject, rows, 0.0))], rows, "in float64")

@@ -148,9 +148,9 @@ def check_attention(config: ModelConfig, device: torch.device) -> DeviceAgreemen
     causal = config.family != "encoder"
     T = min(LENGTH, config.context)
     random = torch.Generator().manual_seed(1)
-    real = _real(ROWS, T)
-    positions = token_positions(real)  # (B, T)
-    padded = self_attention_mask(positions, positions, real, causal, config.window)  # (B, 1, T, S)
+    attention_mask = _attention_mask(ROWS, T)
+    positions = token_positions(attention_mask)  # (B, T)
+    padded = self_attention_mask(positions, positions, attention_mask, causal, config.window)  # (B, 1, T, S)
     plain = Mask(is_causal=True) if causal else Mask()
     biased = padded.with_bias(torch.randn(1, config.heads, T, T, generator=random))  # (B, H, T, S)
     logits = 0.0
@@ -187,11 +187,11 @@ def usable_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _real(rows: int, length: int) -> Tensor:
+def _attention_mask(rows: int, length: int) -> Tensor:
     """Return the mask of real tokens, (B, T) bool; the last quarter of the first row is padding."""
-    real = torch.ones(rows, length, dtype=torch.bool)  # (B, T)
-    real[0, length - length // 4 :] = False
-    return real
+    attention_mask = torch.ones(rows, length, dtype=torch.bool)  # (B, T)
+    attention_mask[0, length - length // 4 :] = False
+    return attention_mask
 
 
 def _inputs(model: Model, length: int) -> dict[str, Tensor]:
@@ -201,16 +201,16 @@ def _inputs(model: Model, length: int) -> dict[str, Tensor]:
     answers = torch.randint(VOCABULARY, (ROWS, length), generator=random)  # (B, T)
     if isinstance(model, Classifier):
         answers = torch.randint(CLASSES, (ROWS,), generator=random)  # (B)
-    return {"tokens": tokens, "real": _real(ROWS, length), "answers": answers}
+    return {"tokens": tokens, "attention_mask": _attention_mask(ROWS, length), "answers": answers}
 
 
 def _forward(model: Model, inputs: dict[str, Tensor], device: torch.device) -> Tensor:
     """Compute logits (B, T, V) or scores (B, C); an encoder-decoder reads the ids as source, and reversed as target."""
     tokens = inputs["tokens"].to(device)  # (B, T)
-    real = inputs["real"].to(device)  # (B, T)
+    attention_mask = inputs["attention_mask"].to(device)  # (B, T)
     if isinstance(model, EncoderDecoder):
-        return model(tokens, tokens.flip(1), real)  # (B, T, V)
-    return model(tokens, real)  # (B, T, V) or (B, C)
+        return model(tokens, tokens.flip(1), attention_mask)  # (B, T, V)
+    return model(tokens, attention_mask)  # (B, T, V) or (B, C)
 
 
 def _computed(model: Model, inputs: dict[str, Tensor], device: torch.device, dtype: torch.dtype) -> Computed:

@@ -112,7 +112,11 @@ def _noted(subject: VerifiedRun) -> dict[str, str]:
 
 def not_noted(subject: VerifiedRun) -> str | None:
     """Return why the tokenizer cannot be checked, in a run of an old version without its text; None if it can."""
-    return None if _noted(subject) else "the manifest of this run does not name its tokenizer, and its text is not here"
+    return (
+        None
+        if _noted(subject)
+        else "the manifest of this run does not name its tokenizer, and its text is not available"
+    )
 
 
 def round_trip(subject: VerifiedRun) -> Finding:

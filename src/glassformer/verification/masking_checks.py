@@ -53,9 +53,12 @@ def padding_blind(subject: VerifiedRun) -> Finding:
         apart = distance(found, wanted)
         if isinstance(model, Decoder):
             ids = batch.inputs.flip(1)  # (B, T)
-            real = batch.attention_mask.flip(1)  # (B, T): padding is now on the left
-            filled = _filled(ids, real, generator, model.vocab_size)
-            apart = max(apart, distance(model(filled, real)[real], model(ids, real)[real]))
+            attention_mask = batch.attention_mask.flip(1)  # (B, T): padding is now on the left
+            filled = _filled(ids, attention_mask, generator, model.vocab_size)
+            apart = max(
+                apart,
+                distance(model(filled, attention_mask)[attention_mask], model(ids, attention_mask)[attention_mask]),
+            )
         empty = bool(torch.isfinite(_all_padding(subject, batch)).all())
     note = f"{int((~batch.attention_mask).sum()) + _source_padding(batch)} positions of padding"
     return Finding(
@@ -66,15 +69,15 @@ def padding_blind(subject: VerifiedRun) -> Finding:
 def _all_padding(subject: VerifiedRun, batch: Batch) -> Tensor:
     """Return the output for a batch whose first row has no real token."""
     model = subject.model
-    real = batch.attention_mask.clone()
-    real[0] = False
+    attention_mask = batch.attention_mask.clone()
+    attention_mask[0] = False
     if isinstance(model, EncoderDecoder):
         assert batch.source is not None
         assert batch.source_attention_mask is not None
-        real_source = batch.source_attention_mask.clone()
-        real_source[0] = False
-        return model(batch.source, batch.inputs, real_source)
-    return model(batch.inputs, real)
+        source_attention_mask = batch.source_attention_mask.clone()
+        source_attention_mask[0] = False
+        return model(batch.source, batch.inputs, source_attention_mask)
+    return model(batch.inputs, attention_mask)
 
 
 def future_blind(subject: VerifiedRun) -> Finding:
@@ -102,14 +105,14 @@ def _both(subject: VerifiedRun, batch: Batch, other: Tensor) -> list[tuple[Tenso
         assert batch.source is not None
         memory = model.encode(batch.source)
         return [(model.decode(ids, memory), model.decode(other, memory))]
-    real = torch.ones_like(ids, dtype=torch.bool)
-    return [(model(ids), model(other)), (model(ids, real), model(other, real))]
+    attention_mask = torch.ones_like(ids, dtype=torch.bool)
+    return [(model(ids), model(other)), (model(ids, attention_mask), model(other, attention_mask))]
 
 
 def no_padding(subject: VerifiedRun) -> str | None:
     """Return a reason to skip the check of padding, if the rows have no padding; else None."""
-    places = int((~subject.batch.attention_mask).sum()) + _source_padding(subject.batch)
-    return None if places else "all rows have the same length, because the context is one token"
+    padding = int((~subject.batch.attention_mask).sum()) + _source_padding(subject.batch)
+    return None if padding else "all rows have the same length, because the context is one token"
 
 
 def no_future(subject: VerifiedRun) -> str | None:
@@ -119,9 +122,9 @@ def no_future(subject: VerifiedRun) -> str | None:
     return is_causal(subject)
 
 
-def _filled(ids: Tensor, real: Tensor, generator: torch.Generator, size: int) -> Tensor:
+def _filled(ids: Tensor, attention_mask: Tensor, generator: torch.Generator, size: int) -> Tensor:
     """Replace the ids at padding by random ids."""
-    return torch.where(real, ids, torch.randint(1, max(2, size), ids.shape, generator=generator))
+    return torch.where(attention_mask, ids, torch.randint(1, max(2, size), ids.shape, generator=generator))
 
 
 def _source_padding(batch: Batch) -> int:

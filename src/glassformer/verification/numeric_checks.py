@@ -61,7 +61,7 @@ def float64(subject: VerifiedRun) -> Finding:
 
 
 def device(subject: VerifiedRun) -> Finding:
-    """Compare the logits on the run's device with those on the CPU."""
+    """Compare the logits on the chosen device with those on the CPU."""
     there = choose_device(subject.device)
     with inference(subject.model):
         here = logits_of(subject.model, subject.batch)  # (B, T, V) or (B, C)
@@ -76,7 +76,7 @@ def no_device(subject: VerifiedRun) -> str | None:
 
 
 def bf16(subject: VerifiedRun) -> Finding:
-    """Compare the logits with matrix multiplications in bfloat16, as with train.precision = bf16, with float32."""
+    """Compare the logits with matrix multiplications in bfloat16, as under `train.precision = bf16`, to float32."""
     with inference(subject.model):
         exact = logits_of(subject.model, subject.batch)  # (B, T, V) or (B, C)
         with autocast(CPU, torch.bfloat16), bfloat16_on_cpu():

@@ -15,7 +15,7 @@ from glassformer.text.tokenizers import Tokenizer
 ROWS = 4
 LONGEST = 64  # tokens of the longest row, if the model has no long window
 LONGEST_WINDOW = 512  # tokens of the longest row of a model with a window: twice the window, so that it masks something
-DRAWN = 32  # rows from which the longest are chosen
+CANDIDATES = 32  # rows from which the longest are chosen
 KEY = (20, 4)  # key of the random masks
 OWN_TEXT = """The old dog sleeps in the sun, and the red bird sings above it. When the rain came early, they went home.
 A stitch in time saves nine; still waters run deep. At 7 o'clock she wrote: "We will meet in the garden."
@@ -45,8 +45,8 @@ def _own_rows(opened: OpenedRun) -> list[Row]:
     if data.tokenizer.digest != opened.tokenizer.digest:
         return []
     rows = make_task(opened.config, data).held_out(None)
-    drawn = [rows[number] for number in sorted({place * len(rows) // DRAWN for place in range(DRAWN)})]
-    return sorted(drawn, key=len, reverse=True)[:ROWS]
+    candidates = [rows[number] for number in sorted({index * len(rows) // CANDIDATES for index in range(CANDIDATES)})]
+    return sorted(candidates, key=len, reverse=True)[:ROWS]
 
 
 def _encoded_rows(opened: OpenedRun) -> list[Row]:
@@ -74,9 +74,11 @@ def _encoded_rows(opened: OpenedRun) -> list[Row]:
 
 def _tokens(tokenizer: Tokenizer, length: int, number: int) -> Ids:
     known = [id for id in tokenizer.encode(OWN_TEXT) if id not in tokenizer.special]
-    drawn = tokenizer.text_ids[np.random.Philox(key=number).random_raw(length) % np.uint64(len(tokenizer.text_ids))]
+    random_ids = tokenizer.text_ids[
+        np.random.Philox(key=number).random_raw(length) % np.uint64(len(tokenizer.text_ids))
+    ]
     start = number * len(known) // (2 * ROWS)
-    return np.concatenate([np.array(known[start:], dtype=np.int64), drawn])[:length]
+    return np.concatenate([np.array(known[start:], dtype=np.int64), random_ids])[:length]
 
 
 def cut(row: Row, length: int, opened: OpenedRun) -> Row:

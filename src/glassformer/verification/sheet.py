@@ -95,7 +95,7 @@ class ProofSheet:
         }
 
     def text(self) -> str:
-        """Return the checks that could not run, and a summary; the results are printed one by one before."""
+        """Return the checks that could not run, and a summary; the results themselves are printed during the run."""
         unmade = self.unmade()
         return f"\n{self.summary()}" if unmade is None else f"{unmade}\n\n{self.summary()}"
 

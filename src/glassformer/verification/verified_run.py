@@ -76,18 +76,18 @@ class VerifiedRun:
         return copy.deepcopy(self.opened.model)
 
     @cached_property
-    def _drawn(self) -> tuple[list[Row], str]:
+    def _rows_and_source(self) -> tuple[list[Row], str]:
         return few_rows(self.opened)
 
     @property
     def rows(self) -> list[Row]:
         """A few rows as in training, of different lengths, the longest first."""
-        return self._drawn[0]
+        return self._rows_and_source[0]
 
     @property
     def text(self) -> str:
         """Source of the rows, in words."""
-        return self._drawn[1]
+        return self._rows_and_source[1]
 
     @property
     def batch(self) -> Batch:

@@ -44,7 +44,7 @@ class ModelConfig(BaseSettings):
         description="F: feed-forward width; unset: 4 x width, or 8/3 x width rounded up to 32 when gated",
     )
     positions: Positions = Field("learned", description="type of positional encoding")
-    norm: Norm = Field("layernorm", description="type of normalisation")
+    norm: Norm = Field("layernorm", description="type of normalization")
     norm_eps: float | None = Field(
         None, gt=0, lt=1, description="added to the variance in every norm; unset: 1e-5 in LayerNorm, 1e-6 in RMSNorm"
     )
@@ -53,17 +53,17 @@ class ModelConfig(BaseSettings):
     )
     activation: Activation = Field("gelu", description="feed-forward activation; swiglu and geglu are gated")
     window: Count | None = Field(
-        None, description="tokens that each token attends to, itself included; unset: all before it"
+        None, description="most tokens that each token attends to, itself included; unset: all"
     )
     qk_norm: Literal["none", "head", "whole"] = Field(
-        "none", description="normalise queries and keys before the dot product: each head, or all heads as one vector"
+        "none", description="normalize queries and keys before the dot product: each head, or all heads as one vector"
     )
     attention_bias: bool = Field(False, description="biases in the query, key, value and output projections")
     feedforward_bias: bool = Field(False, description="biases in the feed-forward layer")
     norm_bias: bool = Field(False, description="a bias in LayerNorm (RMSNorm has none)")
     head_bias: bool = Field(False, description="a bias on the output logits")
     head_transform: bool = Field(
-        False, description="linear, activation and norm before the output layer, as BERT has (Devlin et al. 2019)"
+        False, description="linear, activation and norm before the output layer, as in BERT (Devlin et al. 2019)"
     )
     tied: bool = Field(True, description="the output layer uses the embedding matrix (of the target)")
     shared_embedding: bool = Field(
@@ -76,7 +76,7 @@ class ModelConfig(BaseSettings):
         False, description="multiply embeddings by sqrt(width) (Vaswani et al. 2017, section 3.4)"
     )
     embedding_norm: bool = Field(
-        False, description="normalise embeddings before the first block, as BERT (Devlin et al. 2019) and BART do"
+        False, description="normalize embeddings before the first block, as BERT (Devlin et al. 2019) and BART do"
     )
     dropout_embedding: Probability = Field(0.0, description="dropout after embeddings and positions are added")
     dropout_attention: Probability = Field(0.0, description="dropout on the attention weights")
@@ -182,7 +182,7 @@ class ModelConfig(BaseSettings):
     def _removed_heads_exist(self) -> Self:
         if self.removed_heads and self.qk_norm == "whole":
             raise impossible(
-                "removed_heads with qk_norm = whole, which normalises the queries of all heads as one vector",
+                "removed_heads with qk_norm = whole, which normalizes the queries of all heads as one vector",
                 "Leave removed_heads out: removing one head would change the others.",
             )
         layers = {("enc", "self"): self.layers} if self.family == "encoder" else {("dec", "self"): self.layers}

@@ -33,7 +33,7 @@ from glassformer.model.transformer import Decoder
 from glassformer.runs.opening import OpenedRun
 from glassformer.text.tokenizers import Tokenizer, frame_of
 
-UNTRIED = "llama.cpp itself did not check the file: it needs the package xllamacpp (pip install xllamacpp)"
+UNTRIED = "not checked by llama.cpp itself, which needs the package xllamacpp: pip install xllamacpp"
 
 UNKNOWN = "llama.cpp drops characters that are not in the vocabulary; glassformer reads each as the unknown token"
 

@@ -94,23 +94,23 @@ class Architecture:
             return [Refusal("family", config.family, self.family)]
         return [refusal for each in self.fields for refusal in each.refusals(config)]
 
-    def read_config(self, values: Mapping[str, Any], place: str) -> ModelConfig:
+    def read_config(self, values: Mapping[str, Any], path: str) -> ModelConfig:
         """Convert the fields of a `config.json` to our settings.
 
         Args:
             values: the fields.
-            place: path of the file, for errors.
+            path: path of the file, for errors.
 
         Raises:
             GlassError: a field is missing, contradicts another, is unknown, or our models cannot express its value.
         """
-        theirs = Theirs(values, place)
+        theirs = Theirs(values, path)
         found: dict[str, Any] = {"family": self.family}
         for each in self.fields:
             for setting, value in each.read(theirs).items():
                 if found.get(setting, value) != value:
                     raise GlassError(
-                        f"{place} has contradictory fields: {found[setting]} and {value} for model.{setting}",
+                        f"{path} has contradictory fields: {found[setting]} and {value} for model.{setting}",
                         "Correct the wrong one.",
                     )
                 found[setting] = value
@@ -120,16 +120,16 @@ class Architecture:
                 continue
             if name in allowed:
                 if value is not None and value != allowed[name]:
-                    raise theirs.refuse(name, value, f"It can express {name} = {allowed[name]}.")
+                    raise theirs.refuse(name, value, f"Supported is {name} = {allowed[name]}.")
             elif value is not None:
                 raise GlassError(
-                    f"{place} has the field {name} = {str(value)[:60]!r}, which is unknown for {self.name} models",
+                    f"{path} has the field {name} = {str(value)[:60]!r}, which is unknown for {self.name} models",
                     "It may change the result, so it is not ignored. Remove it if it has no effect.",
                 )
         try:
             return ModelConfig().replace(**found)
         except GlassError as error:
-            raise GlassError(f"{place}: {error.problem}", error.remedy) from None
+            raise GlassError(f"{path}: {error.problem}", error.remedy) from None
 
     def write_config(self, config: ModelConfig) -> dict[str, Any]:
         """Convert our settings to the fields of `config.json`."""

@@ -140,7 +140,7 @@ def _on_one_line(error: Exception) -> str:
 
 
 def _token_ids(words: Any, opened: OpenedRun) -> Measured:
-    """Count texts whose token ids differ, without or with their frame; for a masked model, also texts with masks."""
+    """Count texts whose token ids differ, with or without their frame; for a masked model, also texts with masks."""
     tokenizer = opened.tokenizer
     frame = frame_of(opened.tokenizer, opened.config)
     masked = opened.config.train.task == "masked"
@@ -157,7 +157,7 @@ def _token_ids(words: Any, opened: OpenedRun) -> Measured:
     both = (f"The {holes.MASK} dog", f"{holes.MASK}, {holes.MASK} and it")
     for text in both if opened.config.model.context > 2 * len(both[1]) else ():
         different += words(text.replace(holes.MASK, words.mask_token))["input_ids"] != holes.ids(text)
-    return Measured("token ids", different, 0, f"{len(texts)} texts in nine scripts, and with holes")
+    return Measured("token ids", different, 0, f"{len(texts)} texts in nine scripts, and with masks")
 
 
 def _without(text: str, names: Sequence[str]) -> str:
@@ -183,24 +183,30 @@ def rows_of(model: Model, seed: int = 0, padding: int | None = None) -> tuple[Te
 @torch.no_grad()
 def _logits(theirs: Any, model: Model, padding: int | None) -> Measured:
     """Measure the largest difference of the logits at positions that are not padding."""
-    tokens, real = rows_of(model, padding=padding)  # (B, T) each
+    tokens, attention_mask = rows_of(model, padding=padding)  # (B, T) each
     if isinstance(model, EncoderDecoder):
         target = rows_of(model, seed=1)[0]  # (B, T)
-        other = theirs(input_ids=tokens, attention_mask=real.long(), decoder_input_ids=target).logits  # (B, T, V)
+        other = theirs(
+            input_ids=tokens, attention_mask=attention_mask.long(), decoder_input_ids=target
+        ).logits  # (B, T, V)
         with inference(model):
-            ours = model(tokens, target, real)  # (B, T, V)
-        real = torch.ones_like(real)
+            ours = model(tokens, target, attention_mask)  # (B, T, V)
+        attention_mask = torch.ones_like(attention_mask)
     else:
-        other = theirs(input_ids=tokens, attention_mask=real.long()).logits  # (B, T, V or C)
+        other = theirs(input_ids=tokens, attention_mask=attention_mask.long()).logits  # (B, T, V or C)
         with inference(model):
-            ours = model(tokens, real)  # (B, T, V), or (B, C) of a classifier
+            ours = model(tokens, attention_mask)  # (B, T, V), or (B, C) of a classifier
     if isinstance(model, Classifier) and other.ndim == 3:  # text scores: of the first token, or the mean
-        weights = real.float() if model.config.pooling == "mean" else (torch.arange(real.shape[1]) == 0).float()[None]
+        weights = (
+            attention_mask.float()
+            if model.config.pooling == "mean"
+            else (torch.arange(attention_mask.shape[1]) == 0).float()[None]
+        )
         other = (other * weights[..., None]).sum(1) / weights.sum(1, keepdim=True)  # (B, C)
     if isinstance(model, Classifier):
         difference = float((other - ours).abs().max())
     else:
-        difference = float((other - ours)[real].abs().max())
+        difference = float((other - ours)[attention_mask].abs().max())
     compared = f"{ours.numel():,} logits of three padded texts of up to {tokens.shape[1]} tokens"
     return Measured("logits", difference, logits_limit([ours.numpy()]), compared)
 
@@ -212,9 +218,9 @@ def _written(theirs: Any, model: Decoder | EncoderDecoder, end: int) -> Measured
     Forced tokens are off, and the end token does not end a text. The result is None if the context has no room for new
     tokens.
     """
-    tokens, real = rows_of(model, seed=2)  # (B, T) each
+    tokens, attention_mask = rows_of(model, seed=2)  # (B, T) each
     most = min(8, max(1, model.config.context // 3))
-    prompts = [row[keep][:most] for row, keep in zip(tokens, real, strict=True)]  # (T) each
+    prompts = [row[keep][:most] for row, keep in zip(tokens, attention_mask, strict=True)]  # (T) each
     count = min(TOKENS, model.config.context - (most if isinstance(model, Decoder) else 1))
     if count < 1:
         return None

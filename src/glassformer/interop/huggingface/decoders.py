@@ -227,7 +227,7 @@ OLMO2 = Architecture(
     rules=_llama_like(feedforward_bias=False, norms=("post_attention_layernorm", "post_feedforward_layernorm")),
     rewrites=("scale_inside",),
 )
-"""Norms are at the outputs of the parts, and queries and keys are normalised over all heads (OLMo et al. 2025, section
+"""Norms are at the outputs of the parts, and queries and keys are normalized over all heads (OLMo et al. 2025, section
 2)."""
 STARCODER2 = Architecture(
     name="starcoder2",

@@ -73,7 +73,7 @@ _OLD_NAMES = {"LayerNorm.weight": "LayerNorm.gamma", "LayerNorm.bias": "LayerNor
 """Endings of norm names, with the endings in files of 2019."""
 
 
-def _rules(prefix: str, places: Change, types: int, head: dict[str, str], end: str = "") -> tuple[Rule, ...]:
+def _rules(prefix: str, positions: Change, types: int, head: dict[str, str], end: str = "") -> tuple[Rule, ...]:
     """Return the rules of a BERT-like class; `head` maps our head's parts to theirs, `end` ends projection names."""
     layer = f"{prefix}.encoder.layer.{{i}}"
     own = "stack.blocks.{i}"
@@ -94,7 +94,7 @@ def _rules(prefix: str, places: Change, types: int, head: dict[str, str], end: s
     tied = "head.transform" in head  # then the token embedding is also the matrix of the head
     rules: list[Rule] = [
         weight("embedding.tokens.weight", words),
-        weight("embedding.positions.table.weight", table, places),
+        weight("embedding.positions.table.weight", table, positions),
     ]
     if types:
         rules.append(Folded(f"{prefix}.embeddings.token_type_embeddings.weight", types, table if tied else words))
@@ -103,13 +103,13 @@ def _rules(prefix: str, places: Change, types: int, head: dict[str, str], end: s
     return tuple(rules)
 
 
-def _masked_rules(prefix: str, places: Change, types: int, head: str, transform: dict[str, str]) -> tuple[Rule, ...]:
+def _masked_rules(prefix: str, positions: Change, types: int, head: str, transform: dict[str, str]) -> tuple[Rule, ...]:
     """Return the rules of a class with a head for masked tokens.
 
-    The vocabulary bias has two names; where a file has two biases, the one of `.decoder` counts.
+    The bias of the output layer has two names; if a file has both, the one of `.decoder` is used.
     """
     own = {"head.transform": transform["linear"], "head.norm": transform["norm"], "head": f"{head}.decoder"}
-    return (weight("head.bias", f"{head}.bias", always=True), *_rules(prefix, places, types, own))
+    return (weight("head.bias", f"{head}.bias", always=True), *_rules(prefix, positions, types, own))
 
 
 def _copies(prefix: str, head: str) -> dict[str, str]:

@@ -160,7 +160,7 @@ def _centred(tensor: torch.Tensor, dim: int) -> torch.Tensor:
     return (exact - exact.mean(dim=dim, keepdim=True)).to(tensor.dtype)
 
 
-def halved_waves(config: ModelConfig, ours: Tensors) -> Form:
+def sines_first(config: ModelConfig, ours: Tensors) -> Form:
     """Reorder the channels from sin, cos, sin, … to all sines first, as in Hugging Face's sinusoidal positions.
 
     Norms and sums do not depend on the order of channels, so it is enough to reorder every tensor that reads from or
@@ -169,8 +169,8 @@ def halved_waves(config: ModelConfig, ours: Tensors) -> Form:
     return _reordered(config, ours, torch.cat([torch.arange(0, config.width, 2), torch.arange(1, config.width, 2)]))
 
 
-def alternating_waves(config: ModelConfig, ours: Tensors) -> Form:
-    """Restore the channel order sin, cos, sin, …: the inverse of `halved_waves`."""
+def sines_interleaved(config: ModelConfig, ours: Tensors) -> Form:
+    """Restore the channel order sin, cos, sin, …: the inverse of `sines_first`."""
     return _reordered(config, ours, torch.arange(config.width).view(2, -1).T.flatten())
 
 
@@ -201,12 +201,12 @@ def same(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 WRITE: dict[str, Callable[[ModelConfig, Tensors], Form]] = {
     form.__name__: form
-    for form in (sinusoids_as_table, scale_inside, own_head, same_biases, two_embeddings, centred_stream, halved_waves)
+    for form in (sinusoids_as_table, scale_inside, own_head, same_biases, two_embeddings, centred_stream, sines_first)
 }
 READ: dict[str, Callable[[ModelConfig, Tensors], Form]] = {
     "own_head": tied_head,
     "two_embeddings": one_embedding,
-    "halved_waves": alternating_waves,
+    "sines_first": sines_interleaved,
 }
 """The inverses of the forms that import reverses."""
 

@@ -44,9 +44,9 @@ class EsmMeanForSequenceClassification(EsmPreTrainedModel):
         ]  # (1, T): by default, ESM computes them from a padding token
         found = self.esm(input_ids, attention_mask=attention_mask, position_ids=positions, return_dict=True, **others)
         x = found.last_hidden_state  # (B, T, D)
-        real = torch.ones(x.shape[:2], device=x.device) if attention_mask is None else attention_mask  # (B, T)
-        real = real.to(x.dtype)[..., None]  # (B, T, 1)
-        mean = (x * real).sum(dim=1) / real.sum(dim=1).clamp(min=1)  # (B, D)
+        mask = torch.ones(x.shape[:2], device=x.device) if attention_mask is None else attention_mask  # (B, T)
+        mask = mask.to(x.dtype)[..., None]  # (B, T, 1)
+        mean = (x * mask).sum(dim=1) / mask.sum(dim=1).clamp(min=1)  # (B, D)
         logits = self.classifier(self.dropout(mean))  # (B, C)
         loss = None if labels is None else nn.functional.cross_entropy(logits, labels)
         return SequenceClassifierOutput(loss=loss, logits=logits)

@@ -47,12 +47,12 @@ class Theirs:
 
     Attributes:
         values: the fields.
-        place: path of the file, for errors.
+        path: path of the file, for errors.
         asked: names of the fields that were read.
     """
 
     values: Mapping[str, Any]
-    place: str
+    path: str
     asked: set[str] = field(default_factory=set)
 
     def get(self, name: str, default: Any = REQUIRED) -> Any:
@@ -63,7 +63,7 @@ class Theirs:
         if default is REQUIRED:
             close = [key for key in self.values if nearest(name, [key]).startswith("Did")]
             remedy = f"It has {close[0]}: correct the name." if close else "Add it with the value used in training."
-            raise GlassError(f"{self.place} has no field {name}", remedy)
+            raise GlassError(f"{self.path} has no field {name}", remedy)
         return default
 
     def number(self, name: str, kind: type, default: Any = REQUIRED) -> Any:
@@ -75,7 +75,7 @@ class Theirs:
         if (value is None and default is None) or (isinstance(value, wanted) and not wrong and finite):
             return value
         words = {int: "a whole number", float: "a number", bool: "true or false"}[kind]
-        raise GlassError(f"{self.place} has {name} = {value!r}", f"It must be {words}.")
+        raise GlassError(f"{self.path} has {name} = {value!r}", f"It must be {words}.")
 
     def same(self, name: str, value: Any) -> None:
         """Check an optional field of older files, which must have this value."""
@@ -85,7 +85,7 @@ class Theirs:
 
     def refuse(self, name: str, value: Any, allowed: str) -> GlassError:
         """Return the error for a value that our models cannot express."""
-        return GlassError(f"{self.place} has {name} = {value!r}, which glassformer cannot express exactly", allowed)
+        return GlassError(f"{self.path} has {name} = {value!r}, which glassformer cannot express exactly", allowed)
 
 
 class Field(Protocol):
@@ -129,7 +129,7 @@ class NumberField:
         if any(value != values[0] for value in values):
             pairs = " and ".join(f"{name} = {value}" for name, value in zip(names, values, strict=True))
             raise GlassError(
-                f"{theirs.place} has {pairs}", f"glassformer has a single setting for both, model.{self.ours}."
+                f"{theirs.path} has {pairs}", f"glassformer has a single setting for both, model.{self.ours}."
             )
         value = self.otherwise(theirs) if values[0] is None and self.otherwise is not None else values[0]
         return {self.ours: value - self.less if self.less else value}

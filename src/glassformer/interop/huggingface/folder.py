@@ -122,7 +122,7 @@ def _collected(folder: Path, paths: list[Path], table: dict[str, str] | None) ->
                 files[name] = path
                 shapes[name] = tuple(part.get_shape())
                 dtypes[name] = part.get_dtype()
-    for name, place in (table or {}).items():
-        if files.get(name) != folder / place:
-            raise GlassError(f"{folder / place} has no tensor {name}, but the index says so", "Copy all files again.")
+    for name, file in (table or {}).items():
+        if files.get(name) != folder / file:
+            raise GlassError(f"{folder / file} has no tensor {name}, but the index says so", "Copy all files again.")
     return Found(folder, files, shapes, dtypes)

@@ -14,7 +14,7 @@ from glassformer.interop.huggingface.architecture import Architecture
 from glassformer.interop.huggingface.choosing import ARCHITECTURES, architecture_of
 from glassformer.interop.huggingface.equivalent_forms import READ, rewritten
 from glassformer.interop.huggingface.folder import FLOATS, Found, find_tensors, read_json
-from glassformer.interop.huggingface.weights import Tensors, Waves
+from glassformer.interop.huggingface.weights import Sinusoids, Tensors
 from glassformer.model.build import build_model
 from glassformer.model.transformer import Model
 from glassformer.runs.folder import Folder
@@ -51,29 +51,29 @@ def read_model(folder: Folder) -> Imported:
     folder = Path(folder)
     if not folder.is_dir():
         raise GlassError(f"{folder} is not a folder", "Give the folder that holds config.json and model.safetensors.")
-    place = folder / "config.json"
-    values = read_json(place, "a config.json")
+    path = folder / "config.json"
+    values = read_json(path, "a config.json")
     kind = values.get("model_type")
     if not isinstance(kind, str):
-        raise GlassError(f"{place} has no field model_type", f"It must be one of: {', '.join(ARCHITECTURES)}.")
+        raise GlassError(f"{path} has no field model_type", f"It must be one of: {', '.join(ARCHITECTURES)}.")
     architecture = architecture_of(kind, values.get("architectures"))
-    task, labels = _task(architecture, values, place)
-    config = architecture.read_config(values, str(place))
+    task, labels = _task(architecture, values, path)
+    config = architecture.read_config(values, str(path))
     if config.vocab_size is None or config.vocab_size < 2:
-        raise GlassError(f"{place} has vocab_size = {config.vocab_size}", "It must be 2 or more.")
+        raise GlassError(f"{path} has vocab_size = {config.vocab_size}", "It must be 2 or more.")
     if architecture.classes[task].endswith("ForTokenClassification") and task == "classify":
-        config = config.replace(pooling=_pooling(values, place))
+        config = config.replace(pooling=_pooling(values, path))
     found = find_tensors(folder)
     layers = max(config.layers, config.encoder_layers or 0)
     if layers > len(found.shapes):  # refuse before all these layers are allocated
         raise GlassError(
-            f"{place} has {layers} layers, but {folder} has only {len(found.shapes)} tensors",
+            f"{path} has {layers} layers, but {folder} has only {len(found.shapes)} tensors",
             "One of the two belongs to another model: copy both again from their source.",
         )
     wanted, expected = architecture.shapes(config, len(labels) or None)
-    names = _matched(architecture, found, {name: tuple(tensor.shape) for name, tensor in expected.items()}, place)
+    names = _matched(architecture, found, {name: tuple(tensor.shape) for name, tensor in expected.items()}, path)
     theirs = found.load(names)
-    _check_waves(architecture, theirs, config)
+    _check_sinusoids(architecture, theirs, config)
     ours = architecture.to_ours(theirs, config, wanted)
     undo = [READ[name] for name in reversed(architecture.rewrites) if name in READ]
     config, ours = rewritten(undo, config, ours)
@@ -82,29 +82,29 @@ def read_model(folder: Folder) -> Imported:
     return Imported(architecture, values, config, model.eval(), task, labels)
 
 
-def _task(architecture: Architecture, values: dict[str, Any], place: Path) -> tuple[Task, tuple[str, ...]]:
+def _task(architecture: Architecture, values: dict[str, Any], path: Path) -> tuple[Task, tuple[str, ...]]:
     """Return the task of the class in `architectures`, and the labels of a classifier."""
     named = values.get("architectures") or [next(iter(architecture.classes.values()))]
     known = set(architecture.classes.values())
     if not isinstance(named, list) or len(named) != 1 or str(named[0]) not in known:
-        raise _not_read(architecture, named, place)
+        raise _not_read(architecture, named, path)
     whole = list(architecture.classes) == ["classify"]
     if not whole and (len(architecture.classes) == 1 or architecture.family != "encoder"):
         return next(iter(architecture.classes)), ()
     table = values.get("id2label") or {str(number): f"LABEL_{number}" for number in range(2)}
     if not isinstance(table, dict) or set(map(str, table)) != set(map(str, range(len(table)))):
-        raise GlassError(f"id2label in {place} does not name every label from 0 on", "Correct it.")
+        raise GlassError(f"id2label in {path} does not name every label from 0 on", "Correct it.")
     if not whole and values.get("summary_type") is None:
         if len(table) != values.get("vocab_size"):
             raise GlassError(
-                f"{place} has {len(table)} labels for tokens, but no summary_type for the labels of whole texts",
+                f"{path} has {len(table)} labels for tokens, but no summary_type for the labels of whole texts",
                 'Add "summary_type": "first" (scores of the first token) or "mean" (mean over the tokens).',
             )
         return "masked", ()
     return "classify", tuple(str(table.get(str(number), table.get(number))) for number in range(len(table)))
 
 
-def _not_read(architecture: Architecture, named: Any, place: Path) -> GlassError:
+def _not_read(architecture: Architecture, named: Any, path: Path) -> GlassError:
     """Return the error for an unsupported class, with the nearest supported one."""
     shown = ", ".join(map(str, named)) if isinstance(named, list) else str(named)
     same = [each for each in ARCHITECTURES.values() if each.model_type == architecture.model_type]
@@ -112,35 +112,35 @@ def _not_read(architecture: Architecture, named: Any, place: Path) -> GlassError
     if shown.endswith("ForSequenceClassification") and architecture.family == "encoder":
         nearest = shown.replace("Sequence", "Token")
         return GlassError(
-            f"{place} has architectures = {shown}, whose head has a linear layer and tanh, which our models lack",
+            f"{path} has architectures = {shown}, whose head has a linear layer and tanh, which our models lack",
             f'Nearest: {nearest} with "summary_type": "first", whose output layer reads the first token directly.',
         )
-    return GlassError(f"{place} has architectures = {shown}, which is not supported", f"Supported are {known}.")
+    return GlassError(f"{path} has architectures = {shown}, which is not supported", f"Supported are {known}.")
 
 
-def _pooling(values: dict[str, Any], place: Path) -> str:
+def _pooling(values: dict[str, Any], path: Path) -> str:
     if values["summary_type"] not in ("first", "mean"):
-        raise GlassError(f"{place} has summary_type = {values['summary_type']!r}", "It must be first or mean.")
+        raise GlassError(f"{path} has summary_type = {values['summary_type']!r}", "It must be first or mean.")
     return str(values["summary_type"])
 
 
 def _matched(
-    architecture: Architecture, found: Found, expected: dict[str, tuple[int, ...]], place: Path
+    architecture: Architecture, found: Found, expected: dict[str, tuple[int, ...]], path: Path
 ) -> dict[str, str]:
     """Return the name in the file for each expected tensor."""
     prefix = architecture.prefix
-    waves = {rule.theirs for rule in architecture.rules if isinstance(rule, Waves)}
+    sinusoids = {rule.theirs for rule in architecture.rules if isinstance(rule, Sinusoids)}
     bare = bool(prefix) and not any(name.startswith(prefix) for name in found.shapes)
     names = {name: name.removeprefix(prefix) if bare else name for name in expected}
     for wanted, name in list(names.items()):
-        if name not in found.shapes and wanted in waves:
+        if name not in found.shapes and wanted in sinusoids:
             del names[wanted]
             continue
         if name not in found.shapes:
             other = _renamed(architecture, name, found) or _alias_of(architecture, wanted, found)
             if other is None:
                 raise GlassError(
-                    f"{found.folder} has no tensor {name}, which {place} requires",
+                    f"{found.folder} has no tensor {name}, which {path} requires",
                     "Copy the whole model again, or correct config.json.",
                 )
             names[wanted] = other
@@ -151,19 +151,19 @@ def _matched(
             )
         if found.shapes[names[wanted]] != expected[wanted]:
             raise GlassError(
-                f"{names[wanted]} has shape {found.shapes[names[wanted]]}, but {place} implies {expected[wanted]}",
+                f"{names[wanted]} has shape {found.shapes[names[wanted]]}, but {path} implies {expected[wanted]}",
                 "One of the two belongs to another model: copy both again from their source.",
             )
     _check_rest(architecture, found, names)
     return names
 
 
-def _check_waves(architecture: Architecture, theirs: Tensors, config: ModelConfig) -> None:
+def _check_sinusoids(architecture: Architecture, theirs: Tensors, config: ModelConfig) -> None:
     """Raise a `GlassError` if a file's table of sinusoids has other values."""
     for rule in architecture.rules:
-        found = theirs.get(rule.theirs) if isinstance(rule, Waves) else None
+        found = theirs.get(rule.theirs) if isinstance(rule, Sinusoids) else None
         if (
-            isinstance(rule, Waves)
+            isinstance(rule, Sinusoids)
             and found is not None
             and not torch.allclose(found.float(), rule.table(config), atol=1e-3)
         ):

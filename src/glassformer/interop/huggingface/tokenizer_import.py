@@ -148,7 +148,7 @@ def _more_ends(config: Json, end: int, size: int) -> list[int]:
 
 
 def _kind(document: Json, theirs: tokenizers.Tokenizer, path: Path) -> tuple[str, int | None]:
-    """Return our name of the scheme, and the id of the unknown token."""
+    """Return our name of the tokenizer's kind, and the id of the unknown token."""
     model = document["model"]
     kind = model.get("type") or ("WordPiece" if "max_input_chars_per_word" in model else "BPE")
     if kind == "BPE":

@@ -87,7 +87,7 @@ class Folded:
 
 
 @dataclass(frozen=True)
-class Waves:
+class Sinusoids:
     """A table of theirs with the sinusoids of Vaswani et al. 2017, all sines first; files may omit it."""
 
     theirs: str
@@ -125,7 +125,7 @@ class Unused:
     shape: Callable[[ModelConfig], tuple[int, ...]]
 
 
-Rule = Weight | Implied | Folded | Waves | Neutral | Unused
+Rule = Weight | Implied | Folded | Sinusoids | Neutral | Unused
 
 
 def weight(
@@ -148,7 +148,7 @@ def expanded(rules: Sequence[Rule], config: ModelConfig) -> list[Rule]:
     """Return the rules for these settings, with `{i}` replaced by the number of each layer."""
     found: list[Rule] = []
     for rule in rules:
-        if isinstance(rule, Folded | Waves | Neutral | Unused):
+        if isinstance(rule, Folded | Sinusoids | Neutral | Unused):
             found.append(rule)
             continue
         if isinstance(rule, Weight) and rule.when is not None and not rule.when(config):
@@ -182,7 +182,7 @@ def to_theirs(rules: Sequence[Rule], ours: Tensors, config: ModelConfig, owner: 
     for rule in expanded(rules, config):
         if isinstance(rule, Implied):
             _check_implied(rule, ours, left, owner)
-        elif isinstance(rule, Waves):
+        elif isinstance(rule, Sinusoids):
             of_shape = ours["embedding.tokens.weight"].new_empty(config.context, config.width)
             found[rule.theirs] = of_shape if of_shape.is_meta else rule.table(config)
         elif isinstance(rule, Folded):
@@ -244,7 +244,7 @@ def to_ours(rules: Sequence[Rule], theirs: Tensors, wanted: Tensors, config: Mod
                 f"{rule.theirs} is not {shown}, and our models have no such layer before the output layer",
                 "Nearest: a model whose output layer reads the first token's vector directly.",
             )
-        if isinstance(rule, Folded | Waves | Neutral | Unused):
+        if isinstance(rule, Folded | Sinusoids | Neutral | Unused):
             continue
         if isinstance(rule, Implied):
             if rule.ours in wanted:

@@ -118,9 +118,9 @@ def _example(each: Input, length: int) -> Tensor:
     """Return an example input to trace the model with, (2, length)."""
     if not each.mask:
         return torch.zeros(2, length, dtype=torch.int64)
-    real = torch.ones(2, length, dtype=torch.bool)
-    real[0, -1] = length == 1  # a longer row ends in padding
-    return real
+    mask = torch.ones(2, length, dtype=torch.bool)
+    mask[0, -1] = length == 1  # a longer row ends in padding
+    return mask
 
 
 @contextmanager

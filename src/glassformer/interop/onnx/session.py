@@ -74,11 +74,11 @@ def _inputs(model: Model, rows: int, length: int) -> list[Tensor]:
     for each in inputs_of(model):
         wide = lengths[each.length]
         if each.mask:
-            real = torch.ones(rows, wide, dtype=torch.bool)
+            mask = torch.ones(rows, wide, dtype=torch.bool)
             if rows > 1:
-                real[0, wide - wide // 3 :] = False
-                real[1, : wide // 4] = False
-            found.append(real)
+                mask[0, wide - wide // 3 :] = False
+                mask[1, : wide // 4] = False
+            found.append(mask)
         else:
             found.append(torch.tensor(random_rows(rows, wide, tokens if each.name == "source" else model.vocab_size)))
     return found

@@ -52,7 +52,7 @@ def as_texts(X: Any, name: str = "X") -> list[str]:
     return texts
 
 
-def _text(value: Any, place: str) -> str:
+def _text(value: Any, name: str) -> str:
     if isinstance(value, str):
         text = str(value)
         if not text.isascii():
@@ -60,12 +60,12 @@ def _text(value: Any, place: str) -> str:
                 utf8(text)
         return text
     if isinstance(value, bytes):
-        raise RefusedError(f"{place} is bytes, not a string", 'Decode it, for example with value.decode("utf-8").')
+        raise RefusedError(f"{name} is bytes, not a string", 'Decode it, for example with value.decode("utf-8").')
     not_a_number = isinstance(value, float) and math.isnan(value)
     if value is None or not_a_number or type(value).__name__ in ("NAType", "NaTType"):  # pandas' own
-        raise RefusedError(f"{place} is missing ({value})", "Leave that example out, or give an empty string.")
+        raise RefusedError(f"{name} is missing ({value})", "Leave that example out, or give an empty string.")
     shown = f"{value!r:.40}, a {type(value).__name__}"
-    raise RefusedError(f"{place} is {shown}, not a string", "Give a string for each example, for example str(value).")
+    raise RefusedError(f"{name} is {shown}, not a string", "Give a string for each example, for example str(value).")
 
 
 def same_number(X: Sequence[str], y: Any, name: str = "y") -> None:
