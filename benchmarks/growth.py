@@ -26,10 +26,10 @@ from typing import Any
 
 import generation
 import torch
-from drawn_run import make_run
 from isa import add_isa, restrict
 from peers.machine import describe, peaks, precisions
 from peers.models import Shape, our_step
+from random_run import make_run
 
 from glassformer.base.backends import BackendName
 from glassformer.base.config import Config

@@ -71,17 +71,17 @@ def sources(folder: Path) -> dict[str, dict[str, Any]]:
     return found | {f"library {name}": {"source": str(library / name)} for name in ("asyncio", "email", "idlelib")}
 
 
-def drawn(draw: random.Random, data: dict[str, Any], kind: str) -> Config:
+def random_config(rng: random.Random, data: dict[str, Any], kind: str) -> Config:
     """Return random settings of a run, with log-uniform FLOPs between `LEAST` and `MOST`."""
-    width = draw.choice([32, 48, 64, 96, 128])
-    layers = draw.randint(1, 3)
-    context = draw.choice([32, 64, 128])
-    vocabulary = draw.choice([512, 1024, 2048])
+    width = rng.choice([32, 48, 64, 96, 128])
+    layers = rng.randint(1, 3)
+    context = rng.choice([32, 64, 128])
+    vocabulary = rng.choice([512, 1024, 2048])
     near = 12 * layers * width**2 + width * (100 if kind == "characters" else vocabulary)
-    tokens = math.exp(draw.uniform(math.log(LEAST), math.log(MOST))) / (6 * near)
-    batch = draw.choice([8, 16, 32])
+    tokens = math.exp(rng.uniform(math.log(LEAST), math.log(MOST))) / (6 * near)
+    batch = rng.choice([8, 16, 32])
     steps = max(60, min(4000, round(tokens / (batch * context))))
-    muon = draw.random() < 0.85
+    muon = rng.random() < 0.85
     return Config.from_dict(
         {
             "data": data | {"validation_limit": 60_000},
@@ -98,7 +98,7 @@ def drawn(draw: random.Random, data: dict[str, Any], kind: str) -> Config:
                 "schedule": "linear" if muon else "cosine",
                 "final_rate": 0.0 if muon else 0.1,
                 "optimizer": "muon" if muon else "adamw",
-                "learning_rate": draw.choice([3e-3, 1e-2] if muon else [1e-3, 2e-3, 4e-3]),
+                "learning_rate": rng.choice([3e-3, 1e-2] if muon else [1e-3, 2e-3, 4e-3]),
             },
             "sample": {"tokens": 1},
         }
@@ -142,13 +142,13 @@ def finished(folder: Path) -> dict[str, Any]:
 
 def collect(texts: Path, minutes: float, seed: int, to: Path) -> None:
     """Train on random texts until the time is over."""
-    draw = random.Random(seed)
+    rng = random.Random(seed)
     ends = time.monotonic() + 60 * minutes
     with tempfile.TemporaryDirectory() as temporary:
         while time.monotonic() < ends:
-            name, data = draw.choice(list(sources(texts).items()))
-            kind = draw.choice(["characters", "bpe"])
-            line = measured(name, drawn(draw, data, kind), Path(temporary))
+            name, data = rng.choice(list(sources(texts).items()))
+            kind = rng.choice(["characters", "bpe"])
+            line = measured(name, random_config(rng, data, kind), Path(temporary))
             append(to, line)
 
 

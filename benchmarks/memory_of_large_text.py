@@ -32,15 +32,15 @@ def anonymous_memory(process: int) -> int:
 
 def write_text(path: Path, size: int, one_line: bool) -> None:
     """Write a text of `size` bytes: 50,000 words with Zipf frequencies, in shuffled lines of 12 words."""
-    draw = random.Random(0)
+    rng = random.Random(0)
     letters = "etaoinshrdlucmfwypvbgkjqxz"
-    words = ["".join(draw.choices(letters, range(26, 0, -1), k=draw.randint(1, 10))) for _ in range(50_000)]
+    words = ["".join(rng.choices(letters, range(26, 0, -1), k=rng.randint(1, 10))) for _ in range(50_000)]
     weights = [1 / rank for rank in range(1, len(words) + 1)]
-    lines = [" ".join(draw.choices(words, weights, k=12)) + "." for _ in range(20_000)]
+    lines = [" ".join(rng.choices(words, weights, k=12)) + "." for _ in range(20_000)]
     end = " " if one_line else "\n"
     with path.open("wb") as file:
         while file.tell() < size:
-            draw.shuffle(lines)
+            rng.shuffle(lines)
             block = "".join(line + end for line in lines).encode("ascii")
             file.write(block[: size - file.tell()])
 

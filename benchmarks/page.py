@@ -3,7 +3,7 @@
 A run with random weights, the layers and heads of GPT-2 small and a small width is served by `glass serve` in a
 separate process; chromium opens the attention map of a text of 1,024 tokens, each time with an empty cache.
 `first_paint` is the browser's first contentful paint; `map` is the time from the start of the navigation to the drawn
-map; `heads` is the time from the choice of another head to the frame after its map is drawn. Then follow the other
+map; `heads` is the time from the choice of another head to the frame after its map is rng. Then follow the other
 views of attention, and the same with 4,096 tokens.
 
     python benchmarks/page.py --out page.json
@@ -31,8 +31,8 @@ from typing import Any
 from urllib.parse import quote_plus
 
 import torch
-from drawn_run import make_run
 from playwright.sync_api import Browser, Page, Response, sync_playwright
+from random_run import make_run
 
 ALPHABET = string.ascii_letters + " .,"
 VIEWS = {"tokens": "Tokens", "score": "Score anatomy", "focus": "Row focus", "heads": "All heads"}
@@ -101,7 +101,7 @@ def opening(browser: Browser, url: str, text: str) -> dict[str, Any]:
 
 
 def head_turned(page: Page, text: str, head: str) -> float:
-    """Return the milliseconds from the choice of a head to the frame after its map is drawn."""
+    """Return the milliseconds from the choice of a head to the frame after its map is rng."""
     found: float = page.evaluate(TURN, [address_of("attention", text, head=head), "aside h3", head])
     return found
 
@@ -114,14 +114,14 @@ def view_turned(page: Page, text: str, view: str) -> dict[str, float]:
 
 def measure(browser: Browser, url: str, options: argparse.Namespace) -> dict[str, Any]:
     """Measure and return all figures."""
-    drawn = random.Random(0)
-    text, longer = ("".join(drawn.choices(ALPHABET, k=tokens)) for tokens in (1024, 4096))
+    rng = random.Random(0)
+    text, longer = ("".join(rng.choices(ALPHABET, k=tokens)) for tokens in (1024, 4096))
     openings = [opening(browser, url, text) for _ in range(options.openings)]
     page = browser.new_page(viewport={"width": 1280, "height": 900})
     replies = Replies(page)
     page.goto(url + address_of("attention", text))
     page.evaluate(DRAWN, MAP)
-    names = [f"dec.{drawn.randrange(12)}.self.{drawn.randrange(12)}" for _ in range(options.heads)]
+    names = [f"dec.{rng.randrange(12)}.self.{rng.randrange(12)}" for _ in range(options.heads)]
     heads = [head_turned(page, text, name) for name in names]
     views = {view: view_turned(page, text, view) for view in VIEWS}
     first = head_turned(page, longer, "dec.11.self.11")

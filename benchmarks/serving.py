@@ -34,8 +34,8 @@ from urllib.parse import urlsplit
 
 import psutil
 import torch
-from drawn_run import make_run
 from isa import add_isa, restrict
+from random_run import make_run
 
 from glassformer.backends.choosing import open_engine
 from glassformer.base.backends import BACKENDS

@@ -58,22 +58,22 @@ def measure(options: Options) -> Iterator[Row]:
 def _text(language: str, file: str | None, size: int) -> bytes:
     """Return UTF-8 text of this size, except for a cut character."""
     if file is None:
-        return drawn(language, size)
+        return generated_text(language, size)
     once = Path(file).read_bytes()
     return (once * (1 + size // len(once)))[:size].decode("utf-8", errors="ignore").encode("utf-8")
 
 
-def drawn(language: str, size: int) -> bytes:
+def generated_text(language: str, size: int) -> bytes:
     """Generate sentences of Zipf-Mandelbrot distributed words, at least `size` bytes of UTF-8."""
-    draw = random.Random(0)
-    letters = draw.sample(LETTERS[language], len(LETTERS[language]))
+    rng = random.Random(0)
+    letters = rng.sample(LETTERS[language], len(LETTERS[language]))
     rare = [1 / (rank + 3) for rank in range(len(letters))]
     lengths = LENGTHS.get(language, (2, 3, 4, 4, 5, 5, 6, 7, 8))
-    words = ["".join(draw.choices(letters, rare, k=draw.choice(lengths))) for _ in range(100_000)]
+    words = ["".join(rng.choices(letters, rare, k=rng.choice(lengths))) for _ in range(100_000)]
     shares = list(itertools.accumulate(1 / (rank + 2.7) for rank in range(len(words))))
     gap, pause, stop = SIGNS.get(language, (" ", ", ", ".\n"))
     made = bytearray()
     while len(made) < size:
-        parts = [gap.join(draw.choices(words, cum_weights=shares, k=draw.randint(3, 12))) for _ in range(3)]
-        made += (pause.join(parts[: draw.randint(1, 3)]) + stop).encode("utf-8")
+        parts = [gap.join(rng.choices(words, cum_weights=shares, k=rng.randint(3, 12))) for _ in range(3)]
+        made += (pause.join(parts[: rng.randint(1, 3)]) + stop).encode("utf-8")
     return bytes(made)
