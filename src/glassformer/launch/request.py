@@ -58,7 +58,7 @@ class RunRequest:
 
     @property
     def recipe_name(self) -> str | None:
-        """Return the name of the requested recipe, or of the default one; None if a settings file is given.
+        """Return the name of the requested recipe, or else of the default one; a settings file has no default recipe.
 
         Generated corpora have their own settings, and no default recipe.
         """

@@ -111,7 +111,8 @@ class TrainConfig(BaseSettings):
     patience: Count | None = Field(None, description="stop early after this many evaluations without improvement")
     evaluate_every: Count = Field(
         200,
-        description="steps between evaluations; with minutes, some are skipped so that they take at most a fifth",
+        description="steps between evaluations; with minutes, some are skipped so that all together take at most a "
+        "fifth of the time",
     )
     evaluate_tokens: Count | None = Field(
         200_000,

@@ -2,7 +2,7 @@
 
 The graph is the model's forward pass, traced once. Batch size and lengths are dynamic axes. The padding mask is an
 input, so one graph serves single texts and padded batches. Every graph fails on a text longer than the context, even
-without a position table, because the model was not trained on such lengths.
+without a position table, because the run itself never reads more tokens at once.
 """
 
 from __future__ import annotations

@@ -118,7 +118,7 @@ def warn_of_cut_texts(store: RecordStore, config: Config, what: str) -> None:
 
 
 def _held(job: FitJob) -> npt.NDArray[np.bool_]:
-    """Return which texts are held out, (texts,); equal texts stay together, and labels keep their shares."""
+    """Return which texts to hold out, (texts,): equal texts stay together, and labels keep their shares in training."""
     if not job.held_out:
         return np.zeros(len(job.sources), dtype=np.bool_)
     found = Survey(RECORD_KINDS[job.config.train.task], records=len(job.sources))
