@@ -1,22 +1,22 @@
-"""Beam search on a translation model, beside Hugging Face `generate`: the same weights, the same sources, in one run.
+"""Beam search on a translation model, compared with Hugging Face `generate`: same weights and sources, in one run.
 
-The weights are copied into a `MarianMTModel`: both must find the same texts, and it is counted how many they do.
-Both take turns. Three kinds of work:
+The weights are copied into a `MarianMTModel`, so both must find the same texts; the equal texts are counted. Both are
+measured in turns, with three kinds of work:
 
-* `fixed`: every text has `--tokens` tokens, as the end token is made impossible in both;
-* `varied`: texts end after lengths that differ from source to source (with the settings as they are, 13 tokens on
-  average and 20 at most), as weights are set so that the end token becomes certain after a while that depends on the
-  source. Here it counts that a source that is done leaves the batch.
-* `text`: a trained run translates the lines of a file, as `glass generate --input` does: its batches hold up to 128
-  sources of like length. Hugging Face's `generate` gets `--batch` lines at once, in the file's order and by length.
+* `fixed`: every text has `--tokens` tokens, because the end token is made impossible in both;
+* `varied`: texts have different lengths (by default 13 tokens on average and 20 at most), because weights are set so
+  that the end token becomes certain after a number of tokens that depends on the source. Here it is an advantage to
+  remove finished sources from the batch.
+* `text`: a trained run translates the lines of a file, as `glass generate --input` does, in batches of up to 128
+  sources of similar length. Hugging Face's `generate` gets `--batch` lines at once, in the file's order and by length.
 
-The first two use a model with random weights (3 + 3 layers of width 256 unless told otherwise) and the same batches for
-both. Length penalty is 0, where both definitions of the score are the same. Needs the package `transformers`.
+The first two use a model with random weights (by default 3 + 3 layers of width 256) and the same batches for both. The
+length penalty is 0, where both definitions of the score are equal. Needs the package `transformers`.
 
     python benchmarks/beam_search.py --threads 1
     python benchmarks/beam_search.py --threads 1 --run runs/original --input test.en --sentences 320
 
-A run in Marian's shape, which `--run` needs, comes of the recipe of the first publication:
+`--run` needs a run with Marian's architecture, such as one of the recipe translate-original:
 
     glass train train.en train.de --task translate --recipe translate-original --out runs/original
 """
@@ -48,12 +48,12 @@ from glassformer.runs.opening import OpenedRun
 from glassformer.tasks.text_writer import ROWS
 from glassformer.tasks.translating import Translator
 
-END = 1  # of the random models
+END = 1  # end token of the random models
 Search = Callable[[list[list[int]]], list[list[int]]]  # sources -> the best text of each, without the end token
 
 
 def our_model(options: argparse.Namespace) -> EncoderDecoder:
-    """Marian's shape; weights far enough from their first values that texts differ from source to source."""
+    """Return a model with Marian's architecture, and weights so large that texts differ between sources."""
     shape: dict[str, Any] = {
         "family": "encoder-decoder",
         "vocab_size": options.vocabulary,
@@ -81,27 +81,27 @@ def our_model(options: argparse.Namespace) -> EncoderDecoder:
 
 @torch.no_grad()
 def never_end(model: EncoderDecoder) -> None:
-    """Makes the end token impossible."""
+    """Make the end token impossible."""
     assert model.head.bias is not None
     model.head.bias[END] = -1e4
 
 
 @torch.no_grad()
 def end_after_a_while(model: EncoderDecoder, mean: float, spread: float) -> None:
-    """Makes the end token impossible at first and certain after a number of tokens that the source decides.
+    """Make the end token impossible at first, and certain after a number of tokens that depends on the source.
 
-    Channel 0 of a target is a clock: only its place writes there, and only the end token's logit reads it. Channel 1 of
-    a source is a number for each token; cross-attention moves the clock by their mean.
+    Channel 0 of a target is a clock: only position embeddings write to it, and only the end token's logit reads it.
+    Channel 1 of a source has a number for each token; cross-attention shifts the clock by their mean.
     """
     tokens = model.embedding.tokens.weight  # (V, D)
-    places = model.embedding.positions.table.weight  # (C, D)
+    positions = model.embedding.positions.table.weight  # (C, D)
     tokens[:, 0] = 0.0
     tokens[:, 1] = torch.randn(len(tokens), generator=torch.Generator().manual_seed(0)) / model.embedding.scale
     tokens[END, 0] = 100.0
     tokens[END, 1] = 0.0
-    places[:, 0] = 0.1 * (torch.arange(len(places)) - mean)
-    places[:, 1] = 0.0
-    places[0, 0] -= 100.0 * model.embedding.scale  # a target begins with the end token
+    positions[:, 0] = 0.1 * (torch.arange(len(positions)) - mean)
+    positions[:, 1] = 0.0
+    positions[0, 0] -= 100.0 * model.embedding.scale  # a target begins with the end token
     for block in [*model.encoder.blocks, *model.decoder.blocks]:
         for name, part in block.named_modules():
             if name.endswith((".output", ".down")):
@@ -118,7 +118,7 @@ def end_after_a_while(model: EncoderDecoder, mean: float, spread: float) -> None
 
 
 def their_model(ours: EncoderDecoder, end: int) -> Any:
-    """The same weights in Hugging Face's Marian."""
+    """Return Hugging Face's Marian with the same weights."""
     from transformers import MarianConfig, MarianMTModel
 
     config = ours.config
@@ -143,9 +143,9 @@ def their_model(ours: EncoderDecoder, end: int) -> Any:
         )
     )
     weights: dict[str, Tensor] = {}
-    places = ours.embedding.positions(torch.arange(config.context)[None])[0]  # (C, D)
+    positions = ours.embedding.positions(torch.arange(config.context)[None])[0]  # (C, D)
     for stack, part in (("encoder", ours.encoder), ("decoder", ours.decoder)):
-        weights[f"model.{stack}.embed_positions.weight"] = places
+        weights[f"model.{stack}.embed_positions.weight"] = positions
         for name, tensor in part.state_dict().items():
             weights[f"model.{stack}.{_their_name(name, stack)}"] = tensor
     for name in ("model.shared", "model.encoder.embed_tokens", "model.decoder.embed_tokens", "lm_head"):
@@ -156,7 +156,7 @@ def their_model(ours: EncoderDecoder, end: int) -> Any:
 
 
 def _their_name(name: str, stack: str) -> str:
-    """Of a weight in a stack."""
+    """Return Hugging Face's name of a weight in a stack."""
     swaps = {
         "blocks.": "layers.",
         "feedforward.up": "fc1",
@@ -177,7 +177,7 @@ def _their_name(name: str, stack: str) -> str:
 
 
 def search_with_ours(model: EncoderDecoder, end: int, options: argparse.Namespace) -> Search:
-    """Only the best text is asked for, as of theirs."""
+    """Return our beam search, with only the best text of each source, as in theirs."""
     settings = SampleConfig(tokens=options.tokens, beams=options.beams, length_penalty=0)
     engine = open_engine(options.backend, model)
 
@@ -189,7 +189,7 @@ def search_with_ours(model: EncoderDecoder, end: int, options: argparse.Namespac
 
 
 def search_with_theirs(model: Any, end: int, options: argparse.Namespace) -> Search:
-    """Sources padded on the right, with an attention mask where there is padding."""
+    """Return Hugging Face's beam search, with sources padded on the right and an attention mask."""
 
     def search(sources: list[list[int]]) -> list[list[int]]:
         width = max(len(source) for source in sources)
@@ -216,14 +216,14 @@ def _without_end(tokens: Sequence[int], end: int) -> list[int]:
 
 
 def in_turn(search: Search, rows: int) -> Search:
-    """So many sources at once, as they come."""
+    """Return a search in batches of `rows` sources, in the given order."""
     return lambda sources: [
         text for start in range(0, len(sources), rows) for text in search(sources[start : start + rows])
     ]
 
 
 def by_length(search: Search, rows: int) -> Search:
-    """So many sources of like length at once: the batches that `glass generate` makes."""
+    """Return a search in batches of `rows` sources of similar length, as in `glass generate`."""
 
     def searched(sources: list[list[int]]) -> list[list[int]]:
         texts: list[list[int]] = [[]] * len(sources)
@@ -238,7 +238,7 @@ def by_length(search: Search, rows: int) -> Search:
 def take_turns(
     searches: dict[str, Search], sources: list[list[int]], repeats: int
 ) -> tuple[dict[str, list[float]], dict[str, list[list[int]]]]:
-    """Seconds of every repeat of each, and what each found; the first turn only warms up."""
+    """Return the seconds of every repeat and the texts of each search; the first turn is a warm-up."""
     seconds: dict[str, list[float]] = {name: [] for name in searches}
     texts: dict[str, list[list[int]]] = {}
     for turn in range(repeats + 1):
@@ -251,7 +251,7 @@ def take_turns(
 
 
 def measure(work: str, searches: dict[str, Search], sources: list[list[int]], repeats: int) -> dict[str, Any]:
-    """One row of the table, of two searches: ours and another."""
+    """Return a row of the table for two searches, ours and another."""
     seconds, texts = take_turns(searches, sources, repeats)
     ratios = [theirs / own for own, theirs in zip(*seconds.values(), strict=True)]
     (ours, own_seconds), (_, their_seconds) = seconds.items()
@@ -272,7 +272,7 @@ def measure(work: str, searches: dict[str, Search], sources: list[list[int]], re
 
 
 def random_work(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """The rows of models with random weights."""
+    """Yield the rows of models with random weights."""
     draw = random.Random(options.seed)
     sources = [
         [*(draw.randrange(2, options.vocabulary) for _ in range(draw.randint(5, 30))), END]
@@ -290,7 +290,7 @@ def random_work(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
 
 
 def text_work(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """The rows of a trained run."""
+    """Yield the rows of a trained run."""
     run = OpenedRun.load(options.run, device="cpu").text_model
     assert isinstance(run, Translator)
     assert isinstance(run.model, EncoderDecoder)
@@ -303,13 +303,13 @@ def text_work(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
 
 
 def both(model: EncoderDecoder, end: int, options: argparse.Namespace) -> tuple[Search, Search]:
-    """Our search and theirs, with the same weights."""
+    """Return our search and theirs, with the same weights."""
     model = model.to(torch.bfloat16 if options.precision == "bf16" else torch.float32)
     return search_with_ours(model, end, options), search_with_theirs(their_model(model, end), end, options)
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure, and print a table."""
     options = arguments()
     torch.set_num_threads(options.threads)
     rows = list(random_work(options) if options.run is None else text_work(options))
@@ -335,35 +335,35 @@ def main() -> None:
 
 
 def arguments() -> argparse.Namespace:
-    """What to measure."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name, value, words in (
-        ("threads", 1, "of PyTorch"),
-        ("repeats", 5, "turns of each"),
+        ("threads", 1, "threads of PyTorch"),
+        ("repeats", 5, "measured turns of each search"),
         ("sentences", 64, "sources"),
         ("batch", 64, "sources at once"),
         ("beams", 4, "hypotheses of each source"),
-        ("tokens", 32, "most per text"),
-        ("layers", 3, "of encoder and decoder each"),
+        ("tokens", 32, "largest number of tokens per text"),
+        ("layers", 3, "layers of the encoder and of the decoder"),
         ("width", 256, "D"),
         ("heads", 4, "H"),
         ("hidden", 1024, "F"),
         ("vocabulary", 8000, "V"),
-        ("seed", 0, "of the sources"),
+        ("seed", 0, "seed of the sources"),
     ):
         parser.add_argument(f"--{name}", type=int, default=value, help=f"{words}; default {value}")
     parser.add_argument("--mean", type=float, default=16.0, help="varied: sets the mean length; default 16")
     parser.add_argument("--spread", type=float, default=35.0, help="varied: sets how lengths differ; default 35")
-    parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32", help="of both; default fp32")
-    parser.add_argument("--run", type=Path, help="a trained run to translate with, in place of random weights")
-    parser.add_argument("--input", type=Path, help="with --run: a text, a source on each line")
-    parser.add_argument("--json", type=Path, help="also write everything measured to this file")
-    parser.add_argument("--backend", choices=BACKENDS[1:], default="torch", help="of ours; default torch")
+    parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32", help="precision of both; default fp32")
+    parser.add_argument("--run", type=Path, help="a trained run instead of random weights")
+    parser.add_argument("--input", type=Path, help="with --run: a file with a source on each line")
+    parser.add_argument("--json", type=Path, help="also write all results to this file")
+    parser.add_argument("--backend", choices=BACKENDS[1:], default="torch", help="backend of ours; default torch")
     add_isa(parser)
     options = parser.parse_args()
     restrict(options.isa)
     if (options.run is None) != (options.input is None):
-        parser.error("--run and --input belong together")
+        parser.error("--run and --input must be given together")
     return options
 
 

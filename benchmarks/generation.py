@@ -1,14 +1,14 @@
-"""Generation with a decoder, beside Hugging Face `generate`: the same weights, the same prompts, in one run.
+"""Generation with a decoder, compared with Hugging Face `generate`: same weights and prompts, in one run.
 
-The weights are copied into a `GPT2LMHeadModel`: with greedy decoding both must write the same tokens, and it is counted
-in how many rows they do. Both take turns; a ratio is of two turns side by side. The model has random weights and the
-shape of nanoGPT's character model (6 layers, 6 heads, width 384, 65 characters: 10.65 M parameters) unless told
-otherwise; its context is 256, or more where a prompt and what follows it need more. No text ends early.
+The weights are copied into a `GPT2LMHeadModel`: with greedy decoding both must generate the same tokens, and the equal
+rows are counted. Both are measured in turns; a ratio compares two adjacent turns. By default, the model has random
+weights and the shape of nanoGPT's character model (6 layers, 6 heads, width 384, 65 characters: 10.65 M parameters).
+Its context is 256, or more if prompt and generated tokens need more. No text ends early.
 
-How close a batch of one is to what memory allows: every weight is read once for each token, so there are no more tokens
-in a second than the bytes that memory gives in a second, divided by those of the weights. The first is measured in the
-same run, on as many threads, by the sum of a tensor much larger than any cache. A processor whose cache holds a good
-part of the weights can be above this limit. Needs the package `transformers`.
+Memory limits the speed of a batch of one: every weight is read once per token, so tokens per second are at most the
+memory bandwidth divided by the bytes of the weights. The bandwidth is measured in the same run with the same threads,
+by the sum of a tensor much larger than any cache. A processor whose cache holds a large part of the weights can exceed
+this limit. Needs the package `transformers`.
 
     python benchmarks/generation.py --threads 2
     python benchmarks/generation.py --threads 2 --precision bf16 --their-precision fp32
@@ -37,13 +37,13 @@ from glassformer.generation.decoding import generate
 from glassformer.model.build import build_model
 from glassformer.model.transformer import Decoder
 
-Write = Callable[[list[list[int]]], list[list[int]]]  # prompts -> what follows each
+Write = Callable[[list[list[int]]], list[list[int]]]  # prompts -> generated tokens of each
 CLOCKS = {"wall": time.perf_counter, "processor": time.process_time}
 PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
 def our_model(options: argparse.Namespace, context: int) -> Decoder:
-    """GPT-2's shape without biases; weights far enough from their first values that texts differ from row to row."""
+    """Return a model with GPT-2's architecture without biases, and weights so large that texts differ between rows."""
     shape: dict[str, Any] = {
         "vocab_size": options.vocabulary,
         "layers": options.layers,
@@ -61,7 +61,7 @@ def our_model(options: argparse.Namespace, context: int) -> Decoder:
 
 
 def their_model(ours: Decoder) -> Any:
-    """The same weights in Hugging Face's GPT-2; its biases are zero."""
+    """Return Hugging Face's GPT-2 with the same weights and zero biases."""
     from transformers import GPT2Config, GPT2LMHeadModel
 
     device = ours.embedding.tokens.weight.device
@@ -101,7 +101,7 @@ def their_model(ours: Decoder) -> Any:
 
 
 def write_with_ours(model: Decoder, options: argparse.Namespace, backend: BackendName = "torch") -> Write:
-    """Drawn with equal settings; greedy at temperature 0. The backend is opened here: its seconds do not count."""
+    """Return our generation, greedy at temperature 0; the backend is opened here, so that its start is not timed."""
     engine = open_engine(backend, model, greedy=options.temperature == 0)
     settings = SampleConfig(
         tokens=options.tokens, temperature=options.temperature, top_k=options.top_k, top_p=options.top_p
@@ -118,16 +118,16 @@ def write_with_ours(model: Decoder, options: argparse.Namespace, backend: Backen
 
 
 def write_with_theirs(model: Any, options: argparse.Namespace) -> Write:
-    """`generate` as it comes, in inference mode."""
-    draw: dict[str, Any] = {"do_sample": options.temperature > 0}
+    """Return generation by Hugging Face's `generate` in inference mode."""
+    sampling: dict[str, Any] = {"do_sample": options.temperature > 0}
     if options.temperature > 0:
-        draw |= {"temperature": options.temperature, "top_k": options.top_k or 0, "top_p": options.top_p or 1.0}
+        sampling |= {"temperature": options.temperature, "top_k": options.top_k or 0, "top_p": options.top_p or 1.0}
 
     def write(prompts: list[list[int]]) -> list[list[int]]:
         ids = torch.tensor(prompts, device=model.device)  # (B, T)
         with torch.inference_mode():
             found = model.generate(
-                input_ids=ids, attention_mask=torch.ones_like(ids), max_new_tokens=options.tokens, **draw
+                input_ids=ids, attention_mask=torch.ones_like(ids), max_new_tokens=options.tokens, **sampling
             )
         return found[:, ids.shape[1] :].tolist()
 
@@ -137,7 +137,7 @@ def write_with_theirs(model: Any, options: argparse.Namespace) -> Write:
 def take_turns(
     writers: dict[str, Write], prompts: list[list[int]], repeats: int, clock: Callable[[], float]
 ) -> tuple[dict[str, list[float]], dict[str, list[list[int]]]]:
-    """Seconds of every repeat of each, and what each wrote; the first turn only warms up."""
+    """Return the seconds of every repeat and the generated tokens; the first turn is a warm-up."""
     seconds: dict[str, list[float]] = {name: [] for name in writers}
     texts: dict[str, list[list[int]]] = {}
     for turn in range(repeats + 1):
@@ -150,7 +150,7 @@ def take_turns(
 
 
 def bandwidth(clock: Callable[[], float], repeats: int = 7) -> float:
-    """Bytes per second that memory gives to as many threads as are set: the best of some sums of 1 GiB."""
+    """Return the memory bandwidth in bytes per second with the current threads: the best of several sums of 1 GiB."""
     many = torch.ones(1 << 28)
     times = []
     for _ in range(repeats):
@@ -161,7 +161,7 @@ def bandwidth(clock: Callable[[], float], repeats: int = 7) -> float:
 
 
 def measure(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """The rows of the table."""
+    """Yield the rows of the table."""
     for length in options.prompts:
         context = max(options.context, length + options.tokens)
         model = our_model(options, context)
@@ -196,11 +196,11 @@ def measure(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure, and print a table."""
     options = arguments()
     torch.set_num_threads(options.threads)
     given = bandwidth(CLOCKS[options.clock])
-    print(f"memory gives {given / 1e9:.1f} GB/s to {options.threads} threads")
+    print(f"memory bandwidth: {given / 1e9:.1f} GB/s with {options.threads} threads")
     print(
         "batch  prompt   equal rows   tokens/s: ours, Hugging Face   ratio (spread)         weights read   of memory's"
     )
@@ -224,35 +224,41 @@ def main() -> None:
 
 
 def arguments() -> argparse.Namespace:
-    """What to measure."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name, value, words in (
-        ("threads", 2, "of PyTorch"),
-        ("repeats", 7, "turns of each"),
-        ("tokens", 200, "written after each prompt"),
+        ("threads", 2, "threads of PyTorch"),
+        ("repeats", 7, "measured turns of each library"),
+        ("tokens", 200, "tokens to generate after each prompt"),
         ("layers", 6, "L"),
         ("width", 384, "D"),
         ("heads", 6, "H"),
         ("vocabulary", 65, "V"),
         ("context", 256, "C"),
-        ("seed", 0, "of the prompts"),
+        ("seed", 0, "seed of the prompts"),
     ):
         parser.add_argument(f"--{name}", type=int, default=value, help=f"{words}; default {value}")
     parser.add_argument("--batches", type=int, nargs="+", default=[1, 8, 32], help="prompts at once; default 1 8 32")
-    parser.add_argument("--prompts", type=int, nargs="+", default=[16, 512], help="their lengths; default 16 512")
-    parser.add_argument("--precision", choices=PRECISIONS, default="fp32", help="of the weights; default fp32")
-    parser.add_argument("--their-precision", choices=PRECISIONS, help="of Hugging Face's; default as --precision")
+    parser.add_argument(
+        "--prompts", type=int, nargs="+", default=[16, 512], help="lengths of the prompts; default 16 512"
+    )
+    parser.add_argument(
+        "--precision", choices=PRECISIONS, default="fp32", help="precision of the weights; default fp32"
+    )
+    parser.add_argument(
+        "--their-precision", choices=PRECISIONS, help="precision of Hugging Face's weights; default as --precision"
+    )
     parser.add_argument(
         "--clock",
         choices=CLOCKS,
         default="wall",
-        help="processor: with one thread, on a machine that does other work too",
+        help="processor: with one thread, on a busy machine",
     )
     parser.add_argument("--temperature", type=float, default=0.0, help="default 0: greedy")
     parser.add_argument("--top-k", type=int, help="default: all tokens")
     parser.add_argument("--top-p", type=float, help="default: all tokens")
-    parser.add_argument("--json", type=Path, help="also write everything measured to this file")
-    parser.add_argument("--backend", choices=BACKENDS[1:], default="torch", help="of ours; default torch")
+    parser.add_argument("--json", type=Path, help="also write all results to this file")
+    parser.add_argument("--backend", choices=BACKENDS[1:], default="torch", help="backend of ours; default torch")
     add_isa(parser)
     options = parser.parse_args()
     restrict(options.isa)

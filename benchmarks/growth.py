@@ -1,4 +1,4 @@
-"""How cost grows: a training step, a token, the encoding of a text and the opening of a run, each at several sizes.
+"""Growth of cost with size: a training step, a token, the encoding of a text and the opening of a run.
 
 Each panel varies one quantity. Each point is the median of `--repeats` runs after a warm-up run (encoding: at most 2
 runs, without warm-up). Training steps always process 3,072 tokens. `results.md` holds the tables, `results.svg` the
@@ -26,10 +26,10 @@ from typing import Any
 
 import generation
 import torch
-from drawn_run import make_run
 from isa import add_isa, restrict
 from peers.machine import describe, peaks, precisions
 from peers.models import Shape, our_step
+from random_run import make_run
 
 from glassformer.base.backends import BackendName
 from glassformer.base.config import Config
@@ -41,7 +41,7 @@ SIZES = {
     "10 M": Shape(layers=6, heads=6, width=384, context=256, batch=12),
     "50 M": Shape(layers=16, heads=8, width=512, context=256, batch=12),
 }
-"""Models by their parameters."""
+"""Models by their number of parameters."""
 BACKENDS: dict[str, BackendName] = {"torch": "torch", "onnxruntime": "onnxruntime", "8 bits": "onnxruntime-int8"}
 ALPHABET = "".join(chr(code) for code in range(32, 97))
 
@@ -75,11 +75,11 @@ class Panel:
 
 
 Measured = Iterator[tuple[str, float, list[float]]]
-"""Series, size, and what each turn took."""
+"""Series, size, and cost of each turn."""
 
 
 def turns_of(work: Callable[[], object], repeats: int) -> list[float]:
-    """Return the seconds of each turn; one before them warms up."""
+    """Return the seconds of each turn, after a warm-up turn."""
     seconds = []
     for turn in range(repeats + 1):
         start = time.perf_counter()
@@ -90,7 +90,7 @@ def turns_of(work: Callable[[], object], repeats: int) -> list[float]:
 
 
 def steps_of(shape: Shape, x: float, repeats: int) -> Measured:
-    """Seconds of a training step in every precision that is worth it."""
+    """Measure the seconds of a training step in each precision."""
     for precision in precisions(time.perf_counter, "cpu"):
         torch.manual_seed(0)
         step = our_step(shape, precision, "cpu", {})
@@ -99,27 +99,27 @@ def steps_of(shape: Shape, x: float, repeats: int) -> Measured:
 
 
 def steps_by_size(options: argparse.Namespace) -> Measured:
-    """Training steps of models of 1, 10 and 50 million parameters."""
+    """Measure training steps of models with 1, 10 and 50 million parameters."""
     for shape in SIZES.values():
         yield from steps_of(shape, shape.weights / 1e6, options.repeats)
 
 
 def steps_by_context(options: argparse.Namespace) -> Measured:
-    """Training steps of 10 million parameters: as many tokens, in rows of several lengths."""
+    """Measure training steps of 10 million parameters, with the same number of tokens in rows of several lengths."""
     for context in (64, 256, 1024):
         shape = Shape(layers=6, heads=6, width=384, context=context, batch=STEP_TOKENS // context)
         yield from steps_of(shape, context, options.repeats)
 
 
 def steps_by_vocabulary(options: argparse.Namespace) -> Measured:
-    """Training steps of 1 million parameters and an embedding of several sizes."""
+    """Measure training steps of 1 million parameters with several vocabulary sizes."""
     for vocabulary in (100, 2000, 8000, 32000):
         shape = Shape(layers=5, heads=4, width=128, context=256, batch=12, vocabulary=vocabulary)
         yield from steps_of(shape, vocabulary, options.repeats)
 
 
 def written(options: argparse.Namespace, shape: Shape, batch: int, prompt: int, x: float) -> Measured:
-    """Milliseconds of a step that gives each of `batch` texts one token, greedily, by each backend."""
+    """Measure the milliseconds of a greedy step, which adds a token to each of `batch` texts, with each backend."""
     settings = argparse.Namespace(
         layers=shape.layers,
         width=shape.width,
@@ -140,25 +140,25 @@ def written(options: argparse.Namespace, shape: Shape, batch: int, prompt: int, 
 
 
 def tokens_by_size(options: argparse.Namespace) -> Measured:
-    """One text by models of 1, 10 and 50 million parameters."""
+    """Measure generation of one text by models with 1, 10 and 50 million parameters."""
     for shape in SIZES.values():
         yield from written(options, shape, 1, 16, shape.weights / 1e6)
 
 
 def tokens_by_prompt(options: argparse.Namespace) -> Measured:
-    """Measure one text by the 10 M model after prompts of several lengths; reading the prompt is included."""
+    """Measure generation of one text by the 10 M model, including the reading of prompts of several lengths."""
     for prompt in (16, 256, 1024):
         yield from written(options, SIZES["10 M"], 1, prompt, prompt)
 
 
 def tokens_by_texts(options: argparse.Namespace) -> Measured:
-    """Measure several texts at once by the 10 M model."""
+    """Measure generation of several texts at once by the 10 M model."""
     for streams in (1, 8, 32, 128):
         yield from written(options, SIZES["10 M"], streams, 16, streams)
 
 
 def encoding_by_corpus(options: argparse.Namespace) -> Measured:
-    """Seconds of `glass data encode`, with the training of the tokenizer."""
+    """Measure the seconds of `glass data encode`, including the training of the tokenizer."""
     text = options.text.read_bytes()
     with tempfile.TemporaryDirectory() as name:
         for megabytes in (1, 10, 50):
@@ -186,7 +186,7 @@ def run_glass(words: list[str], folder: Path) -> None:
 
 
 def opening_by_size(options: argparse.Namespace) -> Measured:
-    """Seconds of a whole `glass generate` of one token, and of the import of torch alone."""
+    """Measure the seconds of `glass generate` with one token, and of the import of torch."""
     with tempfile.TemporaryDirectory() as name:
         for label, shape in SIZES.items():
             sizes = {each: getattr(shape, each) for each in ("layers", "width", "heads", "context")}
@@ -213,13 +213,13 @@ PANELS = {
 
 
 def exponent(points: list[Point]) -> float:
-    """Return p of cost ~ size^p between the last two sizes: 1 is in proportion, 0 is no growth."""
+    """Return p of cost ~ size^p between the last two sizes: 1 is linear growth, 0 is none."""
     *_, before, last = sorted(points, key=lambda point: point.x)
     return math.log(last.y / before.y) / math.log(last.x / before.x)
 
 
 def series_of(points: list[Point], panel: str) -> dict[str, list[Point]]:
-    """Return the points of a panel by their series."""
+    """Return the points of a panel by series."""
     found: dict[str, list[Point]] = {}
     for point in points:
         if point.panel == panel:
@@ -232,9 +232,9 @@ def markdown(machine: dict[str, Any], peak: dict[str, float], points: list[Point
     lines = [
         "# How cost grows",
         "",
-        f"{machine['processor']}, {machine['threads']} threads, {machine['instruction_set']}; matrix products "
+        f"{machine['processor']}, {machine['threads']} threads, {machine['instruction_set']}; matrix multiplications "
         f"{peak['fp32_gflops']} GFLOP/s in float32 and {peak['bf16_gflops']} in bfloat16, memory "
-        f"{peak['memory_gb_per_second']} GB/s. Load when it began: {machine['load']}.",
+        f"{peak['memory_gb_per_second']} GB/s. Load at the start: {machine['load']}.",
     ]
     for name, panel in PANELS.items():
         series = series_of(points, name)
@@ -252,7 +252,7 @@ def markdown(machine: dict[str, Any], peak: dict[str, float], points: list[Point
 
 
 def draw(path: Path, points: list[Point]) -> None:
-    """Draw each panel on logarithmic axes, with a dotted line of growth in proportion."""
+    """Draw each panel on logarithmic axes, with a dotted line of linear growth."""
     from matplotlib.figure import Figure
 
     names = [name for name in PANELS if series_of(points, name)]
@@ -275,12 +275,12 @@ def draw(path: Path, points: list[Point]) -> None:
         axes.set_ylabel(PANELS[name].y, fontsize=8)
         axes.tick_params(labelsize=7)
         axes.legend(fontsize=7)
-    figure.supxlabel("dotted: growth in proportion to the size", fontsize=8)
+    figure.supxlabel("dotted: linear growth", fontsize=8)
     figure.savefig(path, metadata={"Date": None})
 
 
 def main() -> None:
-    """Measure, write and draw."""
+    """Measure all panels, and print, write and draw the results."""
     options = arguments()
     torch.set_num_threads(options.threads)
     machine = describe(options.threads)
@@ -303,9 +303,11 @@ def main() -> None:
 def arguments() -> argparse.Namespace:
     """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--text", type=Path, required=True, help="repeated to make the corpora that are encoded")
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="of PyTorch and onnxruntime")
-    parser.add_argument("--repeats", type=int, default=3, help="turns of each point; default 3")
+    parser.add_argument("--text", type=Path, required=True, help="text that is repeated to make the corpora")
+    parser.add_argument(
+        "--threads", type=int, default=torch.get_num_threads(), help="threads of PyTorch and onnxruntime"
+    )
+    parser.add_argument("--repeats", type=int, default=3, help="measured turns of each point; default 3")
     parser.add_argument("--only", action="append", choices=PANELS, help="measure only this panel; may be repeated")
     parser.add_argument("--out", type=Path, help="folder of the results")
     add_isa(parser)

@@ -1,7 +1,7 @@
 """The option `--isa avx2`: measure as on a processor without AVX-512 and without instructions for bfloat16.
 
-PyTorch's libraries read environment variables. onnxruntime knows none, so a copy of it is changed: where it asks the
-processor for AVX-512 or AVX-VNNI (the instruction CPUID, leaf 7), the copy takes the answer for no.
+PyTorch's libraries have environment variables for this. onnxruntime has none, so a patched copy of it is used, in which
+the checks for AVX-512 and AVX-VNNI (instruction CPUID, leaf 7) always fail.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ RESTRICTIONS = {
         "ATEN_CPU_CAPABILITY": "avx2",  # torch
         "ONEDNN_MAX_CPU_ISA": "AVX2",
         "MKL_ENABLE_INSTRUCTIONS": "AVX2",
-        "GLASS_ISA": "avx2",  # set here alone: the program has been started again, with the copy of onnxruntime
+        "GLASS_ISA": "avx2",  # only set here: marks a restarted program that uses the patched copy of onnxruntime
     }
 }
-"""What PyTorch's libraries read when they are loaded, and a mark of ours, by the value of `--isa`."""
+"""Environment variables for PyTorch's libraries, and a marker of ours, by the value of `--isa`."""
 
 CPUID_LEAF_7_1 = rb"\xb8\x07\0\0\0\xb9\x01\0\0\0\x0f\xa2"  # mov eax, 7; mov ecx, 1; cpuid
 ASKS_AVX_VNNI = re.compile(CPUID_LEAF_7_1 + rb"\xa8\x10")  # test al, 16
 ASKS_AVX512F = re.compile(rb"\xf7[\xc0-\xc7]\0\0\x01\0")  # test of a register with bit 16
-FAR = 200  # bytes from the one question to the other
+FAR = 200  # largest distance of the two checks, in bytes
 
 
 def add_isa(parser: argparse.ArgumentParser) -> None:
@@ -39,7 +39,7 @@ def add_isa(parser: argparse.ArgumentParser) -> None:
 
 
 def restrict(isa: str | None) -> None:
-    """Start this program again with the processor restricted, unless it is already, or `isa` is None."""
+    """Restart this program with a restricted processor, unless it is already restricted or `isa` is None."""
     if isa is None or RESTRICTIONS[isa].items() <= os.environ.items():
         return
     os.environ.update(RESTRICTIONS[isa])
@@ -50,7 +50,7 @@ def restrict(isa: str | None) -> None:
 
 
 def onnxruntime_without_avx512() -> Path:
-    """Return a folder with a copy of onnxruntime that uses AVX2; it is made once and kept among temporary files."""
+    """Return a folder with a copy of onnxruntime without AVX-512, which is created once in the temporary folder."""
     version = importlib.metadata.version("onnxruntime")
     target = Path(tempfile.gettempdir()) / f"onnxruntime-{version}-avx2"
     if (target / "onnxruntime" / "__init__.py").exists():
@@ -62,21 +62,21 @@ def onnxruntime_without_avx512() -> Path:
         shutil.copytree(Path(spec.origin).parent, Path(made) / "copy" / "onnxruntime")
         (library,) = Path(made).glob("copy/onnxruntime/capi/onnxruntime_pybind11_state*")
         library.write_bytes(answered_no(library.read_bytes()))
-        with suppress(OSError):  # another benchmark was faster
+        with suppress(OSError):  # another benchmark has created it meanwhile
             (Path(made) / "copy").rename(target)
     return target
 
 
 def answered_no(machine_code: bytes) -> bytes:
-    """Return the library with each question for AVX-VNNI and the question for AVX-512 behind it made to find no bit."""
+    """Patch the library so that each check for AVX-VNNI and the following check for AVX-512 fail."""
     changed = bytearray(machine_code)
     questions = list(ASKS_AVX_VNNI.finditer(machine_code))
     if not questions:
-        raise SystemExit("this onnxruntime asks for AVX-512 in another way\nmeasure without it: uninstall onnxruntime")
+        raise SystemExit("unknown check for AVX-512 in this onnxruntime\nuninstall onnxruntime to measure without it")
     for question in questions:
         changed[question.end() - 1] = 0
         next_question = ASKS_AVX512F.search(machine_code, question.end(), question.end() + FAR)
         if next_question is None:
-            raise SystemExit("no question for AVX-512 in onnxruntime\nmeasure without it: uninstall onnxruntime")
+            raise SystemExit("found no check for AVX-512 in onnxruntime\nuninstall onnxruntime to measure without it")
         changed[next_question.end() - 2] = 0
     return bytes(changed)

@@ -1,17 +1,16 @@
-"""What the loss band of `glass plan` rests on: short language-model runs of many sizes on many texts, and the fit.
+"""Data and fit of the loss band of `glass plan`: short language-model runs of many sizes on many texts.
 
-`collect` trains with texts and sizes drawn anew each time, and appends a line for each run to a file, so that it can be
-stopped and gone on with. `add` appends finished runs of any kind. `fit` fits the formula of
-`glassformer.training.forecast` to that file, prints its numbers, and says how often a run on a text that the fit did
-not see fell inside its band.
+`collect` trains with random texts and sizes, and appends a line for each run to a file, so that it can be stopped and
+continued. `add` appends finished runs of any kind. `fit` fits the formula of `glassformer.training.forecast` to that
+file, prints its coefficients, and prints how often the loss of a run on an unseen text is inside its band.
 
     python benchmarks/loss_band.py collect --texts ~/texts --minutes 30
     python benchmarks/loss_band.py add runs/one runs/two
     python benchmarks/loss_band.py fit
 
-The texts: every .txt and .gz file below --texts and the text columns of its .csv and .tsv files, and three packages of
-the Python standard library of this machine. Each is read as characters and as byte pairs. Generated corpora are left
-out: what they hold is learnt at another pace, and their true entropy says where it ends.
+The texts: every .txt and .gz file below --texts, the text columns of its .csv and .tsv files, and three packages of the
+Python standard library of this machine. Each is tokenized as characters and with BPE. Generated corpora are left out,
+because they are learnt at another speed, and their known entropy is the final loss.
 """
 
 from __future__ import annotations
@@ -45,23 +44,23 @@ from glassformer.training.setup import new_training, text_of_run
 
 RESULTS = Path(__file__).parent / "results" / "loss_band.jsonl"
 MODERN = {"positions": "rotary", "norm": "rmsnorm", "qk_norm": "head", "activation": "relu2", "tied": False}
-"""Settings with Muon: those of the recipe auto before its norms and activation changed. The others are the defaults."""
+"""Settings of runs with Muon: those of the recipe auto before its norms and activation changed."""
 LEAST = 1e10
 MOST = 3e12
-"""Arithmetic of a run: 6 x parameters x tokens."""
+"""Limits of the FLOPs of a run: 6 x parameters x tokens."""
 PENALTY = 0.3
-"""On the squares of weights."""
+"""Penalty on the squares of the weights."""
 COVERAGE = 0.85
-"""Share of runs on unseen texts that the band shall hold."""
+"""Share of runs on unseen texts whose loss must be inside the band."""
 
 
 def sources(folder: Path) -> dict[str, dict[str, Any]]:
-    """Settings of `data` by the name of a text."""
+    """Return the settings of `data` for each text, by its name."""
     found: dict[str, dict[str, Any]] = {}
     for path in sorted(folder.rglob("*")):
         name = str(path.relative_to(folder))
         if "val" in name or "test_2016" in name:
-            continue  # parts of texts that are there already
+            continue  # parts of other texts
         if path.suffix in (".txt", ".gz"):
             found[name] = {"source": str(path)}
         if path.suffix == ".csv":
@@ -72,17 +71,17 @@ def sources(folder: Path) -> dict[str, dict[str, Any]]:
     return found | {f"library {name}": {"source": str(library / name)} for name in ("asyncio", "email", "idlelib")}
 
 
-def drawn(draw: random.Random, data: dict[str, Any], kind: str) -> Config:
-    """Settings of one run; its arithmetic is drawn evenly between `LEAST` and `MOST` on a scale of factors."""
-    width = draw.choice([32, 48, 64, 96, 128])
-    layers = draw.randint(1, 3)
-    context = draw.choice([32, 64, 128])
-    vocabulary = draw.choice([512, 1024, 2048])
+def random_config(rng: random.Random, data: dict[str, Any], kind: str) -> Config:
+    """Return random settings of a run, with log-uniform FLOPs between `LEAST` and `MOST`."""
+    width = rng.choice([32, 48, 64, 96, 128])
+    layers = rng.randint(1, 3)
+    context = rng.choice([32, 64, 128])
+    vocabulary = rng.choice([512, 1024, 2048])
     near = 12 * layers * width**2 + width * (100 if kind == "characters" else vocabulary)
-    tokens = math.exp(draw.uniform(math.log(LEAST), math.log(MOST))) / (6 * near)
-    batch = draw.choice([8, 16, 32])
+    tokens = math.exp(rng.uniform(math.log(LEAST), math.log(MOST))) / (6 * near)
+    batch = rng.choice([8, 16, 32])
     steps = max(60, min(4000, round(tokens / (batch * context))))
-    muon = draw.random() < 0.85
+    muon = rng.random() < 0.85
     return Config.from_dict(
         {
             "data": data | {"validation_limit": 60_000},
@@ -99,7 +98,7 @@ def drawn(draw: random.Random, data: dict[str, Any], kind: str) -> Config:
                 "schedule": "linear" if muon else "cosine",
                 "final_rate": 0.0 if muon else 0.1,
                 "optimizer": "muon" if muon else "adamw",
-                "learning_rate": draw.choice([3e-3, 1e-2] if muon else [1e-3, 2e-3, 4e-3]),
+                "learning_rate": rng.choice([3e-3, 1e-2] if muon else [1e-3, 2e-3, 4e-3]),
             },
             "sample": {"tokens": 1},
         }
@@ -107,11 +106,11 @@ def drawn(draw: random.Random, data: dict[str, Any], kind: str) -> Config:
 
 
 def measured(name: str, config: Config, folder: Path) -> dict[str, Any]:
-    """One run: what is known before it, and how it ended."""
+    """Train a run, and return its facts before training, its loss and its time."""
     facts = facts_of(name, config, text_of_run(config, folder / "run", lambda text: None))
     with (
-        tempfile.TemporaryDirectory(dir=folder) as place,
-        new_training(config, Path(place) / "run", Silent()) as trainer,
+        tempfile.TemporaryDirectory(dir=folder) as temporary,
+        new_training(config, Path(temporary) / "run", Silent()) as trainer,
     ):
         outcome = train(trainer)
     assert outcome is not None
@@ -120,16 +119,16 @@ def measured(name: str, config: Config, folder: Path) -> dict[str, Any]:
 
 
 def facts_of(name: str, config: Config, data: Any) -> dict[str, Any]:
-    """What is known before a run."""
+    """Return the facts of a run that are known before training."""
     known = forecast.known(plan_run(config, data, None), ladder(config, data))
     if known is None:
-        raise GlassError(f"nothing is known of {name} before it runs", "Take a run of task lm with steps.")
+        raise GlassError(f"the loss of {name} cannot be forecast", "Use a run of task lm with steps.")
     model = {name: getattr(config.model, name) for name in ("context", "layers", "width")}
     return {"text": name, "tokenizer": config.tokenizer.kind, **known.facts(), **model}
 
 
 def finished(folder: Path) -> dict[str, Any]:
-    """A run that was trained before: the steps that it took, and its best validation loss."""
+    """Return the facts of a finished run, its number of steps and its best validation loss."""
     run = open_run(folder)
     lines = [json.loads(line) for line in run.metrics_file.read_text(encoding="utf-8").splitlines()]
     own = run.config()
@@ -142,38 +141,38 @@ def finished(folder: Path) -> dict[str, Any]:
 
 
 def collect(texts: Path, minutes: float, seed: int, to: Path) -> None:
-    """Train on texts drawn at random until the time is over."""
-    draw = random.Random(seed)
+    """Train on random texts until the time is over."""
+    rng = random.Random(seed)
     ends = time.monotonic() + 60 * minutes
     with tempfile.TemporaryDirectory() as temporary:
         while time.monotonic() < ends:
-            name, data = draw.choice(list(sources(texts).items()))
-            kind = draw.choice(["characters", "bpe"])
-            line = measured(name, drawn(draw, data, kind), Path(temporary))
+            name, data = rng.choice(list(sources(texts).items()))
+            kind = rng.choice(["characters", "bpe"])
+            line = measured(name, random_config(rng, data, kind), Path(temporary))
             append(to, line)
 
 
 def append(to: Path, line: dict[str, Any]) -> None:
-    """One run to the file, and to the person."""
+    """Append a run to the file, and print it."""
     with to.open("a", encoding="utf-8") as file:
         file.write(json.dumps(line, ensure_ascii=False) + "\n")
     print(f"{line['text']} {line['tokenizer']}: {line['loss']:.3f} after {line['train_seconds']:.0f} s", flush=True)
 
 
 def read(path: Path) -> list[tuple[str, forecast.RunFacts, float]]:
-    """Text, what was known, and the loss of each run of a file."""
+    """Read the runs of a file: text, facts before training, and loss."""
     names = {field.name for field in fields(forecast.RunFacts)}
     lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     return [(line["text"], forecast.RunFacts(**{name: line[name] for name in names}), line["loss"]) for line in lines]
 
 
 def left_at(known: forecast.RunFacts, loss: float) -> float:
-    """ln s at a loss: the inverse of `RunFacts.loss_at`."""
+    """Return ln s for a loss: the inverse of `RunFacts.loss_at`."""
     return math.log(max(1e-3, loss - known.floor) / (known.unigram - known.floor))
 
 
 def weights_of(runs: Sequence[tuple[str, forecast.RunFacts, float]]) -> NDArray[np.float64]:
-    """Least squares with a small penalty on all weights but the constant."""
+    """Fit the weights by least squares, with a small penalty on all except the constant."""
     x = np.array([list(known.features().values()) for _, known, _ in runs])  # (N, P)
     y = np.array([left_at(known, loss) for _, known, loss in runs])  # (N,)
     penalty = PENALTY * np.eye(x.shape[1])  # (P, P)
@@ -182,7 +181,7 @@ def weights_of(runs: Sequence[tuple[str, forecast.RunFacts, float]]) -> NDArray[
 
 
 def unseen(runs: Sequence[tuple[str, forecast.RunFacts, float]]) -> NDArray[np.float64]:
-    """(N,) ln s of each run less what the fit to the runs on all other texts says."""
+    """Return the errors of ln s, (N,): each run minus the prediction of a fit to runs on all other texts."""
     errors = np.empty(len(runs))
     for text in {text for text, _, _ in runs}:
         weights = weights_of([run for run in runs if run[0] != text])
@@ -193,19 +192,19 @@ def unseen(runs: Sequence[tuple[str, forecast.RunFacts, float]]) -> NDArray[np.f
 
 
 def half_width_of(runs: Sequence[tuple[str, forecast.RunFacts, float]]) -> float:
-    """Of the band in ln s that would have held the share `COVERAGE` of runs on unseen texts."""
+    """Return the half-width in ln s of a band that contains the share `COVERAGE` of runs on unseen texts."""
     return float(np.quantile(np.abs(unseen(runs)), COVERAGE))
 
 
 def inside_unseen(runs: Sequence[tuple[str, forecast.RunFacts, float]]) -> list[bool]:
-    """Whether each run fell inside a band whose weights and width come from the runs on all other texts alone."""
+    """Return whether each run is inside a band whose weights and width come only from runs on other texts."""
     errors = np.abs(unseen(runs))
     texts = np.array([text for text, _, _ in runs])
     return [bool(errors[n] <= np.quantile(errors[texts != text], COVERAGE)) for n, text in enumerate(texts)]
 
 
 def fit(path: Path) -> None:
-    """Print the formula's numbers, and how often runs on unseen texts fell inside a band made without them."""
+    """Print the fitted coefficients, and how often runs on unseen texts are inside a band fitted without them."""
     runs = read(path)
     inside = inside_unseen(runs)
     errors = unseen(runs)
@@ -222,13 +221,13 @@ def fit(path: Path) -> None:
 
 
 def main() -> int:
-    """Collect, add or fit."""
+    """Run the command: collect, add or fit."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=["collect", "add", "fit"])
     parser.add_argument("runs", nargs="*", type=Path, help="add: run folders")
     parser.add_argument("--texts", type=Path, help="collect: the folder of texts")
-    parser.add_argument("--minutes", type=float, default=30.0, help="collect: how long")
-    parser.add_argument("--seed", type=int, default=0, help="collect: of the sizes that are drawn")
+    parser.add_argument("--minutes", type=float, default=30.0, help="collect: duration in minutes")
+    parser.add_argument("--seed", type=int, default=0, help="collect: seed of the random texts and sizes")
     parser.add_argument("--file", type=Path, default=RESULTS)
     options = parser.parse_args()
     if options.what == "fit":

@@ -1,7 +1,7 @@
-"""The anonymous memory of `glass train` on a text of any size: encoding and training must stay below a limit.
+"""Anonymous memory of `glass train` on a text of any size: encoding and training must stay below a limit.
 
-Makes a text of the wanted size in a temporary folder (deleted afterwards), trains on it through the real command line,
-and watches the process from outside (`RssAnon` on Linux; the memory-mapped store is file memory and does not count).
+Generates a text of the given size in a temporary folder (deleted afterwards), trains on it with the command line, and
+observes the process from outside (`RssAnon` on Linux; the memory-mapped store is file memory and does not count).
 
     python benchmarks/memory_of_large_text.py --megabytes 1000 --kind bpe
     python benchmarks/memory_of_large_text.py --megabytes 1000 --kind characters --one-line
@@ -18,11 +18,11 @@ import tempfile
 import time
 from pathlib import Path
 
-EVERY = 0.05  # seconds between two looks
+EVERY = 0.05  # seconds between two samples
 
 
 def anonymous_memory(process: int) -> int:
-    """Bytes of anonymous resident memory; 0 once the process has ended."""
+    """Return the anonymous resident memory of a process in bytes; 0 if it has ended."""
     try:
         lines = Path(f"/proc/{process}/status").read_text().splitlines()
     except OSError:
@@ -31,29 +31,29 @@ def anonymous_memory(process: int) -> int:
 
 
 def write_text(path: Path, size: int, one_line: bool) -> None:
-    """A text of `size` bytes: 50,000 words of many frequencies, in lines of 12 in ever new orders."""
-    draw = random.Random(0)
+    """Write a text of `size` bytes: 50,000 words with Zipf frequencies, in shuffled lines of 12 words."""
+    rng = random.Random(0)
     letters = "etaoinshrdlucmfwypvbgkjqxz"
-    words = ["".join(draw.choices(letters, range(26, 0, -1), k=draw.randint(1, 10))) for _ in range(50_000)]
+    words = ["".join(rng.choices(letters, range(26, 0, -1), k=rng.randint(1, 10))) for _ in range(50_000)]
     weights = [1 / rank for rank in range(1, len(words) + 1)]
-    lines = [" ".join(draw.choices(words, weights, k=12)) + "." for _ in range(20_000)]
+    lines = [" ".join(rng.choices(words, weights, k=12)) + "." for _ in range(20_000)]
     end = " " if one_line else "\n"
     with path.open("wb") as file:
         while file.tell() < size:
-            draw.shuffle(lines)
+            rng.shuffle(lines)
             block = "".join(line + end for line in lines).encode("ascii")
             file.write(block[: size - file.tell()])
 
 
 def main() -> int:
-    """Make, train, watch; the exit code is 1 where memory went beyond the limit."""
+    """Generate the text, train and observe; the exit code is 1 if memory exceeds the limit."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--megabytes", type=int, default=1000)
-    parser.add_argument("--limit", type=int, default=600, help="megabytes of anonymous memory")
-    parser.add_argument("--kind", default="bpe", help="of tokenizer")
+    parser.add_argument("--limit", type=int, default=600, help="limit of the anonymous memory in megabytes")
+    parser.add_argument("--kind", default="bpe", help="kind of tokenizer")
     parser.add_argument("--steps", type=int, default=100)
-    parser.add_argument("--one-line", action="store_true", help="no line ends at all")
-    parser.add_argument("--folder", type=Path, help="where the temporary files go")
+    parser.add_argument("--one-line", action="store_true", help="write the whole text as one line")
+    parser.add_argument("--folder", type=Path, help="folder for the temporary files")
     options = parser.parse_args()
     if not Path("/proc/self/status").exists():
         print("this measurement needs Linux (/proc)", file=sys.stderr)

@@ -1,7 +1,7 @@
-"""How well `glass train TEXT --minutes M` keeps its minutes: alone, and beside one busy process for each core.
+"""Accuracy of `glass train TEXT --minutes M`: on an idle machine, and with one busy process per core.
 
-Each run is the real command line, in a folder of its own; its wall time is that of the process, from start to end. The
-ratio is wall time / M: at most 1.2 is wanted for one minute, 1.1 for two. The loss is that of the validation part.
+Each run is a command in a separate folder; its wall time is that of the whole process. The ratio is wall time / M; the
+goal is at most 1.2 for one minute and 1.1 for two. The loss is that of the validation part.
 
     python benchmarks/minutes.py ~/texts/shakespeare/input.txt --minutes 1 2
     python benchmarks/minutes.py book.txt --minutes 1 --load busy --json
@@ -27,13 +27,13 @@ LOADS = ("idle", "busy")
 
 
 def cores() -> int:
-    """Cores that this process may use."""
+    """Return the number of CPU cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @contextmanager
 def busy_processes(number: int) -> Iterator[None]:
-    """Inside, so many processes each keep a core busy."""
+    """Run this number of processes that each keep a core busy, inside the block."""
     processes = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(number)]
     try:
         yield
@@ -44,7 +44,7 @@ def busy_processes(number: int) -> Iterator[None]:
 
 
 def trained(text: Path, minutes: float, own: list[str]) -> dict[str, Any]:
-    """Return what a run came to, with its wall time."""
+    """Train a run, and return its results with its wall time."""
     command = [sys.executable, "-m", "glassformer", "train", str(text), "--minutes", str(minutes), "--json", *own]
     with tempfile.TemporaryDirectory() as folder:
         began = time.monotonic()
@@ -80,11 +80,13 @@ def row(found: dict[str, Any]) -> str:
 def main() -> int:
     """Run each number of minutes under each load."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("text", type=Path, help="the text to learn from")
+    parser.add_argument("text", type=Path, help="the training text")
     parser.add_argument("--minutes", type=float, nargs="+", default=[1.0, 2.0], help="default: 1 2")
     parser.add_argument("--load", choices=LOADS, nargs="+", default=list(LOADS), help="default: idle busy")
-    parser.add_argument("--own", nargs=argparse.REMAINDER, default=[], help="last: other arguments of glass train")
-    parser.add_argument("--json", action="store_true", help="JSON on standard output in place of the table")
+    parser.add_argument(
+        "--own", nargs=argparse.REMAINDER, default=[], help="further arguments of glass train; must be last"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON instead of the table")
     add_isa(parser)
     options = parser.parse_args()
     restrict(options.isa)

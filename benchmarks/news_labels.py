@@ -1,7 +1,7 @@
-"""How well a small classifier, trained from nothing, labels news: beside TF-IDF + logistic regression and majority.
+"""Accuracy of a small classifier from random weights on news, compared with TF-IDF + logistic regression and majority.
 
-Splits AG's news (a CSV of class, title, description) into training and test part, the same share of each class, and
-runs the command line on them: the test part is seen by nothing before it is measured.
+Splits AG News (a CSV file of class, title, description) into a training and a test part with equal shares of each
+class, and runs the command line on them; the test part is used only for the final evaluation.
 
     python benchmarks/news_labels.py ag_news_test.csv
     python benchmarks/news_labels.py ag_news_test.csv --test 1000 --seed 0 --set train.steps=2000
@@ -20,7 +20,7 @@ from pathlib import Path
 
 
 def split(source: Path, folder: Path, test: int, seed: int) -> tuple[Path, Path]:
-    """Write `train.csv` and `test.csv`; the same number of test rows from each class."""
+    """Write `train.csv` and `test.csv`, with the same number of test rows from each class."""
     rows = defaultdict(list)
     with source.open(encoding="utf-8", newline="") as file:
         for row in csv.reader(file):
@@ -44,12 +44,14 @@ def split(source: Path, folder: Path, test: int, seed: int) -> tuple[Path, Path]
 
 
 def main() -> None:
-    """Split, train, evaluate."""
+    """Split the data, train a classifier, and evaluate it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("source", type=Path, help="the CSV file")
     parser.add_argument("--test", type=int, default=1000, metavar="N", help="texts to test on (default: 1000)")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the split (default: 0)")
-    parser.add_argument("--set", action="append", default=[], metavar="SECTION.FIELD=VALUE", help="for glass train")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of the split (default: 0)")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="SECTION.FIELD=VALUE", help="setting for glass train"
+    )
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -1,10 +1,10 @@
-"""The page on a long text: how soon something is seen, how soon any head's map is there, and how much is sent.
+"""Speed of the page on a long text: time to first paint, time to an attention map, and bytes sent.
 
-A run with random weights, as many layers and heads as GPT-2 small has, and a small width is served by `glass serve`, in
-a process of its own; chromium opens the attention map of a text of 1,024 tokens. Each opening is with an empty cache.
-`first_paint` is the browser's own first contentful paint; `map` the time from the start of the navigation to the drawn
-map; `heads` from the choice of another head to the frame after its map is drawn. Then the other views of attention,
-and the same with 4,096 tokens.
+A run with random weights, the layers and heads of GPT-2 small and a small width is served by `glass serve` in a
+separate process; chromium opens the attention map of a text of 1,024 tokens, each time with an empty cache.
+`first_paint` is the browser's first contentful paint; `map` is the time from the start of the navigation to the drawn
+map; `heads` is the time from the choice of another head to the frame after its map is rng. Then follow the other
+views of attention, and the same with 4,096 tokens.
 
     python benchmarks/page.py --out page.json
     python benchmarks/page.py --openings 1 --heads 5 --width 768 --head-width 64
@@ -31,8 +31,8 @@ from typing import Any
 from urllib.parse import quote_plus
 
 import torch
-from drawn_run import make_run
 from playwright.sync_api import Browser, Page, Response, sync_playwright
+from random_run import make_run
 
 ALPHABET = string.ascii_letters + " .,"
 VIEWS = {"tokens": "Tokens", "score": "Score anatomy", "focus": "Row focus", "heads": "All heads"}
@@ -46,9 +46,9 @@ DRAWN = """([selector, text]) => new Promise((done) => {
   };
   look();
 })"""
-TURN = f"""async ([place, ...expected]) => {{
+TURN = f"""async ([address, ...expected]) => {{
   const start = performance.now();
-  location.hash = place;
+  location.hash = address;
   return (await ({DRAWN})(expected)) - start;
 }}"""
 MAP = ["#view-title", "Attention map"]
@@ -56,7 +56,7 @@ MAP = ["#view-title", "Attention map"]
 
 @contextmanager
 def served(folder: Path, options: argparse.Namespace) -> Iterator[tuple[str, float]]:
-    """The address with its token, and the seconds until the server was ready."""
+    """Yield the server's address with its token, and the seconds until it was ready."""
     words = [sys.executable, "-m", "glassformer", "serve", str(folder), "--no-open", "--json", "--port", "0"]
     if options.page:
         words += ["--page", str(options.page)]
@@ -71,14 +71,14 @@ def served(folder: Path, options: argparse.Namespace) -> Iterator[tuple[str, flo
         server.wait(30)
 
 
-def place_of(view: str, text: str, **state: object) -> str:
-    """What stands behind the # of an address."""
+def address_of(view: str, text: str, **state: object) -> str:
+    """Return the fragment of the page's address for a view, a text and its state."""
     kept = "".join(f"&.{name}={value}" for name, value in state.items())
     return f"#{view}?run=wide&text={quote_plus(text)}{kept}"
 
 
 class Replies:
-    """What was sent to a page, in bytes."""
+    """Sizes of the responses to a page, in bytes."""
 
     def __init__(self, page: Page) -> None:
         self.sizes: list[int] = []
@@ -89,10 +89,10 @@ class Replies:
 
 
 def opening(browser: Browser, url: str, text: str) -> dict[str, Any]:
-    """One opening of the page with an empty cache: milliseconds, and bytes."""
+    """Open the page with an empty cache, and return milliseconds and bytes."""
     page = browser.new_page(viewport={"width": 1280, "height": 900})
     replies = Replies(page)
-    page.goto(url + place_of("attention", text), wait_until="commit")
+    page.goto(url + address_of("attention", text), wait_until="commit")
     drawn = page.evaluate(DRAWN, MAP)
     paint = page.evaluate("() => performance.getEntriesByName('first-contentful-paint')[0].startTime")
     found = {"first_paint": paint, "map": drawn, "bytes": sum(replies.sizes), "largest_reply": max(replies.sizes)}
@@ -101,27 +101,27 @@ def opening(browser: Browser, url: str, text: str) -> dict[str, Any]:
 
 
 def head_turned(page: Page, text: str, head: str) -> float:
-    """Milliseconds from the choice of a head to the frame after its map is drawn."""
-    found: float = page.evaluate(TURN, [place_of("attention", text, head=head), "aside h3", head])
+    """Return the milliseconds from the choice of a head to the frame after its map is rng."""
+    found: float = page.evaluate(TURN, [address_of("attention", text, head=head), "aside h3", head])
     return found
 
 
 def view_turned(page: Page, text: str, view: str) -> dict[str, float]:
-    """The same of going to a view, and how many SVG nodes it has."""
-    took = page.evaluate(TURN, [place_of(view, text), "#view-title", VIEWS[view]])
+    """Return the milliseconds of a change to another view, and its number of SVG nodes."""
+    took = page.evaluate(TURN, [address_of(view, text), "#view-title", VIEWS[view]])
     return {"ms": took, "svg_nodes": page.evaluate("() => document.querySelectorAll('svg, svg *').length")}
 
 
 def measure(browser: Browser, url: str, options: argparse.Namespace) -> dict[str, Any]:
-    """All figures."""
-    drawn = random.Random(0)
-    text, longer = ("".join(drawn.choices(ALPHABET, k=tokens)) for tokens in (1024, 4096))
+    """Measure and return all figures."""
+    rng = random.Random(0)
+    text, longer = ("".join(rng.choices(ALPHABET, k=tokens)) for tokens in (1024, 4096))
     openings = [opening(browser, url, text) for _ in range(options.openings)]
     page = browser.new_page(viewport={"width": 1280, "height": 900})
     replies = Replies(page)
-    page.goto(url + place_of("attention", text))
+    page.goto(url + address_of("attention", text))
     page.evaluate(DRAWN, MAP)
-    names = [f"dec.{drawn.randrange(12)}.self.{drawn.randrange(12)}" for _ in range(options.heads)]
+    names = [f"dec.{rng.randrange(12)}.self.{rng.randrange(12)}" for _ in range(options.heads)]
     heads = [head_turned(page, text, name) for name in names]
     views = {view: view_turned(page, text, view) for view in VIEWS}
     first = head_turned(page, longer, "dec.11.self.11")
@@ -139,13 +139,13 @@ def measure(browser: Browser, url: str, options: argparse.Namespace) -> dict[str
 
 
 def main() -> None:
-    """Measure, and print or write JSON."""
+    """Measure, and print and write JSON."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--width", type=int, default=48)
     parser.add_argument("--head-width", type=int, default=4)
     parser.add_argument("--openings", type=int, default=5)
-    parser.add_argument("--heads", type=int, default=40, help="that are chosen one after the other")
-    parser.add_argument("--threads", type=int, default=1, help="of the server")
+    parser.add_argument("--heads", type=int, default=40, help="number of heads to choose one by one")
+    parser.add_argument("--threads", type=int, default=1, help="threads of the server")
     parser.add_argument("--page", type=Path, metavar="DIR", help="another built page")
     parser.add_argument("--out", type=Path, metavar="FILE")
     options = parser.parse_args()

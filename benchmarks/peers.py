@@ -1,11 +1,11 @@
-"""Ours and the peers, in turn, in one run, on the same work: speed, time to a loss, memory, start-up.
+"""Comparison of glassformer with other libraries on the same work: speed, time to a loss, memory, start-up.
 
-The peers are what PyPI provides: the GPT-2 and the `generate` of transformers, the layers of torch itself, tokenizers,
-sentencepiece; and nanoGPT where a local checkout is named. Everyone does the same work in every turn, the first turn
-only warms up, and ratios are of turns side by side: their median, with the lowest and the highest. What the hardware
-gives at most (matrix products, memory) is measured in the same run. Results go to `--out`: JSON, Markdown, a picture.
+The peers are packages of PyPI: GPT-2 and `generate` of transformers, torch's own layers, tokenizers, sentencepiece; and
+nanoGPT if a local checkout is given. All do the same work in every turn, the first turn is a warm-up, and ratios
+compare adjacent turns: the median, with the lowest and the highest. The peak speeds of the hardware (matrix
+multiplications, memory) are measured in the same run. `--out` gets JSON, Markdown and a chart.
 
-On a busy machine `--clock processor --threads 1` counts the processor's time, not the wall clock's (but for `beams` and
+On a busy machine, `--clock processor --threads 1` measures CPU time instead of wall time (except for `beams` and
 `until`).
 
     python benchmarks/peers.py --quick --out results/look
@@ -13,7 +13,7 @@ On a busy machine `--clock processor --threads 1` counts the processor's time, n
     python benchmarks/peers.py --only steps --only generation --repeats 7 --out results/speed
     python benchmarks/peers.py --only until --until-text input.txt --recipe shakespeare-nano --out results/until
 
-Kinds of work (`--only`): see `KINDS`. What each of them measures stands in its file under `benchmarks/peers/`.
+Kinds of work (`--only`): see `KINDS`. Each is documented in its module in `benchmarks/peers/`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ KINDS: dict[str, Callable[[Options], Iterator[Row]]] = {
 
 
 def main() -> None:
-    """Measure, and write after every kind, so that what is there stays if a later one fails."""
+    """Measure each kind, and write the results after each, so that they are kept if a later kind fails."""
     options = arguments()
     torch.set_num_threads(options.threads)
     found: dict[str, Any] = {"machine": describe(options.threads), "peaks": peaks(CLOCKS[options.clock], options.quick)}
@@ -53,7 +53,7 @@ def main() -> None:
             found["results"].append(row.as_json())
             print(_line(found["results"][-1]), flush=True)
         report.write(options.out, found)
-    print(f"{options.out}/results.md has it all", file=sys.stderr)
+    print(f"all results are in {options.out}/results.md", file=sys.stderr)
 
 
 def _line(row: dict[str, Any]) -> str:
@@ -63,7 +63,7 @@ def _line(row: dict[str, Any]) -> str:
 
 
 def _settings(options: Options) -> dict[str, Any]:
-    """Those that change figures; of files only whether they were given."""
+    """Return the options that affect the figures; for files, only whether they were given."""
     plain = {name: value for name, value in vars(options).items() if isinstance(value, int | float | str | bool)}
     return {
         **plain,
@@ -74,27 +74,31 @@ def _settings(options: Options) -> dict[str, Any]:
 
 
 def arguments() -> argparse.Namespace:
-    """What to measure."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True, help="folder of the results")
-    parser.add_argument("--only", action="append", choices=KINDS, help="this kind alone; may be given again")
-    parser.add_argument("--quick", action="store_true", help="tiny sizes, for a look in about a minute")
-    parser.add_argument("--repeats", type=int, default=5, help="turns of each; default 5, with --quick 2")
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="of everyone")
+    parser.add_argument("--only", action="append", choices=KINDS, help="measure only this kind; may be repeated")
+    parser.add_argument("--quick", action="store_true", help="tiny sizes, for a test in about a minute")
+    parser.add_argument("--repeats", type=int, default=5, help="measured turns of each; default 5, with --quick 2")
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="threads of all libraries")
     parser.add_argument("--device", default="cpu", help="steps and generation: cpu or cuda; default cpu")
-    parser.add_argument("--clock", choices=CLOCKS, default="wall", help="whose seconds count; default wall")
+    parser.add_argument("--clock", choices=CLOCKS, default="wall", help="wall time or CPU time; default wall")
     parser.add_argument("--compile", action="store_true", help="steps: also ours with train.compile")
     parser.add_argument("--nanogpt", type=Path, metavar="PATH", help="a local checkout of nanoGPT")
-    parser.add_argument("--text", action="append", default=[], metavar="NAME=FILE", help="tokenizers: of a language")
-    parser.add_argument("--megabytes", type=int, default=10, help="tokenizers: of each text; default 10")
+    parser.add_argument(
+        "--text", action="append", default=[], metavar="NAME=FILE", help="tokenizers: text of a language"
+    )
+    parser.add_argument("--megabytes", type=int, default=10, help="tokenizers: size of each text; default 10")
     parser.add_argument("--corpora", type=int, nargs="+", default=[10, 100], help="megabytes of text; default 10 100")
     parser.add_argument("--until", type=float, default=1.88, help="the loss to reach; default 1.88")
-    parser.add_argument("--until-text", type=Path, metavar="FILE", help="the text to learn; without it no such row")
-    parser.add_argument("--until-repeats", type=int, default=1, help="runs of each; default 1")
     parser.add_argument(
-        "--until-commands", action="store_true", help="for --until: whole commands only, without Hugging Face's loop"
+        "--until-text", type=Path, metavar="FILE", help="text for --until; without it, it is not measured"
     )
-    parser.add_argument("--recipe", default="shakespeare-nano", help="ours, for --until; default shakespeare-nano")
+    parser.add_argument("--until-repeats", type=int, default=1, help="until: runs of each; default 1")
+    parser.add_argument(
+        "--until-commands", action="store_true", help="until: whole commands only, without Hugging Face's loop"
+    )
+    parser.add_argument("--recipe", default="shakespeare-nano", help="until: our recipe; default shakespeare-nano")
     add_isa(parser)
     options = parser.parse_args()
     restrict(options.isa)

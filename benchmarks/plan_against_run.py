@@ -1,13 +1,13 @@
-"""What `glass plan` says of a run against what `glass train` with the same settings then measures.
+"""Forecasts of `glass plan` compared with measurements of `glass train` with the same settings.
 
-Runs of all three families, several contexts, precisions, batches and tokenizers, with rows of one length and of many,
-each planned first and then trained for so many steps as the plan says take --seconds. Both are the real command line.
-Time is that of training; memory is the peak of the training process (Linux: without the pages of files).
+Runs of all three families, several contexts, precisions, batch sizes and tokenizers, with rows of equal and different
+lengths, are first planned and then trained for the number of steps that takes --seconds by the plan. Both use the
+command line. Time is that of training; memory is the peak of the training process (Linux: without file pages).
 
     python benchmarks/plan_against_run.py --texts ~/texts --seconds 40 --out benchmarks/results/plan_against_run
     python benchmarks/plan_against_run.py --texts ~/texts --seconds 15 --only classify
 
-The texts are read where they lie: shakespeare/input.txt, bangla/tagore.txt, multi30k/train.en.gz and .de.gz,
+The folder --texts must have: shakespeare/input.txt, bangla/tagore.txt, multi30k/train.en.gz and .de.gz,
 agnews/ag_news_test.csv; the conversations are generated. --out writes NAME.json and NAME.md.
 """
 
@@ -58,7 +58,7 @@ SAME = ["--train.threads", "1", "--sample.beams", "1", "--sample.tokens", "50"]
 
 
 def said(command: str, words: list[str], folder: Path) -> dict[str, Any]:
-    """What a command of `glass` says with --json."""
+    """Run a `glass` command, and return its JSON output."""
     done = subprocess.run(
         [sys.executable, "-m", "glassformer", command, *words, "--json"],
         cwd=folder,
@@ -73,14 +73,14 @@ def said(command: str, words: list[str], folder: Path) -> dict[str, Any]:
 
 
 def words_of(name: str, texts: Path) -> list[str]:
-    """The arguments of one case."""
+    """Return the arguments of one case."""
     data, settings = CASES[name]
     found = [str((texts / word).resolve()) if "/" in word else word for word in data]
     return [*found, *SAME, *(f"--set={setting}" for setting in settings.split())]
 
 
 def against(name: str, texts: Path, seconds: float, probe: float, folder: Path) -> dict[str, Any]:
-    """One case: planned, planned again with as many steps as take so long, and trained."""
+    """Plan a case, plan it again with the number of steps that takes `seconds`, and train it."""
     words = words_of(name, texts)
     asked = ["--probe", str(probe)]
     step = said("plan", [*words, *asked, "--steps", "1000", "--out", "run"], folder)["seconds_per_step"]
@@ -100,18 +100,18 @@ def against(name: str, texts: Path, seconds: float, probe: float, folder: Path) 
 
 
 def error(pair: dict[str, float]) -> float:
-    """Foreseen less measured, as a share of what was measured."""
+    """Return the relative error of a forecast: (forecast - measured) / measured."""
     return pair["foreseen"] / pair["measured"] - 1
 
 
 def table(results: list[dict[str, Any]], machine: str) -> str:
-    """As Markdown."""
+    """Return the results as a Markdown table."""
     lines = [
-        "# What `glass plan` foresees against what `glass train` measures",
+        "# Forecasts of `glass plan` and measurements of `glass train`",
         "",
         machine,
         "",
-        "| run | steps | parameters | time, s | | memory, MiB | | loss | foreseen |",
+        "| run | steps | parameters | time, s | | memory, MiB | | loss | forecast |",
         "|" + "---|" * 9,
     ]
     for each in results:
@@ -129,7 +129,7 @@ def table(results: list[dict[str, Any]], machine: str) -> str:
     losses = [each["loss"]["inside"] for each in results if each["loss"]["inside"] is not None]
     lines += [
         "",
-        "Percentages: foreseen less measured. Largest and median errors: "
+        "Percentages: forecast minus measured. Largest and median errors: "
         + "; ".join(f"{kind} {max(found):.0%}, {statistics.median(found):.0%}" for kind, found in errors.items())
         + f". Losses inside their band: {sum(losses)} of {len(losses)}.",
     ]
@@ -137,7 +137,7 @@ def table(results: list[dict[str, Any]], machine: str) -> str:
 
 
 def described() -> str:
-    """The machine, and how busy it was."""
+    """Describe the machine and its load."""
     import torch
 
     busy = f"load {os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else "load unknown"
@@ -145,14 +145,14 @@ def described() -> str:
 
 
 def main() -> int:
-    """Plan and train each case, and write down both."""
+    """Plan and train each case, and print and write the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--texts", type=Path, required=True, help="the folder of texts")
-    parser.add_argument("--seconds", type=float, default=40.0, help="of training, for each run")
-    parser.add_argument("--probe", type=float, default=6.0, help="seconds, as in glass plan")
-    parser.add_argument("--only", default="", help="cases whose names hold this")
+    parser.add_argument("--seconds", type=float, default=40.0, help="seconds of training for each run")
+    parser.add_argument("--probe", type=float, default=6.0, help="seconds of the probe, as in glass plan")
+    parser.add_argument("--only", default="", help="only cases whose name contains this")
     parser.add_argument("--out", type=Path, help="NAME of NAME.json and NAME.md")
-    parser.add_argument("--json", action="store_true", help="JSON on standard output in place of the table")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of the table")
     add_isa(parser)
     options = parser.parse_args()
     restrict(options.isa)

@@ -1,12 +1,12 @@
-"""The API under load: many streams at once against one at a time, and whether every text is the one it would be alone.
+"""The API under load: many streams at once compared with one at a time, and a check that batching changes no text.
 
 A run with random weights and the shape of nanoGPT's character model (6 layers, 6 heads, width 384: 10.65 M parameters)
-is served by `glass serve`, in a process of its own. Requests are drawn with a seed: prompts of 1 to 120 characters, 20
-to 200 tokens, greedy or drawn in several ways. First they are sent one at a time, then by `--streams` clients, each of
-which sends its next one as soon as the last one has ended. A part of the answers is then written again by the library,
-alone, and compared. Random weights make logits that differ clearly, so that a text that is mixed up would be seen.
+is served by `glass serve` in a separate process. The requests are random with a fixed seed: prompts of 1 to 120
+characters, 20 to 200 tokens, greedy or sampled in several ways. First they are sent one at a time, then by `--streams`
+clients, each of which sends its next request when the last one has ended. Some of the texts are then generated again by
+the library, one by one, and compared. With random weights logits differ clearly, so mixed-up texts would be noticed.
 
-The clients read plain sockets, as a library for HTTP would take a good part of a small machine.
+The clients use plain sockets, because an HTTP library would use much of a small machine.
 
     python benchmarks/serving.py --threads 2
     python benchmarks/serving.py --threads 1 --seconds 20 --out look.json
@@ -34,8 +34,8 @@ from urllib.parse import urlsplit
 
 import psutil
 import torch
-from drawn_run import make_run
 from isa import add_isa, restrict
+from random_run import make_run
 
 from glassformer.backends.choosing import open_engine
 from glassformer.base.backends import BACKENDS
@@ -54,7 +54,7 @@ WAYS: tuple[dict[str, Any], ...] = (
 
 @dataclass
 class Asked:
-    """One request, and what came of it."""
+    """A request and its result."""
 
     number: int
     body: dict[str, Any]
@@ -67,7 +67,7 @@ class Asked:
 
 
 def requests(model: str, seed: int) -> Iterator[Asked]:
-    """Requests without end, the same for the same seed."""
+    """Yield an endless sequence of random requests, the same for the same seed."""
     random_ = random.Random(seed)
     number = 0
     while True:
@@ -85,11 +85,11 @@ def requests(model: str, seed: int) -> Iterator[Asked]:
 
 
 class Client:
-    """One connection that is used again and again.
+    """A client with a persistent connection.
 
     Args:
-        url: of the server.
-        token: of the server.
+        url: address of the server.
+        token: access token of the server.
     """
 
     def __init__(self, url: str, token: str) -> None:
@@ -99,7 +99,7 @@ class Client:
         self.writer: asyncio.StreamWriter | None = None
 
     async def ask(self, asked: Asked) -> None:
-        """Send a request, and read its answer to the end."""
+        """Send a request, and read the whole response."""
         begun = time.perf_counter()
         try:
             await self._ask(asked, begun)
@@ -124,7 +124,7 @@ class Client:
         await self._events(asked, begun)
 
     async def _events(self, asked: Asked, begun: float) -> None:
-        """Read chunks: each is a line with its length, and whole events."""
+        """Read the chunks of a response: each has a line with its length, and whole events."""
         assert self.reader is not None
         last = begun
         ended = False
@@ -150,7 +150,7 @@ class Client:
             raise RuntimeError("the stream ended early")
 
     def close(self) -> None:
-        """End the connection."""
+        """Close the connection."""
         if self.writer is not None:
             self.writer.close()
         self.reader = self.writer = None
@@ -159,7 +159,7 @@ class Client:
 async def load(
     url: str, token: str, source: Iterator[Asked], streams: int, seconds: float
 ) -> tuple[list[Asked], float]:
-    """Send requests for so long, by so many clients; what came, and how long it took to the last answer's end."""
+    """Send requests for `seconds` from `streams` clients; return them and the seconds until the last response."""
     done: list[Asked] = []
     begun = time.perf_counter()
 
@@ -176,7 +176,7 @@ async def load(
 
 
 def alone(text_model: TextModel, asked: Asked) -> tuple[str, int]:
-    """What the library writes for the request, and how many tokens that takes."""
+    """Generate the text of a request with the library, and return it with its number of tokens."""
     body = asked.body
     settings = SampleConfig(
         tokens=body["max_tokens"],
@@ -190,7 +190,7 @@ def alone(text_model: TextModel, asked: Asked) -> tuple[str, int]:
 
 
 def measures(done: list[Asked], took: float) -> dict[str, Any]:
-    """Speed, waiting times and errors."""
+    """Return speed, waiting times and errors."""
     good = [asked for asked in done if asked.error is None]
     first = sorted(asked.first for asked in good if asked.first is not None)
     gaps = sorted(gap for asked in good for gap in asked.gaps)
@@ -205,12 +205,12 @@ def measures(done: list[Asked], took: float) -> dict[str, Any]:
 
 
 def share(ordered: list[float], part: float) -> float:
-    """The smallest value that this part of all does not exceed."""
+    """Return the quantile `part` of sorted values."""
     return ordered[min(len(ordered) - 1, int(part * len(ordered)))]
 
 
 def serve(run: Path, threads: int, backend: str) -> tuple[subprocess.Popen[bytes], dict[str, Any]]:
-    """`glass serve`, and what it says when it is ready."""
+    """Start `glass serve`, and return the process and its JSON output when it is ready."""
     words = [sys.executable, "-m", "glassformer", "serve", str(run), "--no-open", "--json", "--port", "0"]
     words += ["--backend", backend]
     environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
@@ -220,13 +220,13 @@ def serve(run: Path, threads: int, backend: str) -> tuple[subprocess.Popen[bytes
 
 
 def measure(run: Path, options: argparse.Namespace) -> dict[str, Any]:
-    """One at a time, then all streams; what they wrote is compared at the end."""
+    """Measure one request at a time, then all streams, and compare the texts at the end."""
     process, said = serve(run, options.threads, options.backend)
     try:
         address = said["url"].partition("/?")[0], said["token"]
         memory = psutil.Process(process.pid).memory_info
         source = requests(said["runs"][0], seed=1)
-        asyncio.run(load(*address, source, options.streams, options.seconds / 4))  # all memory is taken once
+        asyncio.run(load(*address, source, options.streams, options.seconds / 4))  # warm-up that allocates all memory
         single, took = asyncio.run(load(*address, source, 1, options.seconds / 4))
         before = memory().rss
         cpu = psutil.Process(process.pid).cpu_times()
@@ -262,13 +262,13 @@ def measure(run: Path, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def main() -> int:
-    """Measure, print, and say by the exit code whether all that must hold holds."""
+    """Measure and print; the exit code is 0 if all conditions hold."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=120.0)
     parser.add_argument("--streams", type=int, default=64)
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--backend", choices=BACKENDS[1:], default="torch", help="of the server; default torch")
-    parser.add_argument("--check", type=int, default=200, help="answers that are written again alone")
+    parser.add_argument("--backend", choices=BACKENDS[1:], default="torch", help="backend of the server; default torch")
+    parser.add_argument("--check", type=int, default=200, help="responses to generate again and compare")
     parser.add_argument("--layers", type=int, default=6)
     parser.add_argument("--width", type=int, default=384)
     parser.add_argument("--heads", type=int, default=6)

@@ -1,8 +1,7 @@
-"""What looking inside costs once it is over: the same training and generation before and after, side by side.
+"""Cost of inspection after it has ended: training and generation of an inspected and an untouched model.
 
-Two models with equal weights: one is left alone; the other was traced, recorded, gated and patched first. Rounds
-alternate between them, so that a machine that slows down slows both. Times are those of the processor, summed over
-threads; the ratio should be 1.
+Two models have equal weights; one of them was traced, recorded, gated and patched before. Rounds alternate between
+them, so that a slower machine affects both. Times are CPU times, summed over threads; the ratio should be 1.
 
     python benchmarks/tracing_off.py
     python benchmarks/tracing_off.py --width 256 --layers 6 --rounds 40
@@ -31,7 +30,7 @@ VOCAB = 512
 
 
 def look_inside(model: Decoder) -> None:
-    """Everything that puts hooks on a model, once."""
+    """Use all functions that add hooks to a model, once."""
     ids = torch.arange(32)[None]
     trace(model, ids)
     record(model, ids, keep=EVERYTHING)
@@ -41,7 +40,7 @@ def look_inside(model: Decoder) -> None:
 
 
 def train_step(model: Decoder, ids: torch.Tensor) -> None:
-    """Forward, backward and a step."""
+    """Run a forward pass, a backward pass and an update."""
     logits = model(ids[:, :-1])  # (B, T, V)
     torch.nn.functional.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten()).backward()
     with torch.no_grad():
@@ -52,19 +51,19 @@ def train_step(model: Decoder, ids: torch.Tensor) -> None:
 
 
 def write(model: Decoder, tokens: int) -> None:
-    """Greedy cached generation."""
+    """Generate greedily with a cache."""
     for _ in generate(model, [[1, 2, 3]], SampleConfig(tokens=tokens, temperature=0)):
         pass
 
 
 def compare(name: str, models: list[Decoder], work: Callable[[Decoder], None], rounds: int) -> None:
-    """Times of both, in turns, and their ratio."""
+    """Measure both models in turns, and print their times and ratio."""
     times: list[list[float]] = [[], []]
     for number in range(rounds + 2):
         for which in (0, 1) if number % 2 else (1, 0):
             start = time.process_time()
             work(models[which])
-            if number >= 2:  # the first rounds warm up
+            if number >= 2:  # the first rounds are a warm-up
                 times[which].append(time.process_time() - start)
     plain, after = (statistics.median(each) for each in times)
     pairs = statistics.median(two / one for one, two in zip(*times, strict=True))
@@ -72,11 +71,11 @@ def compare(name: str, models: list[Decoder], work: Callable[[Decoder], None], r
 
 
 def main() -> None:
-    """Compare, and print a row each for training and generation."""
+    """Print a row for training and a row for generation."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--width", type=int, default=128, help="(default: 128)")
     parser.add_argument("--layers", type=int, default=4, help="(default: 4)")
-    parser.add_argument("--rounds", type=int, default=30, help="of each model (default: 30)")
+    parser.add_argument("--rounds", type=int, default=30, help="measured rounds of each model (default: 30)")
     options = parser.parse_args()
     config = ModelConfig(width=options.width, layers=options.layers, heads=4, context=128)
     models = []

@@ -1,9 +1,9 @@
-"""Two checkouts of this project side by side: a training step, and generation of several kinds.
+"""Comparison of two checkouts of this project: a training step, and several kinds of generation.
 
-One process for each checkout keeps its model; they work in turn, so that a machine that slows down slows both. A
-ratio is of two turns side by side, time before over time after: above 1, the second checkout is faster. Printed are
-the median of the ratios and its 95 % interval (by order statistics of the pairs). Two processes of one checkout may
-differ by several percent for as long as they live: `--restarts` takes that into account.
+A process for each checkout keeps its model; they work in turns, so that a slower machine affects both. A ratio compares
+two adjacent turns, time before / time after: above 1, the second checkout is faster. The median of the ratios and its
+95 % interval (by order statistics of the pairs) are printed. Two processes of one checkout may differ by several
+percent as long as they run: `--restarts` averages over this.
 
     git worktree add ../before COMMIT
     python benchmarks/versions.py ../before . --pairs 24 --threads 2
@@ -11,15 +11,15 @@ differ by several percent for as long as they live: `--restarts` takes that into
     python benchmarks/versions.py ../before . --works greedy sampled prompts beams streams --width 384 --layers 6 \
         --heads 6 --context 256 --repeats 1
 
-The works, each up to `--tokens` tokens a text:
+The kinds of work, each with up to `--tokens` tokens per text:
 
 * `training`: one step of the optimizer.
-* `writing`: one prompt, greedily, by the modules of the model and its cache: a hook on the last norm keeps
-  `generation/fast.py` out.
+* `writing`: one prompt, greedy, with the modules of the model and its cache: a hook on the last norm disables
+  `generation/fast.py`.
 * `greedy`, `sampled`: one prompt. `prompts`: 32 prompts of 8 to 39 tokens, sampled.
-* `past`: 4 prompts of as many tokens as the context, greedily.
-* `beams`: 16 sources, a beam of 4. `targets`: 32 sources, greedily.
-* `streams`: 16 rows at any time of a running batch; 48 rows in all, each of another length.
+* `past`: 4 prompts as long as the context, greedy.
+* `beams`: 16 sources, a beam of 4. `targets`: 32 sources, greedy.
+* `streams`: 48 rows of different lengths in a continuous batch of 16 rows.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ END = 1
 
 
 def first_module(*names: str) -> Any:
-    """Import the first of some modules that this checkout has: modules have moved between versions."""
+    """Import the first of these modules that the checkout has, as modules have moved between versions."""
     for name in names:
         try:
             return importlib.import_module(name)
@@ -56,7 +56,7 @@ def first_module(*names: str) -> Any:
 
 
 def work(options: argparse.Namespace) -> None:
-    """Read names of works from standard input; write the seconds that each takes."""
+    """Read names of works from standard input, and print the seconds that each takes."""
     import torch
 
     torch.set_num_threads(options.threads)
@@ -72,7 +72,7 @@ def work(options: argparse.Namespace) -> None:
 
 
 def new_model(options: argparse.Namespace, family: str = "decoder") -> Any:
-    """Build a model of the shape that the options say."""
+    """Build a model with the shape in the options."""
     settings = first_module("glassformer.base.config", "glassformer.config")
     config = settings.ModelConfig(
         family=family,
@@ -88,7 +88,7 @@ def new_model(options: argparse.Namespace, family: str = "decoder") -> Any:
 
 
 def sample_config(options: argparse.Namespace, **changes: Any) -> Any:
-    """Return the settings of a text."""
+    """Return the settings of generation."""
     tokens = min(options.tokens, options.context - 8)
     config = first_module("glassformer.base.config", "glassformer.config").SampleConfig
     return config(**{"tokens": tokens, "temperature": 0, **changes})
@@ -102,7 +102,7 @@ def rows_of(*lengths: int) -> list[list[int]]:
 
 
 def training(options: argparse.Namespace) -> Callable[[], None]:
-    """One step of the optimizer."""
+    """Return a function that takes one step of the optimizer."""
     import torch
     from torch.nn import functional as F
 
@@ -124,7 +124,7 @@ def training(options: argparse.Namespace) -> Callable[[], None]:
 def generating(
     options: argparse.Namespace, prompts: list[list[int]], hooked: bool = False, **changes: Any
 ) -> Callable[[], None]:
-    """Continue prompts."""
+    """Return a function that generates continuations of prompts."""
     decoding = first_module("glassformer.generation.decoding")
     model = new_model(options).eval()
     sample = sample_config(options, **changes)
@@ -139,7 +139,7 @@ def generating(
 
 
 def translating(options: argparse.Namespace, beams: int, sources: int) -> Callable[[], None]:
-    """Write targets for sources, by beam search where there is more than one beam."""
+    """Return a function that generates targets for sources, with beam search if there are several beams."""
     decoding = first_module("glassformer.generation.decoding")
     beam = first_module("glassformer.generation.beam")
     search = getattr(beam, "beam_translate", beam.beam_search)  # versions that had two functions
@@ -158,7 +158,7 @@ def translating(options: argparse.Namespace, beams: int, sources: int) -> Callab
 
 
 def streaming(options: argparse.Namespace) -> Callable[[], None]:
-    """Let rows join a running batch as others end."""
+    """Return a function that adds rows to a continuous batch as others end."""
     running = first_module("glassformer.generation.continuous", "glassformer.generation.decoding")
     model = new_model(options).eval()
 
@@ -211,7 +211,7 @@ class Worker:
         )
 
     def seconds(self, work: str) -> float:
-        """Do a work once and return its seconds."""
+        """Run a work once, and return its seconds."""
         lines: IO[str] | None = self.process.stdin
         answers: IO[str] | None = self.process.stdout
         assert lines is not None
@@ -228,7 +228,7 @@ class Worker:
 
 
 def interval(ratios: list[float]) -> tuple[float, float]:
-    """Return a 95 % interval of the median, by order statistics."""
+    """Return a 95 % confidence interval of the median, from order statistics."""
     ordered = sorted(ratios)
     away = 1.96 * math.sqrt(len(ordered)) / 2
     low = max(0, math.floor(len(ordered) / 2 - away))
@@ -241,21 +241,25 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("checkouts", nargs="*", type=Path, metavar="BEFORE AFTER", help="two checkouts")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("--pairs", type=int, default=24, help="turns of each (default: 24)")
-    parser.add_argument("--restarts", type=int, default=1, help="of both processes, which share the pairs (default: 1)")
-    parser.add_argument("--repeats", type=int, default=5, help="works in a turn (default: 5)")
-    parser.add_argument("--threads", type=int, default=1, help="of each process (default: 1)")
+    parser.add_argument("--pairs", type=int, default=24, help="measured turns of each (default: 24)")
     parser.add_argument(
-        "--clock", choices=("wall", "cpu"), default="wall", help="cpu where other jobs run (default: wall)"
+        "--restarts", type=int, default=1, help="starts of both processes, which share the pairs (default: 1)"
+    )
+    parser.add_argument("--repeats", type=int, default=5, help="repetitions in a turn (default: 5)")
+    parser.add_argument("--threads", type=int, default=1, help="threads of each process (default: 1)")
+    parser.add_argument(
+        "--clock", choices=("wall", "cpu"), default="wall", help="cpu on a busy machine (default: wall)"
     )
     parser.add_argument("--width", type=int, default=128, help="(default: 128)")
     parser.add_argument("--layers", type=int, default=4, help="(default: 4)")
     parser.add_argument("--heads", type=int, default=4, help="(default: 4)")
     parser.add_argument("--context", type=int, default=128, help="(default: 128)")
     parser.add_argument("--works", nargs="+", choices=WORKS, default=WORKS[:2], help="(default: training writing)")
-    parser.add_argument("--tokens", type=int, default=120, help="of a text (default: 120)")
+    parser.add_argument("--tokens", type=int, default=120, help="largest number of tokens per text (default: 120)")
     parser.add_argument("--batch", type=int, default=16, help="rows of a training step (default: 16)")
-    parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32", help="of training (default: fp32)")
+    parser.add_argument(
+        "--precision", choices=("fp32", "bf16"), default="fp32", help="precision of training (default: fp32)"
+    )
     parser.add_argument("--positions", default="rotary", help="(default: rotary)")
     parser.add_argument("--norm", default="rmsnorm", help="(default: rmsnorm)")
     parser.add_argument("--activation", default="swiglu", help="(default: swiglu)")
@@ -274,7 +278,7 @@ def main() -> None:
             before = Worker(options.checkouts[0], words)
             after = Worker(options.checkouts[1], words)
             for worker in (before, after):
-                worker.seconds(name)  # warms up
+                worker.seconds(name)  # warm-up
             for number in range(max(1, options.pairs // options.restarts)):
                 first, second = (after, before) if (number + restart) % 2 else (before, after)
                 seconds = {first: first.seconds(name)}

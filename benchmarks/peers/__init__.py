@@ -1,1 +1,1 @@
-"""The kinds of work of `benchmarks/peers.py`, one in each file; every one yields `rows.Row`s."""
+"""The measurements of `benchmarks/peers.py`, one kind per module; each yields instances of `rows.Row`."""

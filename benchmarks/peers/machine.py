@@ -1,4 +1,4 @@
-"""The machine in words, without names of hosts or folders, and what its hardware gives at most."""
+"""Description of the machine, without names of hosts or folders, and the peak speeds of its hardware."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ PACKAGES = ("torch", "transformers", "tokenizers", "sentencepiece", "numpy")
 
 
 RESTRICTIONS = ("ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "MKL_ENABLE_INSTRUCTIONS")
-"""Environment variables that restrict the instructions which torch and its libraries use."""
+"""Environment variables that restrict the instructions of torch and its libraries."""
 SLOW = 20e9
-"""FLOP/s below which a large matrix product would take minutes, and a small one says enough."""
+"""FLOP/s below which a large matrix multiplication would take minutes, so that only a small one is measured."""
 
 
 def describe(threads: int) -> dict[str, Any]:
@@ -42,7 +42,7 @@ def describe(threads: int) -> dict[str, Any]:
 
 
 def _processor() -> str:
-    """Its model as the system names it, and the extensions that matrix products use."""
+    """Return the processor's model name, and its instruction sets for matrix multiplications."""
     try:
         found = Path("/proc/cpuinfo").read_text(encoding="ascii", errors="replace")
     except OSError:
@@ -61,10 +61,10 @@ def _version(name: str) -> str | None:
 
 
 def matrix_speed(dtype: torch.dtype, clock: Clock, size: int = 2048, repeats: int = 3, device: str = "cpu") -> float:
-    """Return the FLOP/s of a product of square matrices, the best of a few; of smaller ones where it is slow.
+    """Return the FLOP/s of a multiplication of square matrices, the best of a few; smaller ones on slow processors.
 
-    In float32 PyTorch multiplies by MKL, which uses no AVX-512 on processors that are not Intel's; oneDNN does. The
-    faster of both counts, as it shows what the processor can do.
+    In float32 PyTorch uses MKL, which does not use AVX-512 on processors of other makers than Intel; oneDNN does. The
+    faster of both is returned, as the peak of the processor.
     """
     if size > 256 and device == "cpu":
         small = matrix_speed(dtype, clock, 256, 1)
@@ -88,9 +88,9 @@ def matrix_speed(dtype: torch.dtype, clock: Clock, size: int = 2048, repeats: in
 
 
 def precisions(clock: Clock, device: str) -> list[str]:
-    """Return the precisions worth a measurement: bfloat16 only where its products are not slower than float32's.
+    """Return the precisions to measure: bfloat16 only if its matrix multiplications are not slower than float32's.
 
-    Without instructions for it a product takes 80 times as long, and `train.precision=auto` never chooses it.
+    Without bfloat16 instructions a multiplication takes 80 times as long, and `train.precision=auto` never chooses it.
     """
     size = 512 if device == "cpu" else 4096
     if matrix_speed(torch.bfloat16, clock, size, device=device) < matrix_speed(
@@ -101,7 +101,7 @@ def precisions(clock: Clock, device: str) -> list[str]:
 
 
 def bandwidth(clock: Clock, numbers: int, repeats: int = 5) -> float:
-    """Bytes per second that memory gives to as many threads as are set: the best of some sums of float32 numbers."""
+    """Return the memory bandwidth in bytes per second with the current threads: the best of several sums of float32."""
     many = torch.ones(numbers)
     times = []
     for _ in range(repeats):
@@ -112,7 +112,7 @@ def bandwidth(clock: Clock, numbers: int, repeats: int = 5) -> float:
 
 
 def peaks(clock: Clock, quick: bool) -> dict[str, float]:
-    """Matrix products in GFLOP/s, memory in GB/s, on the threads that are set; `quick` may measure a cache instead."""
+    """Return peak GFLOP/s and memory GB/s with the current threads; with `quick`, the data may fit into a cache."""
     size = 512 if quick else 2048
     return {
         "fp32_gflops": round(matrix_speed(torch.float32, clock, size) / 1e9, 1),

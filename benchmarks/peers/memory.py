@@ -1,4 +1,4 @@
-"""Peak memory against the context and against the size of the corpus, each in a process of its own."""
+"""Peak memory by context length and by size of the corpus, each in a separate process."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ import memory_of_large_text as large
 from peers.rows import OURS, Options, Row, in_a_process
 
 CONTEXTS = (512, 1024, 2048, 4096, 8192, 16384)
-QUADRATIC = 4096  # whoever keeps the weights of attention is not asked for more than this context
+QUADRATIC = 4096  # longest context for models that keep the attention weights
 
 
 def measure(options: Options) -> Iterator[Row]:
-    """A row for each context; the last one of training and of reading says how memory grows."""
-    whoever = {
+    """Yield a row for each context, with the exponent of memory growth up to this context."""
+    models = {
         OURS: {"who": "ours"},
         "Hugging Face": {"who": "hugging_face", "attention": "sdpa"},
         "Hugging Face, weights kept": {"who": "hugging_face", "attention": "eager"},
     }
     contexts = (256, 512) if options.quick else CONTEXTS
     for mode in ("training",) if options.quick else ("training", "reading"):
-        found: dict[str, dict[int, float]] = {name: {} for name in whoever}
+        found: dict[str, dict[int, float]] = {name: {} for name in models}
         for context in contexts:
-            asked = [name for name in whoever if "kept" not in name or context <= QUADRATIC]
+            asked = [name for name in models if "kept" not in name or context <= QUADRATIC]
             for name in asked:
-                facts = {**whoever[name], "context": context, "mode": mode, "threads": options.threads}
+                facts = {**models[name], "context": context, "mode": mode, "threads": options.threads}
                 found[name][context] = in_a_process("remembering", facts)["megabytes"]
             values = {name: [found[name][context]] for name in asked}
             grows = {name: growth(found[name]) for name in asked if len(found[name]) > 1}
@@ -41,13 +41,13 @@ def measure(options: Options) -> Iterator[Row]:
 
 
 def growth(megabytes: dict[int, float]) -> float:
-    """The exponent p of memory ~ context^p, from the first context to the last."""
+    """Return the exponent p of memory ~ context^p, from the first context to the last."""
     (first, *_, last) = sorted(megabytes)
     return round(math.log(megabytes[last] / max(megabytes[first], 1e-3)) / math.log(last / first), 2)
 
 
 def measure_corpora(options: Options) -> Iterator[Row]:
-    """Anonymous memory of `glass train`, reading and encoding included, by the size of the text."""
+    """Yield the anonymous memory of `glass train`, including reading and encoding, by the size of the text."""
     for megabytes in (1,) if options.quick else options.corpora:
         with tempfile.TemporaryDirectory() as folder:
             source = Path(folder) / "text.txt"
@@ -58,7 +58,7 @@ def measure_corpora(options: Options) -> Iterator[Row]:
 
 
 def _watched(source: Path, run: Path, steps: int) -> tuple[int, dict[str, Any]]:
-    """The most anonymous memory of a training run, and what it says at its end."""
+    """Return the peak anonymous memory of a training run in bytes, and its JSON output."""
     command = [sys.executable, "-m", "glassformer", "train", str(source), "--out", str(run), "--json"]
     command += ["--steps", str(steps)]
     peak = 0

@@ -1,4 +1,4 @@
-"""Language models of one shape, ours and the peers', and one training step of each on the same ids.
+"""Language models of the same shape, ours and the peers', and a training step of each on the same ids.
 
 Embedding tied to the head, learned positions, pre-norm LayerNorm, GELU, no dropout; AdamW, gradients clipped at 1.
 """
@@ -31,7 +31,7 @@ Loss = Callable[[Tensor, Tensor], Tensor]  # inputs and targets, (B, T) each -> 
 
 @dataclass(frozen=True)
 class Shape:
-    """A model, and what one step gives it."""
+    """Sizes of a model and of its training batch."""
 
     layers: int
     heads: int
@@ -42,28 +42,28 @@ class Shape:
 
     @property
     def tokens(self) -> int:
-        """Of a step."""
+        """Tokens of a step."""
         return self.batch * self.context
 
     @property
     def weights(self) -> int:
-        """Of matrices that multiply every token, the head's included."""
+        """Number of weights in matrices that every token is multiplied with, including the head."""
         return 12 * self.layers * self.width**2 + self.vocabulary * self.width
 
     @property
     def flops(self) -> int:
-        """Of a step: 6 for each weight and token (Kaplan et al. 2020, section 2.1), and of causal attention the half
-        that is needed: 6 T D for each layer and token."""
+        """FLOPs of a step: 6 per weight and token (Kaplan et al. 2020, section 2.1), and 6 T D per layer and token for
+        causal attention, which needs only half of the scores."""
         return self.tokens * (6 * self.weights + 6 * self.layers * self.context * self.width)
 
     def ids(self) -> Tensor:
-        """(B, T+1), the same for everyone."""
+        """Return random ids (B, T+1), the same for all models."""
         random = torch.Generator().manual_seed(0)
         return torch.randint(0, self.vocabulary, (self.batch, self.context + 1), generator=random)
 
 
 class _SameRows:
-    """The task of our step: the same rows each time."""
+    """A task with the same rows in each step."""
 
     def __init__(self, rows: list[Row]) -> None:
         self._rows = rows
@@ -73,7 +73,7 @@ class _SameRows:
 
 
 def our_step(shape: Shape, precision: str, device: str, changes: dict[str, Any]) -> Step:
-    """The step that `glass train` takes; `changes` of its `train` settings."""
+    """Return the training step of `glass train`, with `changes` to its `train` settings."""
     model = {"layers": shape.layers, "heads": shape.heads, "width": shape.width, "context": shape.context}
     train = {"batch": shape.batch, "precision": precision, "device": device, **changes}
     config = Config.model_validate({"model": {**model, "vocab_size": shape.vocabulary}, "train": train})
@@ -83,14 +83,14 @@ def our_step(shape: Shape, precision: str, device: str, changes: dict[str, Any])
 
 
 def masked_rows(shape: Shape) -> list[Row]:
-    """Rows of ids of which 15 % are hidden, the same for everyone; id 0 stands for a hole."""
+    """Return rows of ids of which 15 % are masked, the same for all models; id 0 is the mask token."""
     text = np.arange(1, shape.vocabulary)
     ids = shape.ids()[:, :-1].numpy().astype(np.int64)  # (B, T)
     return [mask(np.maximum(row, 1), 0.15, 0, text, (0, number)) for number, row in enumerate(ids)]
 
 
 def our_masked_step(shape: Shape, precision: str, device: str) -> Step:
-    """The step that `glass train --task masked` takes."""
+    """Return the training step of `glass train --task masked`."""
     model = {"layers": shape.layers, "heads": shape.heads, "width": shape.width, "context": shape.context}
     train = {"task": "masked", "batch": shape.batch, "precision": precision, "device": device}
     config = Config.model_validate(
@@ -101,7 +101,7 @@ def our_masked_step(shape: Shape, precision: str, device: str) -> Step:
 
 
 def their_masked_step(shape: Shape, precision: str, device: str) -> Step:
-    """BERT of transformers, with the loss that it computes itself from labels."""
+    """Return a training step of transformers' BERT, with its own loss from labels."""
     from transformers import BertConfig, BertForMaskedLM
 
     model = BertForMaskedLM(
@@ -127,7 +127,7 @@ def their_masked_step(shape: Shape, precision: str, device: str) -> Step:
 
 
 def their_step(model: nn.Module, loss: Loss, shape: Shape, precision: str, device: str) -> Step:
-    """A plain loop's: what a script on top of the library would do."""
+    """Return a training step of a plain loop, as in a script that uses the library."""
     ids = shape.ids()
     return _plain_step(model, loss, ids[:, :-1].contiguous(), ids[:, 1:].contiguous(), precision, device)
 
@@ -152,7 +152,7 @@ def _plain_step(model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor, p
 
 
 def hugging_face(shape: Shape) -> nn.Module:
-    """GPT-2 of transformers, with the attention it chooses itself."""
+    """Return transformers' GPT-2, with its default attention."""
     from transformers import GPT2Config, GPT2LMHeadModel
 
     return GPT2LMHeadModel(
@@ -173,13 +173,13 @@ def hugging_face(shape: Shape) -> nn.Module:
 
 
 class TorchLayers(nn.Module):
-    """`nn.TransformerEncoder` as a language model: the layers that torch itself has."""
+    """Language model from torch's own layers, `nn.TransformerEncoder`."""
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
         D = shape.width
         self.tokens = nn.Embedding(shape.vocabulary, D)
-        self.places = nn.Embedding(shape.context, D)
+        self.positions = nn.Embedding(shape.context, D)
         layer = nn.TransformerEncoderLayer(
             D, shape.heads, 4 * D, dropout=0.0, activation="gelu", batch_first=True, norm_first=True, bias=False
         )
@@ -187,13 +187,13 @@ class TorchLayers(nn.Module):
         self.register_buffer("mask", nn.Transformer.generate_square_subsequent_mask(shape.context), persistent=False)
 
     def forward(self, ids: Tensor) -> Tensor:
-        """(B, T) -> logits (B, T, V)."""
-        x = self.tokens(ids) + self.places.weight[: ids.shape[1]]  # (B, T, D)
+        """Compute logits: (B, T) -> (B, T, V)."""
+        x = self.tokens(ids) + self.positions.weight[: ids.shape[1]]  # (B, T, D)
         return self.stack(x, self.mask, is_causal=True) @ self.tokens.weight.T  # (B, T, V)
 
 
 def nanogpt(shape: Shape, checkout: Path) -> nn.Module:
-    """The model of a local nanoGPT."""
+    """Return the model of a local checkout of nanoGPT."""
     spec = importlib.util.spec_from_file_location("nanogpt_model", checkout / "model.py")
     assert spec is not None
     assert spec.loader is not None

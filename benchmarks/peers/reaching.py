@@ -1,11 +1,11 @@
-"""Time until the whole validation part has a given loss: our recipe beside a published one.
+"""Time until the loss on the whole validation part reaches a target: our recipe and a published one.
 
-Two rows: the training alone, and the whole command from its start to its end, as a person waits for it.
+Two rows: training only, and the whole command from start to end.
 
-The peer's recipe is the one that nanoGPT publishes for a processor: 4 layers, 4 heads, 128 wide, context 64, 12 rows
-a step, 2,000 steps of AdamW. With `--nanogpt` its own `train.py` runs it; Hugging Face's GPT-2 runs it in a plain loop,
-as long as needed. Text and split are the same: the last tenth is held out. Evaluation counts in the whole command
-only; a loss is measured for everyone over all held-out characters, in windows of the context.
+The peer's recipe is the one that nanoGPT publishes for CPUs: 4 layers, 4 heads, width 128, context 64, 12 rows per
+step, 2,000 steps of AdamW. With `--nanogpt` its own `train.py` runs it; Hugging Face's GPT-2 runs it in a plain loop
+until the loss is reached. Text and split are the same: the last tenth is held out. The time of evaluations counts only
+in the whole command; the loss of every model is measured over all held-out characters, in windows of the context.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ PUBLISHED = {
 
 @dataclass(frozen=True)
 class Reached:
-    """One training run.
+    """Result of one training run.
 
     Attributes:
-        training: seconds of the training steps alone.
-        whole: seconds of the whole command; None where no command was run.
-        loss: over all held-out characters.
+        training: seconds of the training steps only.
+        whole: seconds of the whole command; None if no command was run.
+        loss: loss over all held-out characters, in nats.
     """
 
     training: float
@@ -68,7 +68,7 @@ class Reached:
 
 
 def measure(options: Options) -> Iterator[Row]:
-    """Yield the rows of training and of the whole command, where a text is named."""
+    """Yield the rows of training and of the whole command, if a text is given."""
     if options.until_text is None:
         return
     text = options.until_text.read_text(encoding="utf-8")
@@ -98,7 +98,7 @@ def measure(options: Options) -> Iterator[Row]:
 
 
 def _ours(options: Options, folder: Path) -> Reached:
-    """Run our own command; the loss is that of the checkpoint it keeps."""
+    """Run our command; the loss is that of its best checkpoint."""
     command = [sys.executable, "-m", "glassformer", "train", str(options.until_text), "--recipe", options.recipe]
     command += ["--out", str(folder / "run"), "--until-loss", str(options.until), "--json"]
     command += ["--set", f"train.threads={options.threads}"]
@@ -110,13 +110,15 @@ def _ours(options: Options, folder: Path) -> Reached:
 
 
 def _nanogpt(options: Options, folder: Path, train: Any, held_out: Any, vocabulary: int) -> Reached:
-    """Run its own script in a copy; an iteration that evaluates counts as the median of the others."""
+    """Run nanoGPT's script in a copy; an iteration with an evaluation counts as the median of the others."""
     checkout = folder / "nanogpt"
     shutil.copytree(options.nanogpt, checkout, ignore=shutil.ignore_patterns(".git", "assets"))
     data = checkout / "data" / "shakespeare_char"
     train.tofile(data / "train.bin")
     held_out.tofile(data / "val.bin")
-    (data / "meta.pkl").write_bytes(pickle.dumps({"vocab_size": vocabulary}))  # without it: GPT-2's 50,304 tokens
+    (data / "meta.pkl").write_bytes(
+        pickle.dumps({"vocab_size": vocabulary})
+    )  # without it, nanoGPT uses GPT-2's 50,304 tokens
     settings = [f"--{name}={value}" for name, value in PUBLISHED.items()]
     command = [sys.executable, "train.py", "config/train_shakespeare_char.py", *settings]
     start = time.perf_counter()
@@ -136,7 +138,7 @@ def _plain(log: str) -> str:
 
 
 def _plain_loop(train: Any, held_out: Any, vocabulary: int, options: Options) -> Reached:
-    """Train Hugging Face's GPT-2 with the published numbers until the loss is reached or the steps are done."""
+    """Train Hugging Face's GPT-2 with the published settings until the loss is reached or the steps are done."""
     shape = Shape(**{**vars(SHAPE), "vocabulary": vocabulary})
     torch.manual_seed(0)
     model: Any = hugging_face(shape)
@@ -165,7 +167,7 @@ def _plain_loop(train: Any, held_out: Any, vocabulary: int, options: Options) ->
 
 
 def _factor(step: int) -> float:
-    """100 steps of warm-up, then a cosine down to a tenth."""
+    """Return the factor on the learning rate: 100 steps of warm-up, then a cosine decay to a tenth."""
     if step <= 100:
         return step / 100
     return 0.1 + 0.45 * (1 + math.cos(math.pi * (step - 100) / (STEPS - 100)))
@@ -173,7 +175,7 @@ def _factor(step: int) -> float:
 
 @torch.no_grad()
 def whole_loss(logits: Any, model: nn.Module, held_out: Any) -> float:
-    """Nats per character over all, in windows of the context that do not overlap."""
+    """Return the loss in nats per character over all held-out text, in non-overlapping windows of the context."""
     was = model.training
     T = SHAPE.context
     model.eval()

@@ -1,4 +1,4 @@
-"""The peak memory of one forward pass, or of one with its gradients, for `memory.py`: 2 layers, 2 heads, width 64."""
+"""Measure the peak memory of one forward pass, or forward and backward pass, for `memory.py`: 2 layers, width 64."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ VOCABULARY = 65
 
 
 def ours(context: int, facts: dict[str, Any]) -> Any:
-    """With the settings that come by default, and any that are named."""
+    """Return our model with default settings, and changes from `facts`."""
     from glassformer.base.config import ModelConfig
     from glassformer.model.build import build_model
 
@@ -26,7 +26,7 @@ def ours(context: int, facts: dict[str, Any]) -> Any:
 
 
 def hugging_face(context: int, facts: dict[str, Any]) -> Any:
-    """GPT-2 with the named attention."""
+    """Return transformers' GPT-2 with the attention implementation in `facts`."""
     from transformers import GPT2Config, GPT2LMHeadModel
 
     model = GPT2LMHeadModel(
@@ -48,7 +48,7 @@ def hugging_face(context: int, facts: dict[str, Any]) -> Any:
 
 
 def once(model: Any, context: int, training: bool) -> None:
-    """Read a text of that length; with gradients, if training."""
+    """Run a forward pass on a text of the length `context`, and a backward pass if training."""
     ids = torch.randint(0, VOCABULARY, (1, context), generator=torch.Generator().manual_seed(0))
     with torch.set_grad_enabled(training):
         logits = model(ids)  # (1, T, V)
@@ -57,20 +57,20 @@ def once(model: Any, context: int, training: bool) -> None:
 
 
 def resident(name: str) -> int:
-    """Bytes, by a line of the system's: `VmRSS` now, `VmHWM` at most."""
+    """Return the resident memory in bytes from /proc: `VmRSS` is the current value, `VmHWM` the peak."""
     status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
     return next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith(f"{name}:"))
 
 
 def main() -> None:
-    """One JSON object: the megabytes that came on top of those that were there after a short text."""
+    """Print a JSON object with the increase of memory in megabytes after a warm-up on a short text."""
     facts = json.loads(sys.argv[1])
     torch.set_num_threads(facts["threads"])
     context = facts["context"]
     training = facts["mode"] == "training"
     model = {"ours": ours, "hugging_face": hugging_face}[facts["who"]](context, facts)
     once(model, 32, training)
-    Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew: proc(5)
+    Path("/proc/self/clear_refs").write_text("5")  # reset the peak, see proc(5)
     before = resident("VmRSS")
     once(model, context, training)
     print(json.dumps({"megabytes": (resident("VmHWM") - before) / 1e6}))

@@ -1,4 +1,4 @@
-"""What was measured: as JSON, as a table that people read, and as a picture."""
+"""Reports of the measurements: JSON, Markdown tables and a chart."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SHOWN = (
 
 
 def write(folder: Path, found: Found) -> None:
-    """`results.json`, `results.md` and, where matplotlib is there, `results.svg`."""
+    """Write `results.json`, `results.md` and, if matplotlib is installed, `results.svg`."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "results.json").write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     (folder / "results.md").write_text(markdown(found), encoding="utf-8")
@@ -32,7 +32,7 @@ def write(folder: Path, found: Found) -> None:
 
 
 def markdown(found: Found) -> str:
-    """A line for each piece of work and each one who did it."""
+    """Return the Markdown report, with a line for each measurement and each library."""
     machine = found["machine"]
     peaks = found["peaks"]
     versions = ", ".join(f"{name} {number}" for name, number in machine["versions"].items() if number)
@@ -42,13 +42,13 @@ def markdown(found: Found) -> str:
         *([f"On the GPU: {machine['gpu']}."] if found["settings"].get("device", "cpu") != "cpu" else []),
         f"{machine['processor']}, {machine['cores']} cores ({machine['threads']} threads used), "
         f"{machine['memory_gb']} GB, {machine['system']}, Python {machine['python']}; {versions}.",
-        f"Load when it began: {machine['load']} (others' work disturbs the figures where it is above 0.5).",
+        f"Load at the start: {machine['load']} (above 0.5, other processes affect the figures).",
         "",
-        f"Measured in this run: matrix products {peaks['fp32_gflops']} GFLOP/s in fp32, "
+        f"Measured in this run: matrix multiplications {peaks['fp32_gflops']} GFLOP/s in fp32, "
         f"{peaks['bf16_gflops']} in bf16, memory {peaks['memory_gb_per_second']} GB/s.",
         "",
         f"Medians of up to {found['settings']['repeats']} turns, by the {found['settings']['clock']} clock. Ratio: how "
-        "many times better ours is (the first line), as the median over turns, with lowest and highest.",
+        "many times better ours (the first line) is: the median over turns, with lowest and highest.",
     ]
     kind = None
     for row in found["results"]:
@@ -77,7 +77,7 @@ def _words(value: Any) -> str:
 
 
 def draw(path: Path, rows: list[Found]) -> None:
-    """One bar for each ratio, on a logarithmic axis, with a line from the lowest turn to the highest."""
+    """Draw a bar for each ratio, on a logarithmic axis, with a line from the lowest turn to the highest."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
@@ -87,14 +87,14 @@ def draw(path: Path, rows: list[Found]) -> None:
         return
     figure = Figure(figsize=(11, 1.2 + 0.28 * len(bars)), layout="constrained")
     axes = figure.subplots()
-    for place, (_, ratio) in enumerate(bars):
+    for index, (_, ratio) in enumerate(bars):
         better = ratio["median"] >= 1
-        axes.barh(place, ratio["median"] - 1, left=1, color="#2a6f97" if better else "#c1666b")
-        axes.plot([ratio["lowest"], ratio["highest"]], [place, place], color="black", linewidth=1)
+        axes.barh(index, ratio["median"] - 1, left=1, color="#2a6f97" if better else "#c1666b")
+        axes.plot([ratio["lowest"], ratio["highest"]], [index, index], color="black", linewidth=1)
     axes.set_yticks(range(len(bars)), [label for label, _ in bars], fontsize=7)
     axes.set_xscale("log")
     for of_ticks in (axes.xaxis.set_major_formatter, axes.xaxis.set_minor_formatter):
-        of_ticks(lambda ratio, place: f"{ratio:g}")
+        of_ticks(lambda ratio, index: f"{ratio:g}")
     axes.axvline(1, color="black", linewidth=0.8)
     axes.invert_yaxis()
     axes.set_xlabel("how many times better ours is (speed, 1 / seconds or 1 / memory);\nline: lowest to highest turn")
@@ -102,7 +102,7 @@ def draw(path: Path, rows: list[Found]) -> None:
 
 
 def _bars(row: Found) -> list[tuple[str, dict[str, float]]]:
-    """Return a label and the ratio of turns for each way of ours beside each peer."""
+    """Return a label and the ratio over turns for each variant of ours with each peer."""
     turns = row["turns"]
     more_is_better = row["unit"].endswith("/s")
     bars = []

@@ -1,4 +1,4 @@
-"""What is measured, and how: all in turn, so that a machine that slows down slows everyone."""
+"""Rows of results, and measurement in turns, so that a slower machine affects all libraries equally."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Clock = Callable[[], float]
 
 
 def processor_seconds() -> float:
-    """What this process and those that it waited for have used, all threads together: others' work does not count."""
+    """Return the CPU seconds of this process and its finished child processes, over all threads."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(each.ru_utime + each.ru_stime for each in used)
 
@@ -31,15 +31,15 @@ CLOCKS: dict[str, Clock] = {"wall": time.perf_counter, "processor": processor_se
 
 @dataclass(frozen=True)
 class Row:
-    """One piece of work, done by several.
+    """Results of one measurement for several libraries.
 
     Attributes:
-        kind: of work: "training step".
-        work: what exactly: "10.65 M, 64 x 256".
-        unit: of the values.
-        values: of each one, by turns; names that begin with "ours" are ours, the first of all is compared with.
-        more_is_better: whether the largest value wins.
-        facts: what else is worth keeping.
+        kind: kind of the measurement, such as "training step".
+        work: details of the measurement, such as "10.65 M, 64 x 256".
+        unit: unit of the values.
+        values: values by turn for each library; names that begin with "ours" are ours, and ratios use the first entry.
+        more_is_better: whether larger values are better.
+        facts: additional facts to record.
     """
 
     kind: str
@@ -50,16 +50,16 @@ class Row:
     facts: dict[str, Any] = field(default_factory=dict)
 
     def median(self, name: str) -> float:
-        """Of one's turns."""
+        """Return the median over the turns of one library."""
         return statistics.median(self.values[name])
 
     def ratios(self, name: str) -> list[float]:
-        """How many times better ours is, turn by turn: 2 is twice the speed, or half the seconds or bytes."""
+        """Return how many times better ours is in each turn: 2 is twice the speed, or half the seconds or bytes."""
         pairs = zip(next(iter(self.values.values())), self.values[name], strict=True)
         return [own / other if self.more_is_better else other / own for own, other in pairs]
 
     def as_json(self) -> dict[str, Any]:
-        """Everything measured, medians and ratios besides."""
+        """Return the values as JSON values, with medians and ratios."""
         names = [name for name in self.values if not name.startswith(OURS)]
         ratios = {name: self.ratios(name) for name in names}
         return {
@@ -81,12 +81,12 @@ class Row:
 
 
 def _short(value: float) -> float:
-    """Four digits."""
+    """Round to four significant digits."""
     return float(f"{value:.4g}")
 
 
 def take_turns(work: dict[str, Callable[[], object]], repeats: int, clock: Clock) -> dict[str, list[float]]:
-    """Seconds of every repeat of each; the first turn only warms up, and every other one goes backwards."""
+    """Return the seconds of every repeat; the first turn is a warm-up, and every other turn is in reverse order."""
     seconds: dict[str, list[float]] = {name: [] for name in work}
     for turn in range(repeats + 1):
         for name in list(work) if turn % 2 else reversed(work):
@@ -98,7 +98,7 @@ def take_turns(work: dict[str, Callable[[], object]], repeats: int, clock: Clock
 
 
 def in_a_process(script: str, facts: dict[str, Any]) -> dict[str, Any]:
-    """What a script of this folder prints as JSON, in a process of its own that gets `facts`."""
+    """Run a script of this folder with `facts` in a separate process, and return its JSON output."""
     command = [sys.executable, str(HERE / f"{script}.py"), json.dumps(facts)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:

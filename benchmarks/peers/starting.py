@@ -1,7 +1,7 @@
-"""How long until something happens: the help, and the first step of training on a text that is already encoded.
+"""Start-up times: of the help, and of training on an encoded text until its first step.
 
-The floors are what Python and torch alone need. Hugging Face's row builds a GPT-2 of the same size in a script and
-takes one step on random ids: less than a training script does. All in processes of their own.
+The baselines are Python and torch alone. Hugging Face's row builds a GPT-2 of the same size in a script and takes one
+step on random ids, which is less than a training script does. Each runs in a separate process.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ GLASS = ("-m", "glassformer")
 
 
 def measure(options: Options) -> Iterator[Row]:
-    """Two rows."""
+    """Yield a row for the help and a row for the first training step."""
     clock = CLOCKS[options.clock]
     repeats = 1 if options.quick else options.repeats
     helped: dict[str, Callable[[], object]] = {OURS: partial(_run, *GLASS, "--help"), "Python": partial(_run, "-c", "")}
@@ -51,7 +51,7 @@ def _run(*words: str) -> None:
 
 
 def _until_first_step(text: Path, folder: Path) -> None:
-    """Until the log has the first step's line; the first turn encodes the text."""
+    """Train until the log has the line of the first step; the first turn also encodes the text."""
     run = folder / "runs" / str(time.monotonic_ns())
     words = ["train", str(text), "--recipe", "shakespeare-nano", "--out", str(run), "--set", "train.log_every=1"]
     command = [sys.executable, *GLASS, *words, "--steps", "100000"]

@@ -1,6 +1,7 @@
-"""Training steps of one architecture, by size and context, and which share of the hardware's peak they reach.
+"""Training steps of one architecture by size and context, with their share of the hardware's peak.
 
-The peak, a product of large matrices, takes its turn with the others: each share is of a peak measured seconds before.
+The peak, a multiplication of large matrices, is measured in turn with the steps, so that each share refers to a peak
+measured within seconds.
 """
 
 from __future__ import annotations
@@ -39,21 +40,21 @@ SHAPES = {
 }
 MASKED = Shape(layers=2, heads=4, width=128, context=96, batch=64, vocabulary=8000)
 GPU_SHAPES = {"124 M": Shape(layers=12, heads=12, width=768, context=1024, batch=12, vocabulary=50304)}
-"""On a GPU also GPT-2's smallest."""
+"""Additional shapes on a GPU: the smallest GPT-2."""
 QUICK_MASKED = Shape(layers=2, heads=2, width=32, context=32, batch=4)
 QUICK = {"0.03 M": Shape(layers=2, heads=2, width=32, context=32, batch=4)}
-PEAK = 1024  # rows of the matrices whose product is the peak
+PEAK = 1024  # side of the matrices whose multiplication gives the peak
 GPU_PEAK = 8192  # on a GPU
 
 
 def measure(options: Options) -> Iterator[Row]:
-    """A row for each shape; and one of masked training, whose logits are needed at 15 % of the positions."""
-    steady_heap(Config())  # as `glass train` does; it serves everyone here
+    """Yield a row for masked training, which needs logits at 15 % of the positions, and a row for each shape."""
+    steady_heap(Config())  # as `glass train` does; it applies to all libraries here
     yield _masked_row(QUICK_MASKED if options.quick else MASKED, options)
     shapes = SHAPES if options.device == "cpu" else {**SHAPES, **GPU_SHAPES}
     for name, shape in (QUICK if options.quick else shapes).items():
         torch.manual_seed(0)
-        few = 2 if options.quick else max(1, 2_000_000_000 // shape.flops)  # small steps are taken several at a time
+        few = 2 if options.quick else max(1, 2_000_000_000 // shape.flops)  # several small steps are timed together
         steps = {who: partial(_several, step, few) for who, step in _contenders(shape, options).items()}
         clock = CLOCKS[options.clock]
         found: dict[str, list[float]] = {f"peak {name}": [] for name in DTYPES}
@@ -94,7 +95,7 @@ def _note_peak(found: list[float], dtype: torch.dtype, clock: Clock, device: str
 
 
 def _contenders(shape: Shape, options: Options) -> dict[str, Step]:
-    """Everyone's step in every precision that is worth it; nanoGPT's in the one that its script uses on the device."""
+    """Return the steps of all libraries in the precisions to measure; nanoGPT only in its script's precision."""
     steps: dict[str, Step] = {}
     if options.compile:
         steps["ours bf16 compiled"] = our_step(shape, "bf16", options.device, {"compile": True})
@@ -129,7 +130,7 @@ def _nanogpt_loss(model: Any, inputs: Tensor, targets: Tensor) -> Tensor:
 
 
 def _facts(shape: Shape, values: dict[str, list[float]], peak: dict[str, list[float]]) -> dict[str, Any]:
-    """Seconds of a step, and the share of the peak in the same precision, as medians over turns."""
+    """Return seconds per step and the share of the peak in the same precision, as medians over turns."""
     each = shape.flops / shape.tokens
     shares = {}
     for who, speeds in values.items():

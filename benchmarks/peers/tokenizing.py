@@ -1,4 +1,4 @@
-"""Trains one BPE tokenizer and encodes its text, for `tokens.py`, in a process whose memory is its own."""
+"""Train one BPE tokenizer and encode its text, for `tokens.py`, in a separate process to measure its memory."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-Encode = Callable[[str], int]  # text -> how many tokens
+Encode = Callable[[str], int]  # text -> number of tokens
 
 
 def ours(text: str, vocabulary: int) -> Encode:
-    """Byte-level BPE, on words of any script."""
+    """Train our byte-level BPE, which splits words of any script."""
     from glassformer.base.config import TokenizerConfig
     from glassformer.text.tokenizers import train_tokenizer
 
@@ -24,7 +24,7 @@ def ours(text: str, vocabulary: int) -> Encode:
 
 
 def tokenizers(text: str, vocabulary: int) -> Encode:
-    """Byte-level BPE of that library, cut into words as GPT-2's."""
+    """Train the byte-level BPE of the library tokenizers, with GPT-2's pre-tokenizer."""
     from tokenizers import ByteLevelBPETokenizer
 
     trained = ByteLevelBPETokenizer()
@@ -33,7 +33,7 @@ def tokenizers(text: str, vocabulary: int) -> Encode:
 
 
 def sentencepiece(text: str, vocabulary: int) -> Encode:
-    """Its BPE, on characters, with bytes for rare ones."""
+    """Train sentencepiece's BPE on characters, with byte fallback for rare ones."""
     import sentencepiece
 
     written = io.BytesIO()
@@ -53,7 +53,7 @@ def sentencepiece(text: str, vocabulary: int) -> Encode:
 
 
 def main() -> None:
-    """One JSON object: megabytes per second, and the most memory that training held, all libraries included."""
+    """Print a JSON object with speeds in MB/s and the peak memory of training, including all libraries."""
     facts = json.loads(sys.argv[1])
     os.environ["RAYON_NUM_THREADS"] = str(facts["threads"])
     os.environ["TOKENIZERS_PARALLELISM"] = "true"

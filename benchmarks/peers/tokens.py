@@ -1,8 +1,8 @@
-"""Training a BPE tokenizer and encoding with it, in several languages: speed, and memory of a process of its own.
+"""Training of BPE tokenizers and encoding in several languages: speed, and memory in a separate process.
 
-The text of a language is the file that `--text NAME=FILE` names, repeated up to the wanted size (fewer distinct words
-than a text that long would have), or else drawn: 100,000 words of random letters with Zipf's frequencies, in sentences.
-Chinese has no spaces between its words, so that hardly any stretch between two signs comes twice: the hardest kind.
+The text of a language is the file of `--text NAME=FILE`, repeated to the requested size (with fewer distinct words than
+a real text of this size), or else generated: 100,000 words of random letters with Zipf frequencies, in sentences.
+Chinese has no spaces between words, so that almost no segment between punctuation marks repeats: the hardest case.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PEERS = ("tokenizers", "sentencepiece")
 
 
 def measure(options: Options) -> Iterator[Row]:
-    """Three rows for each language."""
+    """Yield three rows for each language."""
     size = 200_000 if options.quick else options.megabytes * 1_000_000
     vocabulary = 500 if options.quick else 8192
     named = dict(each.split("=", 1) for each in options.text)
@@ -56,24 +56,24 @@ def measure(options: Options) -> Iterator[Row]:
 
 
 def _text(language: str, file: str | None, size: int) -> bytes:
-    """UTF-8, of that size but for a cut character."""
+    """Return UTF-8 text of this size, except for a cut character."""
     if file is None:
-        return drawn(language, size)
+        return generated_text(language, size)
     once = Path(file).read_bytes()
     return (once * (1 + size // len(once)))[:size].decode("utf-8", errors="ignore").encode("utf-8")
 
 
-def drawn(language: str, size: int) -> bytes:
-    """Sentences in new orders of Zipf-distributed words (the shift is Mandelbrot's), at least `size` bytes."""
-    draw = random.Random(0)
-    letters = draw.sample(LETTERS[language], len(LETTERS[language]))
+def generated_text(language: str, size: int) -> bytes:
+    """Generate sentences of Zipf-Mandelbrot distributed words, at least `size` bytes of UTF-8."""
+    rng = random.Random(0)
+    letters = rng.sample(LETTERS[language], len(LETTERS[language]))
     rare = [1 / (rank + 3) for rank in range(len(letters))]
     lengths = LENGTHS.get(language, (2, 3, 4, 4, 5, 5, 6, 7, 8))
-    words = ["".join(draw.choices(letters, rare, k=draw.choice(lengths))) for _ in range(100_000)]
+    words = ["".join(rng.choices(letters, rare, k=rng.choice(lengths))) for _ in range(100_000)]
     shares = list(itertools.accumulate(1 / (rank + 2.7) for rank in range(len(words))))
     gap, pause, stop = SIGNS.get(language, (" ", ", ", ".\n"))
     made = bytearray()
     while len(made) < size:
-        parts = [gap.join(draw.choices(words, cum_weights=shares, k=draw.randint(3, 12))) for _ in range(3)]
-        made += (pause.join(parts[: draw.randint(1, 3)]) + stop).encode("utf-8")
+        parts = [gap.join(rng.choices(words, cum_weights=shares, k=rng.randint(3, 12))) for _ in range(3)]
+        made += (pause.join(parts[: rng.randint(1, 3)]) + stop).encode("utf-8")
     return bytes(made)

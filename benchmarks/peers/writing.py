@@ -1,4 +1,4 @@
-"""Generation by each backend, and beam search, with the functions of the benchmarks that measure them alone."""
+"""Generation with each backend, and beam search, with the functions of `generation.py` and `beam_search.py`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PROMPTS = (16, 512)
 
 @contextmanager
 def _as_called(*words: str) -> Iterator[None]:
-    """The other benchmarks read their defaults from a command line."""
+    """Set the command line inside the block, from which the other benchmarks read their defaults."""
     before = sys.argv
     sys.argv = ["benchmark", *words]
     try:
@@ -34,7 +34,7 @@ def _as_called(*words: str) -> Iterator[None]:
 
 
 def measure(options: Options) -> Iterator[Row]:
-    """A row for each batch and prompt, greedy; then with draws, and of nanoGPT."""
+    """Yield a row for each batch size and prompt length, greedy; then rows with sampling, one with nanoGPT."""
     quick = ["--layers", "2", "--width", "32", "--heads", "2", "--tokens", "8", "--context", "64"]
     with _as_called(*(quick if options.quick else [])):
         settings = generation.arguments()
@@ -87,13 +87,13 @@ def _keep(texts: dict[str, Any], name: str, writer: generation.Write, prompts: l
 
 @torch.no_grad()
 def _write_with_nanogpt(model: Any, settings: argparse.Namespace, prompts: list[list[int]]) -> None:
-    """It reads the whole text anew for each token. Its weights are its own: only time is compared."""
+    """Generate with nanoGPT, which has no cache; its weights are different, so only time is compared."""
     ids = torch.tensor(prompts, device=next(model.parameters()).device)  # (B, T)
     model.generate(ids, settings.tokens, temperature=settings.temperature)
 
 
 def measure_beams(options: Options) -> Iterator[Row]:
-    """Both random models of `beam_search.py`."""
+    """Yield a row for each of the two random models of `beam_search.py`."""
     quick = ["--layers", "1", "--width", "32", "--hidden", "64", "--vocabulary", "100", "--sentences", "4"]
     with _as_called(*(quick if options.quick else []), "--threads", str(options.threads)):
         settings = beam_search.arguments()

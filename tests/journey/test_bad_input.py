@@ -184,7 +184,7 @@ THE_SETTINGS = [
     M(
         "nothing ends the run",
         train("proverbs.txt", "--steps", "unset", "--minutes", "unset"),
-        "nothing ends this run",
+        "this run has no end",
         "minutes",
     ),
     M(
@@ -372,7 +372,7 @@ THE_RUN = [
     M(
         "best leads out of checkpoints",
         generate("the"),
-        "best is damaged & names no checkpoint",
+        "best is damaged & does not name a checkpoint",
         "--resume",
         write(RUN / "best", "../checkpoints/step-000003\n"),
     ),

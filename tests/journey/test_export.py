@@ -100,7 +100,7 @@ def test_a_frame_stands_around_texts_where_the_model_learnt_one(home: Path) -> N
 def test_what_is_there_is_never_written_over(home: Path) -> None:
     before = sorted(path.name for path in (home / "out/gpt2").iterdir())
     problem, remedy = refused("export", "runs/gpt2", "--to", "hf", "--out", "out/gpt2", folder=home)
-    assert "out/gpt2 is there already" in problem
+    assert "out/gpt2 already exists" in problem
     assert "another --out" in remedy
     assert sorted(path.name for path in (home / "out/gpt2").iterdir()) == before
 

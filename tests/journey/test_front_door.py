@@ -292,7 +292,7 @@ def test_an_interrupted_training_is_saved(tmp_path: Path, monkeypatch: pytest.Mo
     [
         ({"data": ["a", "b"]}, "data must be a path, got list"),
         ({"data": "nothing.txt"}, "nothing.txt does not exist"),
-        ({"data": "stories", "task": "translate"}, "the corpus stories is not made for train.task = translate"),
+        ({"data": "stories", "task": "translate"}, "the corpus stories does not support train.task = translate"),
         ({"data": "stories", "settings": {"model.leyers": 1}}, "there is no setting 'model.leyers'"),
         ({"data": "stories", "settings": {"model.layers": object()}}, "model.layers = <object"),
         ({"data": "stories", "settings": {"model.layers": 0}}, "model.layers = 0"),

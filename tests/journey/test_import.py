@@ -139,8 +139,8 @@ SPOILT: dict[str, tuple[Spoil, str, str]] = {
     "no folder": (lambda f: shutil.rmtree(f), "is not a folder", "config.json"),
     "no config": (lambda f: (f / "config.json").unlink(), "config.json does not exist", ""),
     "config that is no JSON": (lambda f: (f / "config.json").write_text("{'a': 1"), "not valid JSON", "Copy"),
-    "config that is a list": (lambda f: (f / "config.json").write_text("[]"), "not a table", "Copy"),
-    "no model type": (lambda f: change_config(f, model_type=...), "does not say model_type", "gpt2"),
+    "config that is a list": (lambda f: (f / "config.json").write_text("[]"), "not a JSON object", "Copy"),
+    "no model type": (lambda f: change_config(f, model_type=...), "has no field model_type", "gpt2"),
     "unknown architecture": (lambda f: change_config(f, model_type="rwkv7"), "'rwkv7' is not known", "Choose one of"),
     "near architecture": (lambda f: change_config(f, model_type="gpt"), "'gpt' is not known", "gpt2"),
     "olmo3": (lambda f: change_config(f, model_type="olmo3"), "olmo3", "olmo2"),
@@ -149,17 +149,17 @@ SPOILT: dict[str, tuple[Spoil, str, str]] = {
         "GPT2ForSequenceClassification",
         "GPT2LMHeadModel",
     ),
-    "a field that is missing": (lambda f: change_config(f, n_layer=...), "does not say n_layer", ""),
+    "a field that is missing": (lambda f: change_config(f, n_layer=...), "has no field n_layer", ""),
     "a field that is text": (lambda f: change_config(f, n_embd="30"), "n_embd = '30'", "whole number"),
     "a field below one": (lambda f: change_config(f, n_layer=0), "layers = 0", "1 or more"),
     "heads that do not divide": (lambda f: change_config(f, n_head=7), "n_head = 7", "Correct"),
-    "another width": (lambda f: change_config(f, n_embd=35), "by ", "another model"),
+    "another width": (lambda f: change_config(f, n_embd=35), "implies", "another model"),
     "another vocabulary": (lambda f: change_config(f, vocab_size=777), "777", "another model"),
     "more layers": (lambda f: change_config(f, n_layer=3), "has no tensor transformer.h.2.", "Copy"),
     "fewer layers": (
         lambda f: change_config(f, n_layer=1),
         "tensor that gpt2 models do not have: transformer.h.1.",
-        "not passed over",
+        "not ignored",
     ),
     "an activation that is not ours": (
         lambda f: change_config(f, activation_function="quick_gelu"),
@@ -171,26 +171,26 @@ SPOILT: dict[str, tuple[Spoil, str, str]] = {
         "scale_attn_by_inverse_layer_idx = True",
         "False",
     ),
-    "a field that nobody knows": (lambda f: change_config(f, secret_scale=2.0), "secret_scale", "not passed over"),
+    "a field that nobody knows": (lambda f: change_config(f, secret_scale=2.0), "secret_scale", "not ignored"),
     "quantised": (lambda f: change_config(f, quantization_config={"bits": 4}), "quantization_config", ""),
     "a head that is not tied": (lambda f: change_config(f, tie_word_embeddings=False), "lm_head.weight", ""),
     "a million layers": (lambda f: change_config(f, n_layer=10**6), "1000000 layers", "another model"),
     "an epsilon that is no number": (lambda f: change_config(f, layer_norm_epsilon=float("nan")), "= nan", "a number"),
-    "a list for a name": (lambda f: change_config(f, architectures=[["x"]]), "['x'], which is not read", "GPT2"),
-    "truncated weights": (lambda f: cut(f / "model.safetensors"), "not a whole safetensors file", "Copy"),
-    "empty weights": (lambda f: (f / "model.safetensors").write_bytes(b""), "not a whole safetensors file", "Copy"),
-    "foreign weights": (lambda f: (f / "model.safetensors").write_bytes(b"PK\3\4" * 99), "not a whole", "Copy"),
+    "a list for a name": (lambda f: change_config(f, architectures=[["x"]]), "['x'], which is not supported", "GPT2"),
+    "truncated weights": (lambda f: cut(f / "model.safetensors"), "not a complete safetensors file", "Copy"),
+    "empty weights": (lambda f: (f / "model.safetensors").write_bytes(b""), "not a complete safetensors file", "Copy"),
+    "foreign weights": (lambda f: (f / "model.safetensors").write_bytes(b"PK\3\4" * 99), "not a complete", "Copy"),
     "no weights": (lambda f: (f / "model.safetensors").unlink(), "has no model.safetensors", ""),
     "a pickle": (
         lambda f: (f / "model.safetensors").rename(f / "pytorch_model.bin"),
         "pytorch_model.bin",
-        "safe_serialization",
+        "save_pretrained",
     ),
     "another pickle": (lambda f: (f / "model.safetensors").rename(f / "model.pt"), "model.pt", "save_pretrained"),
     "a missing shard": (lambda f: index_of(f, "gone.safetensors"), "gone.safetensors is missing", "Copy"),
     "a shard elsewhere": (lambda f: index_of(f, "../gpt2.safetensors"), "outside its folder", ""),
     "a missing tensor": (lambda f: tensors_of(f, lambda t: t.pop(WEIGHT)), f"has no tensor {WEIGHT}", "Copy"),
-    "a tensor too many": (lambda f: tensors_of(f, lambda t: t.update(extra=torch.ones(2))), "extra", "take it out"),
+    "a tensor too many": (lambda f: tensors_of(f, lambda t: t.update(extra=torch.ones(2))), "extra", "remove it"),
     "a turned tensor": (
         lambda f: tensors_of(f, lambda t: t.update({WEIGHT: t[WEIGHT].T.contiguous()})),
         WEIGHT,
@@ -215,7 +215,7 @@ SPOILT: dict[str, tuple[Spoil, str, str]] = {
     ),
     "no tokenizer": (lambda f: (f / "tokenizer.json").unlink(), "has no tokenizer.json", "AutoTokenizer"),
     "a tokenizer that is cut": (lambda f: cut(f / "tokenizer.json"), "not valid JSON", "Copy"),
-    "a tokenizer that is none": (lambda f: (f / "tokenizer.json").write_text("{}"), "is no tokenizer", "Copy"),
+    "a tokenizer that is none": (lambda f: (f / "tokenizer.json").write_text("{}"), "is not a tokenizer", "Copy"),
     "a larger tokenizer": (
         lambda f: tokenizer_of(f, lambda v: v["model"]["vocab"].update(zzz=999)),
         "1,000 tokens",
@@ -228,7 +228,7 @@ SPOILT: dict[str, tuple[Spoil, str, str]] = {
     ),
     "letters that are no bytes": (
         lambda f: tokenizer_of(f, lambda v: v["model"].update(vocab={**v["model"]["vocab"], "আ": 299})),
-        "stand for no bytes",
+        "are not byte letters",
         "byte-level BPE",
     ),
     "words that are cut at random": (
@@ -338,13 +338,13 @@ TEMPLATES: dict[str, tuple[Any, str | None, str]] = {  # what the tokenizer has,
     "several": (
         {"rag": SHOUTED, "default": CHAT, "tool_use": SHOUTED},
         CHAT,
-        "note: of its chat templates the one named default is taken; left out: rag, tool_use",
+        "note: imported the chat template named default; left out: rag, tool_use",
     ),
     "no default": (
         {"rag": SHOUTED, "tool_use": SHOUTED},
         None,
-        "note: its chat templates are named rag, tool_use, and none is named default: none is taken. "
-        "Put the one to use into runs/one/chat_template.jinja",
+        "note: no chat template is imported: they are named rag, tool_use, and none is named default. "
+        "Copy the one to use to runs/one/chat_template.jinja",
     ),
 }
 
@@ -406,7 +406,7 @@ def test_a_chat_template_that_cannot_be_read_is_refused(name: str, home: Path, t
     (tmp_path / "gpt2" / name).write_bytes(b"\xff")
     problem, remedy = refused("import", "gpt2", "--out", "runs/one", folder=tmp_path)
     assert f"{Path(name).name} cannot be read" in problem
-    assert remedy == "Copy it again, or take it out of the folder."
+    assert remedy == "Copy it again, or remove it from the folder."
     assert not (tmp_path / "runs").exists()
 
 
@@ -417,6 +417,6 @@ def test_chat_templates_of_another_form_are_refused(wrong: Any, home: Path, tmp_
     values = json.loads(path.read_text(encoding="utf-8"))
     path.write_text(json.dumps({**values, "chat_template": wrong}), encoding="utf-8")
     problem, remedy = refused("import", "gpt2", "--out", "runs/one", folder=tmp_path)
-    assert "neither a text nor a list of texts with names" in problem
+    assert "neither a string nor a list of named templates" in problem
     assert '"default"' in remedy
     assert not (tmp_path / "runs").exists()

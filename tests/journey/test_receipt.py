@@ -155,7 +155,7 @@ def test_a_person_reads_parts_sources_and_the_race(task_home: Path) -> None:
         ("lm", ["It", "--tokens", "3", "--step", "4"], "--step 4 is not written with --tokens 3", "Give step 1 to 3."),
         ("lm", ["It", "--tokens", "1", "--step", "2"], "--step 2 is not written with --tokens 1", "Give step 1."),
         ("lm", ["It", "--length-penalty=2"], "--length-penalty 2 was given, and there is no beam search", "--beams 2"),
-        ("lm", ["It", "--snippet", "none/again.py"], "there is no folder none", "Make it first."),
+        ("lm", ["It", "--snippet", "none/again.py"], "there is no folder none", "Create it first."),
         ("masked", ["a [MASK] day " * 20], "tokens, the model reads 40", "shorter"),
         ("masked", ["a [MASK]", "--top-k=3"], "--top-k has no meaning", "Leave it out"),
         ("classify", ["win", "--token", "spma"], "there is no label 'spma'", "Did you mean spam?"),

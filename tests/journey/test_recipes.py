@@ -40,5 +40,5 @@ def test_a_recipe_of_translation_needs_pairs(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["train", "stories", "--recipe", "tutorial-d7"]) == 2
-    assert "the corpus stories is not made for train.task = translate" in capsys.readouterr().err
+    assert "the corpus stories does not support train.task = translate" in capsys.readouterr().err
     assert not Path("runs").exists()

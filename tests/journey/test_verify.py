@@ -83,7 +83,7 @@ def test_a_run_without_its_text_is_verified_on_ours(task: str, task_home: Path, 
     (folder / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
     code, sheet = sheet_of(task, tmp_path)
     assert code == 0, [check for check in sheet["checks"] if check["ok"] is False]
-    assert "a text of ours" in sheet["text"]
+    assert "a built-in text" in sheet["text"]
 
 
 def test_some_checks_alone_leave_nothing_behind(alone: Path) -> None:

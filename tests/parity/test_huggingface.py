@@ -125,7 +125,7 @@ FORMS: dict[str, dict[str, Any]] = {
     "same_biases": {"attention_bias": True},
     "two_embeddings": {"family": "encoder-decoder", "embedding_norm": True},
     "centred_stream": {"positions": "rotary", "activation": "swiglu", "attention_bias": True, "feedforward_bias": True},
-    "halved_waves": {
+    "sines_first": {
         "family": "encoder-decoder",
         "positions": "none",
         "qk_norm": "head",
@@ -139,11 +139,11 @@ FORMS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("name", WRITE)
 def test_another_form_of_a_model_computes_the_same(name: str) -> None:
-    """Waves are left out where they change places: there the rest of the model must not notice."""
+    """Sinusoids are left out where they change positions: there the rest of the model must not notice."""
     config = tiny(**FORMS[name])
     model = as_if_trained(config)
     form, tensors = rewritten([WRITE[name]], config.replace(vocab_size=V), dict(model.state_dict()))
-    assert set(tensors) != set(model.state_dict()) or form != config.replace(vocab_size=V) or name == "halved_waves"
+    assert set(tensors) != set(model.state_dict()) or form != config.replace(vocab_size=V) or name == "sines_first"
     other = build_model(form, source_vocab_size=None if form.shared_embedding else V)
     other.load_state_dict(tensors)
     assert (our_logits(other.eval()) - our_logits(model)).abs().max() <= IMPORT
@@ -236,14 +236,14 @@ def test_what_came_in_the_meantime_is_not_written_over(tmp_path: Path) -> None:
         (tmp_path / "out").write_text("mine", encoding="utf-8")
         return []
 
-    with pytest.raises(GlassError, match="is there already"):
+    with pytest.raises(GlassError, match="already exists"):
         appear_whole("gguf", tmp_path / "out", fill)
     assert [(path.name, path.read_text(encoding="utf-8")) for path in tmp_path.iterdir()] == [("out", "mine")]
 
 
 def test_a_link_that_leads_nowhere_is_not_replaced(tmp_path: Path) -> None:
     (tmp_path / "out").symlink_to(tmp_path / "gone")
-    with pytest.raises(GlassError, match="is there already"):
+    with pytest.raises(GlassError, match="already exists"):
         appear_whole("onnx", tmp_path / "out", lambda _: [])
     assert (tmp_path / "out").is_symlink()
 

@@ -192,7 +192,7 @@ def test_a_roberta_whose_tokenizer_names_no_padding_goes_back_as_bert(tmp_path: 
         export(ExportRequest(tmp_path / "run", tmp_path / "no", "best", architecture="roberta-masked"))
     report = export(ExportRequest(tmp_path / "run", tmp_path / "out", "best"))
     assert report.architecture == "BertForMaskedLM"
-    assert "so it is bert" in report.notes[0]
+    assert "exported as bert" in report.notes[0]
 
 
 def test_labels_are_those_of_the_first_token_in_its_frame(tmp_path: Path) -> None:
@@ -336,6 +336,6 @@ def test_a_head_with_a_pooler_is_refused_with_the_nearest(tmp_path: Path) -> Non
     save(tmp_path, "BertForSequenceClassification", wordpiece(), num_labels=3, **ENCODER)
     with pytest.raises(GlassError) as error:
         import_model(tmp_path, tmp_path / "run", quiet)
-    assert "BertForSequenceClassification, whose head has a matrix and tanh" in error.value.problem
+    assert "BertForSequenceClassification, whose head has a linear layer and tanh" in error.value.problem
     assert "BertForTokenClassification" in error.value.remedy
     assert not (tmp_path / "run").exists()

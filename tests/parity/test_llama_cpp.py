@@ -159,7 +159,7 @@ def test_what_llama_cpp_cannot_open_never_appears(tmp_path: Path, monkeypatch: p
 
     monkeypatch.setattr(gguf_export, "gguf_tensors", without)
     monkeypatch.setattr(gguf_export, "compare", lambda *_: [])
-    with pytest.raises(GlassError, match=r"llama.cpp does not open .*'blk.0.attn_output.bias' not found"):
+    with pytest.raises(GlassError, match=r"llama.cpp cannot load .*'blk.0.attn_output.bias' not found"):
         exported(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
@@ -178,7 +178,7 @@ def test_llama_cpp_alone_finds_other_numbers(fault: str, tmp_path: Path, monkeyp
     right = writing.gguf_tensors
     monkeypatch.setattr(gguf_export, "gguf_tensors", lambda *arguments: change(right(*arguments)))
     monkeypatch.setattr(gguf_export, "compare", lambda *_: [])
-    with pytest.raises(GlassError, match=f"the GGUF export is not the run: {name}"):
+    with pytest.raises(GlassError, match=f"the GGUF export does not match the run: {name}"):
         exported(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
@@ -188,6 +188,8 @@ def test_without_the_package_our_own_reader_checks_and_says_so(tmp_path: Path, m
     made(tmp_path, "starcoder2")
     monkeypatch.setattr(engine, "PACKAGE", "a-package-that-is-not-there")
     report = exported(tmp_path)
-    assert report.checked_by == "our own reader of GGUF"
-    assert report.notes == ("llama.cpp itself did not open the file: for that, pip install xllamacpp",)
+    assert report.checked_by == "glassformer's GGUF reader"
+    assert report.notes == (
+        "not checked by llama.cpp itself, which needs the package xllamacpp: pip install xllamacpp",
+    )
     assert {each.name for each in report.measured} == {"by rules", "by transformers", "greedy tokens", "token ids"}

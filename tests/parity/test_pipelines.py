@@ -89,7 +89,7 @@ def test_a_class_for_tokens_names_the_class_for_whole_texts(
 ) -> None:
     run = make_run(tmp_path / "run", "classify", **SHAPES[shape][1])
     report = export(ExportRequest(run, tmp_path / "out", architecture=asked))
-    assert any("would give it a new head" in note for note in report.notes)
+    assert any("with an untrained head" in note for note in report.notes)
     assert any(offered in note for note in report.notes)
 
 
@@ -98,9 +98,9 @@ def test_a_class_for_whole_texts_is_offered_only_where_one_fits(tmp_path: Path) 
     settings = {**SHAPES["pre-norm"][1], "pooling": "first"}
     run = make_run(tmp_path / "run", "classify", **settings)
     report = export(ExportRequest(run, tmp_path / "out", architecture="esm"))
-    assert any("would give it a new head" in note for note in report.notes)
+    assert any("with an untrained head" in note for note in report.notes)
     assert not any("without --architecture" in note for note in report.notes)
-    with pytest.raises(GlassError, match="no class of Hugging Face fits"):
+    with pytest.raises(GlassError, match="no Hugging Face class fits"):
         export(ExportRequest(run, tmp_path / "other"))
 
 

@@ -51,13 +51,13 @@ def test_a_sound_machine_agrees_and_differs_by_rounding_only(changes: dict[str, 
     names = [each.name for each in found]
     threads = sorted({1, usable_cores()})
     assert names[: len(threads)] == [f"float32, {n} thread{'s' if n > 1 else ''}" for n in threads]
-    assert "fused attention, against step by step" in names
+    assert "fused against explicit attention" in names
     assert all(each.ok for each in found), found
     single = found[0]
     assert single.gradients is not None
     assert 1e-9 < single.logits < 3e-6
     assert 1e-9 < single.gradients < 5e-6
-    rounded = next(each for each in found if each.name.startswith("bfloat16 products"))
+    rounded = next(each for each in found if each.name.startswith("bfloat16 matmuls"))
     assert 1e-4 < rounded.logits < 5e-2
 
 
@@ -80,8 +80,8 @@ def test_a_wrong_kernel_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(F, "scaled_dot_product_attention", wrong_scale)
     found = {each.name: each for each in check_devices(tiny(), ["cpu"])}
     assert not found["float32, 1 thread"].ok
-    assert not found["fused attention, against step by step"].ok
-    assert found["bfloat16 weights, as when writing"].ok  # a thousandth is less than its rounding
+    assert not found["fused against explicit attention"].ok
+    assert found["bfloat16 weights, as in generation"].ok  # a thousandth is less than its rounding
 
 
 def test_a_wrong_gradient_is_seen_where_the_logits_are_right(monkeypatch: pytest.MonkeyPatch) -> None:

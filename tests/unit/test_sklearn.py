@@ -122,8 +122,8 @@ def test_fit_takes_arrays_and_series(container: Any, classifier: TransformerClas
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ("one text", "X is one text, not several"),
-        (b"bytes", "X is one bytes object"),
+        ("one text", "X is a single text, not a list of texts"),
+        (b"bytes", "X is a single bytes object"),
         (np.array([["a", "b"]]), r"shape \(1, 2\)"),
         (pandas.DataFrame({"text": ["a", "b"]}), r"shape \(2, 1\)"),
         (np.array("a"), r"shape \(\)"),
@@ -141,7 +141,7 @@ def test_fit_takes_arrays_and_series(container: Any, classifier: TransformerClas
         ((text for text in "ab"), "X is a generator"),
         (None, "X is a NoneType"),
         (7, "X is a int"),
-        ([], "X holds 0 texts"),
+        ([], "X has 0 texts"),
     ],
 )
 def test_what_is_no_texts_is_refused(classifier: TransformerClassifier, given: Any, words: str) -> None:
@@ -359,7 +359,7 @@ def test_the_vocabulary_is_that_of_only_what_is_learnt_from() -> None:
 def test_nothing_held_out_means_the_last_weights() -> None:
     model = TransformerClassifier(**{**WORDS, "steps": 7}, validation_fraction=0).fit(TEXTS, LABELS)
     assert (model.best_step_, model.n_steps_, model.validation_loss_) == (7, 7, None)
-    with pytest.raises(RefusedError, match="no held-out part"):
+    with pytest.raises(RefusedError, match="needs a held-out part"):
         model.set_params(patience=2).fit(TEXTS, LABELS)
 
 
@@ -392,8 +392,8 @@ def test_epochs_and_settings() -> None:
         ({"validation_fraction": 1.5}, "data.validation_fraction = 1.5"),
         ({"settings": {"model.actviation": "relu"}}, "Did you mean activation"),
         ({"settings": {"layers": 2}}, "'layers'"),
-        ({"settings": {"data.source": "x"}}, "data.source means nothing here"),
-        ({"settings": {"train.task": "lm"}}, "train.task means nothing here"),
+        ({"settings": {"data.source": "x"}}, "data.source does not apply"),
+        ({"settings": {"train.task": "lm"}}, "train.task does not apply"),
     ],
 )
 def test_parameters_are_checked_by_fit(parameters: dict[str, Any], words: str) -> None:

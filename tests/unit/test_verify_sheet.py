@@ -61,7 +61,7 @@ def test_a_check_that_could_not_be_made_is_no_success(run: Path) -> None:
     sheet = verify_run(run, only=["reference"])
     assert [result.ok for result in sheet.results] == [None]
     assert not sheet.ok
-    assert "0 do not apply, 1 could not be made" in sheet.summary()
+    assert "0 do not apply, 1 could not run" in sheet.summary()
     done = here("verify", str(run), "--only", "reference", "--json", folder=run.parent)
     assert (done.returncode, json.loads(done.stdout)["ok"]) == (1, False)
 
@@ -92,13 +92,13 @@ def test_checks_that_could_not_be_made_share_one_line(run: Path) -> None:
         file.write(b"x")
     done = here("verify", str(run), folder=run.parent)
     lines = done.stdout.splitlines()
-    (told,) = [line for line in lines if "not made" in line]
+    (told,) = [line for line in lines if "did not run" in line]
     made = [line for line in lines if line.startswith(("pass  ", "FAIL  "))]
-    why, names = told.removeprefix("-     not made, since ").rsplit(": ", 1)
+    why, names = told.removeprefix("-     did not run: ").rsplit(": ", 1)
     assert "model.safetensors" in why
     assert "cached-logits" in names
     assert len(names.split(", ")) + len(made) == len(sheets.CHECKS)
-    assert f"{len(names.split(', '))} could not be made" in lines[-1]
+    assert f"{len(names.split(', '))} could not run" in lines[-1]
 
 
 def test_a_manifest_that_vouches_for_nothing_is_noticed(run: Path) -> None:
@@ -152,7 +152,7 @@ def test_a_sheet_that_cannot_be_kept_is_shown(once: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(sheets, "chosen", lambda only: own(only) if only else checks)
 
     def refuse(sheet: ProofSheet) -> Path:
-        raise GlassError("no permission to use verify.json", "Change its permissions, or choose another place.")
+        raise GlassError("no permission to use verify.json", "Change its permissions, or choose another path.")
 
     monkeypatch.setattr(sheets, "save", refuse)
     done = here("verify", str(once), "--json", folder=once.parent)

@@ -250,7 +250,7 @@ def test_verifying_apart_fails_as_it_would_here(
     with pytest.raises(GlassError, match="there is no run at"):
         own_process.verify_apart(tmp_path / "nothing")
     monkeypatch.setattr(sys, "executable", shutil.which("false"))
-    with pytest.raises(GlassError, match="ended with code 1 before it was done"):
+    with pytest.raises(GlassError, match="ended early with exit code 1"):
         own_process.verify_apart(tmp_path / "nothing")
 
 

@@ -1,4 +1,4 @@
-"""The names of what can compute the logits of generated text; see `glassformer.backends`."""
+"""Names of the backends that compute the logits of generated text; see `glassformer.backends`."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ from typing import Literal, get_args
 
 BackendName = Literal["auto", "torch", "onnxruntime", "onnxruntime-int8"]
 BACKENDS: tuple[str, ...] = get_args(BackendName)
-"""The values of `--backend`."""
+"""Values of `--backend`."""

@@ -1,4 +1,4 @@
-"""The one error that people see: what happened, and what to do about it."""
+"""`GlassError`, the error for users: a problem and its remedy."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from contextlib import contextmanager
 from pathlib import Path
 
 OUT_OF_MEMORY = ("not enough memory", "can't allocate memory", "out of memory", "Storage size calculation overflowed")
-"""How torch says it, on the processor and on GPUs."""
+"""Parts of torch's messages for memory errors, on CPUs and GPUs."""
 MALFORMED = (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError, RecursionError)
 """Exceptions that a damaged or hostile JSON or TOML file can raise when it is parsed and its values are converted."""
 SMALLER = "Lower train.micro_batch (rows at a time), model.context or the model's size; what was saved is intact."
-"""What a command is to do where memory is short."""
+"""Remedy of memory errors."""
 
 
 class GlassError(Exception):
-    """A mistake that the person at the keyboard can put right.
+    """An error that the user can correct.
 
     The command line prints it as exactly two lines and exits with code 2; library users catch it as any exception.
 
@@ -31,16 +31,16 @@ class GlassError(Exception):
         super().__init__(f"{self.problem}\n{self.remedy}")
 
     def __reduce__(self) -> tuple[type[GlassError], tuple[str, str]]:
-        """So that it comes whole out of another process."""
+        """Pickle the error by its two lines, so that it can be sent between processes."""
         return type(self), (self.problem, self.remedy)
 
 
 class ShortMemoryError(GlassError):
-    """There is not enough memory for what was asked."""
+    """An out-of-memory error."""
 
 
 class SaidElsewhereError(GlassError):
-    """An error that another process of the same run has too, and says: it ends this one without a word."""
+    """An error that another process of the same run reports; this process exits without a message."""
 
 
 def closest(name: str, allowed: Iterable[str]) -> str | None:
@@ -50,7 +50,7 @@ def closest(name: str, allowed: Iterable[str]) -> str | None:
 
 
 def nearest(name: str, allowed: Iterable[str]) -> str:
-    """A sentence that names the closest allowed word, or lists them all when none is close.
+    """Return a sentence that suggests the closest allowed word, or lists all words if none is close.
 
     >>> nearest("leyers", ["layers", "heads"])
     'Did you mean layers?'
@@ -63,7 +63,7 @@ def nearest(name: str, allowed: Iterable[str]) -> str:
 
 
 def nearest_file(path: Path, otherwise: str) -> str:
-    """The remedy for a file that is missing: the name in its folder that is most like it, or `otherwise`."""
+    """Return the remedy for a missing file: the most similar name in its folder, or `otherwise`."""
     try:
         names = sorted(entry.name for entry in path.parent.iterdir())
     except OSError:
@@ -73,13 +73,13 @@ def nearest_file(path: Path, otherwise: str) -> str:
 
 
 def is_out_of_memory(error: Exception) -> bool:
-    """Whether Python, NumPy or torch says that memory is short."""
+    """Return True for an out-of-memory error of Python, NumPy or torch."""
     return isinstance(error, MemoryError) or any(words in str(error) for words in OUT_OF_MEMORY)
 
 
 @contextmanager
 def clear_memory_errors(remedy: str = SMALLER) -> Iterator[None]:
-    """Turn "out of memory", from Python, NumPy or torch, into a `ShortMemoryError` that says what to make smaller."""
+    """Convert out-of-memory errors of Python, NumPy or torch to a `ShortMemoryError` with this remedy."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:

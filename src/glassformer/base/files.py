@@ -1,4 +1,4 @@
-"""Writing so that a crash, a kill or a full disk leaves the old file or the new one, never a half."""
+"""Atomic writing: a crash, a kill or a full disk leaves the old file or the new one, never a part."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from glassformer.base.errors import MALFORMED, GlassError
 
 MANIFEST = "manifest.json"
 PARTIAL = ".partial"
-"""Ends the name of a file or folder that is being written."""
+"""Suffix of a file or folder that is being written."""
 OLD = ".old"
-"""Ends the name of a folder while it is being replaced."""
+"""Suffix of a folder while it is being replaced."""
 
 
 @contextmanager
 def no_empty_folders(folder: Path) -> Iterator[None]:
-    """At the end, take away `folder` and the folders above it that were not there before, if they are empty."""
+    """Remove `folder` and its parents at the end, if they are empty and did not exist before."""
     with clear_disk_errors(folder):
         new = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
@@ -37,14 +37,14 @@ def no_empty_folders(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def clear_disk_errors(path: Path) -> Iterator[None]:
-    """Turn the operating system's refusals into errors that say what to do."""
+    """Convert errors of the operating system to a `GlassError` with a remedy."""
     try:
         yield
-    except BrokenPipeError:  # no refusal: the reader of our output has gone
+    except BrokenPipeError:  # not a disk error: the reader of our output has closed the pipe
         raise
     except PermissionError as error:
         raise GlassError(
-            f"no permission to use {error.filename or path}", "Change its permissions, or choose another place."
+            f"no permission to use {error.filename or path}", "Change its permissions, or choose another path."
         ) from error
     except OSError as error:
         if error.errno in (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)):
@@ -54,7 +54,7 @@ def clear_disk_errors(path: Path) -> Iterator[None]:
             ) from error
         if error.errno in (errno.EROFS, errno.ENOTDIR, errno.EEXIST, errno.EISDIR, errno.ENAMETOOLONG):
             raise GlassError(
-                f"cannot write {error.filename or path}: {error.strerror}", "Choose another place."
+                f"cannot write {error.filename or path}: {error.strerror}", "Choose another path."
             ) from error
         raise GlassError(
             f"cannot use {error.filename or path}: {error.strerror or error}", "Check the disk."
@@ -62,12 +62,12 @@ def clear_disk_errors(path: Path) -> Iterator[None]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a small UTF-8 file whole or not at all."""
+    """Write a small UTF-8 file atomically."""
     write_bytes(path, text.encode("utf-8"))
 
 
 def write_bytes(path: Path, data: bytes) -> None:
-    """Write a small file whole or not at all."""
+    """Write a small file atomically."""
     with clear_disk_errors(path):
         partial = partial_path(path)
         try:
@@ -82,22 +82,22 @@ def write_bytes(path: Path, data: bytes) -> None:
 
 
 def partial_path(path: Path) -> Path:
-    """Return a new name beside `path` to write to, so that two processes never share one."""
+    """Return a unique temporary path beside `path`, so that two processes never write the same one."""
     return path.with_name(f"{path.name}.{secrets.token_hex(4)}{PARTIAL}")
 
 
 def refuse_no_folder(path: Path) -> None:
-    """Raise a `GlassError` if there is no folder that a file could be written into: known before the work is done."""
+    """Raise a `GlassError` if the parent folder of `path` does not exist; call it before long work."""
     if not path.parent.is_dir():
-        raise GlassError(f"there is no folder {path.parent} to write {path.name} into", "Make it first.")
+        raise GlassError(f"there is no folder {path.parent} to write {path.name} into", "Create it first.")
 
 
 def write_folder(final: Path, fill: Callable[[Path], None]) -> None:
-    """Make a folder of files that appears whole, with a manifest of their sizes and SHA-256.
+    """Write a folder of files atomically, with a manifest of their sizes and SHA-256.
 
     Args:
-        final: where it shall be; one that is there already is replaced.
-        fill: writes the files into the folder it is given.
+        final: path of the folder; an existing one is replaced.
+        fill: writes the files into the given folder.
     """
     with whole_folder(final) as partial:
         fill(partial)
@@ -107,7 +107,7 @@ def write_folder(final: Path, fill: Callable[[Path], None]) -> None:
 def whole_folder(final: Path) -> Iterator[Path]:
     """Yield an empty folder to fill; it gets its manifest and the name `final` when the block ends without an error.
 
-    A folder that is already at `final` is replaced: it is renamed to `final` + ".old" until the new one is in place. A
+    An existing folder at `final` is replaced: it is renamed to `final` + ".old" until the new one is in place. A
     process that is killed in between leaves it under that name; `restore_folder` renames it back.
     """
     partial = partial_path(final)
@@ -139,13 +139,13 @@ def old_path(final: Path) -> Path:
 
 
 def restore_folder(final: Path) -> None:
-    """Undo an interrupted replacement: rename the folder that `whole_folder` had set aside back to `final`."""
+    """Undo an interrupted replacement: rename the old folder that `whole_folder` kept back to `final`."""
     if old_path(final).exists() and not final.exists():
         _replace(old_path(final), final)
 
 
 def is_whole(folder: Path) -> bool:
-    """Whether a folder made by `write_folder` is there with every byte as written."""
+    """Return True if a folder that `write_folder` wrote is complete and unaltered."""
     try:
         check_folder(folder)
     except GlassError:
@@ -154,7 +154,7 @@ def is_whole(folder: Path) -> bool:
 
 
 def check_folder(folder: Path) -> None:
-    """Raise a `GlassError` that names the first missing, truncated or altered file."""
+    """Raise a `GlassError` for the first missing, truncated or altered file of a folder with a manifest."""
     remedy = "Use another checkpoint of the run, or copy it again."
     try:
         found = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["files"]
@@ -174,7 +174,7 @@ def check_folder(folder: Path) -> None:
 
 
 def recorded_sha256(folder: Path, name: str) -> str | None:
-    """Return the SHA-256 of a file as the manifest of its folder has it; None: the manifest has none.
+    """Return the SHA-256 of a file from the manifest of its folder; None if the manifest does not have it.
 
     The file is not read, so this is cheap for large weights. `check_folder` compares it with the file.
     """
@@ -185,13 +185,13 @@ def recorded_sha256(folder: Path, name: str) -> str | None:
 
 
 def sha256(path: Path) -> str:
-    """Hex digest of a file."""
+    """Return the SHA-256 of a file as a hex string."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def sync(path: Path) -> None:
-    """Force a file, or a folder's list of files, to the disk. Windows cannot open folders, and needs it less."""
+    """Flush a file, or the entries of a folder, to the disk; on Windows, folders cannot be opened and are skipped."""
     if path.is_dir() and os.name == "nt":
         return
     descriptor = os.open(path, os.O_RDONLY if os.name != "nt" else os.O_RDWR)
@@ -202,7 +202,7 @@ def sync(path: Path) -> None:
 
 
 def _replace(source: Path, target: Path) -> None:
-    """Rename. On Windows another program may hold the target open for a moment, so it is tried for two seconds."""
+    """Rename a file or folder; on Windows, retry for two seconds, as another program may hold the target open."""
     for _ in range(20 if os.name == "nt" else 0):
         try:
             source.replace(target)

@@ -1,4 +1,4 @@
-"""One process at a time in a run folder. The operating system releases the lock however the process ends."""
+"""Locks for run folders, one process at a time; the operating system releases a lock when its process ends."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from glassformer.base.files import clear_disk_errors
 FILE = "lock"
 ATTEMPTS = 5
 PAUSE = 0.05
-"""Seconds between two attempts. `is_held` takes the lock for a moment, which must not make another process fail."""
+"""Seconds between two attempts: `is_held` holds the lock briefly, which must not make another process fail."""
 HELD = (errno.EAGAIN, errno.EWOULDBLOCK, errno.EACCES)
-"""Errors that mean that another process holds the lock; every other one means that it cannot be taken at all."""
+"""Error numbers that mean that another process holds the lock; all others mean that locking is not possible."""
 
 
 @contextmanager
@@ -51,7 +51,7 @@ def is_held(folder: Path) -> bool:
 
 
 def _locked(folder: Path, doing: str) -> BinaryIO:
-    """Open and lock `folder/lock`; closing the file releases it."""
+    """Open and lock `folder/lock`; closing the file releases the lock."""
     path = folder / FILE
     for attempt in range(ATTEMPTS):
         if attempt:
@@ -73,8 +73,8 @@ def _locked(folder: Path, doing: str) -> BinaryIO:
             continue
         if _is_at(file, path):
             return file
-        file.close()  # the folder was removed in the meantime: this file locks nothing
-    raise GlassError(f"another process is {doing} in {folder}", "Wait until it has ended, or stop it with Ctrl-C.")
+        file.close()  # the folder was removed in the meantime: this lock has no effect
+    raise GlassError(f"another process is {doing} in {folder}", "Wait until it has finished, or stop it with Ctrl-C.")
 
 
 def _is_at(file: BinaryIO, path: Path) -> bool:

@@ -1,4 +1,4 @@
-"""Optional packages: asked for before anything else is done."""
+"""Checks for optional packages."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ def installed(name: str) -> bool:
 
 
 def require_packages(purpose: str, *names: str, extra: str = "export") -> None:
-    """Raise a `GlassError` that names all that are not installed.
+    """Raise a `GlassError` that names the packages that are not installed.
 
     Args:
-        purpose: what needs them, in words.
-        names: of the packages.
-        extra: of this project, which installs them.
+        purpose: the feature that needs the packages, in words.
+        names: names of the packages.
+        extra: the extra of this project that installs them.
     """
     missing = [name for name in names if not installed(name)]
     if missing:
@@ -28,5 +28,5 @@ def require_packages(purpose: str, *names: str, extra: str = "export") -> None:
 
 
 def version_of(name: str) -> str:
-    """A package that is installed, with its version: `onnxruntime 1.31.1`."""
+    """Return the name and version of an installed package, such as `onnxruntime 1.31.1`."""
     return f"{name} {importlib.metadata.version(name)}"

@@ -1,4 +1,4 @@
-"""HTML pages from Jinja2 templates: files beside the module that fills them."""
+"""HTML pages from Jinja2 templates, which are files beside the modules that use them."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ NO_DELIMITERS: Mapping[str, Any] = MappingProxyType({})
 
 
 def render_page(package: str, template: str, delimiters: Mapping[str, Any] = NO_DELIMITERS, **values: Any) -> str:
-    """Fill a template of a package; text is escaped, and a name without a value is an error.
+    """Render a template of a package; text is escaped, and an undefined name is an error.
 
     Args:
-        package: such as "glassformer.inspection.explain".
-        template: name of a file in it.
-        delimiters: in place of Jinja's own, by the names that `jinja2.Environment` has for them.
-        values: by name; `name | tojson` writes JSON that a <script> element can hold.
+        package: the package with the template, such as "glassformer.inspection.explain".
+        template: name of a file in the package.
+        delimiters: replacements of Jinja's delimiters, by their argument names of `jinja2.Environment`.
+        values: values by name; `name | tojson` writes JSON that is safe in a <script> element.
     """
     from jinja2 import Environment, PackageLoader, StrictUndefined
 

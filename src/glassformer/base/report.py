@@ -1,4 +1,4 @@
-"""Reports: one result, as facts for programs and as text for people; `emit` prints either."""
+"""Reports: results of commands as JSON or as text; `emit` prints either."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ class Report(Protocol):
         """Return the fields of the JSON object."""
 
     def text(self) -> str:
-        """Return the lines for people, without a line end after the last."""
+        """Return the report as lines of text, without a newline at the end."""
 
 
 @dataclass(frozen=True)
 class SimpleReport:
-    """A report from fields and lines that are at hand.
+    """A report from given fields and lines.
 
     Attributes:
-        fields: of the JSON object.
-        lines: for people; an iterator is used up by one call of `text`.
+        fields: fields of the JSON object.
+        lines: lines of text; an iterator is exhausted by one call of `text`.
     """
 
     fields: Mapping[str, Any]
@@ -43,7 +43,7 @@ def emit(report: Report, as_json: bool) -> None:
 
     Args:
         report: the result of a command.
-        as_json: print its facts, as one JSON object in a line; NaN and infinity, which JSON lacks, become null.
+        as_json: print the facts as a JSON object on one line; NaN and infinity become null.
     """
     print(_as_json(report.facts()) if as_json else report.text(), flush=True)
 
@@ -56,7 +56,7 @@ def _as_json(facts: dict[str, Any]) -> str:
 
 
 def finite(value: Any) -> Any:
-    """Return a value for JSON, with None in place of every number that is not finite."""
+    """Return a JSON value with None in place of NaN and infinity."""
     if isinstance(value, dict):
         return {key: finite(each) for key, each in value.items()}
     if isinstance(value, list | tuple):

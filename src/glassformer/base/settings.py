@@ -1,4 +1,4 @@
-"""Base of all settings: frozen, validated, read from TOML; an error suggests the nearest valid name."""
+"""Base class of all settings: frozen, validated, read from TOML; errors suggest the nearest valid name."""
 
 from __future__ import annotations
 
@@ -27,34 +27,34 @@ REMEDIES = {
     "float": "Give a number.",
     "bool": "Give true or false.",
     "string_pattern_mismatch": "Give one of these: {description}.",
-    "string": "Give a text: {description}.",
-    "tuple": 'Give a list of texts, such as ["one", "two"].',
+    "string": "Give a string: {description}.",
+    "tuple": 'Give a list of strings, such as ["one", "two"].',
     "model": "Write it as a section of settings: [{name}]",
 }
-"""What to do, by the kind of a pydantic error, or by the kind's first word."""
+"""Remedies, by the type of a pydantic error or the first word of its type."""
 
 
 class BaseSettings(BaseModel):
-    """Base class of all sections: frozen, no unknown keys, no infinite numbers."""
+    """Base class of all sections: frozen, without unknown keys or infinite numbers."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     @model_validator(mode="before")
     @classmethod
     def _read_unset(cls, values: Any) -> Any:
-        """TOML has no null: the word `unset` stands for "no value" in the fields that allow none."""
+        """Convert the word `unset` to None in optional fields, because TOML has no null."""
         if not isinstance(values, Mapping):
             return values
         optional = {name for name, field in cls.model_fields.items() if type(None) in get_args(field.annotation)}
         return {key: None if key in optional and value == UNSET else value for key, value in values.items()}
 
     def replace(self, **changes: Any) -> Self:
-        """A copy with `changes`, validated again."""
+        """Return a copy with `changes`, validated again."""
         return validated(type(self), {**self.model_dump(), **changes}, where="")
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """The table in a TOML file, or a `GlassError` with the line that is wrong."""
+    """Read a TOML file, or raise a `GlassError` that names the invalid line."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -69,12 +69,12 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise GlassError(
             f"{path} is not valid TOML: lists nested too deeply", "Settings need no nested lists."
         ) from None
-    except ValueError as error:  # a number of thousands of digits
+    except ValueError as error:  # an integer with thousands of digits
         raise GlassError(f"{path} is not valid TOML: {error}", "Correct that number.") from None
 
 
 def parse_value(text: str) -> Any:
-    """`--set` values: TOML where it parses (numbers, true, lists), plain text otherwise."""
+    """Parse a value of `--set`: as TOML if possible (numbers, booleans, lists), else as plain text."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except (ValueError, RecursionError):
@@ -87,7 +87,7 @@ def impossible(problem: str, remedy: str) -> ValueError:
 
 
 def validated(kind: type[S], values: Mapping[str, Any], where: str) -> S:
-    """Return `values` as settings of class `kind`; raise a `GlassError` with their source and the allowed values."""
+    """Validate `values` as settings of class `kind`; a `GlassError` names their source and the allowed values."""
     try:
         return kind.model_validate(values)
     except ValidationError as error:
@@ -98,25 +98,25 @@ def _as_glass_error(kind: type[BaseSettings], error: ValidationError, where: str
     first = error.errors()[0]
     path = [str(part) for part in first["loc"]]
     name = ".".join(path)
-    place = f" in {where}" if where else ""
+    source = f" in {where}" if where else ""
     if first["type"] == "extra_forbidden":
         owner: Any = kind
         for part in path[:-1]:
             owner = owner.model_fields[part].annotation
-        return GlassError(f"unknown setting {name!r}{place}", nearest(path[-1], owner.model_fields))
+        return GlassError(f"unknown setting {name!r}{source}", nearest(path[-1], owner.model_fields))
     if first["type"] == "value_error":
         problem, _, remedy = str(first["ctx"]["error"]).partition("\n")
-        return GlassError(f"{problem}{place}", remedy or "See the documentation of this setting.")
+        return GlassError(f"{problem}{source}", remedy or "See the documentation of this setting.")
     if first["type"] == "literal_error":
         allowed = str(first["ctx"]["expected"]).replace("'", "").replace(" or ", ", ").split(", ")
         return GlassError(
-            f"{name} = {_shown(first['input'])}{place} is not allowed", nearest(str(first["input"]), allowed)
+            f"{name} = {_shown(first['input'])}{source} is not allowed", nearest(str(first["input"]), allowed)
         )
-    return GlassError(f"{name} = {_shown(first['input'])}{place} is not allowed", _remedy(kind, first))
+    return GlassError(f"{name} = {_shown(first['input'])}{source} is not allowed", _remedy(kind, first))
 
 
 def _shown(value: Any) -> str:
-    """Return the beginning of a value's `repr`, short enough for a line."""
+    """Return a value's `repr`, shortened to `LONGEST` characters."""
     text = repr(value)
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
 

@@ -1,11 +1,11 @@
-"""The legend of every shape comment in this package. Nothing here runs.
+"""Legend of the shape comments in this package. It has no code.
 
 ======  ==============================================================
 letter  meaning
 ======  ==============================================================
 B       batch: rows processed together
 T       query length: tokens in the rows given to this call
-S       key length: tokens that may be looked at (T, plus what a cache holds)
+S       key length: tokens that can be attended to (T, plus the tokens in the cache)
 D       width of the residual stream (``model.width``)
 H       query heads (``model.heads``)
 G       key and value heads (``model.kv_heads``; G = H is multi-head, 1 < G < H grouped-query, G = 1 multi-query)

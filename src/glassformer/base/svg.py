@@ -1,4 +1,4 @@
-"""SVG by hand, for pictures that must need no plotting library."""
+"""SVG elements as strings, for pictures without a plotting library."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def element(name: str, *children: str, **attributes: str | float) -> str:
     """Return an SVG element.
 
     Args:
-        name: of the element.
+        name: name of the element.
         children: elements or escaped text.
         attributes: `_` stands for `-`, and a trailing `_` is dropped: `text_anchor`, `class_`.
 
@@ -27,17 +27,17 @@ def element(name: str, *children: str, **attributes: str | float) -> str:
 
 
 def text(words: str, **attributes: str | float) -> str:
-    """Return a line of text; place it by `x` and `y`, or by `transform`."""
+    """Return a text element; give its position as `x` and `y`, or as `transform`."""
     return element("text", escape(words), **attributes)
 
 
 def line(points: Iterable[tuple[float, float]], **attributes: str | float) -> str:
-    """Return straight lines from point to point, in pixels."""
+    """Return a path of straight lines through the points, in pixels."""
     return element("path", d="M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points), **attributes)
 
 
 def document(width: float, height: float, title: str, /, *children: str, **attributes: str | float) -> str:
-    """Return a whole picture of so many pixels; screen readers say its title."""
+    """Return an SVG document of this size in pixels, with a title for screen readers."""
     box = {"xmlns": "http://www.w3.org/2000/svg", "viewBox": f"0 0 {width:g} {height:g}"}
     return element("svg", *children, **box, role="img", aria_label=title, **attributes)
 

@@ -1,4 +1,4 @@
-"""Numbers, paths and commands in sentences: 1 token, 2,000 tokens; 0, or 0 to 3; 'my runs/book'. Depths of words."""
+"""Formatting of numbers, ranges and paths in messages, and the levels of explanations."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Literal, get_args
 
 Level = Literal["school", "student", "practitioner", "engineer", "researcher"]
 LEVELS: tuple[Level, ...] = get_args(Level)
-"""The depths at which things are explained, from the simplest to the deepest."""
+"""Levels of explanations, from the simplest to the most advanced."""
 
 
 def as_said(value: object) -> str:
-    """A setting's value as people write it.
+    """Return a setting's value as text, with thousands separators.
 
     >>> as_said(20000), as_said(0.01), as_said("bf16")
     ('20,000', '0.01', 'bf16')
@@ -23,12 +23,12 @@ def as_said(value: object) -> str:
 
 
 def counted(number: int, several: str, one: str | None = None) -> str:
-    """A number and what it counts.
+    """Return a number with its noun in the singular or plural.
 
     Args:
-        number: how many.
-        several: what stands after any number but 1, with the verb where there is one.
-        one: what stands after 1; None: `several`, whose first word that ends in s has lost it.
+        number: the number.
+        several: text after any number except 1, with the verb if there is one.
+        one: text after 1; None: `several` without the s of its first word that ends in s.
 
     >>> counted(2000, "tokens"), counted(1, "tokens"), counted(1, "rows without labels")
     ('2,000 tokens', '1 token', '1 row without labels')
@@ -50,12 +50,12 @@ def span(first: object, last: object) -> str:
 
 
 def quoted(path: Path | str) -> str:
-    """A path as it is typed in a command: one with spaces or signs that a shell reads stands in quotes.
+    """Return a path as it is typed in a command, with quotes if it has spaces or special characters of the shell.
 
     >>> quoted("runs/book"), quoted("my runs/book")
     ('runs/book', "'my runs/book'")
     """
     text = str(path)
-    if os.name == "nt":  # whose shells know no single quotes, and have backslashes in every path
+    if os.name == "nt":  # Windows shells have no single quotes, and paths contain backslashes
         return f'"{text}"' if " " in text else text
     return shlex.quote(text)

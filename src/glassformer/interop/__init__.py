@@ -1,5 +1,5 @@
-"""Interop: other programs' formats, each an optional extra; importing this package imports none of them.
+"""Interop: formats of other programs, each an optional extra; importing this package imports none of them.
 
-`huggingface` exports to and imports from Hugging Face, `onnx` and `gguf` export for ONNX Runtime and llama.cpp,
-`sklearn` has scikit-learn estimators. Every export is compared with the run before it is called done.
+`huggingface` exports to and imports from Hugging Face, `onnx` and `gguf` export to ONNX Runtime and llama.cpp,
+`sklearn` has scikit-learn estimators. Every export is compared with the run before it is kept.
 """

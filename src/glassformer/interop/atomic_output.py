@@ -1,4 +1,4 @@
-"""Atomic export: it appears whole after all comparisons pass, or not at all; existing files are never overwritten."""
+"""Atomic export: the output appears whole after all comparisons pass, or not at all; existing files are kept."""
 
 from __future__ import annotations
 
@@ -12,21 +12,26 @@ from glassformer.interop.export_report import Measured
 
 
 def refuse_taken(out: Path) -> None:
-    """Raise a `GlassError` if there is something at `out` already, be it a link that leads nowhere."""
+    """Raise a `GlassError` if `out` exists, even as a broken symbolic link."""
     if out.exists() or out.is_symlink():
-        raise GlassError(f"{out} is there already; nothing is written over", "Choose another --out, or move it away.")
+        raise GlassError(
+            f"{out} already exists and is not overwritten", "Choose another --out, or move the existing one away."
+        )
 
 
 def appear_whole(target: str, out: Path, fill: Callable[[Path], Sequence[Measured]]) -> tuple[Measured, ...]:
-    """Write beside `out`; if every comparison is within its limit it becomes `out`, else nothing is left.
+    """Write to a temporary path, and rename it to `out` if every comparison is within its limit; else delete it.
 
     Args:
-        target: its name, for errors.
-        out: the new folder or file; folders above it are made, and taken away again where it does not appear.
-        fill: makes the folder or file that it is given, and compares it with the run.
+        target: name of the target format, for errors.
+        out: the new folder or file; missing parent folders are created, and removed again if the export fails.
+        fill: writes the folder or file at the given path, and compares it with the run.
+
+    Returns:
+        The comparisons.
 
     Raises:
-        GlassError: something is at `out`, a comparison failed, or the disk refuses.
+        GlassError: `out` exists, a comparison failed, or the disk cannot be written.
     """
     refuse_taken(out)
     partial = out.with_name(out.name + ".partial")
@@ -38,7 +43,7 @@ def appear_whole(target: str, out: Path, fill: Callable[[Path], Sequence[Measure
             _refuse_differences(target, measured)
             for path in partial.iterdir() if partial.is_dir() else [partial]:
                 sync(path)
-            refuse_taken(out)  # it may have come in the meantime
+            refuse_taken(out)  # another process may have created it in the meantime
             partial.rename(out)
         except BaseException:
             _remove(partial)
@@ -50,9 +55,9 @@ def _refuse_differences(target: str, measured: Sequence[Measured]) -> None:
     bad = next((each for each in measured if not each.ok), None)
     if bad is not None:
         raise GlassError(
-            f"the {target} export is not the run: {bad.name} differ by {bad.value:g}, more than {bad.limit:g} "
+            f"the {target} export does not match the run: {bad.name} differ by {bad.value:g}, more than {bad.limit:g} "
             f"({bad.compared})",
-            "Nothing was written. Run glass doctor; if all agrees there, report this with the run's config.toml.",
+            "Nothing was written. Run glass doctor; if it finds no problem, report this with the run's config.toml.",
         )
 
 

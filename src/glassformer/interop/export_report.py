@@ -1,4 +1,4 @@
-"""What every export is asked for, and what it tells: the same for all targets."""
+"""The request for an export and its report, the same for all target formats."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from typing import Any
 from glassformer.runs.folder import Which
 
 
-def _unheard(text: str) -> None:
-    """Progress that nobody reads."""
+def _discard(text: str) -> None:
+    """Ignore a progress message."""
 
 
 @dataclass(frozen=True)
 class ExportRequest:
-    """What shall be written, and where.
+    """Request to export a run.
 
     Attributes:
-        folder: of the run.
-        out: where it shall be: a folder (hf, onnx) or a file (gguf) that does not exist yet.
-        which: checkpoint.
-        architecture: of the target, by name; None: the one that fits best.
-        dtype: of the weights that are written, by the target's own name; None: float32.
-        note: is told what is being done.
+        folder: the run folder.
+        out: the output, which must not exist yet: a folder (hf, onnx) or a file (gguf).
+        which: the checkpoint to export.
+        architecture: name of the target's architecture; None: the best match.
+        dtype: type of the exported weights, by the target's own name; None: float32.
+        note: receives progress messages.
     """
 
     folder: Path
@@ -32,14 +32,18 @@ class ExportRequest:
     which: Which = "best"
     architecture: str | None = None
     dtype: str | None = None
-    note: Callable[[str], None] = _unheard
+    note: Callable[[str], None] = _discard
 
 
 @dataclass(frozen=True)
 class Measured:
-    """One comparison of what was written, loaded back, with the run: a difference and the most it may be.
+    """One comparison of the reloaded export with the run.
 
-    `compared` says on how much: texts, tokens, numbers.
+    Attributes:
+        name: the quantity that was compared.
+        value: the measured difference.
+        limit: the largest allowed difference.
+        compared: the amount of data compared, in words.
     """
 
     name: str
@@ -49,28 +53,28 @@ class Measured:
 
     @property
     def ok(self) -> bool:
-        """Whether it is within its limit; what is not a number is not."""
+        """True if the difference is within the limit; False for NaN."""
         return self.value <= self.limit
 
     def line(self) -> str:
-        """For people."""
+        """Return the comparison as a line of text."""
         shown = "identical" if self.value == 0 else f"differ by {self.value:.1e} at most (limit {self.limit:.0e})"
         return f"  {self.name:<16} {shown}: {self.compared}"
 
 
 @dataclass(frozen=True)
 class ExportReport:
-    """What was written, and that it was loaded back and compared before it appeared.
+    """Report on a finished export.
 
     Attributes:
         target: "hf", "onnx" or "gguf".
-        architecture: as the target calls it.
+        architecture: the target's name for the architecture.
         out: the folder or file.
-        bytes: of all that was written.
-        measured: every comparison; all are within their limits, or nothing would have been written.
-        checked_by: the program that read what was written, with its version.
-        notes: what a person should know of it.
-        use: the first lines of code, or the command, that use it.
+        bytes: total size.
+        measured: all comparisons with the run, each within its limit.
+        checked_by: the program that loaded the export for comparison, with its version.
+        notes: remarks for the user.
+        use: a command or lines of code that use the export.
     """
 
     target: str
@@ -83,7 +87,7 @@ class ExportReport:
     use: str = ""
 
     def facts(self) -> dict[str, Any]:
-        """For `--json`."""
+        """Return the report as JSON values, for `--json`."""
         return {
             "target": self.target,
             "architecture": self.architecture,
@@ -95,7 +99,7 @@ class ExportReport:
         }
 
     def text(self) -> str:
-        """For people."""
+        """Return the report as lines of text."""
         size = f"{self.bytes / 1e6:,.2f} MB"
         lines = [f"{self.out}: {self.architecture}, {size}; loaded by {self.checked_by} and compared:"]
         lines += [each.line() for each in self.measured]

@@ -1,4 +1,4 @@
-"""Comparison of another program's output with the run's: logits, and greedy tokens one after the other."""
+"""Comparison of another program's output with the run's: logits, and greedy tokens step by step."""
 
 from __future__ import annotations
 
@@ -18,42 +18,42 @@ from glassformer.text.tokenizers import Tokenizer
 
 TOKENS = 64
 LOGITS = 1e-3
-"""The most that logits of a float32 export may differ from the run's."""
+"""Largest allowed difference between the logits of a float32 export and the run's."""
 LEVEL = 1e-5
-"""Two logits of the run that are closer than this are level: rounding decides which one is written."""
+"""Logits of the run that differ by less than this count as tied: rounding decides which token is chosen."""
 
 Logits = NDArray[np.floating]
 Next = Callable[[Sequence[int], Sequence[int]], Logits]
-"""A source (empty for a decoder) and the tokens so far -> logits (V) of the next token, by the other program."""
+"""Maps a source (empty for a decoder) and the tokens so far to the other program's logits (V) of the next token."""
 
 
 def logits_limit(right: Sequence[Logits]) -> float:
-    """`LOGITS`; and less where the run's own logits are small, so that a young model's export is held as strictly."""
+    """Return `LOGITS`, or less if the run's logits are all small, so that the check stays strict for them."""
     return LOGITS * min(1.0, max(float(np.abs(each).max()) for each in right))
 
 
 def largest_difference(one: Sequence[Logits], other: Sequence[Logits]) -> float:
-    """Of any two numbers in the same place; infinite where one is not finite."""
+    """Return the largest absolute difference between corresponding elements; infinity if a value is not finite."""
     most = max(float(np.abs(a - b).max()) for a, b in zip(one, other, strict=True))
     return most if most == most else float("inf")
 
 
 def random_rows(rows: int, length: int, vocab_size: int) -> list[list[int]]:
-    """Ids (rows, length) to compare on; the same ones at every call."""
+    """Return pseudo-random token ids (rows, length), the same at every call."""
     generator = torch.Generator().manual_seed(rows * 100_003 + length)
     return torch.randint(vocab_size, (rows, length), generator=generator).tolist()
 
 
 def check_greedy(opened: OpenedRun, theirs: Next, how: str) -> Measured:
-    """Write `TOKENS` likeliest tokens after three prompts (or for three sources) and count those that differ.
+    """Generate `TOKENS` greedy tokens after three prompts (or for three sources), and count those that differ.
 
-    The run writes with its cache, as `glass generate` does. The other program is given the same tokens at every step,
+    The run generates with its cache, as `glass generate` does. At every step the other program gets the run's tokens,
     so that each step is compared by itself. A target is no longer than the context, and ends at the end token.
 
     Args:
-        opened: of the run, in float32; a decoder or an encoder-decoder.
-        theirs: the other program.
-        how: how it writes, for the report.
+        opened: the run, in float32; a decoder or an encoder-decoder.
+        theirs: computes the other program's logits.
+        how: how the other program generates, for the report.
     """
     model = opened.model
     end = opened.source_tokenizer.end_id
@@ -77,7 +77,7 @@ def check_greedy(opened: OpenedRun, theirs: Next, how: str) -> Measured:
 
 
 def _steps(model: Decoder | EncoderDecoder, prompt: list[int], tokenizer: Tokenizer) -> list[TokenStep]:
-    """The run's own greedy tokens; a target ends where the run ends it."""
+    """Return the run's greedy tokens; a target ends at the end token."""
     settings = SampleConfig(tokens=TOKENS, temperature=0.0)
     end = tokenizer.end_id if isinstance(model, EncoderDecoder) else None
     return list(generate(model, [prompt], settings, end, start=tokenizer.target_start))

@@ -1,4 +1,4 @@
-"""Decide and forecast before a run begins: its open sizes, its time, its memory and its loss."""
+"""Choice of a run's open sizes, and forecast of its time, memory and loss, before it starts."""
 
 from __future__ import annotations
 
@@ -23,31 +23,31 @@ from glassformer.training.plan_file import Foresight
 from glassformer.training.step_measurement import Probe, ProbeError, probe
 
 SHARE = 1 / 40
-"""Share of the minutes that each probe takes."""
+"""Share of `train.minutes` that each measurement takes."""
 LONGEST = 3.0
-"""Longest probe, in seconds."""
+"""Longest measurement, in seconds."""
 
 
 def foreseen(request: RunRequest, note: Callable[[str], None], began: float) -> tuple[Config, Foresight | None]:
-    """Measure a run that `is_forecast`; return its final settings and the forecast.
+    """Measure a run for which `RunRequest.is_forecast` is true; return its final settings and the forecast.
 
-    With several processes nothing is measured, and the forecast is None: one process alone cannot tell their speed and
-    memory.
+    With several processes nothing is measured and the forecast is None, because one process cannot measure the speed
+    and memory of all.
 
     Args:
         request: the run.
         note: prints a note.
-        began: the reading of `time.monotonic` from which the minutes count.
+        began: value of `time.monotonic` at the start of `train.minutes`.
 
     Raises:
-        GlassError: the run exists already, or its text cannot be used.
+        GlassError: the run already exists, or its text cannot be used.
     """
     config = request.config
     minutes = config.train.minutes
     is_open = request.leaves_sizes_open()
     if job() is not None:
         if is_open and speaks():
-            note("started by torchrun: sizes are as the recipe has them; glass plan says which suit one process")
+            note("started by torchrun: sizes are those of the recipe; glass plan suggests sizes for one process")
         return config, None
     refuse_existing(request.folder)
     choose_device(config.train.device)
@@ -71,7 +71,7 @@ def foreseen(request: RunRequest, note: Callable[[str], None], began: float) -> 
         why = ()
     rungs = ladder(config, data)
     plan = plan_run(config, data, measured, spent())
-    band = loss_band(plan, rungs) if request.begin_from is None else None  # it is learnt from runs that begin anew
+    band = loss_band(plan, rungs) if request.begin_from is None else None  # calibrated on runs from random weights
     foresight = Foresight(data, plan, band, chosen, why)
     for line in foresight.lines():
         note(line)
@@ -81,10 +81,10 @@ def foreseen(request: RunRequest, note: Callable[[str], None], began: float) -> 
 def _measured(
     config: Config, tokens: Path, seconds: float, note: Callable[[str], None], parent_text: ParentText | None
 ) -> Probe | None:
-    """Return a measurement of these settings; None, with a note, if it fails."""
-    note(f"measuring for about {seconds:g} seconds, to foresee time and memory")
+    """Measure the settings; return None, with a note, if the measurement fails."""
+    note(f"measuring for about {seconds:g} seconds, to forecast time and memory")
     try:
         return probe(config, tokens, seconds, parent_text)
     except ProbeError as error:
-        note(f"nothing was measured: {error.problem}. {error.remedy}")
+        note(f"the measurement failed: {error.problem}. {error.remedy}")
         return None

@@ -1,4 +1,4 @@
-"""The request for a new run, and its settings: corpus or parent, recipe, file, options, each over the ones before."""
+"""The request for a new run, and its settings from corpus or parent, recipe, file and options, in rising priority."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 AUTO = "auto"
 FINE_TUNE = "fine-tune"
-"""The default recipe of a run that begins from another one."""
+"""Default recipe of a run that starts from another run."""
 WORTH_IT = 1.0
-"""Shortest run, in minutes, that is measured and forecast without being asked to."""
+"""Shortest run, in minutes, that is measured and forecast by default."""
 
 
 @dataclass(frozen=True)
@@ -31,10 +31,10 @@ class RunRequest:
 
     Attributes:
         changes: settings as text, by SECTION.FIELD; `data.source` names the data.
-        recipe: a name, or "auto"; None: the default recipe of the task, if the data are a person's own.
-        file: settings in TOML, over the recipe's.
+        recipe: name of a recipe, or "auto"; None: the default of the task, unless the data is a generated corpus.
+        file: TOML file with settings, which override the recipe's.
         out: the run folder; None: runs/NAME-OF-DATA.
-        begin_from: the folder of a run whose tokenizer, model and weights it begins with; None: it begins from nothing.
+        begin_from: folder of a run whose tokenizer, model and weights to start from; None: random weights.
     """
 
     changes: Mapping[str, str]
@@ -45,10 +45,10 @@ class RunRequest:
 
     @functools.cached_property
     def parent(self) -> Parent | None:
-        """Return the run that it begins from.
+        """Return the run to start from; None if there is none.
 
         Raises:
-            GlassError: there is none in that folder, it is damaged, or it is being trained.
+            GlassError: the folder holds no run, or the run is damaged or being trained.
         """
         if self.begin_from is None:
             return None
@@ -58,9 +58,9 @@ class RunRequest:
 
     @property
     def recipe_name(self) -> str | None:
-        """Return the recipe that is named, or else the default; a file of settings has none.
+        """Return the name of the requested recipe, or else of the default one; a settings file has no default recipe.
 
-        The generated corpora have their own settings.
+        Generated corpora have their own settings, and no default recipe.
         """
         options = parse_changes(self.changes)
         facts = TASK_FACTS.get(_last([options], "train", "task", "lm"))
@@ -86,7 +86,7 @@ class RunRequest:
         return self.out or Path("runs") / name
 
     def named_settings(self) -> set[str]:
-        """Return the names of the settings that the corpus, the file or an option gives, not the recipe alone."""
+        """Return the names of the settings that the corpus, the file or an option sets."""
         config = self.config
         corpus = CORPORA.get(config.data.source)
         own = corpus.recommended(config.train.task) if corpus is not None else {}
@@ -95,9 +95,9 @@ class RunRequest:
         return {*own, *written, *self.changes}
 
     def leaves_sizes_open(self) -> bool:
-        """Return whether sizes are to be chosen for the text, the time and the machine.
+        """Return whether sizes must be chosen for the text, the time and the machine.
 
-        The default recipe leaves them open only in a run of minutes that is long enough to be measured.
+        The default recipe leaves them open only if `train.minutes` is long enough for a measurement.
         """
         recipe = self.recipe_name
         if recipe is None or self.begin_from is not None or not load_recipe(recipe).sized:
@@ -106,12 +106,12 @@ class RunRequest:
         return self.recipe is not None or (limits.steps is None and (limits.minutes or 0) >= WORTH_IT)
 
     def is_forecast(self) -> bool:
-        """Return whether the run is measured and forecast before it begins."""
+        """Return whether the run is measured and forecast before it starts."""
         return self.leaves_sizes_open() or (self.config.train.minutes or 0) >= WORTH_IT
 
 
 def named_source(data: str | None, target: str | None = None) -> dict[str, str]:
-    """Return the changes of settings that DATA and TARGET of a command line stand for."""
+    """Return the settings for DATA and TARGET of a command line."""
     named = {"data.source": data, "data.target": target}
     return {key: json.dumps(name, ensure_ascii=False) for key, name in named.items() if name is not None}
 
@@ -119,12 +119,12 @@ def named_source(data: str | None, target: str | None = None) -> dict[str, str]:
 def chosen_settings(
     recipe: str | None, file: Path | None, changes: Mapping[str, str], parent: Parent | None = None
 ) -> Config:
-    """Join the settings of a run: defaults, those of the corpus and the task or of the parent, recipe, file, options.
+    """Merge the settings of a run: defaults, corpus and task or parent, recipe, file, options, in rising priority.
 
-    A source that is encoded already brings its settings of text and tokens, over those of the recipe.
+    An encoded source has settings for text and tokens, which override those of the recipe.
 
     Raises:
-        GlassError: a setting is not allowed, the corpus does not serve the task, or the parent's model and tokenizer
+        GlassError: a setting is not allowed, the corpus does not support the task, or the parent's model or tokenizer
             would change.
     """
     options = parse_changes(changes)
@@ -134,14 +134,14 @@ def chosen_settings(
     layers = [*of_recipe, *of_source, *of_file]
     source = _last([*layers, options], "data", "source", "" if parent is not None else DataConfig().source)
     if not source:
-        raise GlassError("--from was given without DATA", "Name the text to learn: glass train DATA --from RUN")
+        raise GlassError("--from was given without DATA", "Name the training data: glass train DATA --from RUN")
     if source in CORPORA:
         corpus = CORPORA[source]
         usual = corpus.tasks[0] if parent is None else parent.task
         task = _last([*layers, options], "train", "task", usual)
         if task not in corpus.tasks and task in TASK_FACTS:
             raise GlassError(
-                f"the corpus {source} is not made for train.task = {task}", f"It serves {', '.join(corpus.tasks)}."
+                f"the corpus {source} does not support train.task = {task}", f"It supports {', '.join(corpus.tasks)}."
             )
         own = corpus.recommended(task) if task in TASK_FACTS else {}
         if parent is not None:
@@ -155,13 +155,13 @@ def chosen_settings(
     elif config.data.mix:
         raise GlassError(
             f"data.mix = {config.data.mix:g} without --from",
-            "It is the share of rows from the text of the run to begin from.",
+            "It is the share of rows from the text of the run to start from.",
         )
     return config
 
 
 def _of_encoded(layers: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the settings with which the source of these layers was encoded, if it was."""
+    """Return the settings with which the source was encoded, in a list; an empty list if it is not encoded."""
     from glassformer.text.encoded import settings_of_encoded
 
     source = _last(layers, "data", "source", DataConfig().source)
@@ -172,7 +172,7 @@ def _of_encoded(layers: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 
 def _last(layers: Iterable[Mapping[str, Any]], section: str, field: str, otherwise: Any) -> Any:
-    """Return a setting's value in the last layer that has it."""
+    """Return a setting's value in the last layer that has it, or `otherwise`."""
     for layer in layers:
         values = layer.get(section)
         if isinstance(values, Mapping) and field in values:
@@ -181,7 +181,7 @@ def _last(layers: Iterable[Mapping[str, Any]], section: str, field: str, otherwi
 
 
 def _nested(flat: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """`{"data.windows": "documents"}` -> `{"data": {"windows": "documents"}}`."""
+    """Nest settings by section: `{"data.windows": "documents"}` -> `{"data": {"windows": "documents"}}`."""
     nested: dict[str, dict[str, Any]] = {}
     for key, value in flat.items():
         section, _, field = key.partition(".")

@@ -1,4 +1,4 @@
-"""Start or resume a run: yield a trainer that is ready to take steps, in one process or in all of torchrun."""
+"""Start or resume a run: yield a trainer that is ready to take steps, in one process or in all of torchrun's."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ def start_requested(request: RunRequest, began: float, quiet: bool = False) -> I
 
     Args:
         request: the run.
-        began: the reading of `time.monotonic` from which `train.minutes` count.
+        began: value of `time.monotonic` at the start of `train.minutes`.
         quiet: print nothing.
 
     Raises:
-        GlassError: a setting is not allowed, the run exists already, or its text cannot be used.
+        GlassError: a setting is not allowed, the run already exists, or its text cannot be used.
     """
     with said_once():
         keep_few_shapes(request.config)
@@ -59,17 +59,17 @@ def start_run(
     quiet: bool = False,
     parent: Parent | None = None,
 ) -> Iterator[Trainer]:
-    """Yield the trainer of a new run; inside, a signal stops the training after a step.
+    """Yield the trainer of a new run; inside the block, a signal stops training after a step.
 
-    A run that this very start of torchrun began, before it restarted its processes, is resumed.
+    If torchrun has restarted its processes, the run that they began before is resumed.
 
     Args:
         config: all settings.
-        folder: the folder of the run.
-        began: the reading of `time.monotonic` from which `train.minutes` count.
-        foresight: the forecast; written into the folder.
+        folder: the run folder.
+        began: value of `time.monotonic` at the start of `train.minutes`.
+        foresight: the forecast, which is saved in the folder.
         quiet: print nothing.
-        parent: the run to begin from; None: from nothing.
+        parent: the run to start from; None: random weights.
 
     Raises:
         GlassError: see `new_training`.
@@ -97,13 +97,13 @@ def start_run(
 def resume_run(
     folder: Path | None, changes: dict[str, str], named: Mapping[str, str], began: float
 ) -> Iterator[Trainer]:
-    """Yield the trainer of a run after its newest checkpoint.
+    """Yield the trainer of an existing run, loaded from its newest checkpoint.
 
     Args:
-        folder: of the run; None: the newest in `runs`.
+        folder: the run folder; None: the newest in `runs`.
         changes: settings as text, by SECTION.FIELD.
-        named: `source` and `target` of `data` where the text is now.
-        began: the reading of `time.monotonic` from which the minutes of this leg count.
+        named: new `source` and `target` of `data`, if the text has moved.
+        began: value of `time.monotonic` at the start of this process's minutes.
 
     Raises:
         GlassError: see `resume_training`.
@@ -126,7 +126,7 @@ def _in_all_processes(
 ) -> Iterator[Trainer]:
     """Yield the trainer that `open_trainer` makes after the processes of torchrun are connected; rank 0 reports.
 
-    Inside, Ctrl-C and SIGTERM stop the training after a step, and snapshots are recorded if the run keeps them.
+    Inside the block, Ctrl-C and SIGTERM stop training after a step, and snapshots are recorded if the run keeps them.
     """
     keep_few_shapes(config)
     with joined(config.train) as processes:
@@ -147,9 +147,9 @@ def _in_all_processes(
 
 @contextmanager
 def _stopped_by_signals(trainer: Trainer) -> Iterator[None]:
-    """Inside, Ctrl-C or SIGTERM stops training after the step, with everything saved; a second one stops at once.
+    """Let Ctrl-C or SIGTERM stop training after the current step, with everything saved; a second signal stops at once.
 
-    Python delivers signals to the main thread only; in another thread nothing is changed.
+    Python delivers signals to the main thread only; in another thread this does nothing.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -163,7 +163,7 @@ def _stopped_by_signals(trainer: Trainer) -> Iterator[None]:
         if trainer.stop_requested:
             raise KeyboardInterrupt
         trainer.stop_requested = True
-        say("stopping after this step; once more stops at once")
+        say("stopping after this step; press Ctrl-C again to stop at once")
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
@@ -172,7 +172,7 @@ def _stopped_by_signals(trainer: Trainer) -> Iterator[None]:
         for number, handler in before.items():
             signal.signal(number, handler)
     if trainer.stopping:
-        say(f"stopped after step {trainer.state.step}, all saved")
+        say(f"stopped after step {trainer.state.step}, everything is saved")
         if trainer.state.best_loss is None:
-            say("no evaluation yet: until the first one, best names the last checkpoint")
+            say("no evaluation yet: until the first one, the best checkpoint is the last one")
         say(f"Resume with: glass train --resume --out {quoted(trainer.run.folder)}")

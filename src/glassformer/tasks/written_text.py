@@ -77,7 +77,7 @@ class StopFilter:
 
     def __init__(self, stop: Sequence[str]) -> None:
         if "" in stop:
-            raise GlassError("a stop text is empty, and would end every text before it begins", "Leave it out.")
+            raise GlassError("a stop text is empty, which would end every text at its start", "Leave it out.")
         self._stop = tuple(stop)
         self._held = ""
         self.found = False

@@ -1,4 +1,4 @@
-"""Checks, their findings, and the distance between two tensors."""
+"""Checks, findings and results, and the distance between two tensors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor
 from glassformer.verification.verified_run import VerifiedRun
 
 LOGITS = 1e-5
-"""How far logits of single precision may be apart that are computed in two ways; see `distance`."""
+"""Largest allowed `distance` between float32 logits that are computed in two ways."""
 
 
 @dataclass(frozen=True)
@@ -20,8 +20,8 @@ class Finding:
     """Measurement of one check.
 
     Attributes:
-        measured: to be at most the check's limit.
-        note: on what it was measured, and what was cut.
+        measured: the measured value; the check passes if it is at most the limit.
+        note: the data that was used, and what was left out.
     """
 
     measured: float
@@ -30,16 +30,16 @@ class Finding:
 
 @dataclass(frozen=True)
 class Check:
-    """One promise that is put to the test.
+    """A check of one property of a run.
 
     Attributes:
-        name: short, unique.
-        claim: what holds if it passes.
-        limit: the largest `measured` that passes.
-        unit: what is measured.
-        measure: does it; a `GlassError` is a failure.
-        exempt: why a run is not concerned; None: it is.
-        files_only: the check needs no model, and is made even where none can be loaded.
+        name: short, unique name.
+        claim: the property that holds if the check passes.
+        limit: the largest value of `measured` that passes.
+        unit: unit of the measured value.
+        measure: measures the run; a `GlassError` is a failure.
+        exempt: returns the reason why the check does not apply to a run; None if it applies.
+        files_only: whether the check needs no model, so that it runs even if none can be loaded.
     """
 
     name: str
@@ -53,15 +53,15 @@ class Check:
 
 @dataclass(frozen=True)
 class Result:
-    """One line of the sheet.
+    """Result of one check.
 
     Attributes:
-        check: what was checked.
-        ok: None where the check does not apply, or could not be made.
-        measured: None where nothing was.
-        note: on what it was measured, or why it was not.
-        seconds: it took.
-        made: False where the check concerns the run and could not be made: nothing is shown then.
+        check: the check.
+        ok: whether it passed; None if it does not apply, or could not run.
+        measured: the measured value; None if nothing was measured.
+        note: the data that was used, or the reason why nothing was measured.
+        seconds: duration.
+        made: False if the check applies to the run but could not run.
     """
 
     check: Check
@@ -72,7 +72,7 @@ class Result:
     made: bool = True
 
     def facts(self) -> dict[str, Any]:
-        """For JSON, which has no infinity: that is null, and `ok` false."""
+        """Return the result as JSON values; infinity becomes null, with `ok` false."""
         finite = self.measured is not None and math.isfinite(self.measured)
         return {
             "name": self.check.name,
@@ -94,16 +94,16 @@ class Result:
 
 
 def shown(number: float | None) -> str:
-    """Counts as they are, other numbers with two digits."""
+    """Format a number: integers exactly, other numbers with two digits."""
     if number is None:
         return ""
     return f"{number:.0f}" if number == round(number) and abs(number) < 1e6 else f"{number:.1e}"
 
 
 def distance(found: Tensor, wanted: Tensor) -> float:
-    """The largest difference, as a share of the largest number that is wanted (of 1, if that is smaller).
+    """Return the largest absolute difference, divided by the largest absolute value of `wanted` or 1 if that is larger.
 
-    Infinite where something is not a finite number, or where the shapes differ: equal shapes are part of every claim.
+    The distance is infinity if the shapes differ or a value is not finite.
     """
     if found.shape != wanted.shape:
         return math.inf

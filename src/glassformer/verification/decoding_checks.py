@@ -1,4 +1,4 @@
-"""Checks of generation: cached equals uncached, batched equals alone, and a beam of one is greedy decoding."""
+"""Checks of generation: the cache and batching change nothing, and a beam of one is greedy decoding."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from glassformer.model.transformer import Decoder, EncoderDecoder
 from glassformer.verification.check import LOGITS, Check, Finding, distance
 from glassformer.verification.verified_run import VerifiedRun, writes
 
-STEPS = 16  # tokens read or generated one after the other
+STEPS = 16  # tokens that are read or generated one by one
 PAST = 6  # steps around the end of the context, where the window of a decoder moves
 ROWS_PAST = 2
-LONGEST_PAST = 1024  # longer contexts would take too long to read anew for each token
+LONGEST_PAST = 1024  # without a cache, longer contexts would take too long
 BEAMS = 3
 BEAM_STEPS = 8
 TEMPERATURES = (0.0, 1.0)
@@ -32,7 +32,7 @@ PROBABILITIES = 1e-9  # of float64
 
 
 def cached_logits(subject: VerifiedRun) -> Finding:
-    """Both readers read the same growing rows; every step is compared."""
+    """Compare the logits with and without a cache at every step of growing rows."""
     model = subject.model
     assert isinstance(model, Decoder | EncoderDecoder)
     note = f"{len(subject.rows)} rows, {STEPS} steps"
@@ -43,14 +43,14 @@ def cached_logits(subject: VerifiedRun) -> Finding:
         prompts = subject.prompts
         context = model.config.context
         if context > LONGEST_PAST:
-            return Finding(apart, f"{note}; the end of a context of {context} is not reached")
+            return Finding(apart, f"{note}; not tested at the end of the context of {context}")
         ends = [_tiled(prompt, max(1, context - 2 - index)) for index, prompt in enumerate(prompts[:ROWS_PAST])]
         past = _apart(model, _grown(subject, ends, PAST))
-        return Finding(max(apart, past), f"{note}; and {ROWS_PAST} past the context of {context}")
+        return Finding(max(apart, past), f"{note}; and {ROWS_PAST} rows beyond the context of {context}")
 
 
 def backend_logits(subject: VerifiedRun) -> Finding:
-    """The same with the logits of onnxruntime; and how much 8 bits change the loss on the text of the rows."""
+    """Compare the logits of onnxruntime with PyTorch's; the note says how much 8-bit weights change the loss."""
     model = subject.model
     assert isinstance(model, Decoder | EncoderDecoder)
     with inference(model):
@@ -59,7 +59,7 @@ def backend_logits(subject: VerifiedRun) -> Finding:
         exact = _loss_of_last(model, grown, sources, None)
         rough = _loss_of_last(model, grown, sources, open_engine("onnxruntime-int8", model))
     note = f"{version_of('onnxruntime')}, {len(subject.rows)} rows, {STEPS} steps"
-    return Finding(apart, f"{note}; 8 bits change the loss by {rough - exact:+.4f} nats")
+    return Finding(apart, f"{note}; 8-bit weights change the loss by {rough - exact:+.4f} nats")
 
 
 def _growing(subject: VerifiedRun) -> tuple[list[list[list[int]]], Sequence[Sequence[int]]]:
@@ -88,7 +88,7 @@ def _loss_of_last(
     sources: Sequence[Sequence[int]],
     engine: Engine | None,
 ) -> float:
-    """Return the mean of -ln p of the tokens by which the rows grow."""
+    """Return the mean of -ln p of the tokens that are added to the rows."""
     reader = _reader(model, grown, sources, engine)
     losses = []
     for rows, longer in pairwise(grown):
@@ -110,7 +110,7 @@ def _reader(
 
 
 def no_backend(subject: VerifiedRun) -> str | None:
-    """Exempts runs that write nothing, machines without onnxruntime, and models that it cannot run."""
+    """Return why the check of onnxruntime does not apply to a run; None if it applies."""
     if not (installed("onnx") and installed("onnxruntime")):
         return "the packages onnx and onnxruntime are not installed"
     if not isinstance(subject.model, Decoder | EncoderDecoder):
@@ -123,7 +123,7 @@ def no_backend(subject: VerifiedRun) -> str | None:
 
 
 def _grown(subject: VerifiedRun, prompts: Sequence[list[int]], steps: int) -> list[list[list[int]]]:
-    """Return the prompts after each step; the added tokens are text of the run."""
+    """Return the prompts at each step, extended by tokens of the run's text."""
     added = [_tiled(row.inputs.tolist(), steps) for row in subject.rows]
     return [[prompt + more[:count] for prompt, more in zip(prompts, added, strict=False)] for count in range(steps)]
 
@@ -133,14 +133,14 @@ def _tiled(ids: list[int], length: int) -> list[int]:
 
 
 def cached_text(subject: VerifiedRun) -> Finding:
-    """Greedy and sampled tokens, by the generator itself."""
+    """Compare greedy and sampled tokens with and without a cache."""
     rows = subject.prompts
     pairs = [(_written(subject, rows, t), _written(subject, rows, t, cached=False)) for t in TEMPERATURES]
     return _differing(pairs, rows, "greedy and sampled, in float64")
 
 
 def batched_text(subject: VerifiedRun) -> Finding:
-    """Greedy and sampled tokens of prompts of different lengths, side by side and each by itself."""
+    """Compare greedy and sampled tokens of prompts of different lengths, in a batch and one by one."""
     rows = subject.prompts
     pairs = [
         (_written(subject, rows, t), [_written(subject, [row], t, seed)[0] for seed, row in enumerate(rows)])
@@ -150,21 +150,21 @@ def batched_text(subject: VerifiedRun) -> Finding:
 
 
 def beam_one(subject: VerifiedRun) -> Finding:
-    """One hypothesis is greedy decoding."""
+    """Compare beam search with one hypothesis to greedy decoding."""
     rows = subject.prompts
     found = [list(best[0].tokens) for best in _searched(subject, 1, True)]
     return _differing([(found, _written(subject, rows, 0.0))], rows, "in float64")
 
 
 def beam_cached(subject: VerifiedRun) -> Finding:
-    """All hypotheses: their tokens, and the sum of log p of each."""
+    """Compare all hypotheses of beam search with and without a cache: tokens and log-probabilities."""
     cached = _searched(subject, BEAMS, True)
     plain = _searched(subject, BEAMS, False)
     found = [best for each in cached for best in each]
     wanted = [best for each in plain for best in each]
     differing = abs(len(found) - len(wanted)) + sum(a.tokens != b.tokens for a, b in zip(found, wanted, strict=False))
     apart = max(abs(a.log_probability - b.log_probability) for a, b in zip(found, wanted, strict=False))
-    note = f"{len(found)} hypotheses of {len(cached)} prompts; {differing} have other tokens"
+    note = f"{len(found)} hypotheses of {len(cached)} prompts; {differing} differ in their tokens"
     return Finding(max(apart, float(differing)), note)
 
 
@@ -224,7 +224,7 @@ CHECKS = (
     ),
     Check(
         "backend-logits",
-        "logits by onnxruntime equal those of PyTorch",
+        "onnxruntime's logits equal PyTorch's",
         10 * LOGITS,
         "of the largest logit",
         backend_logits,
@@ -232,10 +232,10 @@ CHECKS = (
     ),
     Check("cached-text", "cached text equals uncached text", 0, "tokens that differ", cached_text, writes),
     Check("batched-text", "batched text equals single-row text", 0, "tokens that differ", batched_text, writes),
-    Check("beam-one", "a beam of one writes the greedy text", 0, "tokens that differ", beam_one, writes),
+    Check("beam-one", "beam search with one beam equals greedy decoding", 0, "tokens that differ", beam_one, writes),
     Check(
         "beam-cached",
-        "a beam finds the same with a cache and without",
+        "beam search with a cache equals beam search without",
         PROBABILITIES,
         "nats, or hypotheses that differ",
         beam_cached,

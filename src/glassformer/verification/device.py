@@ -1,11 +1,10 @@
-"""Logits and gradients on this machine's devices, compared with float64 on the CPU, for the settings of one model.
+"""Comparison of logits and gradients on this machine's devices with float64 on the CPU, for the settings of one model.
 
-The model has fresh weights and its own choices (positions, norms, activation, heads, masks), in sizes cut so far that
-all checks take a few seconds. Every way to compute it, each device, precision and number of threads, gives logits and
-gradients; their distance from those in float64 is what is measured. float32 has 24 bits and bfloat16 has 8: one
-rounding errs by up to 6e-8 and 4e-3 of a number. The limits leave room for other kernels: they are some five to fifteen
-times what a sound processor shows in bfloat16 and twenty to ninety times in float32, and far below what a wrong kernel
-does.
+The model has random weights and the run's architecture (positions, norms, activation, heads, masks), with sizes small
+enough that all checks take a few seconds. For each device, precision and number of threads, the distance of logits and
+gradients from those in float64 is measured. float32 has 24 bits and bfloat16 has 8: one rounding has an error of up to
+6e-8 and 4e-3 of a number. The limits allow for different kernels: they are about five to fifteen times the error of a
+correct processor in bfloat16 and twenty to ninety times in float32, and far below the error of a wrong kernel.
 """
 
 from __future__ import annotations
@@ -30,27 +29,28 @@ from glassformer.model.transformer import Classifier, EncoderDecoder, Model
 from glassformer.verification.process_state import own_random_numbers, threads
 
 Computed = tuple[Tensor, Tensor | None]
-"""Logits, and all gradients in one row."""
-ROWS = 3  # of the batch; the first one ends in padding
+"""Logits, and all gradients concatenated into one vector."""
+ROWS = 3  # rows of the batch; the first one ends in padding
 LENGTH = 24  # tokens of a row
 MOST = {"layers": 2, "encoder_layers": 2, "width": 256, "hidden": 512, "heads": 8, "context": 64}
-WINDOW = LENGTH // 2  # a longer one would hide nothing of the batch
+WINDOW = LENGTH // 2  # a longer window would mask nothing in the batch
 VOCABULARY = 509
 CLASSES = 5
 LIMITS = {"float32": (1e-5, 2e-5), "bfloat16": (5e-2, 1.5e-1), "attention": (1e-5, 2e-5)}
-"""Most that logits, and gradients, may be away: norm of the difference / norm of what is right."""
+"""Limits for logits and gradients: norm of the difference / norm of the float64 result."""
 
 
 @dataclass(frozen=True)
 class DeviceAgreement:
-    """One comparison.
+    """Result of one comparison on a device.
 
     Attributes:
-        name: what was compared.
+        name: name of the comparison.
         device: "cpu", "cuda:0", "mps".
-        logits: distance of the logits from what is right: norm of the difference / norm of what is right.
-        gradients: the same of all gradients together; None where none are made.
-        limit, gradient_limit: the most that each may be.
+        logits: distance of the logits: norm of the difference / norm of the correct logits.
+        gradients: the same distance for all gradients together; None if none were computed.
+        limit: the largest allowed `logits`.
+        gradient_limit: the largest allowed `gradients`.
     """
 
     name: str
@@ -66,7 +66,7 @@ class DeviceAgreement:
         return self.logits <= self.limit and (self.gradients is None or self.gradients <= self.gradient_limit)
 
     def facts(self) -> dict[str, Any]:
-        """For JSON, which has no infinity: that is null, and `ok` false."""
+        """Return the comparison as JSON values; infinity becomes null, with `ok` false."""
         numbers = {"logits": self.logits, "gradients": self.gradients}
         finite = {
             name: number if number is not None and math.isfinite(number) else None for name, number in numbers.items()
@@ -75,7 +75,7 @@ class DeviceAgreement:
 
 
 def cut_sizes(config: ModelConfig) -> tuple[ModelConfig, list[str]]:
-    """The same choices in a model that is quick to compute, without dropout; and what was cut, in words."""
+    """Return the settings with small sizes and without dropout, and the changes in words."""
     group = config.heads // config.G
     G = max(1, min(config.G, MOST["heads"] // group))
     sizes: dict[str, int | None] = {
@@ -103,12 +103,12 @@ def _is_left(head: str, sizes: Mapping[str, int | None]) -> bool:
 
 
 def check_devices(config: ModelConfig, devices: list[str], classify: bool = False) -> list[DeviceAgreement]:
-    """All comparisons, on the processor and on other devices.
+    """Run all comparisons on the CPU and on other devices.
 
     Args:
-        config: of the model; `cut_sizes` makes it quick.
-        devices: "cpu" and what else is to be compared with it.
-        classify: an encoder is a classifier.
+        config: settings of the model, reduced by `cut_sizes` to be fast.
+        devices: "cpu", and other devices to compare with it.
+        classify: whether an encoder is a classifier.
     """
     with own_random_numbers(), threads(1):
         model = build_model(config, VOCABULARY, source_vocab_size=VOCABULARY, classes=CLASSES if classify else None)
@@ -122,7 +122,7 @@ def check_devices(config: ModelConfig, devices: list[str], classify: bool = Fals
                 got = _computed(copy.deepcopy(model).to(device), inputs, device, torch.float32)
             said = f", {count} thread{'s' if count > 1 else ''}" if name == "cpu" else ""
             found.append(_compared(f"float32{said}", name, got, right, "float32"))
-        with threads(1):  # the processor may be busy: threads that wait for each other cost seconds then
+        with threads(1):  # on a busy processor, threads that wait for each other take seconds
             found.append(check_attention(config, device))
             if computes_in(device, torch.bfloat16):
                 found += _in_bfloat16(model, inputs, device, right)
@@ -132,25 +132,25 @@ def check_devices(config: ModelConfig, devices: list[str], classify: bool = Fals
 def _in_bfloat16(
     model: Model, inputs: dict[str, Tensor], device: torch.device, right: Computed
 ) -> list[DeviceAgreement]:
-    """The two ways to use bfloat16: for the products only, as training does, and for the weights, as writing may."""
+    """Compare the two uses of bfloat16: matrix multiplications only, as in training, and weights, as in generation."""
     products = _computed(copy.deepcopy(model).to(device), inputs, device, torch.bfloat16)
     small = copy.deepcopy(model).to(device, torch.bfloat16)
     with torch.inference_mode():
         written = _forward(small, inputs, device), None
     return [
-        _compared("bfloat16 products, float32 weights", str(device), products, right, "bfloat16"),
-        _compared("bfloat16 weights, as when writing", str(device), written, right, "bfloat16"),
+        _compared("bfloat16 matmuls, float32 weights", str(device), products, right, "bfloat16"),
+        _compared("bfloat16 weights, as in generation", str(device), written, right, "bfloat16"),
     ]
 
 
 def check_attention(config: ModelConfig, device: torch.device) -> DeviceAgreement:
-    """Fused attention against the same computed step by step, in float32, with this model's heads and mask."""
+    """Compare fused attention with explicit attention, in float32, with this model's heads and masks."""
     causal = config.family != "encoder"
     T = min(LENGTH, config.context)
     random = torch.Generator().manual_seed(1)
-    real = _real(ROWS, T)
-    positions = token_positions(real)  # (B, T)
-    padded = self_attention_mask(positions, positions, real, causal, config.window)  # (B, 1, T, S)
+    attention_mask = _attention_mask(ROWS, T)
+    positions = token_positions(attention_mask)  # (B, T)
+    padded = self_attention_mask(positions, positions, attention_mask, causal, config.window)  # (B, 1, T, S)
     plain = Mask(is_causal=True) if causal else Mask()
     biased = padded.with_bias(torch.randn(1, config.heads, T, T, generator=random))  # (B, H, T, S)
     logits = 0.0
@@ -165,12 +165,12 @@ def check_attention(config: ModelConfig, device: torch.device) -> DeviceAgreemen
         )  # (B, H, T, K), (B, G, S, K), (B, G, S, K)
         outputs = [attend(q, k, v, own, explicit=explicit)[0] for explicit in (False, True)]  # (B, H, T, K) each
         slopes = [torch.autograd.grad(out.square().sum(), (q, k, v)) for out in outputs]
-        rows = [torch.cat([slope.flatten() for slope in each]) for each in slopes]  # where one key is seen, q's are 0
+        rows = [
+            torch.cat([slope.flatten() for slope in each]) for each in slopes
+        ]  # together, as q's gradients are 0 where only one key is visible
         logits = max(logits, _distance(outputs[0], outputs[1]))
         gradients = max(gradients, _distance(rows[0], rows[1]))
-    return DeviceAgreement(
-        "fused attention, against step by step", str(device), logits, gradients, *LIMITS["attention"]
-    )
+    return DeviceAgreement("fused against explicit attention", str(device), logits, gradients, *LIMITS["attention"])
 
 
 def computes_in(device: torch.device, dtype: torch.dtype) -> bool:
@@ -183,15 +183,15 @@ def computes_in(device: torch.device, dtype: torch.dtype) -> bool:
 
 
 def usable_cores() -> int:
-    """Processor cores that this process may use."""
+    """Return the number of CPU cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _real(rows: int, length: int) -> Tensor:
+def _attention_mask(rows: int, length: int) -> Tensor:
     """Return the mask of real tokens, (B, T) bool; the last quarter of the first row is padding."""
-    real = torch.ones(rows, length, dtype=torch.bool)  # (B, T)
-    real[0, length - length // 4 :] = False
-    return real
+    attention_mask = torch.ones(rows, length, dtype=torch.bool)  # (B, T)
+    attention_mask[0, length - length // 4 :] = False
+    return attention_mask
 
 
 def _inputs(model: Model, length: int) -> dict[str, Tensor]:
@@ -201,20 +201,20 @@ def _inputs(model: Model, length: int) -> dict[str, Tensor]:
     answers = torch.randint(VOCABULARY, (ROWS, length), generator=random)  # (B, T)
     if isinstance(model, Classifier):
         answers = torch.randint(CLASSES, (ROWS,), generator=random)  # (B)
-    return {"tokens": tokens, "real": _real(ROWS, length), "answers": answers}
+    return {"tokens": tokens, "attention_mask": _attention_mask(ROWS, length), "answers": answers}
 
 
 def _forward(model: Model, inputs: dict[str, Tensor], device: torch.device) -> Tensor:
-    """Logits (B, T, V) or class scores (B, C); an encoder-decoder reads the same ids as source and as target."""
+    """Compute logits (B, T, V) or scores (B, C); an encoder-decoder reads the ids as source, and reversed as target."""
     tokens = inputs["tokens"].to(device)  # (B, T)
-    real = inputs["real"].to(device)  # (B, T)
+    attention_mask = inputs["attention_mask"].to(device)  # (B, T)
     if isinstance(model, EncoderDecoder):
-        return model(tokens, tokens.flip(1), real)  # (B, T, V)
-    return model(tokens, real)  # (B, T, V) or (B, C)
+        return model(tokens, tokens.flip(1), attention_mask)  # (B, T, V)
+    return model(tokens, attention_mask)  # (B, T, V) or (B, C)
 
 
 def _computed(model: Model, inputs: dict[str, Tensor], device: torch.device, dtype: torch.dtype) -> Computed:
-    """Logits, and the gradients of the cross-entropy for all parameters in one row."""
+    """Compute the logits, and the gradients of the cross-entropy for all parameters in one vector."""
     with autocast(device, torch.bfloat16 if dtype == torch.bfloat16 else torch.float32):
         logits = _forward(model.eval(), inputs, device)
     flat = logits.to(torch.promote_types(logits.dtype, torch.float32)).flatten(0, -2)  # (B T, V) or (B, C)
@@ -231,7 +231,7 @@ def _compared(name: str, device: str, got: Computed, right: Computed, kind: str)
 
 
 def _distance(got: Tensor, right: Tensor) -> float:
-    """Return the norm of the difference / norm of `right`, for any shape; infinite where a number is not finite."""
+    """Return the norm of the difference / the norm of `right`, for any shape; infinity for NaN."""
     a = got.detach().cpu().double()
     b = right.detach().cpu().double()
     distance = float((a - b).norm() / b.norm())

@@ -1,4 +1,4 @@
-"""Check of the exported run, as another program reads it."""
+"""Check of the run's export in transformers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def export_hf(subject: VerifiedRun) -> Finding:
 
 
 def not_exported(subject: VerifiedRun) -> str | None:
-    """Exempts runs that no class of Hugging Face can be, and machines without their library."""
+    """Return why the run cannot be exported and reloaded in transformers; None if it can."""
     if importlib.util.find_spec("transformers") is None:
         return "the package transformers is not installed"
     model = subject.model
@@ -42,9 +42,9 @@ def not_exported(subject: VerifiedRun) -> str | None:
 CHECKS = (
     Check(
         "export-hf",
-        "written for Hugging Face and read back, the run says the same",
+        "the run exported to Hugging Face and reloaded gives the same results",
         1,
-        "of the limits of its own",
+        "of the export's own limits",
         export_hf,
         not_exported,
     ),

@@ -1,4 +1,4 @@
-"""Files: what lies in the run folder is whole, belongs together, and is all that the run needs."""
+"""Checks of the files: the run folder is complete, consistent, and sufficient without other files."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from glassformer.verification.verified_run import VerifiedRun
 
 BOTH: tuple[Which, ...] = ("best", "last")
 NEEDED = {"model.safetensors", "optimizer.safetensors", "state.json"}
-"""Files that every checkpoint has: a manifest that names none of them would vouch for nothing."""
+"""Files of every checkpoint, which its manifest must name."""
 TEXTS = (
     'The quick brown fox, "jumps" — over 13 lazy dogs; isn\'t it?',
     "আমি বাংলায় গান গাই। ক্ষ্ণ",
@@ -39,11 +39,11 @@ TEXTS = (
     "[MASK] <|end|> [UNK] <unk> are words like others",
     "",
 )
-"""Scripts, joined emoji, combining marks, odd white space, and words that look like special tokens."""
+"""Texts with several scripts, joined emoji, combining marks, unusual white space, and spellings of special tokens."""
 
 
 def checkpoints(subject: VerifiedRun) -> Finding:
-    """SHA-256 and size of every file of the best and of the last checkpoint."""
+    """Check the SHA-256 and size of every file of the best and the last checkpoint."""
     files = 0
     for which in BOTH:
         folder = _pointed(subject, which)
@@ -56,7 +56,7 @@ def checkpoints(subject: VerifiedRun) -> Finding:
 
 
 def _needed(noted: Collection[str]) -> set[str]:
-    """`NEEDED`, with the parts of the optimizer's state where several processes wrote it."""
+    """Return `NEEDED`, with the parts of the optimizer's state if several processes wrote it."""
     parts = [name.removesuffix(".safetensors").rsplit("-", 1)[1] for name in noted if name.startswith("optimizer-")]
     if not parts:
         return NEEDED
@@ -65,27 +65,27 @@ def _needed(noted: Collection[str]) -> set[str]:
 
 
 def _pointed(subject: VerifiedRun, which: Which) -> Path:
-    """The folder that `best` or `last` names, unread."""
+    """Return the checkpoint folder that `best` or `last` names, without checking it."""
     try:
         return subject.run.checkpoints / (subject.folder / which).read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError):
-        raise GlassError(f"{subject.folder / which} names no checkpoint", "Copy it again.") from None
+        raise GlassError(f"{subject.folder / which} does not name a checkpoint", "Copy it again.") from None
 
 
 def settings_fit(subject: VerifiedRun) -> Finding:
-    """The weights are of the model that settings, tokenizer and labels describe, and training can go on from them."""
+    """Check that the weights fit the settings, tokenizer and labels, and that training can resume from them."""
     model = subject.opened.model
     number = sum(parameter.numel() for parameter in model.parameters())
     last = subject.run.checkpoint("last")
     own = subject.copy()
     state = load_checkpoint(last, own, make_optimizers(own, subject.config.train))
     wrong = int(step_name(state.step) != last.name)
-    note = f"{number:,} weights; {last.name} holds the optimizer's state"
-    return Finding(wrong, f"{last.name} says that it is of step {state.step}" if wrong else note)
+    note = f"{number:,} weights; {last.name} has the optimizer's state"
+    return Finding(wrong, f"the state in {last.name} is that of step {state.step}" if wrong else note)
 
 
 def vocabulary(subject: VerifiedRun) -> Finding:
-    """The tokenizer files, against the digests that were noted when the run began, or that its encoded text has."""
+    """Compare the tokenizer files with the digests in the run's manifest, or else with those of its encoded text."""
     opened = subject.opened
     run = subject.run
     files = {run.tokenizer_file.name: opened.tokenizer}
@@ -97,7 +97,7 @@ def vocabulary(subject: VerifiedRun) -> Finding:
 
 
 def _noted(subject: VerifiedRun) -> dict[str, str]:
-    """Digests of the tokenizers that the run learnt with, by the names of their files; none where nobody knows."""
+    """Return the digests of the tokenizers used in training, by file name; empty if they are not known."""
     manifest = subject.run.manifest()
     run = subject.run
     if isinstance(manifest.get("tokenizers"), dict) and manifest["tokenizers"]:
@@ -111,12 +111,16 @@ def _noted(subject: VerifiedRun) -> dict[str, str]:
 
 
 def not_noted(subject: VerifiedRun) -> str | None:
-    """Exempts runs of before such a note was made, without their text."""
-    return None if _noted(subject) else "the manifest of this run does not name its tokenizer, and its text is not here"
+    """Return why the tokenizer cannot be checked, in a run of an old version without its text; None if it can."""
+    return (
+        None
+        if _noted(subject)
+        else "the manifest of this run does not name its tokenizer, and its text is not available"
+    )
 
 
 def round_trip(subject: VerifiedRun) -> Finding:
-    """Text -> tokens -> text. What cannot come back by design is taken out before it is compared, and named."""
+    """Check that decoding the ids of texts restores them, up to the losses that the tokenizer's settings imply."""
     opened = subject.opened
     wrong = list[str]()
     tried = 0
@@ -125,7 +129,7 @@ def round_trip(subject: VerifiedRun) -> Finding:
             tried += 1
             if not comes_back(tokenizer, text):
                 wrong.append(text)
-    shown = f"; {wrong[0][:40]!r} does not come back" if wrong else ""
+    shown = f"; {wrong[0][:40]!r} is not restored" if wrong else ""
     return Finding(len(wrong), f"{tried} texts; {opened.tokenizer.description()}{shown}")
 
 
@@ -137,7 +141,7 @@ def comes_back(tokenizer: Tokenizer, text: str) -> bool:
     stream = tokenizer.stream_decoder()
     streamed = "".join(stream.feed(id) for id in ids) + stream.finish()
     sound = all(0 <= id < tokenizer.vocab_size and id not in special for id in ids) and streamed == back
-    if tokenizer.unknown_id in ids:  # what is unknown stays unknown, and the rest is what it was
+    if tokenizer.unknown_id in ids:  # unknown symbols stay unknown, and the rest must be restored
         return sound and "\ufffd" in back and _kept_apart(tokenizer, text, back)
     return sound and _as_promised(tokenizer, text) == _as_promised(tokenizer, back)
 
@@ -145,17 +149,17 @@ def comes_back(tokenizer: Tokenizer, text: str) -> bool:
 def _kept_apart(tokenizer: Tokenizer, text: str, back: str) -> bool:
     """Return True if the parts of `back` between unknown symbols occur in the text, in order."""
     wanted = _as_promised(tokenizer, text)
-    place = 0
+    position = 0
     for part in _as_promised(tokenizer, back).split("\ufffd"):
-        place = wanted.find(part, place)
-        if place < 0:
+        position = wanted.find(part, position)
+        if position < 0:
             return False
-        place += len(part)
+        position += len(part)
     return True
 
 
 def _as_promised(tokenizer: Tokenizer, text: str) -> str:
-    """The text without what the tokenizer's settings give up: a Unicode form, capitals; of word pieces white space."""
+    """Remove from a text what its tokenizer does not keep: Unicode form, case and, for word pieces, white space."""
     steps: list[Callable[[str], str]] = []
     if tokenizer.normalization != "none":
         steps.append(lambda text: unicodedata.normalize(tokenizer.normalization.upper(), text))  # type: ignore[arg-type]
@@ -169,13 +173,13 @@ def _as_promised(tokenizer: Tokenizer, text: str) -> str:
 
 
 def _own_texts(subject: VerifiedRun) -> Iterator[str]:
-    """The text of the rows."""
+    """Yield the text of each row."""
     for row in subject.rows:
         yield subject.opened.tokenizer.decode(row.inputs.tolist())
 
 
 def moved(subject: VerifiedRun) -> Finding:
-    """The run's folder, copied to another place and cut off from its text, against the folder where it is."""
+    """Compare the outputs of the run with those of a copy in another folder without access to the text."""
     texts = _inputs(subject)
     with tempfile.TemporaryDirectory(prefix="glass-verify-", ignore_cleanup_errors=True) as temporary:
         folder = Path(temporary) / "elsewhere"
@@ -189,7 +193,7 @@ def moved(subject: VerifiedRun) -> Finding:
 def _copy(subject: VerifiedRun, folder: Path) -> None:
     """Copy the run's files and one checkpoint to `folder`, and erase the location of the text."""
     kept = _pointed(subject, subject.which)
-    subject.run.manifest()  # one that is missing or damaged is named where the run is, not where the copy was
+    subject.run.manifest()  # so that the error for a missing or damaged manifest names the original, not the copy
     shutil.copytree(subject.folder, folder, ignore=shutil.ignore_patterns("checkpoints", "lock", "*.partial"))
     shutil.copytree(kept, folder / "checkpoints" / kept.name)
     for which in BOTH:
@@ -223,11 +227,16 @@ def _output(model: AnyTextModel, texts: list[str]) -> list[Any]:
 
 
 CHECKS = (
+    Check("checkpoints", "the checkpoint files are unaltered", 0, "files", checkpoints, files_only=True),
     Check(
-        "checkpoints", "every file of the checkpoints is as it was written", 0, "files", checkpoints, files_only=True
+        "settings",
+        "settings, tokenizer and weights belong to one model",
+        0,
+        "mismatches",
+        settings_fit,
+        files_only=True,
     ),
-    Check("settings", "settings, tokenizer and weights are of one model", 0, "misfits", settings_fit, files_only=True),
-    Check("vocabulary", "the tokenizer is the one that the run learnt with", 0, "other files", vocabulary, not_noted),
-    Check("tokenizer", "text comes back from its tokens", 0, "texts that do not", round_trip),
-    Check("moved", "moved elsewhere without its text, the run says the same", 0, "texts that differ", moved),
+    Check("vocabulary", "the tokenizer is the one used in training", 0, "files that differ", vocabulary, not_noted),
+    Check("tokenizer", "decoding restores encoded text", 0, "texts that do not", round_trip),
+    Check("moved", "a moved run without its text gives the same output", 0, "texts that differ", moved),
 )

@@ -1,4 +1,4 @@
-"""This machine: versions, memory, disk, compiler, devices and their precisions. Nothing is changed by looking."""
+"""Report on this machine: versions, memory, disk, compiler, devices and their precisions."""
 
 from __future__ import annotations
 
@@ -25,33 +25,33 @@ EXTRAS = {
     "plots": (("matplotlib",), "plots"),
     "metrics": (("sacrebleu",), "BLEU and chrF++ of translations"),
     "sklearn": (("scikit-learn",), "estimators for scikit-learn"),
-    "backends": (("onnx", "onnxruntime"), "writing text faster"),
+    "backends": (("onnx", "onnxruntime"), "faster generation of text"),
     "parquet": (("pyarrow",), "Parquet and Arrow files"),
-    "export": (("transformers", "onnx", "onnxscript", "onnxruntime", "gguf"), "taking a model to other programs"),
+    "export": (("transformers", "onnx", "onnxscript", "onnxruntime", "gguf"), "export of models to other programs"),
     "cluster": (("datatrove", "orjson"), "corpora beyond one machine"),
     "notebooks": (("jupytext", "nbformat", "ipykernel"), "exercises as notebooks"),
     "docs": (("sphinx", "myst-nb", "furo", "ipykernel"), "building the book"),
 }
-"""The extras of this package: what each needs, and what it is for."""
+"""Extras of this package, each with its packages and its purpose."""
 NEEDED = ("torch", "numpy", "tokenizers", "safetensors", "pydantic")
 PRECISIONS = (torch.float32, torch.bfloat16, torch.float16)
 SQUARE = {"cpu": 192}
 """Side of the matrices that are multiplied to time a precision, by device."""
-LARGE_SQUARE = 4096  # of other devices, which small matrices would not keep busy
+LARGE_SQUARE = 4096  # side on other devices, which small matrices would not use fully
 
 
 @dataclass(frozen=True)
 class Device:
-    """One place to compute.
+    """A CPU or GPU of this machine.
 
     Attributes:
         name: "cpu", "cuda:0", "mps".
-        description: the maker's name, where the system tells.
-        memory_free: bytes, where the system tells.
-        speeds: precision -> speed of a matrix multiplication relative to float32; None where it cannot be computed.
-        gflops: precision -> GFLOP/s of one thread, by which `auto` is decided; empty where it is not decided so.
-        auto: the precision that `auto` means here.
-        why: the reason for that.
+        description: the maker's name, if the system reports it.
+        memory_free: free memory in bytes, if the system reports it.
+        speeds: precision -> speed of a matrix multiplication relative to float32; None if it is not supported.
+        gflops: precision -> GFLOP/s of one thread, from which `auto` is decided; empty on devices other than the CPU.
+        auto: the precision that `auto` selects on this device.
+        why: the reason for this choice.
     """
 
     name: str
@@ -68,13 +68,15 @@ class Machine:
     """Versions, devices and checks of this machine, as `glass doctor` reports them.
 
     Attributes:
-        versions: of Python, of this package and of what it always needs.
-        extras: extra -> package -> its version; None where it is not installed.
+        versions: versions of Python, this package and its required packages.
+        extras: extra -> package -> version; None if the package is not installed.
         system: operating system and processor.
-        cores: that this process may use.
-        memory, memory_free, disk_free: bytes; None where the system does not tell.
-        compiler: path of a C++ compiler, which `torch.compile` needs on a processor; None: there is none.
-        devices: the processor first.
+        cores: number of CPU cores that this process may use.
+        memory: size of the memory in bytes; None if the system does not report it.
+        memory_free: free memory in bytes; None if the system does not report it.
+        disk_free: free disk space in bytes.
+        compiler: path of a C++ compiler, which `torch.compile` needs on a CPU; None if there is none.
+        devices: all devices, the CPU first.
     """
 
     versions: dict[str, str]
@@ -88,12 +90,12 @@ class Machine:
     devices: list[Device]
 
     def facts(self) -> dict[str, Any]:
-        """All of it, for JSON."""
+        """Return the report as JSON values."""
         return asdict(self)
 
 
 def look_at_machine(folder: Path) -> Machine:
-    """The machine that this runs on, and the free space where `folder` lies."""
+    """Inspect this machine, and the free disk space at `folder`."""
     python = {"python": platform.python_version(), "glassformer": __version__}
     return Machine(
         versions={**python, **{name: metadata.version(name) for name in NEEDED}},
@@ -109,7 +111,7 @@ def look_at_machine(folder: Path) -> Machine:
 
 
 def device_names() -> list[str]:
-    """The devices that torch can use here, the processor first."""
+    """Return the names of the devices that torch can use, the CPU first."""
     gpus = [f"cuda:{index}" for index in range(torch.cuda.device_count())] if torch.cuda.is_available() else []
     return ["cpu", *gpus, *(["mps"] if torch.backends.mps.is_available() else [])]
 
@@ -126,7 +128,7 @@ def _processor() -> str:
 
 
 def _memory() -> int | None:
-    """Bytes of the whole machine."""
+    """Return the size of the machine's memory in bytes; None if it is not known."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):  # Windows
@@ -151,7 +153,7 @@ def _device(name: str) -> Device:
 
 
 def _seconds(device: torch.device, dtype: torch.dtype) -> float:
-    """Return the shortest time of several multiplications of two matrices, after a first one that is not counted."""
+    """Return the shortest time of several matrix multiplications in seconds, after one warm-up."""
     side = SQUARE.get(device.type, LARGE_SQUARE)
     square = torch.ones(side, side, device=device, dtype=dtype)
     took = []

@@ -1,4 +1,4 @@
-"""Masking checks: other rows of a batch, padding and future tokens do not affect a result."""
+"""Checks of masking: other rows of a batch, padding and future tokens do not affect a result."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from glassformer.verification.verified_run import VerifiedRun, is_causal
 
 
 def batched_logits(subject: VerifiedRun) -> Finding:
-    """Each row in the padded batch of training, and by itself; decoders also padded on the left, as without a cache."""
+    """Compare each row in a padded batch with the row alone; for decoders, also with padding on the left."""
     model = subject.model
     batch = subject.batch
     with inference(model):
@@ -31,9 +31,9 @@ def batched_logits(subject: VerifiedRun) -> Finding:
 
 
 def padding_blind(subject: VerifiedRun) -> Finding:
-    """Other ids at all padding, on the right as in training and on the left as a decoder without a cache.
+    """Change the ids at padding, on the right and, for decoders, also on the left; the logits must not change.
 
-    A row that is nothing but padding must give finite numbers.
+    A row that consists only of padding must give finite logits.
     """
     model = subject.model
     batch = subject.batch
@@ -53,30 +53,35 @@ def padding_blind(subject: VerifiedRun) -> Finding:
         apart = distance(found, wanted)
         if isinstance(model, Decoder):
             ids = batch.inputs.flip(1)  # (B, T)
-            real = batch.attention_mask.flip(1)  # (B, T): padding is now on the left
-            filled = _filled(ids, real, generator, model.vocab_size)
-            apart = max(apart, distance(model(filled, real)[real], model(ids, real)[real]))
+            attention_mask = batch.attention_mask.flip(1)  # (B, T): padding is now on the left
+            filled = _filled(ids, attention_mask, generator, model.vocab_size)
+            apart = max(
+                apart,
+                distance(model(filled, attention_mask)[attention_mask], model(ids, attention_mask)[attention_mask]),
+            )
         empty = bool(torch.isfinite(_all_padding(subject, batch)).all())
-    note = f"{int((~batch.attention_mask).sum()) + _source_padding(batch)} places of padding"
-    return Finding(apart if empty else float("inf"), note if empty else "an empty row gives no finite numbers")
+    note = f"{int((~batch.attention_mask).sum()) + _source_padding(batch)} positions of padding"
+    return Finding(
+        apart if empty else float("inf"), note if empty else "a row of padding only gives values that are not finite"
+    )
 
 
 def _all_padding(subject: VerifiedRun, batch: Batch) -> Tensor:
     """Return the output for a batch whose first row has no real token."""
     model = subject.model
-    real = batch.attention_mask.clone()
-    real[0] = False
+    attention_mask = batch.attention_mask.clone()
+    attention_mask[0] = False
     if isinstance(model, EncoderDecoder):
         assert batch.source is not None
         assert batch.source_attention_mask is not None
-        real_source = batch.source_attention_mask.clone()
-        real_source[0] = False
-        return model(batch.source, batch.inputs, real_source)
-    return model(batch.inputs, real)
+        source_attention_mask = batch.source_attention_mask.clone()
+        source_attention_mask[0] = False
+        return model(batch.source, batch.inputs, source_attention_mask)
+    return model(batch.inputs, attention_mask)
 
 
 def future_blind(subject: VerifiedRun) -> Finding:
-    """The longest row, and the same with all tokens from some place on exchanged: what came before must not change."""
+    """Change all tokens of the longest row from some position on; the logits before it must not change."""
     model = subject.model
     batch = Batch.from_rows(subject.rows[:1])
     ids = batch.inputs  # (1, T)
@@ -85,41 +90,41 @@ def future_blind(subject: VerifiedRun) -> Finding:
     cuts = sorted({1, length // 2, length - 1} - {0, length})
     apart = 0.0
     with inference(model):
-        for place in cuts:
+        for position in cuts:
             other = ids.clone()
-            other[:, place:] = (other[:, place:] + 1) % size
-            apart = max(apart, *(distance(b[:, :place], a[:, :place]) for a, b in _both(subject, batch, other)))
-    return Finding(apart, f"{length} tokens, exchanged from places {', '.join(map(str, cuts))} on")
+            other[:, position:] = (other[:, position:] + 1) % size
+            apart = max(apart, *(distance(b[:, :position], a[:, :position]) for a, b in _both(subject, batch, other)))
+    return Finding(apart, f"{length} tokens, changed from positions {', '.join(map(str, cuts))} on")
 
 
 def _both(subject: VerifiedRun, batch: Batch, other: Tensor) -> list[tuple[Tensor, Tensor]]:
-    """Logits of two rows, by every path that a causal model has: without a mask of padding, and with one."""
+    """Return the logits of two rows, for a decoder once without and once with a padding mask."""
     model = subject.model
     ids = batch.inputs
     if isinstance(model, EncoderDecoder):
         assert batch.source is not None
         memory = model.encode(batch.source)
         return [(model.decode(ids, memory), model.decode(other, memory))]
-    real = torch.ones_like(ids, dtype=torch.bool)
-    return [(model(ids), model(other)), (model(ids, real), model(other, real))]
+    attention_mask = torch.ones_like(ids, dtype=torch.bool)
+    return [(model(ids), model(other)), (model(ids, attention_mask), model(other, attention_mask))]
 
 
 def no_padding(subject: VerifiedRun) -> str | None:
-    """Exempts models whose context is too short for rows of different lengths."""
-    places = int((~subject.batch.attention_mask).sum()) + _source_padding(subject.batch)
-    return None if places else "all rows have one length, with a context of one token"
+    """Return a reason to skip the check of padding, if the rows have no padding; else None."""
+    padding = int((~subject.batch.attention_mask).sum()) + _source_padding(subject.batch)
+    return None if padding else "all rows have the same length, because the context is one token"
 
 
 def no_future(subject: VerifiedRun) -> str | None:
-    """Exempts models without a causal mask, and those that read a single token."""
+    """Return a reason to skip the check of future tokens, if the model has no causal mask or the rows one token."""
     if Batch.from_rows(subject.rows[:1]).inputs.shape[1] == 1:
-        return "the longest row has one token, after which nothing comes"
+        return "the longest row has only one token"
     return is_causal(subject)
 
 
-def _filled(ids: Tensor, real: Tensor, generator: torch.Generator, size: int) -> Tensor:
-    """Other ids where nothing is real."""
-    return torch.where(real, ids, torch.randint(1, max(2, size), ids.shape, generator=generator))
+def _filled(ids: Tensor, attention_mask: Tensor, generator: torch.Generator, size: int) -> Tensor:
+    """Replace the ids at padding by random ids."""
+    return torch.where(attention_mask, ids, torch.randint(1, max(2, size), ids.shape, generator=generator))
 
 
 def _source_padding(batch: Batch) -> int:
@@ -132,13 +137,16 @@ def _lengths(batch: Batch) -> str:
 
 
 CHECKS = (
+    Check("batched-logits", "batched logits equal single-row logits", LOGITS, "of the largest logit", batched_logits),
     Check(
-        "batched-logits", "in a batch come the logits that come alone", LOGITS, "of the largest logit", batched_logits
+        "padding-blind",
+        "tokens at padding do not affect the logits",
+        0,
+        "of the largest logit",
+        padding_blind,
+        no_padding,
     ),
     Check(
-        "padding-blind", "what stands at padding changes nothing", 0, "of the largest logit", padding_blind, no_padding
-    ),
-    Check(
-        "future-blind", "what comes later changes nothing before", 0, "of the largest logit", future_blind, no_future
+        "future-blind", "later tokens do not affect earlier logits", 0, "of the largest logit", future_blind, no_future
     ),
 )

@@ -1,4 +1,4 @@
-"""Numbers: the same model computed in other ways gives the same logits, within what rounding explains."""
+"""Numeric checks: the same model computed in other ways gives the same logits, up to rounding."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from glassformer.verification.check import LOGITS, Check, Finding, distance
 from glassformer.verification.process_state import bfloat16_on_cpu, in_float64, threads
 from glassformer.verification.verified_run import VerifiedRun
 
-ROUNDING = 1e-4  # of float32 against float64, and of another device: errors of all layers add up
-BF16 = 0.05  # some ten times the 2^-8 of one rounding
-REFERENCE = 1e-10  # of float64
-REFERENCE_GRADIENTS = 1e-8  # of float64
+ROUNDING = 1e-4  # float32 against float64, or another device: the errors of all layers add up
+BF16 = 0.05  # about ten times one rounding error, 2^-8
+REFERENCE = 1e-10  # in float64
+REFERENCE_GRADIENTS = 1e-8  # in float64
 CPU = torch.device("cpu")
 
 
 def fused_explicit(subject: VerifiedRun) -> Finding:
-    """Every attention of the model computed step by step, in training's batch."""
+    """Compare the logits with explicit attention in all layers with those of the fused kernel."""
     model = subject.model
     calls: list[Site] = []
 
@@ -39,14 +39,14 @@ def fused_explicit(subject: VerifiedRun) -> Finding:
     patterns = {site: Tap(layer.hook_pattern) for site, layer in attentions(model).items()}
     with inference(model):
         fused = _by_every_mask(subject, subject.batch)
-        with tapped(patterns, note):  # a pattern that is observed is computed step by step
+        with tapped(patterns, note):  # an observed pattern is computed explicitly
             found = _by_every_mask(subject, subject.batch)
     apart = max(distance(a, b) for a, b in zip(found, fused, strict=True)) if calls else math.inf
-    return Finding(apart, f"{len(calls)} attentions, step by step in place of the fused kernel")
+    return Finding(apart, f"{len(calls)} attention layers, explicit instead of the fused kernel")
 
 
 def _by_every_mask(subject: VerifiedRun, batch: Batch) -> list[Tensor]:
-    """Logits of the batch; of a decoder also with a mask of padding, which goes another way."""
+    """Return the logits of the batch; for a decoder also with a padding mask, which uses another kernel."""
     found = [logits_of(subject.model, batch)]
     if isinstance(subject.model, Decoder):
         found.append(subject.model(batch.inputs, batch.attention_mask)[batch.attention_mask])
@@ -54,14 +54,14 @@ def _by_every_mask(subject: VerifiedRun, batch: Batch) -> list[Tensor]:
 
 
 def float64(subject: VerifiedRun) -> Finding:
-    """Rounding alone lies between single and double precision."""
+    """Compare the logits in float32 with those in float64."""
     with inference(subject.model), inference(subject.double):
         apart = distance(*(logits_of(model, subject.batch) for model in (subject.model, subject.double)))
     return Finding(apart, "float32 against float64")
 
 
 def device(subject: VerifiedRun) -> Finding:
-    """The run's weights on the device that would be used."""
+    """Compare the logits on the chosen device with those on the CPU."""
     there = choose_device(subject.device)
     with inference(subject.model):
         here = logits_of(subject.model, subject.batch)  # (B, T, V) or (B, C)
@@ -70,13 +70,13 @@ def device(subject: VerifiedRun) -> Finding:
 
 
 def no_device(subject: VerifiedRun) -> str | None:
-    """Exempts machines that have the CPU alone."""
+    """Return a reason to skip the check of devices, if there is only the CPU; else None."""
     there = choose_device(subject.device)
-    return "there is no other device here; float64 is the second opinion" if there.type == "cpu" else None
+    return "there is no other device; the check float64 covers the CPU" if there.type == "cpu" else None
 
 
 def bf16(subject: VerifiedRun) -> Finding:
-    """Matrix products in bfloat16, as train.precision = bf16 makes them."""
+    """Compare the logits with matrix multiplications in bfloat16, as under `train.precision = bf16`, to float32."""
     with inference(subject.model):
         exact = logits_of(subject.model, subject.batch)  # (B, T, V) or (B, C)
         with autocast(CPU, torch.bfloat16), bfloat16_on_cpu():
@@ -84,12 +84,12 @@ def bf16(subject: VerifiedRun) -> Finding:
     spread = float((exact - exact.mean(dim=-1, keepdim=True)).norm())
     apart = float((rough - exact).norm()) / max(spread, 1e-12)
     changed = float((rough.argmax(dim=-1) != exact.argmax(dim=-1)).float().mean())
-    how = "norm of the difference / norm of the logits less their mean"
-    return Finding(apart, f"{how}; the likeliest changes at {changed:.1%}")
+    how = "norm of the difference / norm of the logits minus their mean"
+    return Finding(apart, f"{how}; the likeliest token changes at {changed:.1%}")
 
 
 def bf16_norms(subject: VerifiedRun) -> Finding:
-    """Norms divide by a sum of squares, which 8 bits cannot hold."""
+    """Count norms that compute in bfloat16 under autocast; their sum of squares needs more than 8 bits."""
     norms = [part for part in subject.model.modules() if isinstance(part, nn.LayerNorm | nn.RMSNorm)]
     inputs = [Tap(norm, "input") for norm in norms]
     outputs = [Tap(norm) for norm in norms]
@@ -123,19 +123,19 @@ def thread_counts(subject: VerifiedRun) -> Finding:
 
 
 def reference_logits(subject: VerifiedRun) -> Finding:
-    """The NumPy model, written apart from this one, with the same weights."""
+    """Compare the logits with those of the NumPy model, an independent implementation."""
     logits, _ = _reference(subject)
     with inference(subject.double), in_float64():
         found = logits_of(subject.double, subject.batch)  # (B, T, V) or (B, C)
     wanted = torch.from_numpy(logits)
-    if found.ndim == 3:  # what a model says at padding is nobody's business
+    if found.ndim == 3:  # logits at padding are not defined
         found = found[subject.batch.attention_mask]  # (real tokens, V)
         wanted = wanted[subject.batch.attention_mask]  # (real tokens, V)
     return Finding(distance(found, wanted), "in float64")
 
 
 def reference_gradients(subject: VerifiedRun) -> Finding:
-    """The hand-written backward pass, against autograd, for any gradient of the logits."""
+    """Compare the NumPy model's backward pass with autograd, for a random gradient of the logits."""
     model = subject.double
     batch = subject.batch
     logits, kept = _reference(subject)
@@ -155,7 +155,7 @@ def reference_gradients(subject: VerifiedRun) -> Finding:
 
 
 def _reference(subject: VerifiedRun) -> tuple[Any, Any]:
-    """Logits of the NumPy model, and what its backward pass needs."""
+    """Return the logits of the NumPy model, and the values that its backward pass needs."""
     model = subject.model
     batch = subject.batch
     classes = len(subject.opened.labels) if isinstance(model, Classifier) else None
@@ -175,20 +175,20 @@ def _reference(subject: VerifiedRun) -> tuple[Any, Any]:
 CHECKS = (
     Check(
         "fused-explicit",
-        "attention step by step gives what the fused kernel gives",
+        "explicit attention equals the fused kernel",
         LOGITS,
         "of the largest logit",
         fused_explicit,
     ),
-    Check("float64", "double precision gives the same logits", ROUNDING, "of the largest logit", float64),
-    Check("device", "another device gives the logits of the CPU", ROUNDING, "of the largest logit", device, no_device),
-    Check("bf16", "bfloat16 products stay near", BF16, "of the norm of the logits", bf16),
-    Check("bf16-norms", "under bfloat16 norms compute in float32", 0, "norms that do not", bf16_norms, no_norms),
-    Check("threads", "other numbers of threads give the same logits", LOGITS, "of the largest logit", thread_counts),
+    Check("float64", "float64 gives the same logits", ROUNDING, "of the largest logit", float64),
+    Check("device", "the device gives the same logits as the CPU", ROUNDING, "of the largest logit", device, no_device),
+    Check("bf16", "bfloat16 matrix multiplications stay close", BF16, "of the norm of the logits", bf16),
+    Check("bf16-norms", "norms compute in float32 under bfloat16", 0, "norms that do not", bf16_norms, no_norms),
+    Check("threads", "the number of threads does not affect the logits", LOGITS, "of the largest logit", thread_counts),
     Check("reference", "the NumPy model gives the same logits", REFERENCE, "of the largest logit", reference_logits),
     Check(
         "reference-gradients",
-        "the NumPy model's own backward pass gives the same gradients",
+        "the NumPy model's backward pass gives the same gradients",
         REFERENCE_GRADIENTS,
         "of the largest gradient",
         reference_gradients,

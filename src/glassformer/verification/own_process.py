@@ -1,10 +1,10 @@
-"""Verification of a run in a separate process, as some checks change process-wide state: PyTorch's precision.
+"""Verification of a run in a separate process, because some checks change PyTorch's process-wide precision.
 
 ::
 
     python -m glassformer.verification.own_process RUN best auto
 
-writes one line of JSON for each check as it is made, and `{"sheet": ...}` or `{"error": [problem, remedy]}` at the end.
+prints one line of JSON after each check, and `{"sheet": ...}` or `{"error": [problem, remedy]}` at the end.
 """
 
 from __future__ import annotations
@@ -29,17 +29,19 @@ def verify_apart(
     device: str = "auto",
     tell: Callable[[dict[str, Any]], None] = lambda check: None,
 ) -> dict[str, Any]:
-    """Verify a run elsewhere, and keep the sheet in its folder.
+    """Verify a run in a separate process, which saves the sheet in the run folder.
 
     Args:
-        folder, which, device: as of `verify_run`.
-        tell: is given each check's facts as it comes.
+        folder: the run folder.
+        which: the checkpoint to verify.
+        device: as in `verify_run`.
+        tell: called with the facts of each check when it is done.
 
     Returns:
         The facts of the sheet.
 
     Raises:
-        GlassError: as `verify_run`, the sheet cannot be written, or the process ended early.
+        GlassError: as `verify_run`; or the sheet cannot be written, or the process ended early.
     """
     command = [sys.executable, "-m", __name__, str(folder), which, device]
     package = str(Path(__file__).parents[2])
@@ -57,8 +59,8 @@ def verify_apart(
                 return dict(said["sheet"])
             tell(said)
     raise GlassError(
-        f"verifying {folder} ended with code {process.returncode} before it was done",
-        f"See what it says in a terminal: glass verify {folder}",
+        f"the verification of {folder} ended early with exit code {process.returncode}",
+        f"Run it in a terminal to see the error: glass verify {folder}",
     )
 
 

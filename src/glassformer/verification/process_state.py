@@ -1,4 +1,4 @@
-"""Process-wide state, changed for a while and restored: PyTorch's threads, precision and random numbers."""
+"""Context managers for process-wide state of PyTorch: threads, precision and random numbers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from glassformer.model.precision import bfloat16_is_faster
 
 @contextmanager
 def threads(count: int) -> Iterator[None]:
-    """Let PyTorch use this many threads inside."""
+    """Set the number of PyTorch's threads inside the block."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:
@@ -26,7 +26,7 @@ def threads(count: int) -> Iterator[None]:
 
 @contextmanager
 def own_random_numbers() -> Iterator[None]:
-    """Whatever is drawn inside, PyTorch's random numbers go on afterwards as if nothing had been."""
+    """Restore the state of PyTorch's random number generators at the end of the block."""
     devices = list(range(torch.cuda.device_count())) if torch.cuda.is_available() else []
     with torch.random.fork_rng(devices):
         yield
@@ -34,9 +34,9 @@ def own_random_numbers() -> Iterator[None]:
 
 @contextmanager
 def in_float64() -> Iterator[None]:
-    """Angles and slopes of positions have PyTorch's default precision, whatever that of the weights.
+    """Set PyTorch's default dtype to float64 inside the block, for the angles and slopes of positions.
 
-    It is one for the whole process, and is put back however the block ends: no other thread may make tensors meanwhile.
+    The default dtype is process-wide, so no other thread may create tensors inside the block.
     """
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
@@ -47,7 +47,7 @@ def in_float64() -> Iterator[None]:
 
 
 def bfloat16_on_cpu() -> AbstractContextManager[object]:
-    """Return a context that emulates matrix multiplications in bfloat16 on a processor that is slow at them.
+    """Return a context that emulates matrix multiplications in bfloat16, on processors where these are slow.
 
     The rounded operands are multiplied in float32 and the result is rounded to bfloat16, as bfloat16 instructions do.
     On other processors nothing changes.
@@ -56,7 +56,7 @@ def bfloat16_on_cpu() -> AbstractContextManager[object]:
 
 
 class _ByFloat32(TorchDispatchMode):
-    """Inside, compute matrix multiplications and attention in float32 and round their results to bfloat16."""
+    """Mode that computes matrix multiplications and attention in float32 and rounds their results to bfloat16."""
 
     NAMES = ("mm", "addmm", "bmm", "baddbmm", "linear", "matmul")
     ATTENTION = "scaled_dot_product"
@@ -75,5 +75,5 @@ class _ByFloat32(TorchDispatchMode):
 
 
 def _float(value: Any) -> Any:
-    """Return a tensor in bfloat16 as float32, and anything else as it is."""
+    """Convert a bfloat16 tensor to float32, and return any other value unchanged."""
     return value.float() if isinstance(value, Tensor) and value.dtype == torch.bfloat16 else value

@@ -1,4 +1,4 @@
-"""The rows that are checked with: a few of the run's own validation text, or of a text that its tokenizer encodes."""
+"""Rows for the checks: from the run's validation text or, if that is missing, from a built-in text."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from glassformer.text.tokenizers import Tokenizer
 
 ROWS = 4
 LONGEST = 64  # tokens of the longest row, if the model has no long window
-LONGEST_WINDOW = 512  # tokens of the longest row of a model with a window: twice the window, so that it hides something
-DRAWN = 32  # rows that the longest are chosen from
-KEY = (20, 4)  # of the holes in masked rows
+LONGEST_WINDOW = 512  # tokens of the longest row of a model with a window: twice the window, so that it masks something
+CANDIDATES = 32  # rows from which the longest are chosen
+KEY = (20, 4)  # key of the random masks
 OWN_TEXT = """The old dog sleeps in the sun, and the red bird sings above it. When the rain came early, they went home.
 A stitch in time saves nine; still waters run deep. At 7 o'clock she wrote: "We will meet in the garden."
 Der alte Hund schläft. Le café était fermé. Быстрая лиса прыгает. সে বাগানে গান গায়। 我们在花园里。"""
 
 
 def few_rows(opened: OpenedRun) -> tuple[list[Row], str]:
-    """`ROWS` rows of the run's task, of different lengths, the longest first; and where they are from, in words."""
+    """Return `ROWS` rows of the run's task, of different lengths, the longest first, and their source in words."""
     found = _own_rows(opened)
     text = "the run's validation text"
     if not found:
         found = _encoded_rows(opened)
-        text = "a text of ours, in the run's tokens: its own text is not here"
-    found = (found * ROWS)[:ROWS]  # where there are fewer, the same ones are cut to other lengths
+        text = "a built-in text, because the run's own text is not available"
+    found = (found * ROWS)[:ROWS]  # if there are fewer, repeat them; each is cut to another length
     window = opened.config.model.window or 0
     longest = min(max(LONGEST, min(2 * window, LONGEST_WINDOW)), opened.config.model.context, len(found[0]))
     lengths = [max(1, longest * (ROWS - number) // ROWS - number) for number in range(ROWS)]
@@ -37,7 +37,7 @@ def few_rows(opened: OpenedRun) -> tuple[list[Row], str]:
 
 
 def _own_rows(opened: OpenedRun) -> list[Row]:
-    """The longest of some validation rows; none where the encoded text is gone or of another tokenizer."""
+    """Return the longest of some validation rows; none if the text is missing or of another tokenizer."""
     try:
         data = stored_text(opened.files, opened.config)
     except GlassError:
@@ -45,12 +45,12 @@ def _own_rows(opened: OpenedRun) -> list[Row]:
     if data.tokenizer.digest != opened.tokenizer.digest:
         return []
     rows = make_task(opened.config, data).held_out(None)
-    drawn = [rows[number] for number in sorted({place * len(rows) // DRAWN for place in range(DRAWN)})]
-    return sorted(drawn, key=len, reverse=True)[:ROWS]
+    candidates = [rows[number] for number in sorted({index * len(rows) // CANDIDATES for index in range(CANDIDATES)})]
+    return sorted(candidates, key=len, reverse=True)[:ROWS]
 
 
 def _encoded_rows(opened: OpenedRun) -> list[Row]:
-    """Rows of `OWN_TEXT`, each beginning elsewhere. What the tokenizer cannot write is replaced by any tokens."""
+    """Return rows of `OWN_TEXT` from different positions, without unknown tokens, filled up with random tokens."""
     config = opened.config
     start = opened.tokenizer.target_start
     end = opened.tokenizer.end_id
@@ -74,14 +74,16 @@ def _encoded_rows(opened: OpenedRun) -> list[Row]:
 
 def _tokens(tokenizer: Tokenizer, length: int, number: int) -> Ids:
     known = [id for id in tokenizer.encode(OWN_TEXT) if id not in tokenizer.special]
-    drawn = tokenizer.text_ids[np.random.Philox(key=number).random_raw(length) % np.uint64(len(tokenizer.text_ids))]
+    random_ids = tokenizer.text_ids[
+        np.random.Philox(key=number).random_raw(length) % np.uint64(len(tokenizer.text_ids))
+    ]
     start = number * len(known) // (2 * ROWS)
-    return np.concatenate([np.array(known[start:], dtype=np.int64), drawn])[:length]
+    return np.concatenate([np.array(known[start:], dtype=np.int64), random_ids])[:length]
 
 
 def cut(row: Row, length: int, opened: OpenedRun) -> Row:
-    """The beginning of a row of any task, of which at most `length` tokens are read; masked rows get new holes."""
-    if row.source is not None:  # source and target have different lengths, so that none can pass for the other
+    """Cut a row of any task to at most `length` input tokens; masked rows get new masks."""
+    if row.source is not None:  # different lengths of source and target, so that a mix-up is noticed
         source = np.append(row.source[: max(1, length - 2)][:-1], opened.source_tokenizer.end_id)
         return Row.of_text(row.ids[: length + 1], source=source)
     if row.shifted:

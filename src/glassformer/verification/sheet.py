@@ -1,4 +1,4 @@
-"""The proof sheet: all checks of one run, and what they found, bound to its weights."""
+"""The proof sheet: results of all checks of one run, with the hash of its weights."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ CHECKS: tuple[Check, ...] = (
     *training_checks.CHECKS,
     *export_checks.CHECKS,
 )
-"""All that is checked, in this order."""
+"""All checks, in the order in which they run."""
 CHECKED = {"name", "claim", "unit", "measured", "limit", "ok", "note"}
-"""What a kept sheet has of each check."""
+"""Fields of each check in a saved sheet."""
 PACKAGES = ("torch", "numpy", "tokenizers", "safetensors")
 
 
@@ -52,12 +52,12 @@ class ProofSheet:
     """Results of the checks of one run.
 
     Attributes:
-        run: the folder.
-        checkpoint: the name of the checkpoint whose weights were checked.
-        weights: SHA-256 of its weights' file; None where there is none.
+        run: the run folder.
+        checkpoint: the name of the checkpoint that was checked.
+        weights: SHA-256 of the weights' file; None if there is none.
         rows_from: the source of the rows that the checks used, in words.
-        results: one for each check.
-        seconds: all of it took.
+        results: one result for each check.
+        seconds: total duration.
     """
 
     run: Path
@@ -69,11 +69,11 @@ class ProofSheet:
 
     @property
     def ok(self) -> bool:
-        """True if no check failed and every check that concerns the run could be made."""
+        """True if no check failed and every check that applies could run."""
         return all(result.ok is not False and result.made for result in self.results)
 
     def facts(self) -> dict[str, Any]:
-        """For `verify.json` and `--json`."""
+        """Return the sheet as JSON values, for `verify.json` and `--json`."""
         return {
             "ok": self.ok,
             "run": str(self.run),
@@ -95,7 +95,7 @@ class ProofSheet:
         }
 
     def text(self) -> str:
-        """Return the checks that could not be made, and a summary; each result is printed as it comes."""
+        """Return the checks that could not run, and a summary; the results themselves are printed during the run."""
         unmade = self.unmade()
         return f"\n{self.summary()}" if unmade is None else f"{unmade}\n\n{self.summary()}"
 
@@ -105,7 +105,7 @@ class ProofSheet:
         failed = [result.check.name for result in self.results if result.ok is False]
         named = f" ({', '.join(failed)})" if failed else ""
         missing = sum(not result.made for result in self.results)
-        unmade = f", {missing} could not be made" if missing else ""
+        unmade = f", {missing} could not run" if missing else ""
         passed = counted(counts[True], "checks")
         exempt = counted(counts[None] - missing, "do not apply", "does not apply")
         return (
@@ -114,7 +114,7 @@ class ProofSheet:
         )
 
     def unmade(self) -> str | None:
-        """One line on all checks that could not be made, and why; None where there is none."""
+        """Return one line with the checks that could not run and the reasons; None if all could run."""
         missing = [result for result in self.results if not result.made]
         why = "; ".join(dict.fromkeys(result.note for result in missing))
         return f"-     {why}: {', '.join(result.check.name for result in missing)}" if missing else None
@@ -127,17 +127,17 @@ def verify_run(
     only: Sequence[str] = (),
     tell: Callable[[Result], None] = lambda result: None,
 ) -> ProofSheet:
-    """Put a run's promises to the test. Its files are read only; PyTorch's random numbers are as they were afterwards.
+    """Run the checks on a run. Its files are not changed, and PyTorch's random state is restored.
 
     Args:
-        folder: of the run.
-        which: of its checkpoints.
-        device: the one that is compared with the CPU, as in `train.device`.
-        only: names of checks; none: all of them.
-        tell: is given each result as it comes.
+        folder: the run folder.
+        which: the checkpoint to verify.
+        device: the device to compare with the CPU, as in `train.device`.
+        only: names of checks; empty: all checks.
+        tell: called with each result when it is available.
 
     Raises:
-        GlassError: there is no such run, check or device, or another process gave the run other weights meanwhile.
+        GlassError: there is no such run, check or device, or another process changed the weights meanwhile.
     """
     run = open_run(folder)
     choose_device(device)
@@ -152,19 +152,21 @@ def verify_run(
             tell(results[-1])
     text = subject.text if subject.trouble is None else "nothing"
     if _weights(run, which) != (name, weights):
-        raise GlassError(f"the {which} checkpoint of {folder} changed meanwhile", "Verify it when training is over.")
+        raise GlassError(
+            f"the {which} checkpoint of {folder} changed during the checks", "Verify the run after training has ended."
+        )
     return ProofSheet(folder, name, weights, text, tuple(results), time.perf_counter() - started)
 
 
 def save(sheet: ProofSheet) -> Path:
-    """Write `verify.json` into the run's folder, whole or not at all."""
+    """Write `verify.json` into the run folder atomically."""
     path = sheet.run / "verify.json"
     write_text(path, json.dumps(sheet.facts(), indent=1, ensure_ascii=False) + "\n")
     return path
 
 
 def kept_sheet(run: Run) -> dict[str, Any] | None:
-    """Return the contents of `verify.json` in a run's folder; None where the run was not verified.
+    """Return the contents of `verify.json` in a run folder; None if the run was not verified.
 
     Raises:
         GlassError: the file is damaged.
@@ -177,12 +179,12 @@ def kept_sheet(run: Run) -> dict[str, Any] | None:
     except FileNotFoundError:
         return None
     except (OSError, *MALFORMED):
-        raise GlassError(f"{path} is damaged", "Write it anew: glass verify " + quoted(run.folder)) from None
+        raise GlassError(f"{path} is damaged", "Write it again: glass verify " + quoted(run.folder)) from None
     return facts
 
 
 def chosen(only: Sequence[str]) -> tuple[Check, ...]:
-    """The checks of these names; all, if there are no names.
+    """Return the checks with these names; all checks if `only` is empty.
 
     Raises:
         GlassError: there is no check of that name.
@@ -195,10 +197,10 @@ def chosen(only: Sequence[str]) -> tuple[Check, ...]:
 
 
 def make(check: Check, subject: VerifiedRun) -> Result:
-    """Carry out one check. One that breaks down has failed: whatever it is, something is not as promised."""
+    """Run one check; any exception in it counts as a failure."""
     started = time.perf_counter()
     if not check.files_only and subject.trouble is not None:
-        return Result(check, None, None, f"not made, since {subject.trouble}", 0.0, made=False)
+        return Result(check, None, None, f"did not run: {subject.trouble}", 0.0, made=False)
     try:
         why = check.exempt(subject)
         if why is not None:
@@ -209,12 +211,12 @@ def make(check: Check, subject: VerifiedRun) -> Result:
     except Exception as error:
         note = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
         return Result(check, False, None, note, time.perf_counter() - started)
-    passed = bool(found.measured <= check.limit)  # what is not a number is not
+    passed = bool(found.measured <= check.limit)  # False for NaN
     return Result(check, passed, float(found.measured), found.note, time.perf_counter() - started)
 
 
 def _weights(run: Run, which: Which) -> tuple[str, str | None]:
-    """The name of a checkpoint, and the hash of its weights as they lie there."""
+    """Return the name of a checkpoint, and the hash of its weights file."""
     try:
         name = (run.folder / which).read_text(encoding="utf-8").strip()
         return name, sha256(run.checkpoints / name / "model.safetensors")

@@ -1,4 +1,4 @@
-"""Training: the loss counts what it should, micro-batches add up, and a run that was stopped goes on as if not."""
+"""Checks of training: the loss is right, micro-batches add up, and resuming gives the same result."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ from glassformer.training.validation import validation_loss
 from glassformer.verification.check import Check, Finding
 from glassformer.verification.verified_run import VerifiedRun
 
-LOSS = 1e-5  # of float32
-GRADIENTS = 1e-6  # of float64, with a loss in float32
-STEPS = 3  # of training
-SAVED = 2  # the step after which a checkpoint is made
+LOSS = 1e-5  # in float32
+GRADIENTS = 1e-6  # in float64, with a loss in float32
+STEPS = 3  # steps of training
+SAVED = 2  # the step after which a checkpoint is saved
 
 
 @dataclass(frozen=True)
 class FewRows:
-    """The run's task on a few rows: each step has all of them, in another order."""
+    """The run's task on a few rows; each step has all rows, in another order."""
 
     few: Sequence[Row]
     choices: int
@@ -48,7 +48,7 @@ class FewRows:
     steps_per_epoch: float = 1.0
 
     def rows(self, step: int) -> Sequence[Row]:
-        """All, and the first one once more: with each step another."""
+        """Return all rows, rotated by the step, and the first one again."""
         turn = step % len(self.few)
         return [*self.few[turn:], *self.few[: turn + 1]]
 
@@ -66,9 +66,9 @@ class FewRows:
 
 
 def loss_by_hand(subject: VerifiedRun) -> Finding:
-    """The loss of a batch against -log p at the right places, row by row without padding or shift of `Batch`.
+    """Compare the loss in training and validation with the mean of -log p, computed for each row without `Batch`.
 
-    In training and in validation; and other ids at the places that do not count must change nothing.
+    Other ids at positions outside the loss mask must not change the loss.
     """
     model = subject.model
     batch = subject.batch
@@ -83,14 +83,14 @@ def loss_by_hand(subject: VerifiedRun) -> Finding:
         ignored = float(loss(other) - loss(batch))
     training, counted = loop.accumulate_gradients(_stepper(subject, subject.model), [batch])
     if (counted, validation.tokens) != (targets, targets):
-        note = f"{counted} targets count in training and {validation.tokens} in validation, where {targets} should"
+        note = f"the loss has {counted} targets in training and {validation.tokens} in validation instead of {targets}"
         return Finding(float("inf"), note)
     apart = max(abs(training - by_hand), abs(validation.loss - by_hand), abs(ignored)) / max(1.0, by_hand)
     return Finding(apart, f"{by_hand:.4f} nats, mean over {targets} targets")
 
 
 def _nats(model: Model, row: Row) -> tuple[float, int]:
-    """-log p of all that is predicted of one row, and how much that is; in float64 from the logits on."""
+    """Return the sum of -log p over the targets of a row, in nats, and their number; in float64 after the logits."""
     if isinstance(model, EncoderDecoder):
         assert row.source is not None
         memory = model.encode(_ids(row.source))  # (1, S, D)
@@ -116,8 +116,9 @@ def _ids(ids: Ids) -> Tensor:
 
 
 def accumulation(subject: VerifiedRun) -> Finding:
-    """The gradients of one batch, and of the same rows one by one; in float64, for those of a model that errs on
-    nothing any more are as small as the rounding of single precision.
+    """Compare the gradients of one batch with those of the same rows in micro-batches of 1.
+
+    In float64, because the gradients of a model with almost no loss are as small as float32 rounding errors.
     """
     rows = subject.rows
     gradients = list[Tensor]()
@@ -129,11 +130,11 @@ def accumulation(subject: VerifiedRun) -> Finding:
         gradients.append(torch.cat([p.grad.double().flatten() for p in parameters if p.grad is not None]))
     apart = float((gradients[1] - gradients[0]).norm() / gradients[0].norm())
     apart = apart if apart == apart else float("inf")
-    return Finding(apart, f"{len(rows)} rows at once, and in {len(batches)} parts, in float64")
+    return Finding(apart, f"{len(rows)} rows at once and in {len(batches)} micro-batches, in float64")
 
 
 def _stepper(subject: VerifiedRun, model: Model, micro_batch: int | None = None) -> Stepper:
-    """Of a copy of the model, on the CPU and without dropout."""
+    """Return a stepper for a copy of the model, on the CPU and without dropout."""
     config = _settings(subject.config, micro_batch=micro_batch, precision="fp32", label_smoothing=0.0)
     return Stepper(copy.deepcopy(model).eval(), _task(subject), config)
 
@@ -144,7 +145,7 @@ def _task(subject: VerifiedRun) -> FewRows:
 
 
 def _settings(config: Config, **changes: Any) -> Config:
-    """The run's own, for a few steps on the CPU."""
+    """Return the run's settings, changed for a few steps on the CPU."""
     few = {
         "steps": STEPS,
         "minutes": None,
@@ -163,18 +164,18 @@ def _settings(config: Config, **changes: Any) -> Config:
 
 
 class _InterruptedError(Exception):
-    """Ends training as a killed process would: between two checkpoints."""
+    """Ends training between two checkpoints, as if the process were killed."""
 
 
 class _Interrupter(Silent):
     def status(self, status: Status) -> None:
-        """Let the last step be done, and nothing after it be saved."""
+        """Raise after the last step, before it is saved."""
         if status.step == STEPS:
             raise _InterruptedError
 
 
 def resume(subject: VerifiedRun) -> Finding:
-    """The run's weights and settings, trained on by the trainer itself: without a break, and with one."""
+    """Compare training without a break with training that is killed and resumed."""
     with tempfile.TemporaryDirectory(prefix="glass-verify-", ignore_cleanup_errors=True) as temporary:
         straight = _trainer(subject, Path(temporary) / "straight", Silent())
         loop.train(straight)
@@ -187,14 +188,14 @@ def resume(subject: VerifiedRun) -> Finding:
         found = _kept(resumed.run)
     differing = [name for name in wanted.keys() | found.keys() if not _same(wanted.get(name), found.get(name))]
     named = f"; {min(differing)} differs" if differing else ""
-    note = f"{STEPS} steps on {subject.text}, killed after a checkpoint at {SAVED}"
+    note = f"{STEPS} steps on {subject.text}, killed after the checkpoint at step {SAVED}"
     return Finding(len(differing), f"{note}; {len(wanted)} tensors and numbers{named}")
 
 
 def _trainer(subject: VerifiedRun, folder: Path, reporter: Silent, fresh: bool = True) -> Trainer:
-    """Return a trainer with the run's weights in a new folder or, unless `fresh`, with weights 0 in a folder to resume.
+    """Return a trainer with the run's weights in a new folder or, unless `fresh`, with zero weights to resume.
 
-    It computes in float32 where bfloat16 is slow: resuming does not depend on the precision.
+    It computes in float32 if bfloat16 is slow, as resuming does not depend on the precision.
     """
     precision = {} if bfloat16_is_faster(torch.device("cpu")) else {"precision": "fp32", "muon_precision": "fp32"}
     config = _settings(subject.config, micro_batch=2, **precision)
@@ -231,21 +232,21 @@ def _same(a: Any, b: Any) -> bool:
 CHECKS = (
     Check(
         "loss",
-        "the loss is -log p of the right tokens at the right places, and of no others",
+        "the loss is the mean of -log p of the targets only",
         LOSS,
         "of the loss",
         loss_by_hand,
     ),
     Check(
         "accumulation",
-        "micro-batches add up to the gradients of the whole batch",
+        "gradients of micro-batches add up to those of the batch",
         GRADIENTS,
         "of the gradients' norm",
         accumulation,
     ),
     Check(
         "resume",
-        "a run that was killed and resumed is the run that was not, bit for bit",
+        "a killed and resumed run is bit-identical to an uninterrupted one",
         0,
         "tensors and numbers that differ",
         resume,

@@ -23,12 +23,12 @@ LONGEST_PROMPT = 24  # tokens
 
 @dataclass(frozen=True)
 class VerifiedRun:
-    """Run under test. Costly attributes are computed once, at first access.
+    """Run under test. Expensive attributes are computed once, at first access.
 
     Attributes:
-        run: its folder.
-        which: of its checkpoints.
-        device: the one that is compared with the CPU, as in `train.device`.
+        run: the run folder.
+        which: the checkpoint.
+        device: the device to compare with the CPU, as in `train.device`.
     """
 
     run: Run
@@ -40,7 +40,7 @@ class VerifiedRun:
         """Settings, tokenizers, labels, and the model on the CPU in float32, in evaluation mode.
 
         Raises:
-            GlassError: they cannot be read, or do not fit each other.
+            GlassError: the files cannot be read, or do not fit each other.
         """
         return OpenedRun.load(self.run.folder, self.which, "cpu", "fp32")
 
@@ -60,32 +60,34 @@ class VerifiedRun:
 
     @property
     def model(self) -> Model:
-        """With the run's weights, in float32 on the CPU."""
+        """Model with the run's weights, in float32 on the CPU."""
         return self.opened.model
 
     @cached_property
     def double(self) -> Model:
-        """The same in float64. Two ways to the same text are compared here, where rounding exchanges no two tokens."""
-        with torch.inference_mode(False):  # whoever asks first may be in it, and gradients need plain tensors
+        """Model in float64, where rounding does not change generated tokens."""
+        with torch.inference_mode(
+            False
+        ):  # the first access may be in inference mode, but gradients need ordinary tensors
             return self.copy().double()
 
     def copy(self) -> Model:
-        """The model once more, to be changed."""
+        """Return a copy of the model."""
         return copy.deepcopy(self.opened.model)
 
     @cached_property
-    def _drawn(self) -> tuple[list[Row], str]:
+    def _rows_and_source(self) -> tuple[list[Row], str]:
         return few_rows(self.opened)
 
     @property
     def rows(self) -> list[Row]:
-        """A few rows as the task has them in training, of different lengths, the longest first."""
-        return self._drawn[0]
+        """A few rows as in training, of different lengths, the longest first."""
+        return self._rows_and_source[0]
 
     @property
     def text(self) -> str:
         """Source of the rows, in words."""
-        return self._drawn[1]
+        return self._rows_and_source[1]
 
     @property
     def batch(self) -> Batch:
@@ -94,14 +96,14 @@ class VerifiedRun:
 
     @property
     def prompts(self) -> list[list[int]]:
-        """The ids of each row as a prompt, or of its source: short, and of different lengths."""
+        """Prompts: the first ids of each row or of its source, of different lengths."""
         most = min(LONGEST_PROMPT, max(1, self.config.model.context // 2))
         read = [row.inputs if row.source is None else row.source for row in self.rows]
         found = [ids.tolist() for ids in read]
         return [ids[: max(1, min(most, len(ids)) - number)] for number, ids in enumerate(found)]
 
     def generator(self) -> torch.Generator:
-        """Random numbers that are the same each time."""
+        """Return a random number generator with a fixed seed."""
         return torch.Generator().manual_seed(20)
 
     @property
@@ -111,11 +113,11 @@ class VerifiedRun:
 
 
 def writes(subject: VerifiedRun) -> str | None:
-    """Exempts models that write no text."""
-    return None if isinstance(subject.model, Decoder | EncoderDecoder) else "an encoder writes no text"
+    """Return a reason to skip checks of generation, for an encoder; else None."""
+    return None if isinstance(subject.model, Decoder | EncoderDecoder) else "an encoder does not generate text"
 
 
 def is_causal(subject: VerifiedRun) -> str | None:
-    """Exempts models without a causal mask."""
+    """Return a reason to skip checks of the causal mask, for an encoder; else None."""
     encoder = isinstance(subject.model, Encoder | Classifier)
-    return "an encoder reads both sides, by design" if encoder else None
+    return "an encoder attends to both sides by design" if encoder else None

@@ -134,7 +134,7 @@ def _probed(request: RunRequest, config: Config, data: Prepared, seconds: float)
     try:
         return probe(config, data.folder, seconds, parent_text), []
     except ProbeError as error:
-        return None, [f"nothing was measured: {error.problem}. {error.remedy}"]
+        return None, [f"the measurement failed: {error.problem}. {error.remedy}"]
 
 
 def _table(plan: RunPlan) -> Iterator[str]:

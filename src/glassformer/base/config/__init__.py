@@ -1,7 +1,7 @@
-"""Every setting: documented under its field, validated when made, frozen afterwards; TOML in and out.
+"""All settings: documented in their fields, validated when created, immutable, read from and written to TOML.
 
-A `Config` is what `config.toml` in a run folder holds, what a recipe fills in, and what `--set SECTION.FIELD=VALUE`
-changes. Nothing here imports torch.
+`config.toml` in a run folder holds a `Config`; a recipe sets some of its fields, and `--set SECTION.FIELD=VALUE`
+changes one. Nothing here imports torch.
 """
 
 from glassformer.base.config.model import GATED, Activation, Family, ModelConfig, Norm, Positions

@@ -1,4 +1,4 @@
-"""The parts that `train.freeze` names, and the parameters in them."""
+"""The parts of a model that `train.freeze` can name, and their parameters."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from glassformer.base.settings import impossible
 from glassformer.base.wording import span
 
 LAYERS = re.compile(r"layers\.(\d+)(?:-(\d+))?")
-"""A layer, or several in a row: layers.5, layers.0-3."""
+"""One layer or a range of layers: layers.5, layers.0-3."""
 
 
 def frozen_names(parts: Iterable[str], model: ModelConfig) -> tuple[str, ...]:
-    """Return the beginnings of the names of all parameters in these parts.
+    """Return the name prefixes of all parameters in these parts.
 
     >>> frozen_names(["embedding", "layers.0-1"], ModelConfig(layers=4))
     ('embedding.', 'source_embedding.', 'stack.blocks.0.', 'stack.blocks.1.')
 
     Args:
         parts: embedding, head, encoder, decoder, layers.N, or layers.A-B.
-        model: the shape.
+        model: settings of the model.
 
     Raises:
         ValueError: a model of this shape has no such part.

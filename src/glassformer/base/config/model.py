@@ -1,4 +1,4 @@
-"""The shape of the transformer."""
+"""Settings of the model architecture."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ GATED: tuple[Activation, ...] = ("swiglu", "geglu")
 
 
 class ModelConfig(BaseSettings):
-    """The shape of the transformer. The letters in brackets are those of `glassformer.base.shapes`."""
+    """Settings of the architecture. Letters such as D are those of `glassformer.base.shapes`."""
 
-    family: Family = Field("decoder", description="which of the three families; what train.task asks for, if not given")
+    family: Family = Field("decoder", description="one of the three families; default: the one that train.task needs")
     vocab_size: Count | None = Field(None, description="V: distinct tokens; unset: the tokenizer's size")
     source_vocab_size: Count | None = Field(
-        None, description="distinct tokens of the source where it has a vocabulary of its own; unset: its tokenizer's"
+        None, description="distinct tokens of the source, if it has its own vocabulary; unset: its tokenizer's size"
     )
-    classes: Count | None = Field(None, description="of a classifier; unset: the labels of the data")
-    context: Count = Field(256, description="most tokens that one forward pass may see")
+    classes: Count | None = Field(None, description="classes of a classifier; unset: the labels of the data")
+    context: Count = Field(256, description="largest number of tokens in one forward pass")
     layers: Count = Field(4, description="L: blocks (of the decoder, and of the encoder where there is one)")
     encoder_layers: Count | None = Field(
         None, description="encoder-decoder: blocks of the encoder; unset: as many as layers"
@@ -43,8 +43,8 @@ class ModelConfig(BaseSettings):
         None,
         description="F: feed-forward width; unset: 4 x width, or 8/3 x width rounded up to 32 when gated",
     )
-    positions: Positions = Field("learned", description="how a token knows its place")
-    norm: Norm = Field("layernorm", description="normalisation")
+    positions: Positions = Field("learned", description="type of positional encoding")
+    norm: Norm = Field("layernorm", description="type of normalization")
     norm_eps: float | None = Field(
         None, gt=0, lt=1, description="added to the variance in every norm; unset: 1e-5 in LayerNorm, 1e-6 in RMSNorm"
     )
@@ -52,16 +52,18 @@ class ModelConfig(BaseSettings):
         "pre", description="x + part(norm(x)), norm(x + part(x)), or x + norm(part(x)) as in OLMo 2"
     )
     activation: Activation = Field("gelu", description="feed-forward activation; swiglu and geglu are gated")
-    window: Count | None = Field(None, description="tokens each token may look back on, itself included; unset: all")
+    window: Count | None = Field(
+        None, description="most tokens that each token attends to, itself included; unset: all"
+    )
     qk_norm: Literal["none", "head", "whole"] = Field(
-        "none", description="normalise queries and keys before their product: each head, or all heads as one vector"
+        "none", description="normalize queries and keys before the dot product: each head, or all heads as one vector"
     )
     attention_bias: bool = Field(False, description="biases in the query, key, value and output projections")
     feedforward_bias: bool = Field(False, description="biases in the feed-forward layer")
     norm_bias: bool = Field(False, description="a bias in LayerNorm (RMSNorm has none)")
     head_bias: bool = Field(False, description="a bias on the output logits")
     head_transform: bool = Field(
-        False, description="linear, activation and norm before the output layer, as BERT has (Devlin et al. 2019)"
+        False, description="linear, activation and norm before the output layer, as in BERT (Devlin et al. 2019)"
     )
     tied: bool = Field(True, description="the output layer uses the embedding matrix (of the target)")
     shared_embedding: bool = Field(
@@ -74,29 +76,33 @@ class ModelConfig(BaseSettings):
         False, description="multiply embeddings by sqrt(width) (Vaswani et al. 2017, section 3.4)"
     )
     embedding_norm: bool = Field(
-        False, description="normalise embeddings before the first block, as BERT (Devlin et al. 2019) and BART do"
+        False, description="normalize embeddings before the first block, as BERT (Devlin et al. 2019) and BART do"
     )
     dropout_embedding: Probability = Field(0.0, description="dropout after embeddings and positions are added")
     dropout_attention: Probability = Field(0.0, description="dropout on the attention weights")
-    dropout_residual: Probability = Field(0.0, description="dropout on what each part adds to the residual stream")
+    dropout_residual: Probability = Field(
+        0.0, description="dropout on the output of each part before it is added to the residual stream"
+    )
     zero_output: bool = Field(
-        False, description="what each part adds to the residual stream begins at zero (Goyal et al. 2017, section 5.1)"
+        False, description="initialize the output of each part to zero (Goyal et al. 2017, section 5.1)"
     )
     rotary_base: float = Field(10_000.0, gt=1, description="rotary positions: longest wavelength / 2 pi")
-    relative_buckets: int = Field(32, ge=4, description="relative positions: learned distances per head (T5)")
-    relative_max_distance: int = Field(128, ge=8, description="relative positions: distances beyond it are one (T5)")
+    relative_buckets: int = Field(32, ge=4, description="relative positions: buckets of distances per head (T5)")
+    relative_max_distance: int = Field(
+        128, ge=8, description="relative positions: larger distances share one bucket (T5)"
+    )
     removed_heads: tuple[str, ...] = Field(
-        (), description="query heads that are not there, such as dec.0.self.3; key heads that served them alone go too"
+        (), description="removed query heads, such as dec.0.self.3; key heads without query heads are removed too"
     )
 
     @property
     def G(self) -> int:  # noqa: N802
-        """Key and value heads, resolved."""
+        """Number of key and value heads: `kv_heads`, or `heads` if unset."""
         return self.kv_heads or self.heads
 
     @property
     def K(self) -> int:  # noqa: N802
-        """Width of one head, resolved."""
+        """Width of one head: `head_width`, or `width` / `heads` if unset."""
         return self.head_width or self.width // self.heads
 
     @property
@@ -112,23 +118,23 @@ class ModelConfig(BaseSettings):
         return self.norm_eps or (1e-5 if self.norm == "layernorm" else 1e-6)
 
     def kept_heads(self, site: str) -> list[int]:
-        """The numbers of the query heads that the attention `site`, such as `dec.0.self`, has: all but the removed."""
+        """Return the indices of the query heads at the attention `site`, such as `dec.0.self`, that are not removed."""
         return [head for head in range(self.heads) if f"{site}.{head}" not in self.removed_heads]
 
     def kept_kv_heads(self, site: str) -> list[int]:
-        """The numbers of the key and value heads that serve one of these; each serves heads / G in a row."""
+        """Return the indices of the key and value heads that these heads use; each serves heads / G query heads."""
         return sorted({head * self.G // self.heads for head in self.kept_heads(site)})
 
     @field_validator("removed_heads")
     @classmethod
     def _in_order(cls, names: tuple[str, ...]) -> tuple[str, ...]:
-        """One order, with dec.10 after dec.9, so that the same heads give the same settings."""
+        """Sort the names, with dec.10 after dec.9, so that the same heads give the same settings."""
         return tuple(sorted(names, key=lambda name: [(len(part), part) for part in name.split(".")]))
 
     @field_validator("qk_norm", mode="before")
     @classmethod
     def _once_a_switch(cls, value: Any) -> Any:
-        """Run folders from before there was a choice say true or false."""
+        """Convert true and false, which older run folders contain."""
         return {True: "head", False: "none"}[value] if isinstance(value, bool) else value
 
     @model_validator(mode="after")
@@ -167,7 +173,8 @@ class ModelConfig(BaseSettings):
             )
         if self.head_transform and self.classes is not None:
             raise impossible(
-                "head_transform with classes: it stands before the vocabulary", "Set head_transform = false."
+                "head_transform with classes: only an output layer for tokens can have it",
+                "Set head_transform = false.",
             )
         return self
 
@@ -175,8 +182,8 @@ class ModelConfig(BaseSettings):
     def _removed_heads_exist(self) -> Self:
         if self.removed_heads and self.qk_norm == "whole":
             raise impossible(
-                "removed_heads with qk_norm = whole, which normalises the queries of all heads as one vector",
-                "Leave removed_heads out: without one head the others would not be what they were.",
+                "removed_heads with qk_norm = whole, which normalizes the queries of all heads as one vector",
+                "Leave removed_heads out: removing one head would change the others.",
             )
         layers = {("enc", "self"): self.layers} if self.family == "encoder" else {("dec", "self"): self.layers}
         if self.family == "encoder-decoder":
@@ -188,7 +195,7 @@ class ModelConfig(BaseSettings):
             if name != f"{stack}.{layer}.{part}.{head}" or not (_below(layer, count) and _below(head, self.heads)):
                 sites = [span(f"{a}.0.{b}", f"{a}.{count - 1}.{b}") for (a, b), count in layers.items()]
                 raise impossible(
-                    f"removed_heads has {name!r}, and there is no such head",
+                    f"removed_heads has {name!r}, which does not exist",
                     f"There are the heads {span(0, self.heads - 1)} of {', '.join(sites)}.",
                 )
             if name == after:

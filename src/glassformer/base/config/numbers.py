@@ -1,4 +1,4 @@
-"""Numbers that settings are made of."""
+"""Types of numbers in settings, with their limits."""
 
 from __future__ import annotations
 

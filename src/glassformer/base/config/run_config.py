@@ -1,4 +1,4 @@
-"""Settings of one run, all sections together: TOML in and out, single changes, and the defaults of a task."""
+"""All settings of a run: conversion from and to TOML, single changes, and the defaults of a task."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from glassformer.base.settings import UNSET, BaseSettings, impossible, parse_val
 
 
 class Config(BaseSettings):
-    """One run: all sections together."""
+    """Settings of a run, in sections."""
 
-    model: ModelConfig = Field(default_factory=ModelConfig, description="the shape of the transformer")
-    tokenizer: TokenizerConfig = Field(default_factory=TokenizerConfig, description="how text becomes tokens")
-    data: DataConfig = Field(default_factory=DataConfig, description="what text, and how it is split and cut")
-    train: TrainConfig = Field(default_factory=TrainConfig, description="how the model is trained")
-    sample: SampleConfig = Field(default_factory=SampleConfig, description="how text is drawn from the model")
+    model: ModelConfig = Field(default_factory=ModelConfig, description="the architecture of the transformer")
+    tokenizer: TokenizerConfig = Field(default_factory=TokenizerConfig, description="the tokenizer")
+    data: DataConfig = Field(default_factory=DataConfig, description="the text, its split and its division into rows")
+    train: TrainConfig = Field(default_factory=TrainConfig, description="training")
+    sample: SampleConfig = Field(default_factory=SampleConfig, description="text generation")
 
     @model_validator(mode="before")
     @classmethod
@@ -74,7 +74,7 @@ class Config(BaseSettings):
         return self
 
     def __repr__(self) -> str:
-        """All settings as TOML, one on a line."""
+        """Return all settings as TOML, one per line."""
         return self.to_toml()
 
     __str__ = __repr__
@@ -95,14 +95,14 @@ class Config(BaseSettings):
         return cls.from_dict(read_toml(path), where=str(path))
 
     def to_toml(self) -> str:
-        """All settings as TOML; `from_dict` of it gives an equal Config."""
+        """Return all settings as TOML; `read` of it returns an equal `Config`."""
         sections = self.model_dump(mode="json")
         return tomli_w.dumps(
             {name: {k: UNSET if v is None else v for k, v in section.items()} for name, section in sections.items()}
         )
 
     def with_changes(self, changes: Mapping[str, str]) -> Config:
-        """A copy with `SECTION.FIELD` -> text changes, as `--set` gives them (`unset`: no value)."""
+        """Return a copy with changes as `--set` gives them: `SECTION.FIELD` -> text (`unset`: no value)."""
         values: dict[str, Any] = self.model_dump()
         for section, fields in parse_changes(changes).items():
             overlay(values, section, fields)
@@ -112,7 +112,7 @@ class Config(BaseSettings):
 def settings_of(
     layers: Iterable[Mapping[str, Mapping[str, Any]]], changes: Mapping[str, str], where: str = ""
 ) -> Config:
-    """Return the default settings, overlaid by tables of sections in order, then by single changes.
+    """Return the default settings, updated by tables of sections in order, then by single changes.
 
     Errors name `where`.
     """
@@ -121,7 +121,7 @@ def settings_of(
         for section, values in layer.items():
             if not isinstance(values, Mapping):
                 raise GlassError(
-                    f"{section!r} in {where or 'the settings'} stands outside all sections",
+                    f"{section!r} in {where or 'the settings'} is outside all sections",
                     f"Write it under one of [{'], ['.join(Config.model_fields)}].",
                 )
             overlay(merged, section, values)
@@ -131,7 +131,7 @@ def settings_of(
 
 
 def overlay(sections: dict[str, dict[str, Any]], section: str, values: Mapping[str, Any]) -> None:
-    """Later values over earlier ones. Minutes alone take the place of earlier steps, and steps that of minutes."""
+    """Update a section in place; new minutes without steps unset earlier steps, and new steps earlier minutes."""
     own = sections.setdefault(section, {})
     if section == "train":
         for limit, other in (("minutes", "steps"), ("steps", "minutes")):
@@ -141,7 +141,7 @@ def overlay(sections: dict[str, dict[str, Any]], section: str, values: Mapping[s
 
 
 def parse_changes(changes: Mapping[str, str]) -> dict[str, dict[str, Any]]:
-    """`SECTION.FIELD` -> text as tables of sections; an unknown name is refused with the nearest."""
+    """Convert `SECTION.FIELD` -> text to tables of sections; a `GlassError` suggests a name for an unknown one."""
     known = Config().model_dump()
     tables: dict[str, dict[str, Any]] = {}
     for key, text in changes.items():
@@ -160,10 +160,10 @@ def parse_changes(changes: Mapping[str, str]) -> dict[str, dict[str, Any]]:
 
 
 def _parsed(key: str, text: str, section: Any) -> Any:
-    """A value from the command line: a number is a text where a text is wanted (`data.column = 2`)."""
+    """Parse a value from the command line; for a text setting, a number stays text (`data.column = 2`)."""
     if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
         raise GlassError(
-            f"{key} = {text!r} is not valid Unicode", "Leave that character out; rename a file that has it in its name."
+            f"{key} = {text!r} is not valid Unicode", "Remove that character; rename a file that has it in its name."
         )
     value = parse_value(text)
     annotation = section.model_fields[key.partition(".")[2]].annotation

@@ -1,4 +1,4 @@
-"""The tasks: the name, the family, the words and the default settings of each, and settings for some tasks only."""
+"""The tasks: name, model family, words and default settings of each, and the settings for some tasks only."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ class TaskFacts:
     """Facts of a task, for settings, messages and commands.
 
     Attributes:
-        family: the family of models that learns it.
-        records: a running text, pairs of a source and a target, texts with labels, or conversations.
+        family: the model family for the task.
+        records: running text, pairs of source and target, texts with labels, or conversations.
         verb: completes the sentence "this run learnt to ...".
         command: the command that uses a run of it; {} stands for the run folder.
-        method: the method of `glassformer.Transformer` that does it.
-        recipe: the default recipe for a person's own data; "auto" means this one.
-        example: an input that the page proposes if the run has no prompt of its own.
-        defaults: settings by section, below those that a recipe, a file or a person gives.
+        method: the method of `glassformer.Transformer` for the task.
+        recipe: the default recipe for data that is not a generated corpus; "auto" selects it.
+        example: an input that the page suggests if the run has no prompt.
+        defaults: settings by section, which a recipe, a file or an option overrides.
     """
 
     family: Family
@@ -39,7 +39,7 @@ class TaskFacts:
 
     @property
     def settings(self) -> Mapping[str, Mapping[str, Any]]:
-        """Return `defaults` with the family."""
+        """Return `defaults` with `model.family`."""
         return {**self.defaults, "model": {"family": self.family}}
 
 
@@ -106,19 +106,19 @@ TASK_FACTS: Mapping[str, TaskFacts] = {
     ),
 }
 TEXTS: tuple[Task, ...] = tuple(task for task in get_args(Task) if TASK_FACTS[task].records == "text")
-"""Tasks that learn from running text."""
+"""Tasks with running text as training data."""
 PAIRS: tuple[Task, ...] = tuple(task for task in get_args(Task) if TASK_FACTS[task].records == "pairs")
-"""Tasks that write a target text for a source text."""
+"""Tasks that generate a target text for a source text."""
 LABELLED: tuple[Task, ...] = tuple(task for task in get_args(Task) if TASK_FACTS[task].records == "labelled")
-"""Tasks that name labels of a text."""
+"""Tasks that predict the label of a text."""
 CONVERSATIONS: tuple[Task, ...] = tuple(task for task in get_args(Task) if TASK_FACTS[task].records == "conversations")
-"""Tasks that learn the answers of conversations."""
+"""Tasks with conversations as training data."""
 EXAMPLES: tuple[Task, ...] = (*PAIRS, *LABELLED, *CONVERSATIONS)
-"""Tasks that learn from examples with an answer each, not from running text."""
+"""Tasks with examples as training data, each with an answer, instead of running text."""
 OF_DECODERS: tuple[Task, ...] = tuple(task for task in get_args(Task) if TASK_FACTS[task].family == "decoder")
-"""Tasks of a decoder, which goes on with a text."""
+"""Tasks of a decoder, which continues a text."""
 WRITERS: tuple[Task, ...] = (*OF_DECODERS, *PAIRS)
-"""Tasks whose runs write text."""
+"""Tasks that generate text."""
 ONLY_FOR: Mapping[tuple[str, str], tuple[Task, ...]] = {
     ("model", "encoder_layers"): PAIRS,
     ("model", "shared_embedding"): PAIRS,
@@ -137,11 +137,11 @@ ONLY_FOR: Mapping[tuple[str, str], tuple[Task, ...]] = {
     ("train", "batch_tokens"): EXAMPLES,
     ("train", "mask_share"): ("masked",),
 }
-"""Settings that mean something for some tasks only."""
+"""Settings that apply to some tasks only."""
 
 
 def command_for(run: Path, task: str) -> str:
-    """Return the command that uses a run of a task, as it is typed.
+    """Return the command that uses a run of this task.
 
     >>> command_for(Path("runs/book"), "lm")
     'glass generate runs/book PROMPT'

@@ -1,4 +1,4 @@
-"""Recipes: named settings that ship with the package, each tested. A recipe is a TOML file beside this one."""
+"""Recipes: named settings that ship with the package, each in a TOML file in this folder."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from glassformer.base.errors import GlassError, nearest
 
 @dataclass(frozen=True)
 class Recipe:
-    """Settings with a name.
+    """Named settings.
 
     Attributes:
-        name: of the file.
-        summary: one line.
-        settings: sections of settings; what is missing keeps its default.
-        vocabulary: tokens of the text that the recipe is known for, where the text decides; for `glass count`.
-        sized: whether the sizes are left open, to be chosen for the text, the time and the machine.
-        published: figures that others printed for this model, for `glass count` to compare: a total,
+        name: name of the file, without its extension.
+        summary: description in one line.
+        settings: settings by section; missing ones keep their defaults.
+        vocabulary: vocabulary size of the recipe's usual text, for `glass count`; None: it does not depend on the text.
+        sized: whether the sizes are open, and chosen for the text, the time and the machine.
+        published: published parameter counts of this model, with which `glass count` compares: a total,
             `parts` by component, and `note`.
     """
 
@@ -33,16 +33,16 @@ class Recipe:
 
 
 def recipe_names() -> list[str]:
-    """The names of all recipes, sorted."""
+    """Return the names of all recipes, sorted."""
     folder = resources.files("glassformer.base.recipes")
     return sorted(entry.name[:-5] for entry in folder.iterdir() if entry.name.endswith(".toml"))
 
 
 def load_recipe(name: str) -> Recipe:
-    """The recipe of that name.
+    """Load the recipe of this name.
 
     Raises:
-        GlassError: there is none; the nearest name is given.
+        GlassError: there is no such recipe; the error suggests the nearest name.
     """
     if name not in recipe_names():
         raise GlassError(f"there is no recipe {name!r}", nearest(name, recipe_names()))

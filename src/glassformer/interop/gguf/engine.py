@@ -1,4 +1,4 @@
-"""llama.cpp itself, in the package xllamacpp: whether it opens a GGUF file and writes what the run writes."""
+"""Check of a GGUF file by llama.cpp itself (package xllamacpp): it must load the file and agree with the run."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from glassformer.text.tokenizers import Tokenizer, frame_of
 PACKAGE = "xllamacpp"
 SCRIPT = Path(__file__).with_name("llama_script.py")
 TEXTS = ("It was", "Once upon a time, there was a fox; it's 3 years old.", "আমি বাংলায় গান গাই। Größe, naïve\n\n\tDON'T …")
-"""Read as text, so that llama.cpp cuts them into tokens and puts the start token before them."""
+"""Passed as text, so that llama.cpp tokenizes them and adds the start token."""
 LENGTHS = (1, 7, 32, 256)
 GELU = 10
-"""How many times farther its GELU may be: it is a table of half-precision numbers (ggml's `ggml_table_gelu_f16`)."""
+"""Factor on the limit for GELU, which llama.cpp reads from a half-precision table (`ggml_table_gelu_f16` of ggml)."""
 DISTANCE = {"f16": 5e-2, "q8_0": 5e-1}
-"""The most that rounded weights, and activations that llama.cpp rounds alike, may move the log-probabilities: norm of
-the difference / norm of the run's about their mean."""
+"""Largest allowed change of the log-probabilities by rounded weights and activations: norm of the difference / norm of
+the run's log-probabilities about their mean."""
 
 
 def engine() -> str | None:
-    """The name and version of what runs llama.cpp here; None: it is not installed."""
+    """Return the name and version of the installed llama.cpp; None if it is not installed."""
     if importlib.util.find_spec(PACKAGE) is None:
         return None
     return f"llama.cpp ({version_of(PACKAGE)})"
@@ -45,17 +45,17 @@ def engine() -> str | None:
 def compare_with_engine(
     opened: OpenedRun, path: Path, kind: str, target: Target, ends: Collection[int]
 ) -> list[Measured]:
-    """Open a file with llama.cpp, read texts and rows of tokens, and write `TOKENS` greedy tokens after three prompts.
+    """Compare llama.cpp with the run: log-probabilities after texts and rows of tokens, and for f32 greedy tokens.
 
     Args:
-        opened: of the run; its context is 2 at least.
-        path: of the file.
-        kind: of its numbers; only of f32 the greedy tokens are compared.
-        target: its architecture.
-        ends: tokens that end a text for llama.cpp.
+        opened: the run; its context is at least 2.
+        path: the GGUF file.
+        kind: number type of the file; greedy tokens (`TOKENS` after three prompts) are compared for f32 only.
+        target: architecture of the file.
+        ends: token ids that end a text in llama.cpp.
 
     Raises:
-        GlassError: llama.cpp does not open it.
+        GlassError: llama.cpp cannot load the file.
     """
     model = opened.model
     assert isinstance(model, Decoder)
@@ -89,7 +89,7 @@ def compare_with_engine(
 
 
 def known_texts(tokenizer: Tokenizer, texts: Sequence[str]) -> list[str]:
-    """Return the texts without the characters that stand for the unknown token: llama.cpp leaves these out."""
+    """Return the texts without characters that encode to the unknown token, which llama.cpp drops."""
     if tokenizer.unknown_id is None:
         return list(texts)
     known = ["".join(each for each in text if tokenizer.unknown_id not in tokenizer.encode(each)) for text in texts]
@@ -100,21 +100,21 @@ def run_engine(path: Path, context: int, asked: Sequence[dict[str, Any]]) -> lis
     """Return llama.cpp's answers to requests, from a separate process with keys and values in float32.
 
     Args:
-        path: of a GGUF file.
-        context: tokens that it keeps.
-        asked: bodies for `/completion` of llama-server.
+        path: the GGUF file.
+        context: context length, in tokens.
+        asked: request bodies for `/completion` of llama-server.
 
     Raises:
-        GlassError: it does not open the file, or ends.
+        GlassError: llama.cpp cannot load the file, or crashes.
     """
     request = {"path": str(path), "context": context, "requests": list(asked)}
     done = subprocess.run([sys.executable, str(SCRIPT)], input=json.dumps(request).encode(), capture_output=True)
     if done.returncode:
-        said = done.stderr.decode(errors="replace").splitlines() or ["it says nothing"]
+        said = done.stderr.decode(errors="replace").splitlines() or ["no message"]
         reasons = [line.partition("error loading model: ")[2] for line in said]
         reason = next((each for each in reasons if each), said[-1])
         raise GlassError(
-            f"llama.cpp does not open the GGUF export: {reason.strip()}",
+            f"llama.cpp cannot load the GGUF export: {reason.strip()}",
             "Nothing was written. Report this with the run's config.toml.",
         )
     answers: list[dict[str, Any]] = json.loads(done.stdout)
@@ -122,21 +122,21 @@ def run_engine(path: Path, context: int, asked: Sequence[dict[str, Any]]) -> lis
 
 
 def _next_token(given: str | list[int], size: int, whole: int) -> dict[str, Any]:
-    """A request for the log-probabilities of all `size` tokens.
+    """Return a request for the log-probabilities of all `size` tokens.
 
-    llama.cpp leaves them out where a token ends within a character, so it is made to write one that does not, `whole`;
-    this does not change what it reports.
+    llama.cpp omits them if the generated token ends inside a character, so a logit bias makes it generate `whole`, a
+    token that does not; the reported log-probabilities do not change.
     """
     return {"prompt": given, "n_predict": 1, "temperature": 0, "n_probs": size, "logit_bias": [[whole, 1e5]]}
 
 
 def _greedy(prompt: list[int], count: int) -> dict[str, Any]:
-    """A request for `count` likeliest tokens, of which none ends a text."""
+    """Return a request for `count` greedy tokens, none of which ends the text."""
     return {"prompt": prompt, "n_predict": count, "temperature": 0, "ignore_eos": True, "return_tokens": True}
 
 
 def _answered(answer: dict[str, Any], size: int) -> Logits:
-    """Log-probabilities (V) from the answer to `_next_token`."""
+    """Return the log-probabilities (V) in the answer to `_next_token`."""
     tops = answer["completion_probabilities"][0]["top_logprobs"]
     found = np.full(size, np.nan)  # (V)
     found[[top["id"] for top in tops]] = [top["logprob"] for top in tops]
@@ -159,7 +159,7 @@ def _unlikely(model: Decoder, prompt: Sequence[int], tokens: Sequence[int], ends
 
 
 def distance(ours: Sequence[Logits], theirs: Sequence[Logits]) -> float:
-    """Norm of the difference / norm of ours about the mean of each row; numbers are (V) or (T, V)."""
+    """Return the norm of the difference / the norm of `ours` about each row's mean; arrays are (V) or (T, V)."""
     a = np.concatenate([np.atleast_2d(each) for each in ours])  # (rows, V)
     b = np.concatenate([np.atleast_2d(each) for each in theirs])  # (rows, V)
     found = float(np.linalg.norm(a - b) / np.linalg.norm(a - a.mean(axis=1, keepdims=True)))

@@ -1,7 +1,7 @@
 """`glass export RUN --to gguf`: one file with sizes, tokenizer and weights, for llama.cpp.
 
-The file appears after it was read back in ways that agree with the run: by llama.cpp where the package xllamacpp is
-installed (`engine`), by transformers, and by llama.cpp's rules in NumPy (`reading`).
+The file appears only after its reloaded copies agree with the run: in llama.cpp if the package xllamacpp is installed
+(`engine`), in transformers (`read_back`), and in a NumPy implementation of llama.cpp's rules (`numpy_reader`).
 """
 
 from __future__ import annotations
@@ -33,31 +33,31 @@ from glassformer.model.transformer import Decoder
 from glassformer.runs.opening import OpenedRun
 from glassformer.text.tokenizers import Tokenizer, frame_of
 
-UNTRIED = "llama.cpp itself did not open the file: for that, pip install xllamacpp"
+UNTRIED = "not checked by llama.cpp itself, which needs the package xllamacpp: pip install xllamacpp"
 
-UNKNOWN = "characters that the run never saw are left out by llama.cpp; glassformer reads each as an unknown one"
+UNKNOWN = "llama.cpp drops characters that are not in the vocabulary; glassformer reads each as the unknown token"
 
 
 def export(request: ExportRequest) -> ExportReport:
-    """Write a language model as a GGUF file, and compare it with the run.
+    """Export a language model as a GGUF file, and compare the file with the run.
 
     Args:
-        request: `dtype` is one of `writing.TYPES`; None: f32.
+        request: the export; `dtype` is one of `writing.TYPES`, or None for f32.
 
     Raises:
-        GlassError: a package is missing, something is at `request.out`, the run cannot be read, llama.cpp would compute
-            something else for its settings, or what was written is not the run; then nothing is written.
+        GlassError: a package is missing, `request.out` exists, the run cannot be read, llama.cpp cannot express its
+            settings, or the file does not match the run; then nothing is written.
     """
     out = request.out
     kind = (request.dtype or "f32").lower()
     if kind not in TYPES:
-        raise GlassError(f"GGUF weights in {request.dtype!r} are not written", nearest(kind, TYPES))
+        raise GlassError(f"unknown type of GGUF weights: {request.dtype!r}", nearest(kind, TYPES))
     refuse_taken(out)
     require_packages("export to GGUF", "gguf", "transformers")
     opened = OpenedRun.load(request.folder, request.which, device="cpu")
     if not isinstance(opened.model, Decoder):
         raise GlassError(
-            f"GGUF files are written of language models; this run learnt train.task = {opened.config.train.task}",
+            f"only language models can be exported to GGUF; this run has train.task = {opened.config.train.task}",
             "Use --to onnx or --to hf.",
         )
     config = opened.model.config.replace(vocab_size=opened.model.vocab_size)
@@ -72,14 +72,14 @@ def export(request: ExportRequest) -> ExportReport:
     values, theirs = written(ARCHITECTURES[target.name], opened.model, "lm")
     form, ours = fitted(ARCHITECTURES[target.name], config, dict(opened.model.state_dict()))
     begins = bool(frame_of(opened.tokenizer, opened.config).before)
-    runs_here = engine() if config.context > 1 else None  # llama.cpp keeps a place for the token that it writes
-    checked_by = runs_here or "our own reader of GGUF"
+    runs_here = engine() if config.context > 1 else None  # llama.cpp reserves a position for the next token
+    checked_by = runs_here or "glassformer's GGUF reader"
 
     def fill(partial: Path) -> list[Measured]:
         request.note(f"writing {target.name} in {kind}")
         tensors = gguf_tensors(theirs, target, form)
         write_gguf(partial, tensors, kind, target, form, tokens, begins, request.folder.resolve().name, template)
-        request.note(f"comparing by {checked_by}")
+        request.note(f"comparing with {checked_by}")
         found = compare(opened, partial, kind, values, rounded(form, ours, kind))
         return found + (compare_with_engine(opened, partial, kind, target, tokens.ends) if runs_here else [])
 
@@ -92,13 +92,13 @@ def export(request: ExportRequest) -> ExportReport:
 
 
 def answer_end(template: str, tokenizer: Tokenizer) -> int | None:
-    """Return the special token by which a chat template ends an answer, or None if it is the end token or a text."""
+    """Return the special token that ends an answer in a chat template; None if it is the end token or plain text."""
     ends, _ = template_tokens(template, tokenizer)
     return next(iter(ends - {tokenizer.end_id}), None)
 
 
 def rounded(form: ModelConfig, ours: Tensors, kind: str) -> Decoder:
-    """The run with its weights rounded as in the file: what the file must compute exactly."""
+    """Return the run's model with its weights rounded as in the file, which must compute the same."""
     gguf = need_gguf()
     chosen = gguf.GGMLQuantizationType[kind.upper()]
     tensors = {}
@@ -113,14 +113,14 @@ def rounded(form: ModelConfig, ours: Tensors, kind: str) -> Decoder:
 
 
 def compare(opened: OpenedRun, path: Path, kind: str, values: dict[str, object], same: Decoder) -> list[Measured]:
-    """The file against the run, logits in two ways; greedy tokens where nothing was rounded; and the tokenizer.
+    """Compare the file with the run: logits in two ways, greedy tokens if nothing was rounded, and the tokenizer.
 
     Args:
-        opened: of the run.
-        path: of the file.
-        kind: of its numbers.
-        values: `config.json` of Hugging Face's class.
-        same: of `rounded`.
+        opened: the run.
+        path: the GGUF file.
+        kind: number type of the file.
+        values: fields of `config.json` for the Hugging Face class.
+        same: the model that `rounded` returned.
     """
     context = opened.config.model.context
     lengths = sorted({min(length, context) for length in LENGTHS})
@@ -147,7 +147,7 @@ def compare(opened: OpenedRun, path: Path, kind: str, values: dict[str, object],
         measured.append(
             Measured("rounding", distance(run, ruled), DISTANCE[kind], f"logits of the run, relative, {said}")
         )
-    if opened.tokenizer.kind != "bpe":  # transformers refuses merges whose halves are no tokens
+    if opened.tokenizer.kind != "bpe":  # transformers refuses merges whose parts are not tokens
         return measured
     tokenizer = tokenizer_of(path)
     encoded = [tokenizer(text, add_special_tokens=False, split_special_tokens=True)["input_ids"] for text in TEXTS]

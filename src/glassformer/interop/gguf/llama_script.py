@@ -1,8 +1,8 @@
-"""Open a GGUF file with llama.cpp and write with it: a script for a process of its own, which imports no glassformer.
+"""Run a GGUF file in llama.cpp: a script for a separate process, which does not import glassformer.
 
-llama.cpp ends its process where an assertion of its own fails, and prints to its streams, so it is kept apart.
+llama.cpp aborts its process if an assertion fails, and prints to standard output, so it must be isolated.
 Standard input: JSON with `path`, `context` (tokens) and `requests`, each a body for `/completion` of llama-server.
-Standard output: a JSON list, the answer to each. Keys and values are kept in float32.
+Standard output: a JSON list with the answer to each request. The key-value cache is in float32.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import Any
 
 
 def main() -> None:
-    """Answer the request on standard input."""
+    """Answer the requests on standard input."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # whatever llama.cpp prints is no answer
+    os.dup2(2, 1)  # keep llama.cpp's own output out of the answers
     asked = json.loads(sys.stdin.buffer.read())
     server = _server(asked["path"], asked["context"])
     json.dump([_answer(server.listening_address, body) for body in asked["requests"]], answers)

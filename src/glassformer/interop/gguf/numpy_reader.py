@@ -1,7 +1,7 @@
-"""A GGUF file, read and computed by llama.cpp's rules, in NumPy alone.
+"""NumPy implementation of llama.cpp's forward pass for a GGUF file.
 
-This knows nothing of the run that was written: sizes, layout and numbers come from the file, and what the file does not
-say from the architecture's name, as in llama.cpp's src/models. It shows that the file means the run there.
+It does not use the exported run: sizes, layout and numbers come from the file, and all else follows from the
+architecture's name, as in llama.cpp's src/models. So it shows that llama.cpp understands the file as the run.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Array = NDArray[np.float64]
 
 
 class GgufModel:
-    """A decoder in a GGUF file; float64."""
+    """A decoder in a GGUF file, computed in float64."""
 
     def __init__(self, path: Path) -> None:
         gguf = need_gguf()
@@ -39,7 +39,7 @@ class GgufModel:
         return self._fields[f"{self.target.name}.{name}"]
 
     def logits(self, tokens: Sequence[int]) -> Array:
-        """Ids (T) -> logits (T, V)."""
+        """Compute logits: ids (T) -> (T, V)."""
         x = self._tensors["token_embd.weight"][list(tokens)]  # (T, D)
         if "position_embd.weight" in self._tensors:
             x = x + self._tensors["position_embd.weight"][: len(x)]  # (T, D)
@@ -58,13 +58,13 @@ class GgufModel:
         return x @ self._tensors[name + ".weight"].T + bias
 
     def _norm(self, x: Array, name: str) -> Array:
-        """Over the last axis: RMSNorm, or LayerNorm."""
+        """Normalize over the last axis with the architecture's RMSNorm or LayerNorm."""
         centred = x if self.target.rms else x - x.mean(axis=-1, keepdims=True)
         scaled = centred / np.sqrt((centred**2).mean(axis=-1, keepdims=True) + self.eps)
         return scaled * self._tensors[name + ".weight"] + self._tensors.get(name + ".bias", np.zeros(1))
 
     def _attention(self, x: Array, part: str) -> Array:
-        """(T, D) -> (T, D), causal."""
+        """Apply causal self-attention: (T, D) -> (T, D)."""
         T = len(x)
         H = self.heads
         G = self.kv_heads
@@ -88,11 +88,11 @@ class GgufModel:
         scores[:, np.triu(np.ones((T, T), dtype=bool), 1)] = -np.inf
         weights = np.exp(scores - scores.max(axis=-1, keepdims=True))  # (H, T, T)
         weights /= weights.sum(axis=-1, keepdims=True)
-        mixed = np.einsum("hts,shk->thk", weights, v).reshape(T, H * K)  # (T, H K)
-        return self._linear(mixed, part + "attn_output")  # (T, D)
+        z = np.einsum("hts,shk->thk", weights, v).reshape(T, H * K)  # (T, H K)
+        return self._linear(z, part + "attn_output")  # (T, D)
 
     def _turned(self, x: Array) -> Array:
-        """Rotary positions, (T, heads, K): pairs of neighbours, or of channels half a head apart."""
+        """Apply rotary positions to (T, heads, K), pairing neighbouring channels or channels half a head apart."""
         T, _, K = x.shape
         frequency = float(self._size("rope.freq_base")) ** (-np.arange(0, K, 2) / K)  # (K/2)
         angles = np.arange(T)[:, None, None] * frequency  # (T, 1, K/2)
@@ -105,7 +105,7 @@ class GgufModel:
         return result
 
     def _feedforward(self, x: Array, part: str) -> Array:
-        """(T, D) -> (T, D): a gate with SiLU, or tanh-GELU."""
+        """Apply the feed-forward layer, SwiGLU or tanh-GELU: (T, D) -> (T, D)."""
         up = self._linear(x, part + "ffn_up")  # (T, F)
         if self.target.gated:
             gate = self._linear(x, part + "ffn_gate")  # (T, F)

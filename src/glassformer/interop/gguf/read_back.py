@@ -1,4 +1,4 @@
-"""A GGUF file, read back by transformers: its tensors in Hugging Face's own class, and its tokenizer."""
+"""A GGUF file loaded by transformers: its tensors in the Hugging Face class, and its tokenizer."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ TEXTS = (
     "আমি বাংলায় গান গাই। Größe, naïve, 日本語, emoji 🙂, \u200dজ্ঞান",
     "<|end|> as text, <b>tags</b>, x=y*2; don't DON'T …",
 )
-"""Spaces, newlines, digits, other scripts, joiners, contractions, what looks like a special token."""
+"""Texts with spaces, newlines, digits, several scripts, joiners, contractions and the spelling of a special token."""
 
 
 class ReadBack:
     """A decoder of transformers with the tensors of a GGUF file.
 
     Args:
-        path: of the file.
-        config: its `config.json`: GGUF does not carry all that Hugging Face's class asks for.
+        path: the GGUF file.
+        config: fields of `config.json`: GGUF does not contain all that the Hugging Face class needs.
 
     Raises:
-        GlassError: the file lacks a tensor of its class.
+        GlassError: the file lacks a tensor of the class.
     """
 
     def __init__(self, path: Path, config: Mapping[str, Any]) -> None:
@@ -43,23 +43,25 @@ class ReadBack:
         missing = self.model.load_state_dict(found, strict=False).missing_keys
         tied = {"lm_head.weight"} if own.tie_word_embeddings else set()
         if left := sorted(set(missing) - tied):
-            raise GlassError(f"transformers finds no {left[0]} in {path}", "Report this with the run's config.toml.")
+            raise GlassError(
+                f"transformers does not find the tensor {left[0]} in {path}", "Report this with the run's config.toml."
+            )
         self.model.tie_weights()
 
     def logits(self, tokens: Sequence[int]) -> Logits:
-        """Ids (T) -> logits (T, V)."""
+        """Compute logits: ids (T) -> (T, V)."""
         with torch.inference_mode():
             found: Logits = self.model(torch.tensor([list(tokens)])).logits[0].numpy()  # (T, V)
         return found
 
     def next_logits(self, source: Sequence[int], tokens: Sequence[int]) -> Logits:
-        """The logits (V) of the next token, all read anew; see `comparing.Next`."""
+        """Return the logits (V) of the next token, without a cache; see `output_comparison.Next`."""
         last: Logits = self.logits(tokens)[-1]
         return last
 
 
 def tokenizer_of(path: Path) -> Any:
-    """The tokenizer that transformers makes of a GGUF file."""
+    """Load the tokenizer of a GGUF file with transformers."""
     from transformers import AutoTokenizer
 
     with contextlib.redirect_stderr(io.StringIO()):

@@ -1,9 +1,9 @@
 """Choice of a llama.cpp architecture for a decoder, and the tensor layout that it needs.
 
-A GGUF file names an architecture and carries its sizes. All else is fixed in llama.cpp's code for that architecture:
+A GGUF file names an architecture and contains its sizes. All else is fixed in llama.cpp's code for that architecture:
 the activation, which parts have biases, how rotary positions pair channels (github.com/ggml-org/llama.cpp,
-src/models/{llama,qwen3,starcoder2,gpt2}.cpp). A file that means something else loads, and computes something else. So
-what is fixed there is refused here.
+src/models/{llama,qwen3,starcoder2,gpt2}.cpp). A file for a model with other properties loads without an error and
+computes wrong results, so such models are refused here.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from glassformer.interop.huggingface.fields import Always, Refusal
 from glassformer.interop.huggingface.weights import Tensors
 
 BLOCK = 32
-"""Q8_0 keeps a row in blocks of so many numbers, each with a scale of its own."""
+"""Numbers in a block of Q8_0; a row is divided into blocks, each with its own scale."""
 
 
 @dataclass(frozen=True)
@@ -29,13 +29,13 @@ class Target:
     """One architecture of llama.cpp.
 
     Attributes:
-        name: as GGUF and Hugging Face call it.
-        fixed: settings that its code does not ask the file for, beyond those that its class at Hugging Face lacks too.
-        neighbours: its rotary positions turn channels 2 j and 2 j + 1 together; ours, and the other architectures'
-            here, j and j + K/2.
-        rms: its norms are RMSNorm; otherwise LayerNorm with a bias.
-        gated: the activation is SiLU in a gate; otherwise tanh-GELU without one.
-        biased: every matrix in its blocks must have a bias; a file without one is not opened.
+        name: name of the architecture in GGUF and in Hugging Face.
+        fixed: settings that are fixed in llama.cpp's code but not in the Hugging Face class.
+        neighbours: rotary positions rotate channels 2 j and 2 j + 1 together; otherwise, as in glassformer, j and
+            j + K/2.
+        rms: norms are RMSNorm; otherwise LayerNorm with a bias.
+        gated: the activation is SwiGLU; otherwise tanh-GELU.
+        biased: every matrix in the blocks must have a bias, or llama.cpp does not load the file.
     """
 
     name: str
@@ -70,22 +70,22 @@ TARGETS = {
         Target("gpt2", (GELU, NO_WINDOW), neighbours=False, rms=False, gated=False, biased=True),
     )
 }
-"""Where several fit, the first one is written."""
+"""If several architectures can express a model, the first one is chosen."""
 
 
 def choose_target(config: ModelConfig, ours: Tensors, wanted: str | None) -> Target:
-    """The architecture to write a model as.
+    """Return the architecture to export a model as.
 
     Args:
-        config: of the model.
-        ours: its tensors; only names and shapes are read.
-        wanted: the name of an architecture; None: the first that has all settings.
+        config: settings of the model.
+        ours: tensors of the model; only names and shapes are read.
+        wanted: the name of an architecture; None: the first one that can express all settings.
 
     Raises:
-        GlassError: it, or every one, lacks a setting; it is named, with the nearest that there is.
+        GlassError: `wanted`, or every architecture, lacks a setting; the error names the closest possible settings.
     """
     if wanted is not None and wanted not in TARGETS:
-        raise GlassError(f"the architecture {wanted!r} is not written as GGUF", nearest(wanted, TARGETS))
+        raise GlassError(f"unknown GGUF architecture {wanted!r}", nearest(wanted, TARGETS))
     targets = [TARGETS[wanted]] if wanted else list(TARGETS.values())
     tried = [(each, each.refusals(config, ours)) for each in targets]
     found = next((each for each, refusals in tried if not refusals), None)
@@ -100,20 +100,20 @@ def choose_target(config: ModelConfig, ours: Tensors, wanted: str | None) -> Tar
 
 
 def neighbouring(matrix: Tensor, heads: int) -> Tensor:
-    """Rows of a query or key matrix (heads K, D), or bias (heads K), so that channels j and j + K/2 become neighbours.
+    """Reorder a query or key matrix (heads K, D), or bias (heads K), so that channels j and j + K/2 become neighbours.
 
-    Scores do not change: queries and keys are reordered alike, and their rotation with them.
+    Scores do not change: queries, keys and their rotation are reordered in the same way.
     """
     halves = matrix.view(heads, 2, -1, *matrix.shape[1:])  # (heads, 2, K/2, D)
     return halves.transpose(1, 2).reshape(matrix.shape)  # (heads K, D)
 
 
 def refuse_rows(tensors: Sequence[tuple[str, tuple[int, ...]]], config: ModelConfig) -> None:
-    """Raise a `GlassError` if a row does not divide into blocks of Q8_0.
+    """Raise a `GlassError` if a row length is not a multiple of the Q8_0 block.
 
     Args:
-        tensors: those that shall be quantised: name and shape (rows, length of a row).
-        config: of the model, for the setting to change.
+        tensors: the tensors to quantize: name and shape (rows, row length).
+        config: settings of the model, to name the setting to change.
     """
     for name, (_, length) in tensors:
         if length % BLOCK:
@@ -123,6 +123,6 @@ def refuse_rows(tensors: Sequence[tuple[str, tuple[int, ...]]], config: ModelCon
                 setting = "head_width"
                 above = -(-config.K // BLOCK) * BLOCK
             raise GlassError(
-                f"the rows of {name} have {length} numbers, and q8_0 keeps them in blocks of {BLOCK}",
+                f"the rows of {name} have {length} numbers, which is not a multiple of the q8_0 block of {BLOCK}",
                 f"Nearest: --dtype f16 for this run, or q8_0 for a run trained with --set model.{setting}={above}",
             )

@@ -1,4 +1,4 @@
-"""The tokenizer as GGUF carries it: tokens, merges, and the name of the rule that cuts text into words."""
+"""The tokenizer in GGUF's form: tokens, merges, and the name of the pre-tokenizer."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from glassformer.base.errors import GlassError
 from glassformer.text.tokenizers import layout
 
 PRE = "qwen35"
-"""llama.cpp's name for the rule in `layout.WORD_PIECES`."""
+"""llama.cpp's name for the pre-tokenizer in `layout.WORD_PIECES`."""
 NORMAL = 1
 UNKNOWN = 2
 CONTROL = 3
-"""Kinds of tokens in GGUF."""
+"""Token types of GGUF."""
 NEVER = layout.byte_letters()[0xFF]
-"""The letter of a byte that no text in UTF-8 has."""
+"""The letter for byte 0xFF, which valid UTF-8 never contains."""
 
 
 @dataclass(frozen=True)
 class Tokens:
-    """The tokenizer's fields of a GGUF file.
+    """Tokenizer fields of a GGUF file.
 
     Attributes:
-        tokens: in id order, in byte letters.
-        kinds: of each: `NORMAL`, `UNKNOWN` or `CONTROL`.
-        merges: "left right", the first learnt first.
-        end_id: ends a document.
-        unknown_id: of the token for symbols that the vocabulary lacks; None where every text can be written.
-        start_id: stands before a text where rows in training began with it; None: the end token does.
-        answer_end_id: ends an answer of a chat, if that is not the end token.
+        tokens: tokens in id order, in byte letters.
+        kinds: type of each token: `NORMAL`, `UNKNOWN` or `CONTROL`.
+        merges: merges as "left right", in the order they were learnt.
+        end_id: the token that ends a document.
+        unknown_id: the token for symbols outside the vocabulary; None if every text can be encoded.
+        start_id: the token before a text, if training rows began with one; None: the end token.
+        answer_end_id: the token that ends a chat answer; None: the end token.
     """
 
     tokens: list[str]
@@ -49,10 +49,10 @@ class Tokens:
 
 
 def read_tokens(path: Path) -> Tokens:
-    """The tokenizer of a run, as GGUF has it.
+    """Read the tokenizer of a run in GGUF's form.
 
     Raises:
-        GlassError: it is of a kind that llama.cpp would cut otherwise.
+        GlassError: llama.cpp would tokenize text differently.
     """
     whole: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     model = whole["model"]
@@ -60,15 +60,15 @@ def read_tokens(path: Path) -> Tokens:
     kind = facts["kind"]
     remedy = "Nearest: a run trained with --set tokenizer.kind=bpe (byte-level)."
     if kind not in ("bpe", "characters"):
-        raise GlassError(f"GGUF cannot carry this tokenizer: tokenizer.kind = {kind}", remedy)
+        raise GlassError(f"GGUF cannot express this tokenizer: tokenizer.kind = {kind}", remedy)
     if whole["normalizer"] is not None:
         name = "lowercase = true" if facts["lowercase"] else f"normalization = {facts['normalization']}"
         raise GlassError(
-            f"GGUF cannot carry this tokenizer: tokenizer.{name}, and llama.cpp changes no text before it reads it",
+            f"GGUF cannot express this tokenizer: llama.cpp has no normalization, and this run has tokenizer.{name}",
             "Nearest: a run trained with --set tokenizer.lowercase=false --set tokenizer.normalization=none",
         )
     if whole["pre_tokenizer"] != layout.pre_tokenizer(kind):
-        raise GlassError("GGUF cannot carry this tokenizer: it cuts words by another rule than glassformer's", remedy)
+        raise GlassError("GGUF cannot express this tokenizer: its pre-tokenizer is not glassformer's", remedy)
     words = layout.tokens(model)
     added = {each["id"]: each["content"] for each in whole["added_tokens"]}
     special = [content for id, content in sorted(added.items()) if id >= len(words)]
@@ -76,15 +76,15 @@ def read_tokens(path: Path) -> Tokens:
         return _characters(words, special)
     merges = [pair if isinstance(pair, str) else " ".join(pair) for pair in model["merges"]]
     if not merges:
-        raise GlassError("GGUF cannot carry this tokenizer: it has no merges, and llama.cpp wants some", remedy)
+        raise GlassError("GGUF cannot express this tokenizer: it has no merges, and llama.cpp requires some", remedy)
     kinds = [CONTROL if id in added else NORMAL for id in range(len(words) + len(special))]
     return Tokens([*words, *special], kinds, merges, len(words))
 
 
 def _characters(symbols: list[str], special: list[str]) -> Tokens:
-    """Characters as byte pairs: the merges build each character out of its bytes in UTF-8, and nothing else.
+    """Return a character vocabulary as byte-level BPE: the merges build each character from its UTF-8 bytes only.
 
-    A merge joins a first byte, or what it began, with a byte that goes on, so no merge reaches into another character.
+    A merge joins the beginning of a character with its next continuation byte, so no merge crosses characters.
     """
     letters = layout.byte_letters()
     *characters, unknown = symbols  # see `layout.word_level`
@@ -95,6 +95,6 @@ def _characters(symbols: list[str], special: list[str]) -> Tokens:
         tokens.append("".join(spelt))
         for end in range(1, len(spelt)):
             merges.setdefault(f"{''.join(spelt[:end])} {spelt[end]}")
-    merges = merges or {f"{NEVER} {NEVER}": None}  # llama.cpp opens no file without merges
+    merges = merges or {f"{NEVER} {NEVER}": None}  # llama.cpp does not load a file without merges
     kinds = [NORMAL] * len(characters) + [UNKNOWN] + [CONTROL] * len(special)
     return Tokens([*tokens, unknown, *special], kinds, list(merges), len(symbols), unknown_id=len(characters))

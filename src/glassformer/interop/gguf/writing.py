@@ -1,4 +1,4 @@
-"""A GGUF file: sizes, tokenizer, tensors."""
+"""Writing of GGUF files: sizes, tokenizer and tensors."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ TYPES = ("f32", "f16", "q8_0")
 
 
 def need_gguf() -> ModuleType:
-    """The package.
+    """Import and return the package gguf.
 
     Raises:
-        GlassError: it is not installed.
+        GlassError: the package is not installed.
     """
     require_packages("export to GGUF", "gguf")
     return importlib.import_module("gguf")
 
 
 def gguf_tensors(theirs: Mapping[str, Tensor], target: Target, config: ModelConfig) -> dict[str, Tensor]:
-    """Tensors under GGUF's names and in its layout, from those of Hugging Face's class.
+    """Convert the tensors of a Hugging Face class to GGUF's names and layout.
 
-    Matrices are (outputs, inputs), also GPT-2's, which Hugging Face keeps the other way round. A bias that the
-    architecture demands and the run has not is zeros.
+    Matrices are (outputs, inputs); those of GPT-2 are transposed in Hugging Face. A bias that the architecture
+    requires and the run lacks is written as zeros.
     """
     gguf = need_gguf()
     kind = next(key for key, name in gguf.MODEL_ARCH_NAMES.items() if name == target.name)
@@ -58,7 +58,7 @@ def gguf_tensors(theirs: Mapping[str, Tensor], target: Target, config: ModelConf
 
 
 def keeps_float32(name: str, tensor: Tensor) -> bool:
-    """Norms, biases and places, which llama.cpp adds in float32, are not made smaller."""
+    """Return True for norms, biases and the position table, which stay in float32 because llama.cpp adds them so."""
     return tensor.ndim == 1 or name.startswith("position_embd")
 
 
@@ -73,21 +73,21 @@ def write_gguf(
     name: str,
     chat_template: str | None = None,
 ) -> None:
-    """Write a file.
+    """Write a GGUF file.
 
     Args:
-        path: of the file.
-        tensors: of `gguf_tensors`.
-        kind: of numbers in matrices: one of `TYPES`.
+        path: the new file.
+        tensors: the result of `gguf_tensors`.
+        kind: number type of the matrices, one of `TYPES`.
         target: the architecture.
-        config: of the model, in the form that was written.
-        tokens: of `read_tokens`.
-        begins_with_start: texts begin with the start token, as rows in training did.
-        name: of the model, for people.
-        chat_template: makes one text of a conversation; None: there is none.
+        config: settings of the exported form of the model.
+        tokens: the result of `read_tokens`.
+        begins_with_start: whether texts begin with the start token, as training rows did.
+        name: display name of the model.
+        chat_template: Jinja template of conversations; None: no template.
 
     Raises:
-        GlassError: a row cannot be written in this type.
+        GlassError: a row length does not suit this number type.
     """
     gguf = need_gguf()
     small = [(key, tuple(value.shape)) for key, value in tensors.items() if not keeps_float32(key, value)]
@@ -113,7 +113,7 @@ def write_gguf(
     writer.write_kv_data_to_file()
     try:
         writer.write_tensors_to_file()
-    except OSError as error:  # NumPy says only how much of an array found room
+    except OSError as error:  # NumPy's error has no errno, only the number of bytes written
         raise error if error.errno else OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path)) from error
     finally:
         writer.close()
@@ -137,7 +137,7 @@ def _add_sizes(writer: Any, target: Target, config: ModelConfig) -> None:
 
 
 def _add_tokens(writer: Any, tokens: Tokens, begins_with_start: bool) -> None:
-    writer.add_tokenizer_model("gpt2")  # GGUF's word for byte-level BPE
+    writer.add_tokenizer_model("gpt2")  # GGUF's name for byte-level BPE
     writer.add_tokenizer_pre(PRE)
     writer.add_token_list(tokens.tokens)
     writer.add_token_types(tokens.kinds)

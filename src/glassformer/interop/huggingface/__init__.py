@@ -1,6 +1,6 @@
-"""Models to and from folders of Hugging Face: exact, or refused by name.
+"""Export to and import from Hugging Face model folders: exact, or refused with the reason.
 
-One description per class (`decoders`, `encoders`, `pairs`) says which field of `config.json` is which setting, and
-which of its tensors are which of ours. It is read in both directions, so that import and export cannot disagree.
-Reading needs nothing but safetensors; `transformers` is needed to load back and compare what was written.
+One description per class (`decoders`, `encoders`, `pairs`) maps the fields of `config.json` to settings, and its
+tensors to ours. Import and export use the same description, so they cannot disagree. Import needs only safetensors;
+export needs `transformers`, to reload the folder and compare it with the run.
 """

@@ -1,4 +1,4 @@
-"""`Architecture`: one class of Hugging Face, described once, read in both directions."""
+"""`Architecture`: the description of one Hugging Face class, for import and export."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ HARMLESS = frozenset(
     add_bias_logits classif_dropout extra_pos_embeddings
     force_bos_token_to_be_generated save_step unk_index""".split()  # noqa: SIM905
 )
-"""Fields that say how text is written, what was saved by which version, or how training began: no logit depends on
-them (`forced_bos_token_id` and those for writing are read where the tokenizer is)."""
+"""Fields about generation, versions and initialization, on which no logit depends (`forced_bos_token_id` and the fields
+for generation are read with the tokenizer)."""
 TRAINING_ONLY = frozenset(
     """resid_pdrop embd_pdrop attn_pdrop attention_dropout residual_dropout embedding_dropout hidden_dropout
     hidden_dropout_prob attention_probs_dropout_prob dropout dropout_rate activation_dropout classifier_dropout
     classifier_dropout_prob encoder_layerdrop decoder_layerdrop summary_type summary_use_proj summary_activation
     summary_proj_to_labels summary_first_dropout""".split()  # noqa: SIM905
 )
-"""Fields without effect on what a trained model computes."""
+"""Fields without effect on the output of a trained model."""
 FORBIDDEN: Mapping[str, Any] = {
     "quantization_config": None,
     "is_encoder_decoder": None,
@@ -46,27 +46,27 @@ FORBIDDEN: Mapping[str, Any] = {
     "attn_logit_softcapping": None,
     "final_logit_softcapping": None,
 }
-"""Fields that would change the result, and the value with which they do not; `is_encoder_decoder` is the family's."""
+"""Fields that change the result, with the only allowed value; that of `is_encoder_decoder` follows from the family."""
 
 
 @dataclass(frozen=True)
 class Architecture:
-    """One class.
+    """Description of one Hugging Face architecture.
 
     Attributes:
-        name: as `--architecture` takes it: their model_type; with `-masked`, the class with a head for hidden words.
-        classes: the name of their class for each task of ours that it can do.
-        family: of ours.
-        fields: of `config.json`.
-        rules: of the tensors.
-        prefix: of the names of all tensors but the head's: files of the bare model leave it out.
-        aliases: names that a file may have besides: each must equal the tensor of the other name.
-        ignored: endings of names of tensors that files may have besides and the class does not use.
-        renamed: endings of names, and what older files say instead.
-        rewrites: names of the equivalent forms of our models that fit it better; see `equivalent_forms`.
-        needs_padding: places are counted by the padding token, whose id must be this one.
-        pads_with_end: it must have a padding token: the end token, where the tokenizer has none for padding.
-        own_code: the module of this package that holds the class, which transformers lacks; None: transformers has it.
+        name: value of `--architecture`: the `model_type`; with `-masked`, the class with a masked-LM head.
+        classes: name of the Hugging Face class for each supported task.
+        family: our model family.
+        fields: fields of `config.json`.
+        rules: conversion rules of the tensors.
+        prefix: prefix of all tensor names except those of the head; files of the bare model omit it.
+        aliases: additional names that a file may contain, each for a tensor that must equal the main one.
+        ignored: endings of the names of tensors that a file may contain and the class does not use.
+        renamed: endings of tensor names, with the endings in older files.
+        rewrites: names of the equivalent forms that bring our model closer to the class; see `equivalent_forms`.
+        needs_padding: required id of the padding token, if the class computes positions from it.
+        pads_with_end: whether `pad_token_id` must be set, to the end token if the tokenizer has no padding token.
+        own_code: the module of this package with the class, if transformers lacks it; None: transformers has it.
     """
 
     name: str
@@ -85,29 +85,33 @@ class Architecture:
 
     @property
     def model_type(self) -> str:
-        """As `config.json` says it."""
+        """Value of `model_type` in `config.json`."""
         return self.name.removesuffix("-masked")
 
     def refusals(self, config: ModelConfig) -> list[Refusal]:
-        """What of our settings it cannot express; empty: everything."""
+        """Return a refusal for each of our settings that the class cannot express."""
         if config.family != self.family:
             return [Refusal("family", config.family, self.family)]
         return [refusal for each in self.fields for refusal in each.refusals(config)]
 
-    def read_config(self, values: Mapping[str, Any], place: str) -> ModelConfig:
-        """Our settings for their `config.json`.
+    def read_config(self, values: Mapping[str, Any], path: str) -> ModelConfig:
+        """Convert the fields of a `config.json` to our settings.
+
+        Args:
+            values: the fields.
+            path: path of the file, for errors.
 
         Raises:
-            GlassError: a field is missing, contradicts another, is unknown, or says what our models cannot express.
+            GlassError: a field is missing, contradicts another, is unknown, or our models cannot express its value.
         """
-        theirs = Theirs(values, place)
+        theirs = Theirs(values, path)
         found: dict[str, Any] = {"family": self.family}
         for each in self.fields:
             for setting, value in each.read(theirs).items():
                 if found.get(setting, value) != value:
                     raise GlassError(
-                        f"{place} says both {found[setting]} and {value} for what is model.{setting} here",
-                        "They must be one.",
+                        f"{path} has contradictory fields: {found[setting]} and {value} for model.{setting}",
+                        "Correct the wrong one.",
                     )
                 found[setting] = value
         allowed = {**FORBIDDEN, "is_encoder_decoder": self.family == "encoder-decoder"}
@@ -116,34 +120,34 @@ class Architecture:
                 continue
             if name in allowed:
                 if value is not None and value != allowed[name]:
-                    raise theirs.refuse(name, value, f"It can express {name} = {allowed[name]}.")
+                    raise theirs.refuse(name, value, f"Supported is {name} = {allowed[name]}.")
             elif value is not None:
                 raise GlassError(
-                    f"{place} has {name} = {str(value)[:60]!r}, which {self.name} models are not known to have",
-                    "It may change the result, so it is not passed over. Take it out if it means nothing.",
+                    f"{path} has the field {name} = {str(value)[:60]!r}, which is unknown for {self.name} models",
+                    "It may change the result, so it is not ignored. Remove it if it has no effect.",
                 )
         try:
             return ModelConfig().replace(**found)
         except GlassError as error:
-            raise GlassError(f"{place}: {error.problem}", error.remedy) from None
+            raise GlassError(f"{path}: {error.problem}", error.remedy) from None
 
     def write_config(self, config: ModelConfig) -> dict[str, Any]:
-        """Their fields for our settings."""
+        """Convert our settings to the fields of `config.json`."""
         found: dict[str, Any] = {"model_type": self.model_type}
         for each in self.fields:
             found.update(each.write(config))
         return found
 
     def shapes(self, config: ModelConfig, classes: int | None) -> tuple[Tensors, Tensors]:
-        """Our tensors and theirs for these settings, on the device "meta": names and shapes."""
+        """Return our tensors and theirs for these settings on the device "meta", for names and shapes."""
         with shapes_only():
             ours = dict(build_model(config, classes=classes).state_dict())
         return ours, self.to_theirs(ours, config)
 
     def to_theirs(self, ours: Tensors, config: ModelConfig) -> Tensors:
-        """Their tensors for ours; see `weights.to_theirs`."""
+        """Convert our tensors to theirs; see `weights.to_theirs`."""
         return to_theirs(self.rules, ours, config, self.name)
 
     def to_ours(self, theirs: Tensors, config: ModelConfig, wanted: Tensors) -> Tensors:
-        """Our tensors for theirs; see `weights.to_ours`."""
+        """Convert their tensors to ours; see `weights.to_ours`."""
         return to_ours(self.rules, theirs, wanted, config)

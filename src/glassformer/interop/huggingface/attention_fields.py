@@ -1,4 +1,4 @@
-"""The fields of `config.json` about attention: heads, rotary positions, windows."""
+"""Fields of `config.json` for attention: heads, rotary positions, windows."""
 
 from __future__ import annotations
 
@@ -13,11 +13,15 @@ from glassformer.interop.huggingface.fields import Refusal, Theirs
 
 @dataclass(frozen=True)
 class HeadFields:
-    """Query heads, key and value heads and the width of a head, as far as their class lets them differ.
+    """Numbers of query heads and of key and value heads, and the head width.
 
     Attributes:
-        heads, kv_heads, head_width: their names; None: the class has no such field.
-        default_width: of a head, where theirs is not said and is not the width divided by the heads.
+        heads: name of the field for query heads.
+        kv_heads: name of the field for key and value heads; None: the class has as many as query heads.
+        head_width: name of the field for the head width; None: the width divided by the heads.
+        default_kv: number of key and value heads if the field is missing; None: as many as query heads.
+        default_width: head width if the field is missing; None: the width divided by the heads.
+        width: name of the field for the width of the residual stream.
     """
 
     heads: str
@@ -40,8 +44,8 @@ class HeadFields:
             found["head_width"] = theirs.number(self.head_width, int, self.default_width)
         if heads < 1 or (found.get("head_width") is None and width % heads):
             raise GlassError(
-                f"{theirs.place} has {self.heads} = {heads}, which does not divide {self.width} = {width}",
-                "Correct the one that is wrong.",
+                f"{theirs.path} has {self.heads} = {heads}, which does not divide {self.width} = {width}",
+                "Correct the wrong one.",
             )
         if found.get("head_width") is None or found["head_width"] * heads == width:
             found.pop("head_width", None)
@@ -57,7 +61,7 @@ class HeadFields:
         return found
 
     def refusals(self, config: ModelConfig) -> list[Refusal]:
-        """Fewer key heads, or heads that do not fill the width, where they cannot have them."""
+        """Return refusals for grouped key heads or a free head width, if the class does not support them."""
         found = []
         if config.heads != config.G and self.kv_heads is None:
             found.append(Refusal("kv_heads", config.G, None))
@@ -74,9 +78,14 @@ class HeadFields:
 
 @dataclass(frozen=True)
 class Rope:
-    """Rotary positions: `rope_parameters` since transformers 5, `rope_theta` and `rope_scaling` before."""
+    """Rotary positions: `rope_parameters` since transformers 5, `rope_theta` and `rope_scaling` before.
 
-    partial: float = 1.0  # the share of a head that is turned, where they do not say it
+    Attributes:
+        partial: share of the head width that is rotated, if `config.json` does not have it.
+        says_partial: whether the share is written to `config.json`.
+    """
+
+    partial: float = 1.0
     says_partial: bool = False
 
     def read(self, theirs: Theirs) -> dict[str, Any]:
@@ -85,21 +94,23 @@ class Rope:
         new = theirs.get("rope_parameters", None)
         for name, scaling in (("rope_scaling", old), ("rope_parameters", new)):
             if scaling is not None and not isinstance(scaling, dict):
-                raise theirs.refuse(name, scaling, "It must be a table, or null.")
+                raise theirs.refuse(name, scaling, "It must be an object or null.")
         for name, scaling in (("rope_scaling", old or {}), ("rope_parameters", new or {})):
             kind = scaling.get("rope_type", scaling.get("type", "default"))
             if kind != "default":
-                raise theirs.refuse(f"{name}.rope_type", kind, "It can express plain rotary positions: default.")
+                raise theirs.refuse(f"{name}.rope_type", kind, "Only plain rotary positions are supported: default.")
         table = {key: v for key, v in {**(old or {}), **(new or {})}.items() if key not in ("rope_type", "type")}
         theta = table.pop("rope_theta", theirs.get("rope_theta", None))
         theta = 10_000.0 if theta is None else theta
         share = table.pop("partial_rotary_factor", theirs.get("partial_rotary_factor", self.partial))
         if share != 1:
-            raise theirs.refuse("partial_rotary_factor", share, "It turns whole heads: partial_rotary_factor = 1.0.")
+            raise theirs.refuse(
+                "partial_rotary_factor", share, "Only whole heads can be rotated: partial_rotary_factor = 1.0."
+            )
         for name, value in table.items():
-            raise theirs.refuse(f"rope_parameters.{name}", value, "It can express rope_theta alone.")
+            raise theirs.refuse(f"rope_parameters.{name}", value, "Only rope_theta is supported.")
         if isinstance(theta, bool) or not isinstance(theta, int | float) or not math.isfinite(theta):
-            raise GlassError(f"{theirs.place} has rope_theta = {theta!r}", "It must be a number.")
+            raise GlassError(f"{theirs.path} has rope_theta = {theta!r}", "It must be a number.")
         return {"positions": "rotary", "rotary_base": float(theta)}
 
     def write(self, config: ModelConfig) -> dict[str, Any]:
@@ -116,7 +127,11 @@ class Rope:
 
 @dataclass(frozen=True)
 class Window:
-    """A sliding window over all layers. Qwen's classes say it in four fields and can mix; StarCoder2's has one."""
+    """A sliding window in all layers: one field in StarCoder2, four in Qwen, where layers can differ.
+
+    Attributes:
+        mixes: whether the class can mix layers with and without a window.
+    """
 
     mixes: bool = False
 
@@ -131,17 +146,17 @@ class Window:
             if kinds is None:
                 kinds = ["sliding_attention" if used and layer >= full else "full_attention" for layer in range(layers)]
             if not isinstance(kinds, list) or len(kinds) != layers or len(set(map(str, kinds))) != 1:
-                raise theirs.refuse("layer_types", kinds, "All layers must be of one kind.")
+                raise theirs.refuse("layer_types", kinds, "All layers must be of the same kind.")
             if kinds[0] not in ("full_attention", "sliding_attention"):
-                raise theirs.refuse("layer_types", kinds, "It can express full_attention and sliding_attention.")
+                raise theirs.refuse("layer_types", kinds, "Supported are full_attention and sliding_attention.")
             if kinds[0] == "sliding_attention" and not used:
-                raise theirs.refuse("layer_types", kinds, "Say use_sliding_window and sliding_window.")
+                raise theirs.refuse("layer_types", kinds, "Set use_sliding_window and sliding_window.")
             window = window if kinds[0] == "sliding_attention" else None
         context = theirs.number("max_position_embeddings", int)
         return {"window": window if window is None or window <= context else None}
 
     def write(self, config: ModelConfig) -> dict[str, Any]:
-        """Return `sliding_window`, and for a class that can mix kinds of layers the three other fields."""
+        """Return `sliding_window`, and the three other fields if the class can mix kinds of layers."""
         found: dict[str, Any] = {"sliding_window": config.window}
         if self.mixes:
             used = config.window is not None

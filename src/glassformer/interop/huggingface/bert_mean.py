@@ -1,6 +1,6 @@
-"""A classifier of whole texts, for transformers: BERT, and one matrix on the mean of the vectors of a text's tokens.
+"""Text classifier for transformers: BERT with a linear layer on the mean of the token vectors.
 
-transformers has no class that is BERT and averages over a text's tokens, so this file goes with the weights. Load the
+transformers has no BERT class that averages over a text's tokens, so this file is stored beside the weights. Load the
 folder with `trust_remote_code=True`.
 """
 
@@ -13,13 +13,13 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 
 
 class BertMeanConfig(BertConfig):
-    """The settings of BERT."""
+    """Settings of BERT."""
 
     model_type = "bert-mean"
 
 
 class BertMeanForSequenceClassification(BertPreTrainedModel):
-    """Scores of labels, from the mean of the last layer's vectors at places that are not padding."""
+    """Classifier on the mean of the last layer's vectors at positions that are not padding."""
 
     config_class = BertMeanConfig
 
@@ -38,13 +38,13 @@ class BertMeanForSequenceClassification(BertPreTrainedModel):
         labels: torch.Tensor | None = None,
         **others: Any,
     ) -> SequenceClassifierOutput:
-        """Ids and mask (B, T) -> scores (B, C); with labels (B) also their cross entropy."""
+        """Compute scores: ids and mask (B, T) -> (B, C); with labels (B), also the cross entropy."""
         others.pop("return_dict", None)
         found = self.bert(input_ids, attention_mask=attention_mask, return_dict=True, **others)
         x = found.last_hidden_state  # (B, T, D)
-        real = torch.ones(x.shape[:2], device=x.device) if attention_mask is None else attention_mask  # (B, T)
-        real = real.to(x.dtype)[..., None]  # (B, T, 1)
-        mean = (x * real).sum(dim=1) / real.sum(dim=1).clamp(min=1)  # (B, D)
+        mask = torch.ones(x.shape[:2], device=x.device) if attention_mask is None else attention_mask  # (B, T)
+        mask = mask.to(x.dtype)[..., None]  # (B, T, 1)
+        mean = (x * mask).sum(dim=1) / mask.sum(dim=1).clamp(min=1)  # (B, D)
         logits = self.classifier(self.dropout(mean))  # (B, C)
         loss = None if labels is None else nn.functional.cross_entropy(logits, labels)
         return SequenceClassifierOutput(loss=loss, logits=logits)

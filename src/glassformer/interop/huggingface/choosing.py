@@ -42,29 +42,27 @@ ARCHITECTURES: dict[str, Architecture] = {
         pairs.T5,
     )
 }
-"""All that can be read and written; where several fit, the first one is written."""
+"""All supported architectures; if several can express a model, export uses the first."""
 REFUSED = {
-    "olmo3": "Nearest: olmo2, whose layers all look equally far.",
+    "olmo3": "Nearest: olmo2, which has no sliding windows.",
     "mistral": "Nearest: llama, or qwen2 with a window.",
     "gemma": "Nearest: llama, with model.activation=geglu.",
     "gpt_neox": "Nearest: stablelm or starcoder2.",
     "distilbert": "Nearest: bert.",
 }
-"""Known classes that our blocks are not."""
+"""Known architectures that our blocks cannot express, with the nearest supported one."""
 
 
 def architecture_named(name: str) -> Architecture:
-    """One class.
+    """Return the architecture of this name.
 
     Raises:
-        GlassError: there is none of that name, or it is one that our models cannot be.
+        GlassError: the name is unknown, or our models cannot express the architecture.
     """
     if name in ARCHITECTURES:
         return ARCHITECTURES[name]
     if name in REFUSED:
-        raise GlassError(
-            f"{name} models are built otherwise than glassformer's: none is read or written", REFUSED[name]
-        )
+        raise GlassError(f"{name} models are not supported: glassformer's blocks cannot express them", REFUSED[name])
     raise GlassError(f"the architecture {name!r} is not known", nearest(name, ARCHITECTURES))
 
 
@@ -80,25 +78,25 @@ def architecture_of(model_type: str, kinds: Any) -> Architecture:
 
 
 def fitted(architecture: Architecture, config: ModelConfig, ours: Tensors) -> tuple[ModelConfig, Tensors]:
-    """The form of a model in which it is closest to a class; no class leaves heads out."""
+    """Convert a model to the equivalent form that is closest to a class, without removed heads."""
     return rewritten([restored_heads, *(WRITE[name] for name in architecture.rewrites)], config, ours)
 
 
 def choose(
     config: ModelConfig, ours: Tensors, task: Task, wanted: str | None, before: str | None, padding: int | None = None
 ) -> Architecture:
-    """The class to write a model as.
+    """Choose the architecture to export a model as.
 
     Args:
-        config: of the model.
-        ours: its tensors.
-        task: that it learnt.
-        wanted: the name of a class; None: the first one that has all its settings.
-        before: the class that it was imported from, which then comes first.
-        padding: the id of a token that no text has; RoBERTa counts its places by it.
+        config: settings of the model.
+        ours: tensors of the model.
+        task: task of the model.
+        wanted: the name of an architecture; None: the first one that can express all settings.
+        before: the architecture that the model was imported from, which is tried first; None: not imported.
+        padding: id of the padding token, from which RoBERTa computes positions; None: no padding token.
 
     Raises:
-        GlassError: the class, or every class, lacks a setting; it is named, with the nearest that there is.
+        GlassError: `wanted`, or every architecture, lacks a setting; the error names the closest possible settings.
     """
     if wanted is not None:
         found = architecture_named(wanted)
@@ -106,24 +104,24 @@ def choose(
             raise _refused(found, refusals)
         if found.needs_padding not in (None, padding):
             raise GlassError(
-                f"{found.name} counts places by a padding token with the id {found.needs_padding}, and this run's "
-                "tokenizer has none",
+                f"{found.name} computes positions from a padding token with the id {found.needs_padding}, which this "
+                "run's tokenizer lacks",
                 f"Nearest: --architecture {found.name.replace('roberta', 'bert')}.",
             )
         found.to_theirs(fitted(found, config, ours)[1], fitted(found, config, ours)[0])
         return found
     likely = [each for each in ARCHITECTURES.values() if task in each.classes and each.needs_padding in (None, padding)]
-    if task == "classify":  # a class for tokens is for who asks for it: pipelines would give it another head
+    if task == "classify":  # only on request: pipelines would load a class for tokens with an untrained head
         likely = [each for each in likely if not each.classes[task].endswith("ForTokenClassification")]
     if not likely:
-        raise GlassError(f"no class of Hugging Face is known for train.task = {task}", "Name one with --architecture.")
+        raise GlassError(f"no Hugging Face class is known for train.task = {task}", "Name one with --architecture.")
     likely.sort(key=lambda each: each.name != before)
     tried = [(each, _refusals(each, config, ours)) for each in likely]
     for each, refusals in tried:
         if not refusals and _has_place(each, config, ours):
             return each
     closest, refusals = min(tried, key=lambda pair: len(pair[1]) or 99)
-    raise _refused(closest, refusals, "no class of Hugging Face fits")
+    raise _refused(closest, refusals, "no Hugging Face class fits")
 
 
 def _refusals(architecture: Architecture, config: ModelConfig, ours: Tensors) -> list[Refusal]:
@@ -134,7 +132,7 @@ def _refusals(architecture: Architecture, config: ModelConfig, ours: Tensors) ->
 
 
 def _has_place(architecture: Architecture, config: ModelConfig, ours: Tensors) -> bool:
-    """Return True if the tensors convert to the class; those that it lacks must have the values that it implies."""
+    """Return True if the tensors convert to the class; tensors that it lacks must have their implied values."""
     try:
         form, tensors = fitted(architecture, config, ours)
         architecture.to_theirs(tensors, form)

@@ -31,21 +31,21 @@ TEXTS = (
     "क्षत्रिय त्रिज्ञ 👩‍👩‍👧‍👦 e\u0301",
     "a\u200cb \u00a0<s></s><|end|>[MASK]",
 )
-"""Several scripts, spaces of all kinds, joined characters, and text that spells special tokens."""
+"""Texts with several scripts, all kinds of spaces, joined characters, and spellings of special tokens."""
 
 
 def require_transformers() -> None:
-    """Raise a `GlassError` where the package is missing."""
+    """Raise a `GlassError` if the package transformers is not installed."""
     if importlib.util.find_spec("transformers") is None:
         raise GlassError(
-            "an export is loaded back and compared, which needs the package transformers",
+            "an export is reloaded and compared, which needs the package transformers",
             'pip install -c constraints.txt -e ".[export]"',
         )
 
 
 @contextmanager
 def quiet() -> Iterator[Any]:
-    """The package, without its messages, without its progress bars, and without the network; as it was afterwards."""
+    """Yield the package transformers without messages, progress bars and network; restore its state at the end."""
     offline = os.environ.get("HF_HUB_OFFLINE")
     os.environ["HF_HUB_OFFLINE"] = "1"
     import transformers
@@ -66,7 +66,7 @@ def quiet() -> Iterator[Any]:
 
 
 def class_named(name: str) -> Any:
-    """A class of the package by its name, or one of ours for it: its copy in a folder is never run here."""
+    """Return a class of transformers or of this package by name; code in a model folder is never executed."""
     import transformers
 
     if name.startswith("BertMean"):
@@ -81,16 +81,16 @@ def class_named(name: str) -> Any:
 
 
 def compare(folder: Path, opened: OpenedRun, automatic: str, padding: int | None = None) -> tuple[Measured, ...]:
-    """Load a folder by the package's own automatic classes, and measure how far it is from the run.
+    """Load an exported folder with transformers, and compare token ids, logits and greedy tokens with the run.
 
     Args:
-        folder: what was written.
-        opened: of the run.
+        folder: the exported folder.
+        opened: the run.
         automatic: the name of the model's class, for `class_named`.
-        padding: a token that no text has, by which places are counted.
+        padding: id of the padding token, if the class computes positions from it.
 
     Raises:
-        GlassError: the package cannot load it.
+        GlassError: transformers cannot load the folder.
     """
     model = opened.model
     tokenizer = opened.tokenizer
@@ -98,9 +98,9 @@ def compare(folder: Path, opened: OpenedRun, automatic: str, padding: int | None
         try:
             theirs = class_named(automatic).from_pretrained(folder, dtype=torch.float32, local_files_only=True).eval()
             words = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-        except Exception as error:  # whatever their loading may raise
+        except Exception as error:  # loading may raise any exception
             raise GlassError(
-                f"transformers {transformers.__version__} cannot load what was written: {_in_a_line(error)}",
+                f"transformers {transformers.__version__} cannot load the export: {_on_one_line(error)}",
                 "Install the version of transformers that constraints.txt names.",
             ) from error
         found = [_token_ids(words, opened), _logits(theirs, model, padding)]
@@ -111,30 +111,36 @@ def compare(folder: Path, opened: OpenedRun, automatic: str, padding: int | None
 
 
 def compare_logits(folder: Path, kind: str, model: Model, padding: int | None = None) -> Measured:
-    """Load a folder by a class of theirs, and measure how far a model of ours is from it; `padding` as in `compare`.
+    """Load a folder with transformers, and compare its logits with those of our model.
+
+    Args:
+        folder: the model folder.
+        kind: the name of the class, for `class_named`.
+        model: our model.
+        padding: as in `compare`.
 
     Raises:
-        GlassError: the package cannot load it.
+        GlassError: transformers cannot load the folder.
     """
     with quiet() as transformers:
         try:
             options = {"dtype": torch.float32, "local_files_only": True, "use_safetensors": True}
             theirs = class_named(kind).from_pretrained(folder, **options).eval()
-        except Exception as error:  # whatever their loading may raise
+        except Exception as error:  # loading may raise any exception
             raise GlassError(
-                f"transformers {transformers.__version__} cannot load {folder}: {_in_a_line(error)}",
-                "Copy the model again from where it was made.",
+                f"transformers {transformers.__version__} cannot load {folder}: {_on_one_line(error)}",
+                "Copy the model again from its source.",
             ) from error
         return _logits(theirs, model, padding)
 
 
-def _in_a_line(error: Exception) -> str:
+def _on_one_line(error: Exception) -> str:
     """Return the error's type and message on one line of at most 300 characters."""
     return f"{type(error).__name__} {' '.join(str(error).split())}"[:300]
 
 
 def _token_ids(words: Any, opened: OpenedRun) -> Measured:
-    """Count texts whose token ids differ, without or with their frame; for a masked model, also texts with masks."""
+    """Count texts whose token ids differ, with or without their frame; for a masked model, also texts with masks."""
     tokenizer = opened.tokenizer
     frame = frame_of(opened.tokenizer, opened.config)
     masked = opened.config.train.task == "masked"
@@ -151,18 +157,18 @@ def _token_ids(words: Any, opened: OpenedRun) -> Measured:
     both = (f"The {holes.MASK} dog", f"{holes.MASK}, {holes.MASK} and it")
     for text in both if opened.config.model.context > 2 * len(both[1]) else ():
         different += words(text.replace(holes.MASK, words.mask_token))["input_ids"] != holes.ids(text)
-    return Measured("token ids", different, 0, f"{len(texts)} texts in nine scripts, and with holes")
+    return Measured("token ids", different, 0, f"{len(texts)} texts in nine scripts, and with masks")
 
 
 def _without(text: str, names: Sequence[str]) -> str:
-    """A text that spells no special token: where there are holes, all of them are read as tokens."""
+    """Remove the spellings of special tokens, which a tokenizer with masks would read as tokens."""
     for name in names:
         text = text.replace(name, "")
     return text
 
 
 def rows_of(model: Model, seed: int = 0, padding: int | None = None) -> tuple[Tensor, Tensor]:
-    """Three rows of random tokens but `padding`, (3, T), of different lengths, and which places are real, (3, T)."""
+    """Return three rows of random tokens other than `padding`, (3, T), of different lengths, and their mask, (3, T)."""
     longest = min(model.config.context, 48)
     lengths = torch.tensor([longest, max(1, longest // 2), max(1, longest // 3)])  # (3)
     size = model.vocab_size
@@ -176,26 +182,32 @@ def rows_of(model: Model, seed: int = 0, padding: int | None = None) -> tuple[Te
 
 @torch.no_grad()
 def _logits(theirs: Any, model: Model, padding: int | None) -> Measured:
-    """The largest difference at places that are not padding."""
-    tokens, real = rows_of(model, padding=padding)  # (B, T) each
+    """Measure the largest difference of the logits at positions that are not padding."""
+    tokens, attention_mask = rows_of(model, padding=padding)  # (B, T) each
     if isinstance(model, EncoderDecoder):
         target = rows_of(model, seed=1)[0]  # (B, T)
-        other = theirs(input_ids=tokens, attention_mask=real.long(), decoder_input_ids=target).logits  # (B, T, V)
+        other = theirs(
+            input_ids=tokens, attention_mask=attention_mask.long(), decoder_input_ids=target
+        ).logits  # (B, T, V)
         with inference(model):
-            ours = model(tokens, target, real)  # (B, T, V)
-        real = torch.ones_like(real)
+            ours = model(tokens, target, attention_mask)  # (B, T, V)
+        attention_mask = torch.ones_like(attention_mask)
     else:
-        other = theirs(input_ids=tokens, attention_mask=real.long()).logits  # (B, T, V or C)
+        other = theirs(input_ids=tokens, attention_mask=attention_mask.long()).logits  # (B, T, V or C)
         with inference(model):
-            ours = model(tokens, real)  # (B, T, V), or (B, C) of a classifier
-    if isinstance(model, Classifier) and other.ndim == 3:  # a text's scores, of its first token or the mean
-        weights = real.float() if model.config.pooling == "mean" else (torch.arange(real.shape[1]) == 0).float()[None]
+            ours = model(tokens, attention_mask)  # (B, T, V), or (B, C) of a classifier
+    if isinstance(model, Classifier) and other.ndim == 3:  # text scores: of the first token, or the mean
+        weights = (
+            attention_mask.float()
+            if model.config.pooling == "mean"
+            else (torch.arange(attention_mask.shape[1]) == 0).float()[None]
+        )
         other = (other * weights[..., None]).sum(1) / weights.sum(1, keepdim=True)  # (B, C)
     if isinstance(model, Classifier):
         difference = float((other - ours).abs().max())
     else:
-        difference = float((other - ours)[real].abs().max())
-    compared = f"{ours.numel():,} numbers, of three texts of up to {tokens.shape[1]} tokens, padded"
+        difference = float((other - ours)[attention_mask].abs().max())
+    compared = f"{ours.numel():,} logits of three padded texts of up to {tokens.shape[1]} tokens"
     return Measured("logits", difference, logits_limit([ours.numpy()]), compared)
 
 
@@ -203,11 +215,12 @@ def _logits(theirs: Any, model: Model, padding: int | None) -> Measured:
 def _written(theirs: Any, model: Decoder | EncoderDecoder, end: int) -> Measured | None:
     """Count transformers' greedy tokens, for three prompts, that are not the run's likeliest at their positions.
 
-    No token is forced, and the end token ends nothing. None: the context has no room to write.
+    Forced tokens are off, and the end token does not end a text. The result is None if the context has no room for new
+    tokens.
     """
-    tokens, real = rows_of(model, seed=2)  # (B, T) each
+    tokens, attention_mask = rows_of(model, seed=2)  # (B, T) each
     most = min(8, max(1, model.config.context // 3))
-    prompts = [row[keep][:most] for row, keep in zip(tokens, real, strict=True)]  # (T) each
+    prompts = [row[keep][:most] for row, keep in zip(tokens, attention_mask, strict=True)]  # (T) each
     count = min(TOKENS, model.config.context - (most if isinstance(model, Decoder) else 1))
     if count < 1:
         return None

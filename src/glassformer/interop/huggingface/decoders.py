@@ -1,4 +1,4 @@
-"""The decoders: GPT-2, and those with rotary positions."""
+"""Decoder architectures: GPT-2, and those with rotary positions."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from glassformer.interop.huggingface.fields import Always, Field, Must, NumberFi
 from glassformer.interop.huggingface.weights import SAME, TRANSPOSED, Change, Implied, Rule, Weight, weight
 
 PLAIN = {"gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh", "gelu": "gelu", "relu": "relu", "relu2": "relu2"}
-"""Activations of layers without a gate: their words, our words."""
+"""Maps their names of activations without a gate to ours."""
 GATES = {"silu": "swiglu", "swish": "swiglu", "gelu": "geglu"}
-"""Of gates."""
+"""Maps their names of activations with a gate to ours."""
 
 
 def _four_widths(theirs: Theirs) -> int:
@@ -40,7 +40,7 @@ def _linear(ours: str, theirs: str, change: Change, bias: bool, always: bool) ->
 
 
 def _block(ours: str, theirs: str, bias: bool = True, always: bool = False) -> list[Rule]:
-    """A matrix, or a norm, of every layer, with its bias."""
+    """Return the rules of a linear layer or norm in every block, with its bias."""
     return _linear(f"stack.blocks.{{i}}.{ours}", f"model.layers.{{i}}.{theirs}", SAME, bias, always)
 
 
@@ -54,7 +54,7 @@ def _llama_like(
     query_bias: bool = False,
     norms: tuple[str, str] = ("input_layernorm", "post_attention_layernorm"),
 ) -> tuple[Rule, ...]:
-    """The tensors that classes with rotary positions share."""
+    """Return the rules of a class with rotary positions."""
     rules: list[Rule] = [weight("embedding.tokens.weight", "model.embed_tokens.weight")]
     for ours, theirs in (("query", "q_proj"), ("key", "k_proj"), ("value", "v_proj")):
         rules += _block(f"attention.{ours}", f"self_attn.{theirs}", always=query_bias)
@@ -173,7 +173,7 @@ QWEN2 = Architecture(
         ATTENTION_DROPOUT,
         Rope(),
         Window(mixes=True),
-        Always("attention_bias", (True, False)),  # none on the output: whether that one is zero, the tensors show
+        Always("attention_bias", (True, False)),  # the output bias, which the class lacks, must be zero
         Always("feedforward_bias", (False,)),
         Always("qk_norm", ("none",)),
         *_RMS,
@@ -227,7 +227,7 @@ OLMO2 = Architecture(
     rules=_llama_like(feedforward_bias=False, norms=("post_attention_layernorm", "post_feedforward_layernorm")),
     rewrites=("scale_inside",),
 )
-"""Norms stand at the outputs of the parts, and queries and keys are normalised as a whole (OLMo et al. 2025, section
+"""Norms are at the outputs of the parts, and queries and keys are normalized over all heads (OLMo et al. 2025, section
 2)."""
 STARCODER2 = Architecture(
     name="starcoder2",

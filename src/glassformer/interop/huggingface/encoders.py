@@ -1,14 +1,14 @@
-"""The encoders, BERT, RoBERTa and ESM, in the classes whose heads our models can have.
+"""Encoder architectures: BERT, RoBERTa, DeBERTa and ESM, in the classes whose heads our models can express.
 
-`…ForMaskedLM` has a head of a matrix, an activation and a norm before the vocabulary: our `head_transform`.
-`…ForTokenClassification` has one matrix. With the vocabulary as its labels it is our encoder without the transform;
-with a classifier's labels, each token's scores are what the classifier makes of that token, so a text's scores are
-those of its first token, or the mean over its tokens, as `summary_type` says.
+`…ForMaskedLM` has a linear layer, an activation and a norm before the output layer: our `head_transform`.
+`…ForTokenClassification` has a linear layer only. With the vocabulary as labels it is our masked language model without
+the transform. With a classifier's labels it scores each token, and the scores of a text are those of its first token or
+the mean over its tokens, as `summary_type` says.
 
-`BertForSequenceClassification` has a matrix and tanh before its labels, which our models do not have. DeBERTa without
-its relative positions is BERT, and its matrix may be the identity without an activation: it is a classifier that reads
-the first token. For one that reads the mean of all tokens transformers has no class; `bert_mean.py` and `esm_mean.py`
-are two.
+`BertForSequenceClassification` has a linear layer and tanh before the output layer, which our models lack. DeBERTa
+without relative positions is BERT, and its pooling layer can be the identity without an activation: so it expresses a
+classifier that reads the first token. transformers has no class for a classifier that reads the mean of all tokens;
+`bert_mean.py` and `esm_mean.py` define such classes.
 
 ESM (Lin et al. 2023), made for proteins, is a plain pre-norm encoder with rotary positions.
 """
@@ -61,7 +61,7 @@ _BERT: tuple[Field, ...] = (SIZES[-1], Must("type_vocab_size", (2,), 2))
 _ROBERTA: tuple[Field, ...] = (
     NumberField("max_position_embeddings", "context", less=2),
     Must("type_vocab_size", (1,), 2),
-    Must("pad_token_id", (1,), 1),  # places are counted from the padding token's number on
+    Must("pad_token_id", (1,), 1),  # positions start after the id of the padding token
 )
 
 
@@ -70,11 +70,11 @@ def _width(theirs: Theirs) -> int:
 
 
 _OLD_NAMES = {"LayerNorm.weight": "LayerNorm.gamma", "LayerNorm.bias": "LayerNorm.beta"}
-"""As files of 2019 call them."""
+"""Endings of norm names, with the endings in files of 2019."""
 
 
-def _rules(prefix: str, places: Change, types: int, head: dict[str, str], end: str = "") -> tuple[Rule, ...]:
-    """Of the class with this `head`: its parts, ours and theirs; `end` of the names of the projections."""
+def _rules(prefix: str, positions: Change, types: int, head: dict[str, str], end: str = "") -> tuple[Rule, ...]:
+    """Return the rules of a BERT-like class; `head` maps our head's parts to theirs, `end` ends projection names."""
     layer = f"{prefix}.encoder.layer.{{i}}"
     own = "stack.blocks.{i}"
     matrices = {
@@ -91,10 +91,10 @@ def _rules(prefix: str, places: Change, types: int, head: dict[str, str], end: s
     }
     words = f"{prefix}.embeddings.word_embeddings.weight"
     table = f"{prefix}.embeddings.position_embeddings.weight"
-    tied = "head.transform" in head  # then the embedding of words is the head's matrix, too
+    tied = "head.transform" in head  # then the token embedding is also the matrix of the head
     rules: list[Rule] = [
         weight("embedding.tokens.weight", words),
-        weight("embedding.positions.table.weight", table, places),
+        weight("embedding.positions.table.weight", table, positions),
     ]
     if types:
         rules.append(Folded(f"{prefix}.embeddings.token_type_embeddings.weight", types, table if tied else words))
@@ -103,17 +103,17 @@ def _rules(prefix: str, places: Change, types: int, head: dict[str, str], end: s
     return tuple(rules)
 
 
-def _masked_rules(prefix: str, places: Change, types: int, head: str, transform: dict[str, str]) -> tuple[Rule, ...]:
+def _masked_rules(prefix: str, positions: Change, types: int, head: str, transform: dict[str, str]) -> tuple[Rule, ...]:
     """Return the rules of a class with a head for masked tokens.
 
-    The vocabulary bias has two names; where a file has two biases, the one of `.decoder` counts.
+    The bias of the output layer has two names; if a file has both, the one of `.decoder` is used.
     """
     own = {"head.transform": transform["linear"], "head.norm": transform["norm"], "head": f"{head}.decoder"}
-    return (weight("head.bias", f"{head}.bias", always=True), *_rules(prefix, places, types, own))
+    return (weight("head.bias", f"{head}.bias", always=True), *_rules(prefix, positions, types, own))
 
 
 def _copies(prefix: str, head: str) -> dict[str, str]:
-    """Names that stand for the same tensor where the embedding is tied, and always for the two biases."""
+    """Return names of the same tensor: two of the embedding, if it is tied, and two of the bias."""
     return {
         f"{head}.decoder.weight": f"{prefix}.embeddings.word_embeddings.weight",
         f"{head}.bias": f"{head}.decoder.bias",
@@ -147,7 +147,7 @@ BERT_MEAN = Architecture(
     rewrites=("sinusoids_as_table",),
     own_code="bert_mean",
 )
-"""The class in `bert_mean.py`."""
+"""The class defined in `bert_mean.py`."""
 DEBERTA = Architecture(
     name="deberta-v2",
     classes={"classify": "DebertaV2ForSequenceClassification"},
@@ -210,7 +210,7 @@ ROBERTA_MASKED = Architecture(
     name="roberta-masked",
     classes={"masked": "RobertaForMaskedLM"},
     family="encoder",
-    fields=(*_FIELDS, *_WORDS, *_ROBERTA, Always("activation", ("gelu",))),  # in its head, whatever hidden_act says
+    fields=(*_FIELDS, *_WORDS, *_ROBERTA, Always("activation", ("gelu",))),  # in the head, independent of hidden_act
     rules=_masked_rules(
         "roberta", rows_before(2), 1, "lm_head", {"linear": "lm_head.dense", "norm": "lm_head.layer_norm"}
     ),
@@ -243,7 +243,7 @@ _ESM: tuple[Field, ...] = (
 
 
 def _esm_rules(head: dict[str, str]) -> tuple[Rule, ...]:
-    """The rules of ESM with a head, its parts in ours and theirs."""
+    """Return the rules of an ESM class; `head` maps our head's parts to theirs."""
     own = "stack.blocks.{i}"
     layer = "esm.encoder.layer.{i}"
     names = {
@@ -324,4 +324,4 @@ ESM_MEAN = Architecture(
     renamed=_OLD_NAMES,
     own_code="esm_mean",
 )
-"""The class in `esm_mean.py`."""
+"""The class defined in `esm_mean.py`."""

@@ -1,7 +1,6 @@
-"""Equivalent forms of one model: other settings and other tensors, and the same function.
+"""Equivalent forms of a model: other settings and other tensors that compute the same function.
 
-What a class of theirs has in one form only is brought into that form before it is written. Two of the forms are undone
-when a model is read.
+Before export a model is converted to the form that the Hugging Face class supports. Import reverses some of the forms.
 """
 
 from __future__ import annotations
@@ -20,18 +19,18 @@ TOKENS = "embedding.tokens.weight"
 HEAD = "head.weight"
 READERS = ("query.weight", "key.weight", "value.weight", "up.weight", "gate.weight")
 WRITERS = ("output.weight", "output.bias", "down.weight", "down.bias")
-"""Matrices that read from the residual stream in their columns, and parts that write to it in their rows."""
+"""`READERS` read from the residual stream with their columns; `WRITERS` write to it with their rows."""
 
 
 STACKS = {"stack": "", "encoder": "enc", "decoder": "dec"}
-"""A stack's name among our tensors, and among our sites; of a model with one stack its family says it."""
+"""Maps a stack's name in tensor names to its name in sites; with one stack, the latter follows from the family."""
 
 
 def restored_heads(config: ModelConfig, ours: Tensors) -> Form:
-    """Removed heads are heads whose queries, and whose columns of the output matrix, are zero: they add nothing.
+    """Replace removed heads by heads with zero queries and zero output columns, which contribute nothing.
 
-    Key and value heads that went with them are zero, too. Layers without any head get the norms of queries and keys
-    that the others have, with gains of one.
+    Key and value heads that were removed with them become zero, too. Layers without any head get query and key norms
+    with gains of one, if the model has such norms.
     """
     if not config.removed_heads:
         return config, ours
@@ -60,18 +59,18 @@ def restored_heads(config: ModelConfig, ours: Tensors) -> Form:
 
 
 def _spread(tensor: torch.Tensor, kept: list[int], heads: int, K: int) -> torch.Tensor:
-    """(kept heads K, ...) -> (heads K, ...), zero where a head is not."""
+    """Insert zeros for removed heads: (kept heads K, ...) -> (heads K, ...)."""
     whole = tensor.new_zeros(heads, K, *tensor.shape[1:])  # (heads, K, ...)
     whole[kept] = tensor.reshape(len(kept), K, *tensor.shape[1:])
     return whole.flatten(0, 1)
 
 
 def sinusoids_as_table(config: ModelConfig, ours: Tensors) -> Form:
-    """Fixed waves are a table like any other."""
+    """Replace sinusoidal positions by a position table with the same values."""
     if config.positions != "sinusoidal":
         return config, ours
-    places = torch.arange(config.context, device=ours[TOKENS].device)[None]  # (1, C)
-    table = SinusoidalPositions(config.width)(places)[0].to(ours[TOKENS].dtype)  # (C, D)
+    positions = torch.arange(config.context, device=ours[TOKENS].device)[None]  # (1, C)
+    table = SinusoidalPositions(config.width)(positions)[0].to(ours[TOKENS].dtype)  # (C, D)
     tables = {
         f"{name}.positions.table.weight": table
         for name in ("embedding", "source_embedding")
@@ -81,7 +80,7 @@ def sinusoids_as_table(config: ModelConfig, ours: Tensors) -> Form:
 
 
 def scale_inside(config: ModelConfig, ours: Tensors) -> Form:
-    """An embedding times a number is an embedding; the head keeps the unscaled one, so it is tied no more."""
+    """Multiply the embedding by its scale; the head keeps the unscaled matrix, so it is no longer tied."""
     if not config.embedding_scale:
         return config, ours
     config, ours = own_head(config, ours)
@@ -89,21 +88,21 @@ def scale_inside(config: ModelConfig, ours: Tensors) -> Form:
 
 
 def own_head(config: ModelConfig, ours: Tensors) -> Form:
-    """A tied head is a head with a copy of the embedding."""
+    """Replace a tied head by a head with a copy of the embedding."""
     if not config.tied:
         return config, ours
     return config.replace(tied=False), {HEAD: ours[TOKENS], **ours}
 
 
 def tied_head(config: ModelConfig, ours: Tensors) -> Form:
-    """Undoes `own_head` where the head is such a copy."""
+    """Reverse `own_head`, if the head is a copy of the embedding."""
     if config.family != "encoder" or config.tied or HEAD not in ours or not same(ours[HEAD], ours[TOKENS]):
         return config, ours
     return config.replace(tied=True), {name: tensor for name, tensor in ours.items() if name != HEAD}
 
 
 def same_biases(config: ModelConfig, ours: Tensors) -> Form:
-    """Biases in attention alone, or in the feed-forward alone, are biases in both, some of them zero."""
+    """Add zero biases, so that attention and feed-forward layers both have biases."""
     if config.attention_bias == config.feedforward_bias:
         return config, ours
     zeros = {
@@ -115,7 +114,7 @@ def same_biases(config: ModelConfig, ours: Tensors) -> Form:
 
 
 def two_embeddings(config: ModelConfig, ours: Tensors) -> Form:
-    """One embedding for source and target is two that are equal."""
+    """Replace a shared embedding by two equal ones."""
     if not config.shared_embedding:
         return config, ours
     copies = {f"source_{name}": tensor for name, tensor in ours.items() if name.startswith("embedding.")}
@@ -123,7 +122,7 @@ def two_embeddings(config: ModelConfig, ours: Tensors) -> Form:
 
 
 def one_embedding(config: ModelConfig, ours: Tensors) -> Form:
-    """Undoes `two_embeddings` where they are equal."""
+    """Reverse `two_embeddings`, if both are equal."""
     pairs = [(tensor, ours.get(f"source_{name}")) for name, tensor in ours.items() if name.startswith("embedding.")]
     if config.shared_embedding or not all(other is not None and same(one, other) for one, other in pairs):
         return config, ours
@@ -132,12 +131,13 @@ def one_embedding(config: ModelConfig, ours: Tensors) -> Form:
 
 
 def centred_stream(config: ModelConfig, ours: Tensors) -> Form:
-    """Turn LayerNorm without a bias into RMSNorm, by taking the mean out of all that is added to the residual stream.
+    """Convert LayerNorm without a bias to RMSNorm, by subtracting the mean from all that is added to the stream.
 
-    LayerNorm subtracts the mean over the channels of a vector, and divides by the root mean square of what is left. In
-    a pre-norm model the stream is read through norms alone, so its mean never counts. Where each vector that is added
-    to it has the mean 0 there is nothing to subtract, and RMSNorm does the rest (Jiang et al. 2023, "Pre-RMSNorm and
-    Pre-CRMSNorm Transformers", section 3). The head keeps the embedding as it was, so it is tied no more.
+    LayerNorm subtracts the mean over the channels of a vector, and divides by the root mean square of the result. In a
+    pre-norm model the residual stream is only read through norms, so its mean has no effect. If each vector that is
+    added to the stream has mean 0, the subtraction does nothing, and LayerNorm equals RMSNorm (Jiang et al. 2023,
+    "Pre-RMSNorm and Pre-CRMSNorm Transformers", section 3). The head keeps the original embedding, so it is no longer
+    tied.
     """
     plain = config.positions == "rotary" and config.norm_order == "pre" and config.qk_norm == "none"
     if config.norm != "layernorm" or config.norm_bias or config.embedding_norm or not plain:
@@ -155,21 +155,22 @@ def centred_stream(config: ModelConfig, ours: Tensors) -> Form:
 
 
 def _centred(tensor: torch.Tensor, dim: int) -> torch.Tensor:
-    """Subtract the mean over the channels of the stream, which are the dimension `dim`."""
+    """Subtract the mean over dimension `dim`, the channels of the residual stream."""
     exact = tensor.double()
     return (exact - exact.mean(dim=dim, keepdim=True)).to(tensor.dtype)
 
 
-def halved_waves(config: ModelConfig, ours: Tensors) -> Form:
-    """Our waves alternate, sin, cos, sin, …; theirs have all sines first. It is the same model, its channels renamed.
+def sines_first(config: ModelConfig, ours: Tensors) -> Form:
+    """Reorder the channels from sin, cos, sin, … to all sines first, as in Hugging Face's sinusoidal positions.
 
-    Norms and sums do not depend on the order of the channels, so every tensor that touches the stream is reordered.
+    Norms and sums do not depend on the order of channels, so it is enough to reorder every tensor that reads from or
+    writes to the residual stream.
     """
     return _reordered(config, ours, torch.cat([torch.arange(0, config.width, 2), torch.arange(1, config.width, 2)]))
 
 
-def alternating_waves(config: ModelConfig, ours: Tensors) -> Form:
-    """Return the channels to the order sin, cos, sin, …: the inverse of `halved_waves`."""
+def sines_interleaved(config: ModelConfig, ours: Tensors) -> Form:
+    """Restore the channel order sin, cos, sin, …: the inverse of `sines_first`."""
     return _reordered(config, ours, torch.arange(config.width).view(2, -1).T.flatten())
 
 
@@ -187,7 +188,7 @@ def _reordered(config: ModelConfig, ours: Tensors, order: torch.Tensor) -> Form:
 
 
 def _inner(name: str) -> str:
-    """The part of the name of a norm inside a head, whose channels are not the stream's."""
+    """Return the name if it is a query or key norm, whose channels are not those of the stream; else ""."""
     return name if name.endswith(("query_norm.weight", "key_norm.weight")) else ""
 
 
@@ -200,14 +201,14 @@ def same(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 WRITE: dict[str, Callable[[ModelConfig, Tensors], Form]] = {
     form.__name__: form
-    for form in (sinusoids_as_table, scale_inside, own_head, same_biases, two_embeddings, centred_stream, halved_waves)
+    for form in (sinusoids_as_table, scale_inside, own_head, same_biases, two_embeddings, centred_stream, sines_first)
 }
 READ: dict[str, Callable[[ModelConfig, Tensors], Form]] = {
     "own_head": tied_head,
     "two_embeddings": one_embedding,
-    "halved_waves": alternating_waves,
+    "sines_first": sines_interleaved,
 }
-"""What undoes each, where something does."""
+"""The inverses of the forms that import reverses."""
 
 
 def rewritten(forms: Iterable[Callable[[ModelConfig, Tensors], Form]], config: ModelConfig, ours: Tensors) -> Form:

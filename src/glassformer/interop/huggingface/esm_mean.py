@@ -1,7 +1,7 @@
-"""A classifier of whole texts, for transformers: ESM, and one matrix on the mean of the vectors of a text's tokens.
+"""Text classifier for transformers: ESM with a linear layer on the mean of the token vectors.
 
 ESM with rotary positions is a plain pre-norm encoder. transformers has no class that averages over its tokens, so this
-file goes with the weights. Load the folder with `trust_remote_code=True`.
+file is stored beside the weights. Load the folder with `trust_remote_code=True`.
 """
 
 from typing import Any
@@ -13,13 +13,13 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 
 
 class EsmMeanConfig(EsmConfig):
-    """The settings of ESM."""
+    """Settings of ESM."""
 
     model_type = "esm-mean"
 
 
 class EsmMeanForSequenceClassification(EsmPreTrainedModel):
-    """Scores of labels, from the mean of the last layer's vectors at positions that are not padding."""
+    """Classifier on the mean of the last layer's vectors at positions that are not padding."""
 
     config_class = EsmMeanConfig
 
@@ -37,14 +37,16 @@ class EsmMeanForSequenceClassification(EsmPreTrainedModel):
         labels: torch.Tensor | None = None,
         **others: Any,
     ) -> SequenceClassifierOutput:
-        """Ids and mask (B, T) -> scores (B, C); with labels (B) also their cross entropy."""
+        """Compute scores: ids and mask (B, T) -> (B, C); with labels (B), also the cross entropy."""
         others.pop("return_dict", None)
-        positions = torch.arange(input_ids.shape[1], device=input_ids.device)[None]  # (1, T): else by a padding token
+        positions = torch.arange(input_ids.shape[1], device=input_ids.device)[
+            None
+        ]  # (1, T): by default, ESM computes them from a padding token
         found = self.esm(input_ids, attention_mask=attention_mask, position_ids=positions, return_dict=True, **others)
         x = found.last_hidden_state  # (B, T, D)
-        real = torch.ones(x.shape[:2], device=x.device) if attention_mask is None else attention_mask  # (B, T)
-        real = real.to(x.dtype)[..., None]  # (B, T, 1)
-        mean = (x * real).sum(dim=1) / real.sum(dim=1).clamp(min=1)  # (B, D)
+        mask = torch.ones(x.shape[:2], device=x.device) if attention_mask is None else attention_mask  # (B, T)
+        mask = mask.to(x.dtype)[..., None]  # (B, T, 1)
+        mean = (x * mask).sum(dim=1) / mask.sum(dim=1).clamp(min=1)  # (B, D)
         logits = self.classifier(self.dropout(mean))  # (B, C)
         loss = None if labels is None else nn.functional.cross_entropy(logits, labels)
         return SequenceClassifierOutput(loss=loss, logits=logits)

@@ -1,4 +1,4 @@
-"""`glass export RUN --to hf`: a folder that `transformers` loads, compared with the run before it appears."""
+"""`glass export RUN --to hf`: a folder for `transformers`, compared with the run before it appears."""
 
 from __future__ import annotations
 
@@ -39,30 +39,33 @@ USES = {
     "ForTokenClassification": "AutoModelForTokenClassification",
     "ForSequenceClassification": "AutoModelForSequenceClassification",
 }
-"""Their automatic class for the end of a class's name; all others are encoder-decoders."""
+"""Maps the end of a class name to its automatic class; all other classes are encoder-decoders."""
 NOTES = {
-    "masked": "their class for hidden words has a layer more (model.head_transform): this one labels each place with "
-    "the token that fits there",
-    "classify": "this class labels tokens, and a text's scores are {} (summary_type in config.json); "
-    'pipeline("text-classification") would give it a new head',
+    "masked": "transformers' class for masked tokens has one more layer (model.head_transform): this class labels each "
+    "position with its predicted token",
+    "classify": "this class labels tokens, and the scores of a text are {} (summary_type in config.json); "
+    'pipeline("text-classification") would load it with an untrained head',
 }
-WHOLE_TEXTS = "without --architecture, {} is written, which labels whole texts with the run's own head"
+WHOLE_TEXTS = "without --architecture, the export is {}, which labels whole texts with the run's own head"
 WHOLE = "ForSequenceClassification"
 OWN_CODE = (
-    "transformers has no class for the mean over a text's tokens: the folder brings one along, {}.py, "
-    "and is loaded with trust_remote_code=True"
+    "transformers has no class that averages over a text's tokens: the folder contains one, {}.py; "
+    "load it with trust_remote_code=True"
 )
-NO_PADDING = "roberta counts places by a padding token, which this run's tokenizer has not: so it is bert"
+NO_PADDING = "roberta needs a padding token for its positions, which this run's tokenizer lacks: exported as bert"
 
 
 def export(request: ExportRequest) -> ExportReport:
-    """Write a run's checkpoint as a folder of Hugging Face, load it back, compare, and only then let it appear.
+    """Export a run's checkpoint as a Hugging Face folder, which appears only after it was reloaded and compared.
 
     Raises:
-        GlassError: no class can express the run; the place is taken; what was written does not give back the run.
+        GlassError: no class can express the run, `request.out` exists, or the reloaded export does not match the run.
     """
     if request.dtype not in (None, "f32"):
-        raise GlassError(f"--dtype {request.dtype} is not for --to hf", "It writes float32; load it as you like.")
+        raise GlassError(
+            f"--dtype {request.dtype} cannot be used with --to hf",
+            "The export is in float32; choose another dtype when you load it.",
+        )
     refuse_taken(request.out)
     require_transformers()
     opened = OpenedRun.load(request.folder, request.which, device="cpu")
@@ -80,7 +83,7 @@ def export(request: ExportRequest) -> ExportReport:
     def fill(folder: Path) -> tuple[Measured, ...]:
         folder.mkdir()
         _write(folder, chosen, opened, opened.files.tokenizer_file)
-        request.note("loading it back and comparing")
+        request.note("reloading and comparing")
         return compare(folder, opened, kind if chosen.own_code else automatic, chosen.needs_padding)
 
     measured = appear_whole("Hugging Face", request.out, fill)
@@ -92,7 +95,7 @@ def export(request: ExportRequest) -> ExportReport:
     if task in LABELLED and kind.endswith("ForTokenClassification"):
         try:
             whole = choose(config, ours, task, None, before, padding)
-        except GlassError:  # no class labels whole texts with this run's settings
+        except GlassError:  # no class for whole texts has this run's settings
             pass
         else:
             notes.append(WHOLE_TEXTS.format(whole.classes[task]))
@@ -108,13 +111,13 @@ def export(request: ExportRequest) -> ExportReport:
 
 
 def class_task(opened: OpenedRun) -> Task:
-    """Return the task by which the class is chosen: that of a chat model is a language model's."""
+    """Return the task that selects the class; for a chat model, "lm"."""
     task = opened.config.train.task
     return "lm" if task in OF_DECODERS else task
 
 
 def _imported_from(run: Path) -> str | None:
-    """The class that a run was imported from, by its manifest."""
+    """Return the architecture that a run was imported from, as in its manifest; None if it was not imported."""
     try:
         name = json.loads((run / "manifest.json").read_text(encoding="utf-8"))["imported"]["architecture"]
     except (OSError, *MALFORMED):
@@ -127,7 +130,7 @@ def _write(folder: Path, architecture: Architecture, opened: OpenedRun, tokenize
     values, tensors = written(architecture, opened.model, task)
     values |= special_ids(opened.tokenizer, opened.config)
     if task in PAIRS:
-        values["tokenizer_class"] = TOKENIZER_CLASS  # CTranslate2 asks here how mBART's texts begin
+        values["tokenizer_class"] = TOKENIZER_CLASS  # from this CTranslate2 decides how mBART's texts begin
     if architecture.pads_with_end:
         values["pad_token_id"] = padding_or_end(opened.tokenizer)
     if architecture.own_code is not None:

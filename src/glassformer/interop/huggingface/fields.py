@@ -1,4 +1,4 @@
-"""`config.json` and our settings: which field is which setting. Each kind of field is read in both directions."""
+"""Fields of `config.json` and our settings. Each kind of field converts in both directions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from glassformer.base.config import ModelConfig
 from glassformer.base.errors import GlassError, closest
 
 REQUIRED = object()
-"""Stands for a default that does not exist: `config.json` must say it."""
+"""Default of a field that `config.json` must have."""
 RESOLVED: Mapping[str, Callable[[ModelConfig], Any]] = {
     "kv_heads": lambda config: config.G,
     "head_width": lambda config: config.K,
@@ -19,11 +19,11 @@ RESOLVED: Mapping[str, Callable[[ModelConfig], Any]] = {
     "norm_eps": lambda config: config.eps,
     "encoder_layers": lambda config: config.encoder_layers or config.layers,
 }
-"""Settings that mean something also where they are unset."""
+"""Settings that have a value even when unset."""
 
 
 def value_of(config: ModelConfig, setting: str) -> Any:
-    """A setting's value, resolved."""
+    """Return a setting's value, computed if it is unset."""
     return RESOLVED[setting](config) if setting in RESOLVED else getattr(config, setting)
 
 
@@ -36,21 +36,27 @@ class Refusal:
     nearest: Any
 
     def remedy(self) -> str:
-        """As it is given to `glass train`."""
+        """Return the nearest value as an argument of `glass train --set`."""
         shown = str(self.nearest).lower() if isinstance(self.nearest, bool) else self.nearest
         return f"model.{self.setting}={'unset' if shown is None else shown}"
 
 
 @dataclass
 class Theirs:
-    """A `config.json`, and which of its fields were asked for."""
+    """Fields of a `config.json`, and the names of those that were read.
+
+    Attributes:
+        values: the fields.
+        path: path of the file, for errors.
+        asked: names of the fields that were read.
+    """
 
     values: Mapping[str, Any]
-    place: str
+    path: str
     asked: set[str] = field(default_factory=set)
 
     def get(self, name: str, default: Any = REQUIRED) -> Any:
-        """A field's value; the class's own default where it is missing."""
+        """Return a field's value, or the default if it is missing."""
         self.asked.add(name)
         if name in self.values:
             return self.values[name]
@@ -61,32 +67,32 @@ class Theirs:
         return default
 
     def number(self, name: str, kind: type, default: Any = REQUIRED) -> Any:
-        """A field that is a number, a truth or, where the default is None, nothing."""
+        """Return a field that is a number or a boolean or, if the default is None, null."""
         value = self.get(name, default)
         wanted = (int, float) if kind is float else kind
-        truth = isinstance(value, bool) != (kind is bool)
+        wrong = isinstance(value, bool) != (kind is bool)
         finite = not isinstance(value, float) or math.isfinite(value)
-        if (value is None and default is None) or (isinstance(value, wanted) and not truth and finite):
+        if (value is None and default is None) or (isinstance(value, wanted) and not wrong and finite):
             return value
         words = {int: "a whole number", float: "a number", bool: "true or false"}[kind]
-        raise GlassError(f"{self.place} has {name} = {value!r}", f"It must be {words}.")
+        raise GlassError(f"{self.path} has {name} = {value!r}", f"It must be {words}.")
 
     def same(self, name: str, value: Any) -> None:
-        """Refuse a field that older files say besides, and that must then have this value."""
+        """Check an optional field of older files, which must have this value."""
         found = self.get(name, None)
         if found is not None and found != value:
-            raise self.refuse(name, found, f"By the other fields it would be {value}.")
+            raise self.refuse(name, found, f"The other fields imply {value}.")
 
     def refuse(self, name: str, value: Any, allowed: str) -> GlassError:
-        """The error for a value that our models cannot express."""
-        return GlassError(f"{self.place} has {name} = {value!r}, which glassformer cannot express exactly", allowed)
+        """Return the error for a value that our models cannot express."""
+        return GlassError(f"{self.path} has {name} = {value!r}, which glassformer cannot express exactly", allowed)
 
 
 class Field(Protocol):
-    """One fact about a class: read from their `config.json`, and written to it."""
+    """A property of a class, read from and written to `config.json`."""
 
     def read(self, theirs: Theirs) -> dict[str, Any]:
-        """The settings that their fields stand for, or a `GlassError`."""
+        """Return our settings for the fields, or raise a `GlassError`."""
 
     def write(self, config: ModelConfig) -> dict[str, Any]:
         """Return the `config.json` fields for our settings; call it only if `refusals` is empty."""
@@ -97,14 +103,23 @@ class Field(Protocol):
 
 @dataclass(frozen=True)
 class NumberField:
-    """A number or a truth that both sides have. Several names of theirs must have the same value."""
+    """A number or boolean that is a field of theirs and a setting of ours.
+
+    Attributes:
+        theirs: name of the field; several names must have the same value.
+        ours: name of the setting.
+        kind: type of the value.
+        default: value of a missing field.
+        otherwise: computes the value if the field is null or missing; None: use `default`.
+        less: difference between the field's value and the setting's.
+    """
 
     theirs: str | tuple[str, ...]
     ours: str
     kind: type = int
     default: Any = REQUIRED
-    otherwise: Callable[[Theirs], Any] | None = None  # what null, or leaving it out, stands for
-    less: int = 0  # theirs is larger by so many
+    otherwise: Callable[[Theirs], Any] | None = None
+    less: int = 0
 
     def read(self, theirs: Theirs) -> dict[str, Any]:
         """Return the setting; its names in `config.json` must have the same value."""
@@ -113,7 +128,9 @@ class NumberField:
         values = [theirs.number(name, self.kind, default) for name in names]
         if any(value != values[0] for value in values):
             pairs = " and ".join(f"{name} = {value}" for name, value in zip(names, values, strict=True))
-            raise GlassError(f"{theirs.place} has {pairs}", f"glassformer has one model.{self.ours} for both.")
+            raise GlassError(
+                f"{theirs.path} has {pairs}", f"glassformer has a single setting for both, model.{self.ours}."
+            )
         value = self.otherwise(theirs) if values[0] is None and self.otherwise is not None else values[0]
         return {self.ours: value - self.less if self.less else value}
 
@@ -129,7 +146,7 @@ class NumberField:
 
 @dataclass(frozen=True)
 class WordField:
-    """A word of theirs for a word of ours. Of several words for one of ours the first is written."""
+    """A choice by name, with a mapping from their words to ours; export uses the first match."""
 
     theirs: str
     ours: str
@@ -140,7 +157,7 @@ class WordField:
         """Return the setting for their word, or raise a `GlassError` for an unknown word."""
         value = theirs.get(self.theirs, self.default)
         if not isinstance(value, str) or value not in self.words:
-            raise theirs.refuse(self.theirs, value, f"It can express {', '.join(self.words)}.")
+            raise theirs.refuse(self.theirs, value, f"Supported are {', '.join(self.words)}.")
         return {self.ours: self.words[value]}
 
     def write(self, config: ModelConfig) -> dict[str, Any]:
@@ -149,14 +166,14 @@ class WordField:
         return {self.theirs: next(theirs for theirs, ours in self.words.items() if ours == value)}
 
     def refusals(self, config: ModelConfig) -> list[Refusal]:
-        """A word that they do not have."""
+        """Return a refusal if the class has no word for the setting."""
         value = getattr(config, self.ours)
         return [] if value in self.words.values() else [Refusal(self.ours, value, next(iter(self.words.values())))]
 
 
 @dataclass(frozen=True)
 class Always:
-    """A setting of ours that is part of what their class is. Of several values the first one is read."""
+    """A setting of ours that their class fixes; of several possible values, import uses the first."""
 
     ours: str
     values: tuple[Any, ...]
@@ -177,18 +194,25 @@ class Always:
 
 @dataclass(frozen=True)
 class Must:
-    """A field of theirs whose other values our models cannot express. The first one is written."""
+    """A field of theirs of which our models can express only some values.
+
+    Attributes:
+        theirs: name of the field.
+        values: the allowed values; export writes the first.
+        default: value of a missing field.
+        said: whether export writes the field; False for fields that current versions no longer have.
+    """
 
     theirs: str
     values: tuple[Any, ...]
     default: Any = REQUIRED
-    said: bool = True  # False: it is not written, as today's versions have it no more
+    said: bool = True
 
     def read(self, theirs: Theirs) -> dict[str, Any]:
         """Check the field's value, and return no settings."""
         value = theirs.get(self.theirs, self.default)
         if value not in self.values:
-            raise theirs.refuse(self.theirs, value, f"It can express {', '.join(map(str, self.values))}.")
+            raise theirs.refuse(self.theirs, value, f"Supported are {', '.join(map(str, self.values))}.")
         return {}
 
     def write(self, config: ModelConfig) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A folder of theirs, as it is found: `config.json` and safetensors. Nothing is believed before it is checked."""
+"""Reading of a Hugging Face folder: `config.json` and safetensors, with all contents checked."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from glassformer.base.errors import GlassError, nearest_file
 
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl", "*.msgpack", "*.h5")
 FLOATS = ("F64", "F32", "F16", "BF16")
-"""Types of numbers that a weight may have, by their name in the file."""
+"""Allowed dtypes of weights, by their names in safetensors files."""
 INDEX = "model.safetensors.index.json"
-CONVERT = "Where it was made: AutoModel….from_pretrained(PATH).save_pretrained(NEW, safe_serialization=True)."
+CONVERT = "Convert it with transformers: AutoModel….from_pretrained(PATH).save_pretrained(NEW)."
 
 
 def read_json(path: Path, what: str) -> dict[str, Any]:
-    """A JSON object.
+    """Read a JSON object from a file.
 
     Raises:
-        GlassError: there is no such file, it is not JSON, or not an object.
+        GlassError: the file is missing, is not JSON, or does not contain an object.
     """
     try:
         values = json.loads(path.read_bytes().decode("utf-8"))
@@ -34,9 +34,9 @@ def read_json(path: Path, what: str) -> dict[str, Any]:
     except OSError as error:
         raise GlassError(f"{path} cannot be read: {error.strerror}", f"Give a folder that has {what}.") from None
     except (ValueError, RecursionError) as error:
-        raise GlassError(f"{path} is not valid JSON: {error}", "Copy it again from where the model was made.") from None
+        raise GlassError(f"{path} is not valid JSON: {error}", "Copy it again from the model's source.") from None
     if not isinstance(values, dict):
-        raise GlassError(f"{path} is not a table of settings", "Copy it again from where the model was made.")
+        raise GlassError(f"{path} is not a JSON object", "Copy it again from the model's source.")
     return values
 
 
@@ -50,10 +50,10 @@ class Found:
     dtypes: Mapping[str, str]
 
     def load(self, names: Mapping[str, str]) -> dict[str, Tensor]:
-        """Tensors under the names on the left; read under those on the right.
+        """Load tensors; `names` maps each name in the result to the name in the files.
 
         Raises:
-            GlassError: a number in them is not finite, or the file cannot be read.
+            GlassError: a tensor has values that are not finite, or a file cannot be read.
         """
         loaded: dict[str, Tensor] = {}
         for path in dict.fromkeys(self.files[name] for name in names.values()):
@@ -64,8 +64,8 @@ class Found:
         for wanted, tensor in loaded.items():
             if not bool(torch.isfinite(tensor.float()).all()):
                 raise GlassError(
-                    f"{names[wanted]} in {self.files[names[wanted]]} holds numbers that are not finite",
-                    "The weights are damaged: copy them again from where the model was made.",
+                    f"{names[wanted]} in {self.files[names[wanted]]} has values that are not finite",
+                    "The weights are damaged: copy them again from the model's source.",
                 )
         return loaded
 
@@ -74,18 +74,20 @@ def _opened(path: Path) -> Any:
     try:
         return safe_open(path, framework="pt")
     except FileNotFoundError:
-        raise GlassError(f"{path} is missing, and the index names it", "Copy it from where the model lies.") from None
+        raise GlassError(
+            f"{path} is missing, but the index names it", "Copy it again from the model's source."
+        ) from None
     except (SafetensorError, OSError, ValueError) as error:
         raise GlassError(
-            f"{path} is not a whole safetensors file: {error}", "Copy it again from where the model was made."
+            f"{path} is not a complete safetensors file: {error}", "Copy it again from the model's source."
         ) from None
 
 
 def find_tensors(folder: Path) -> Found:
-    """The tensors of a folder: of `model.safetensors`, or of the files that its index names.
+    """Find the tensors of a folder: in `model.safetensors`, or in the files that its index names.
 
     Raises:
-        GlassError: there are only pickles, there is nothing, or a file is corrupt, truncated or of another kind.
+        GlassError: the folder has only pickles or no weights, or a file is corrupt, truncated or of another format.
     """
     single = folder / "model.safetensors"
     index = folder / INDEX
@@ -94,15 +96,17 @@ def find_tensors(folder: Path) -> Found:
     if index.exists():
         table = read_json(index, "a model").get("weight_map")
         if not isinstance(table, dict) or not all(isinstance(name, str) for name in table.values()):
-            raise GlassError(f"{index} has no weight_map", "Copy it again from where the model was made.")
+            raise GlassError(f"{index} has no weight_map", "Copy it again from the model's source.")
         outside = [name for name in table.values() if Path(name).name != name]
         if outside:
-            raise GlassError(f"{index} names a file outside its folder: {outside[0]}", "Give a folder that is whole.")
+            raise GlassError(f"{index} names a file outside its folder: {outside[0]}", "Give a complete model folder.")
         return _collected(folder, [folder / name for name in dict.fromkeys(table.values())], table)
     pickles = [path.name for pattern in PICKLES for path in sorted(folder.glob(pattern))]
     if pickles:
         raise GlassError(
-            f"{folder} has its weights in {pickles[0]}, which can run code when it is read; it is not opened", CONVERT
+            f"{folder} has its weights in {pickles[0]}, a format that can execute code when it is loaded; "
+            "it is not opened",
+            CONVERT,
         )
     raise GlassError(f"{folder} has no model.safetensors", nearest_file(single, "Give the folder of a model."))
 
@@ -118,7 +122,7 @@ def _collected(folder: Path, paths: list[Path], table: dict[str, str] | None) ->
                 files[name] = path
                 shapes[name] = tuple(part.get_shape())
                 dtypes[name] = part.get_dtype()
-    for name, place in (table or {}).items():
-        if files.get(name) != folder / place:
-            raise GlassError(f"{folder / place} has no tensor {name}, and the index says so", "Copy all files again.")
+    for name, file in (table or {}).items():
+        if files.get(name) != folder / file:
+            raise GlassError(f"{folder / file} has no tensor {name}, but the index says so", "Copy all files again.")
     return Found(folder, files, shapes, dtypes)

@@ -1,4 +1,4 @@
-"""`glass import FOLDER --out RUN`: a model of theirs as a run folder like any other."""
+"""`glass import FOLDER --out RUN`: conversion of a Hugging Face model to a run folder."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from glassformer.training.checkpoint import TrainState, save_checkpoint
 from glassformer.training.optimizers import make_optimizers
 
 SPECIAL = ("eos_token_id", "decoder_start_token_id", "forced_bos_token_id")
-"""What `generation_config.json` says better than `config.json`."""
+"""Fields whose value in `generation_config.json` overrides the one in `config.json`."""
 WRITING: dict[str, Any] = {
     "no_repeat_ngram_size": 0,
     "encoder_no_repeat_ngram_size": 0,
@@ -31,11 +31,11 @@ WRITING: dict[str, Any] = {
     "suppress_tokens": None,
     "begin_suppress_tokens": None,
 }
-"""Rules of writing, and the values with which they have no effect."""
+"""Fields for generation that runs do not keep, with the values that have no effect."""
 DEFAULT = "default"
-"""The name of the chat template that is used where none is asked for."""
+"""Name of the chat template that is used by default."""
 MORE_TEMPLATES = "additional_chat_templates"
-"""The folder of named chat templates. `chat_template.jinja` beside it is the default, if none in it has that name."""
+"""Folder of named chat templates; `chat_template.jinja` beside it is the default, unless one in it has that name."""
 
 
 @dataclass(frozen=True)
@@ -44,11 +44,11 @@ class ImportReport:
 
     Attributes:
         run: the new run folder.
-        architecture: their class.
-        task: what the run is for.
-        parameters: of the model.
-        measured: how far it is from what transformers computes, where that is installed.
-        notes: what a person should know.
+        architecture: the Hugging Face class.
+        task: task of the run.
+        parameters: number of parameters.
+        measured: comparison with transformers, if it is installed.
+        notes: remarks for the user.
     """
 
     run: Path
@@ -70,7 +70,7 @@ class ImportReport:
         }
 
     def text(self) -> str:
-        """Return the report for people."""
+        """Return the report as lines of text."""
         return "\n".join(
             [
                 f"{self.run}: {self.architecture}, {self.parameters:,} parameters",
@@ -82,13 +82,13 @@ class ImportReport:
 
 
 def import_model(folder: Path, out: Path, note: Callable[[str], None]) -> ImportReport:
-    """Read a folder of Hugging Face into a new run.
+    """Import a Hugging Face model folder as a new run.
 
     Raises:
-        GlassError: see `read_model` and `read_tokenizer`; nothing is written then.
+        GlassError: see `read_model` and `read_tokenizer`; then nothing is written.
     """
     refuse_existing(out)
-    found, said = _as_it_writes(read_model(folder), folder)
+    found, said = _with_generation_fields(read_model(folder), folder)
     words = read_tokenizer(folder, found.model.vocab_size, found.task, found.values)
     note(f"read {found.architecture.classes[found.task]} and its tokenizer: {words.tokenizer.description()}")
     measured, notes = _compared(folder, found, note)
@@ -104,15 +104,17 @@ def import_model(folder: Path, out: Path, note: Callable[[str], None]) -> Import
     return ImportReport(out, kind, found.task, parameters, measured, tuple(notes))
 
 
-def _as_it_writes(found: Imported, folder: Path) -> tuple[Imported, list[str]]:
-    """The model with what `generation_config.json` says better; and, in words, what of it our runs do not keep."""
+def _with_generation_fields(found: Imported, folder: Path) -> tuple[Imported, list[str]]:
+    """Add the fields of `generation_config.json`; also return notes on those that runs do not keep."""
     path = folder / "generation_config.json"
     table = read_json(path, "a model") if path.exists() else {}
     values = {**found.values, **{name: table[name] for name in SPECIAL if table.get(name) is not None}}
     told = [f"{name} = {value}" for name, default in WRITING.items() if (value := values.get(name, default)) != default]
     told += [f"{name} = {table[name]}" for name, default in WRITING.items() if table.get(name, default) != default]
     kept = ", ".join(dict.fromkeys(told))
-    notes = [f"it is made to write with {kept}; here the run's own [sample] settings count"] if kept else []
+    notes = (
+        [f"the model's generation settings {kept} are not imported; the run's [sample] settings apply"] if kept else []
+    )
     return replace(found, values=values), notes
 
 
@@ -127,8 +129,8 @@ def _compared(folder: Path, found: Imported, note: Callable[[str], None]) -> tup
     measured = compare_logits(folder, kind, found.model, found.architecture.needs_padding)
     if not measured.ok:
         raise GlassError(
-            f"the model does not compute what transformers does: logits differ by {measured.value:g}",
-            "This is a fault in glassformer: please report it with the model's config.json.",
+            f"the imported model does not match transformers: logits differ by {measured.value:g}",
+            "This is a bug in glassformer: please report it with the model's config.json.",
         )
     return (measured,), []
 
@@ -152,9 +154,10 @@ def _in_frames(found: Imported, words: ImportedTokenizer) -> bool:
 
 
 def _chat_template(folder: Path, out: Path) -> tuple[str | None, list[str]]:
-    """Return the template by which the model holds conversations, and notes on those that are left out.
+    """Return the chat template, and notes on templates that are left out.
 
-    As in transformers, files count before an entry of the tokenizer's, and of several templates the one named default.
+    As in transformers, template files take precedence over the tokenizer's entry, and of several templates the one
+    named default is used.
 
     Raises:
         GlassError: a template cannot be read.
@@ -170,16 +173,16 @@ def _chat_template(folder: Path, out: Path) -> tuple[str | None, list[str]]:
         return named.get(DEFAULT), []
     listed = ", ".join(others)
     if DEFAULT in named:
-        return named[DEFAULT], [f"of its chat templates the one named {DEFAULT} is taken; left out: {listed}"]
-    problem = f"its chat templates are named {listed}, and none is named {DEFAULT}: none is taken"
-    return None, [f"{problem}. Put the one to use into {out / CHAT_TEMPLATE_FILE}"]
+        return named[DEFAULT], [f"imported the chat template named {DEFAULT}; left out: {listed}"]
+    problem = f"no chat template is imported: they are named {listed}, and none is named {DEFAULT}"
+    return None, [f"{problem}. Copy the one to use to {out / CHAT_TEMPLATE_FILE}"]
 
 
 def _read_template(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise GlassError(f"{path} cannot be read: {error}", "Copy it again, or take it out of the folder.") from None
+        raise GlassError(f"{path} cannot be read: {error}", "Copy it again, or remove it from the folder.") from None
 
 
 def _configured_templates(folder: Path) -> dict[str, str]:
@@ -197,15 +200,15 @@ def _configured_templates(folder: Path) -> dict[str, str]:
     except MALFORMED:
         pass
     raise GlassError(
-        f"chat_template in {path} is neither a text nor a list of texts with names",
-        'Put it right, or take it out: {"name": "default", "template": "..."} is an item of such a list.',
+        f"chat_template in {path} is neither a string nor a list of named templates",
+        'Correct or remove it; an item of the list looks like {"name": "default", "template": "..."}.',
     )
 
 
 def _write_run(
     out: Path, found: Imported, words: ImportedTokenizer, config: Config, folder: Path, template: str | None
 ) -> None:
-    """The run folder, whole or not at all."""
+    """Write the run folder, whole or not at all."""
     partial = partial_path(out)
     facts = {
         "data": {"source": str(folder), "text_hash": "not known", "tokens": "not known"},
@@ -225,7 +228,7 @@ def _write_run(
             optimizers = make_optimizers(found.model, config.train)
             save_checkpoint(run, found.model, optimizers, TrainState(), config)
             if out.exists():
-                out.rmdir()  # it is empty
+                out.rmdir()  # an existing folder is empty here
             partial.rename(out)
         except BaseException:
             shutil.rmtree(partial, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""The encoder-decoders: BART and its kin, which differ in norm order and places, and T5."""
+"""Encoder-decoder architectures: BART and its relatives, which differ in norm order and positions, and T5."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from glassformer.interop.huggingface.weights import (
     Change,
     Implied,
     Rule,
-    Waves,
+    Sinusoids,
     rows_before,
     weight,
 )
@@ -54,7 +54,7 @@ _COPIES = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight")
 _EMBEDDINGS = dict.fromkeys((*(f"model.{name}" for name in _COPIES), "lm_head.weight"), "model.shared.weight")
 
 
-def _bart_rules(places: Change | None, embedding_norm: bool, last_norm: bool) -> tuple[Rule, ...]:
+def _bart_rules(positions: Change | None, embedding_norm: bool, last_norm: bool) -> tuple[Rule, ...]:
     rules: list[Rule] = [
         weight("embedding.tokens.weight", "model.shared.weight"),
         weight("head.bias", "final_logits_bias", ONE_ROW, always=True),
@@ -86,10 +86,10 @@ def _bart_rules(places: Change | None, embedding_norm: bool, last_norm: bool) ->
         for ours, theirs in names.items():
             rules.append(weight(f"{ours}.weight", f"{theirs}.weight"))
             rules.append(weight(f"{ours}.bias", f"{theirs}.bias", always=True))
-        if places is None:
-            rules.append(Waves(f"model.{stack}.embed_positions.weight"))
+        if positions is None:
+            rules.append(Sinusoids(f"model.{stack}.embed_positions.weight"))
         else:
-            rules.append(weight(f"{table}.positions.table.weight", f"model.{stack}.embed_positions.weight", places))
+            rules.append(weight(f"{table}.positions.table.weight", f"model.{stack}.embed_positions.weight", positions))
     return tuple(rules)
 
 
@@ -132,8 +132,8 @@ class _SaidBesides:
         return []
 
 
-def _bart_like(name: str, kind: str, order: str, places: Change | None, embedding_norm: bool) -> Architecture:
-    sinusoidal = places is None
+def _bart_like(name: str, kind: str, order: str, positions: Change | None, embedding_norm: bool) -> Architecture:
+    sinusoidal = positions is None
     return Architecture(
         name=name,
         classes={"translate": kind, "summarize": kind},
@@ -147,9 +147,9 @@ def _bart_like(name: str, kind: str, order: str, places: Change | None, embeddin
             Always("shared_embedding", (False,)),
             *(_MARIAN if name == "marian" else ()),
         ),
-        rules=_bart_rules(places, embedding_norm, order == "pre"),
+        rules=_bart_rules(positions, embedding_norm, order == "pre"),
         aliases=_EMBEDDINGS,
-        rewrites=("two_embeddings", *(("halved_waves",) if sinusoidal else ("sinusoids_as_table",))),
+        rewrites=("two_embeddings", *(("sines_first",) if sinusoidal else ("sinusoids_as_table",))),
     )
 
 
@@ -213,18 +213,18 @@ _T5_WORDS = {
     "gated-silu": "swiglu",
     "gated-gelu_python": "geglu",
 }
-"""Their gated-gelu is the tanh form, which our geglu is not; gelu_python is the exact one."""
+"""T5's gated-gelu uses the tanh approximation, unlike our geglu; gelu_python is exact."""
 
 
 class _FeedForward(WordField):
-    """T5's word for its feed-forward, and what newer files derive from it and say as well."""
+    """T5's feed-forward activation, which newer files repeat in derived fields."""
 
     def read(self, theirs: Theirs) -> dict[str, Any]:
         """Return the activation, and check the fields that newer files derive from it."""
         word = str(theirs.get(self.theirs, self.default))
         for name, wanted in (("dense_act_fn", word.removeprefix("gated-")), ("is_gated_act", word.startswith("gated"))):
             if theirs.get(name, wanted) != wanted:
-                raise theirs.refuse(name, theirs.get(name), f"By {self.theirs} = {word} it is {wanted}.")
+                raise theirs.refuse(name, theirs.get(name), f"{self.theirs} = {word} implies {wanted}.")
         return super().read(theirs)
 
 

@@ -1,4 +1,4 @@
-"""A model of theirs, read and checked: settings and tensors of ours that compute the same."""
+"""Import of a Hugging Face model: checked, and converted to our settings and tensors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from glassformer.interop.huggingface.architecture import Architecture
 from glassformer.interop.huggingface.choosing import ARCHITECTURES, architecture_of
 from glassformer.interop.huggingface.equivalent_forms import READ, rewritten
 from glassformer.interop.huggingface.folder import FLOATS, Found, find_tensors, read_json
-from glassformer.interop.huggingface.weights import Tensors, Waves
+from glassformer.interop.huggingface.weights import Sinusoids, Tensors
 from glassformer.model.build import build_model
 from glassformer.model.transformer import Model
 from glassformer.runs.folder import Folder
@@ -25,12 +25,12 @@ class Imported:
     """Model read from a Hugging Face folder, with its settings and labels.
 
     Attributes:
-        architecture: its class.
-        values: of `config.json`.
+        architecture: description of its class.
+        values: fields of `config.json`.
         config: our settings.
-        model: with the weights, in evaluation mode.
-        task: what it can be used for.
-        labels: of a classifier.
+        model: the model with its weights, in evaluation mode.
+        task: task of the model.
+        labels: labels of a classifier; empty for other models.
     """
 
     architecture: Architecture
@@ -45,35 +45,35 @@ def read_model(folder: Folder) -> Imported:
     """Read a folder that `save_pretrained` of transformers wrote.
 
     Raises:
-        GlassError: a file is missing or damaged; the class is unknown, or is one whose settings or tensors our models
-            do not have; tensors are missing, unexpected or of other shapes than `config.json` says.
+        GlassError: a file is missing or damaged; the class is unknown; our models cannot express a setting or tensor;
+            tensors are missing, unexpected, or of other shapes than `config.json` implies.
     """
     folder = Path(folder)
     if not folder.is_dir():
         raise GlassError(f"{folder} is not a folder", "Give the folder that holds config.json and model.safetensors.")
-    place = folder / "config.json"
-    values = read_json(place, "a config.json")
+    path = folder / "config.json"
+    values = read_json(path, "a config.json")
     kind = values.get("model_type")
     if not isinstance(kind, str):
-        raise GlassError(f"{place} does not say model_type", f"It must be one of: {', '.join(ARCHITECTURES)}.")
+        raise GlassError(f"{path} has no field model_type", f"It must be one of: {', '.join(ARCHITECTURES)}.")
     architecture = architecture_of(kind, values.get("architectures"))
-    task, labels = _task(architecture, values, place)
-    config = architecture.read_config(values, str(place))
+    task, labels = _task(architecture, values, path)
+    config = architecture.read_config(values, str(path))
     if config.vocab_size is None or config.vocab_size < 2:
-        raise GlassError(f"{place} has vocab_size = {config.vocab_size}", "It must be 2 or more.")
+        raise GlassError(f"{path} has vocab_size = {config.vocab_size}", "It must be 2 or more.")
     if architecture.classes[task].endswith("ForTokenClassification") and task == "classify":
-        config = config.replace(pooling=_pooling(values, place))
+        config = config.replace(pooling=_pooling(values, path))
     found = find_tensors(folder)
     layers = max(config.layers, config.encoder_layers or 0)
-    if layers > len(found.shapes):  # refused before so many are laid out
+    if layers > len(found.shapes):  # refuse before all these layers are allocated
         raise GlassError(
-            f"{place} says that there are {layers} layers, and {folder} has {len(found.shapes)} tensors",
-            "One of the two belongs to another model: copy both from where it was made.",
+            f"{path} has {layers} layers, but {folder} has only {len(found.shapes)} tensors",
+            "One of the two belongs to another model: copy both again from their source.",
         )
     wanted, expected = architecture.shapes(config, len(labels) or None)
-    names = _matched(architecture, found, {name: tuple(tensor.shape) for name, tensor in expected.items()}, place)
+    names = _matched(architecture, found, {name: tuple(tensor.shape) for name, tensor in expected.items()}, path)
     theirs = found.load(names)
-    _check_waves(architecture, theirs, config)
+    _check_sinusoids(architecture, theirs, config)
     ours = architecture.to_ours(theirs, config, wanted)
     undo = [READ[name] for name in reversed(architecture.rewrites) if name in READ]
     config, ours = rewritten(undo, config, ours)
@@ -82,94 +82,94 @@ def read_model(folder: Folder) -> Imported:
     return Imported(architecture, values, config, model.eval(), task, labels)
 
 
-def _task(architecture: Architecture, values: dict[str, Any], place: Path) -> tuple[Task, tuple[str, ...]]:
-    """Return the task of the class that `architectures` names, and the labels of a classifier."""
+def _task(architecture: Architecture, values: dict[str, Any], path: Path) -> tuple[Task, tuple[str, ...]]:
+    """Return the task of the class in `architectures`, and the labels of a classifier."""
     named = values.get("architectures") or [next(iter(architecture.classes.values()))]
     known = set(architecture.classes.values())
     if not isinstance(named, list) or len(named) != 1 or str(named[0]) not in known:
-        raise _not_read(architecture, named, place)
+        raise _not_read(architecture, named, path)
     whole = list(architecture.classes) == ["classify"]
     if not whole and (len(architecture.classes) == 1 or architecture.family != "encoder"):
         return next(iter(architecture.classes)), ()
     table = values.get("id2label") or {str(number): f"LABEL_{number}" for number in range(2)}
     if not isinstance(table, dict) or set(map(str, table)) != set(map(str, range(len(table)))):
-        raise GlassError(f"{place} has an id2label that does not name every label from 0 on", "Correct it.")
+        raise GlassError(f"id2label in {path} does not name every label from 0 on", "Correct it.")
     if not whole and values.get("summary_type") is None:
         if len(table) != values.get("vocab_size"):
             raise GlassError(
-                f"{place} labels tokens with {len(table)} labels, and does not say how a text gets its label",
-                'Say "summary_type": "first" or "mean", if a text has the scores of its first token or their mean.',
+                f"{path} has {len(table)} labels for tokens, but no summary_type for the labels of whole texts",
+                'Add "summary_type": "first" (scores of the first token) or "mean" (mean over the tokens).',
             )
         return "masked", ()
     return "classify", tuple(str(table.get(str(number), table.get(number))) for number in range(len(table)))
 
 
-def _not_read(architecture: Architecture, named: Any, place: Path) -> GlassError:
-    """The error for a class of theirs that is none of ours, with the nearest."""
+def _not_read(architecture: Architecture, named: Any, path: Path) -> GlassError:
+    """Return the error for an unsupported class, with the nearest supported one."""
     shown = ", ".join(map(str, named)) if isinstance(named, list) else str(named)
     same = [each for each in ARCHITECTURES.values() if each.model_type == architecture.model_type]
     known = ", ".join(sorted({name for each in same for name in each.classes.values()}))
     if shown.endswith("ForSequenceClassification") and architecture.family == "encoder":
         nearest = shown.replace("Sequence", "Token")
         return GlassError(
-            f"{place} says architectures = {shown}, whose head has a matrix and tanh before the labels: not read",
-            f'Nearest: {nearest} with "summary_type": "first", whose labels stand on the first token itself.',
+            f"{path} has architectures = {shown}, whose head has a linear layer and tanh, which our models lack",
+            f'Nearest: {nearest} with "summary_type": "first", whose output layer reads the first token directly.',
         )
-    return GlassError(f"{place} says architectures = {shown}, which is not read", f"It can be {known}.")
+    return GlassError(f"{path} has architectures = {shown}, which is not supported", f"Supported are {known}.")
 
 
-def _pooling(values: dict[str, Any], place: Path) -> str:
+def _pooling(values: dict[str, Any], path: Path) -> str:
     if values["summary_type"] not in ("first", "mean"):
-        raise GlassError(f"{place} has summary_type = {values['summary_type']!r}", "It can be first or mean.")
+        raise GlassError(f"{path} has summary_type = {values['summary_type']!r}", "It must be first or mean.")
     return str(values["summary_type"])
 
 
 def _matched(
-    architecture: Architecture, found: Found, expected: dict[str, tuple[int, ...]], place: Path
+    architecture: Architecture, found: Found, expected: dict[str, tuple[int, ...]], path: Path
 ) -> dict[str, str]:
-    """For each expected tensor the name that the file has it under."""
+    """Return the name in the file for each expected tensor."""
     prefix = architecture.prefix
-    waves = {rule.theirs for rule in architecture.rules if isinstance(rule, Waves)}
+    sinusoids = {rule.theirs for rule in architecture.rules if isinstance(rule, Sinusoids)}
     bare = bool(prefix) and not any(name.startswith(prefix) for name in found.shapes)
     names = {name: name.removeprefix(prefix) if bare else name for name in expected}
     for wanted, name in list(names.items()):
-        if name not in found.shapes and wanted in waves:
+        if name not in found.shapes and wanted in sinusoids:
             del names[wanted]
             continue
         if name not in found.shapes:
             other = _renamed(architecture, name, found) or _alias_of(architecture, wanted, found)
             if other is None:
                 raise GlassError(
-                    f"{found.folder} has no tensor {name}, which {place} asks for",
+                    f"{found.folder} has no tensor {name}, which {path} requires",
                     "Copy the whole model again, or correct config.json.",
                 )
             names[wanted] = other
         if found.dtypes[names[wanted]] not in FLOATS:
             raise GlassError(
-                f"{names[wanted]} in {found.files[names[wanted]]} is stored as {found.dtypes[names[wanted]]}",
+                f"{names[wanted]} in {found.files[names[wanted]]} has dtype {found.dtypes[names[wanted]]}",
                 "Give the model with its weights in float32, float16 or bfloat16.",
             )
         if found.shapes[names[wanted]] != expected[wanted]:
             raise GlassError(
-                f"{names[wanted]} has shape {found.shapes[names[wanted]]}; by {place} it would be {expected[wanted]}",
-                "One of the two belongs to another model: copy both from where it was made.",
+                f"{names[wanted]} has shape {found.shapes[names[wanted]]}, but {path} implies {expected[wanted]}",
+                "One of the two belongs to another model: copy both again from their source.",
             )
     _check_rest(architecture, found, names)
     return names
 
 
-def _check_waves(architecture: Architecture, theirs: Tensors, config: ModelConfig) -> None:
-    """A table of sinusoids that a file brings along must hold sinusoids."""
+def _check_sinusoids(architecture: Architecture, theirs: Tensors, config: ModelConfig) -> None:
+    """Raise a `GlassError` if a file's table of sinusoids has other values."""
     for rule in architecture.rules:
-        found = theirs.get(rule.theirs) if isinstance(rule, Waves) else None
+        found = theirs.get(rule.theirs) if isinstance(rule, Sinusoids) else None
         if (
-            isinstance(rule, Waves)
+            isinstance(rule, Sinusoids)
             and found is not None
             and not torch.allclose(found.float(), rule.table(config), atol=1e-3)
         ):
             raise GlassError(
                 f"{rule.theirs} is not the table of sinusoids that {architecture.name} models have",
-                "Nearest: bart or blenderbot, whose tables are learnt.",
+                "Nearest: bart or blenderbot, whose position tables are learned.",
             )
 
 
@@ -179,7 +179,7 @@ def _alias_of(architecture: Architecture, wanted: str, found: Found) -> str | No
 
 
 def _renamed(architecture: Architecture, name: str, found: Found) -> str | None:
-    """The name that an older file has for a tensor."""
+    """Return the name that an older file uses for a tensor; None if it has none."""
     others = (name.removesuffix(new) + old for new, old in architecture.renamed.items() if name.endswith(new))
     return next((other for other in others if other in found.shapes), None)
 
@@ -197,11 +197,11 @@ def _check_rest(architecture: Architecture, found: Found, names: dict[str, str])
         if name not in aliases:
             raise GlassError(
                 f"{found.folder} has a tensor that {architecture.name} models do not have: {name}",
-                "It may change the result, so it is not passed over: take it out, or give another model.",
+                "It may change the result, so it is not ignored: remove it, or import another model.",
             )
         pair = found.load({"copy": name, "main": names[aliases[name]]})
         if pair["copy"].shape != pair["main"].shape or not torch.equal(pair["copy"], pair["main"]):
             raise GlassError(
-                f"{name} differs from {names[aliases[name]]}, and config.json says that they are one",
-                "Correct tie_word_embeddings in config.json, or take the tensor out.",
+                f"{name} differs from {names[aliases[name]]}, but config.json says that they are tied",
+                "Correct tie_word_embeddings in config.json, or remove the tensor.",
             )

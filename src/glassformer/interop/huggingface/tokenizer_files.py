@@ -1,8 +1,8 @@
-"""The tokenizer of a run as the files that `AutoTokenizer` reads: the same ids, and the frame a model's texts have.
+"""Export of a run's tokenizer as files for `AutoTokenizer`, with the same ids and the same frame around texts.
 
-A frame is what stands around a text: see `tokenizers.frames`. Text that spells a special token is text, except in a
-tokenizer with a mask token: there a hole must be written somehow, so all special tokens are read as such, as in every
-tokenizer of `transformers` for hidden words.
+A frame is the special tokens before and after a text: see `tokenizers.frames`. Text that spells a special token stays
+text, except in a tokenizer with a mask token: there the user must be able to write masks, so the spellings of all
+special tokens are recognized, as in every `transformers` tokenizer for masked language models.
 """
 
 from __future__ import annotations
@@ -24,31 +24,34 @@ from glassformer.text.tokenizers import Frame, Tokenizer, frame_of, layout
 Json = dict[str, Any]
 TOKENIZER_CLASS = "PreTrainedTokenizerFast"
 HOLE = "[MASK]"
-"""How a mask token of ours is spelled there, as `glass fill` asks for it."""
+"""Spelling of the mask token in the exported tokenizer, the same as in `glass fill`."""
 
 
 def refuse_unwritable(opened: OpenedRun) -> None:
-    """Raise a `GlassError` for what the format cannot hold."""
+    """Raise a `GlassError` if the format cannot express the run's tokenizer."""
     if opened.tokenizer.kind == "graphemes":
         raise GlassError(
-            "tokenizer.kind = graphemes cannot be written for Hugging Face, whose library cuts text otherwise",
-            "Nearest: tokenizer.kind=characters, or bpe, which can write every text.",
+            "tokenizer.kind = graphemes cannot be exported to Hugging Face, whose library has no grapheme tokenizer",
+            "Nearest: a run trained with --set tokenizer.kind=characters, or bpe, which can encode every text.",
         )
     if opened.source_tokenizer.digest != opened.tokenizer.digest:
         raise GlassError(
-            "tokenizer.joint = false: source and target have a vocabulary each, and their classes have one",
+            "tokenizer.joint = false: Hugging Face's classes have one vocabulary for source and target",
             "Nearest: a run trained with --set tokenizer.joint=true.",
         )
 
 
 def write_framed(path: Path, saved: Path, tokenizer: Tokenizer, config: Config) -> dict[int, str]:
-    """Write a `tokenizer.json` that puts the run's frame around each text; how its special tokens are spelled.
+    """Write a `tokenizer.json` that adds the run's frame to each text.
 
     Args:
-        path: of the new file.
-        saved: the run's own tokenizer file; its contents are kept whole, so that import knows it again.
-        tokenizer: read from it.
-        config: of the run.
+        path: the new file.
+        saved: the run's tokenizer file; all its contents are kept, so that import recognizes it.
+        tokenizer: the tokenizer in `saved`.
+        config: settings of the run.
+
+    Returns:
+        The spelling of each special token, by id.
     """
     document: Json = json.loads(saved.read_text(encoding="utf-8"))
     frame = frame_of(tokenizer, config)
@@ -62,12 +65,12 @@ def write_framed(path: Path, saved: Path, tokenizer: Tokenizer, config: Config) 
 
 
 def spells_special_tokens(config: Config, chat_template: str | None) -> bool:
-    """Return whether text that spells a special token stands for it, as in masks and in chat templates."""
+    """Return whether the spelling of a special token in text is read as that token, for masks and chat templates."""
     return config.train.task == "masked" or chat_template is not None
 
 
 def write_tokenizer(folder: Path, saved: Path, tokenizer: Tokenizer, config: Config, chat_template: str | None) -> None:
-    """Write `tokenizer.json` and `tokenizer_config.json` into a folder; `write_framed` says what the rest is."""
+    """Write `tokenizer.json` and `tokenizer_config.json` into a folder; arguments as of `write_framed`."""
     names = write_framed(folder / "tokenizer.json", saved, tokenizer, config)
     facts: Json = {
         "tokenizer_class": TOKENIZER_CLASS,
@@ -76,7 +79,7 @@ def write_tokenizer(folder: Path, saved: Path, tokenizer: Tokenizer, config: Con
         "split_special_tokens": not spells_special_tokens(config, chat_template),
         "padding_side": "left"
         if config.train.task in OF_DECODERS
-        else "right",  # a decoder goes on from the last place
+        else "right",  # a decoder continues from the last position
         "model_input_names": ["input_ids", "attention_mask"],
         "eos_token": names[tokenizer.end_id],
         "bos_token": names[tokenizer.start_id],
@@ -87,12 +90,12 @@ def write_tokenizer(folder: Path, saved: Path, tokenizer: Tokenizer, config: Con
     if tokenizer.unknown_id is not None:
         facts["unk_token"] = names[tokenizer.unknown_id]
     elif config.train.task in PAIRS:
-        facts["unk_token"] = names[tokenizer.end_id]  # CTranslate2 asks for one; every text has tokens of its own
+        facts["unk_token"] = names[tokenizer.end_id]  # CTranslate2 requires one; it never occurs
     (folder / "tokenizer_config.json").write_text(json.dumps(facts, ensure_ascii=False, indent=1) + "\n", "utf-8")
 
 
 def padding_or_end(tokenizer: Tokenizer) -> int:
-    """The token that fills rows: the tokenizer's own, or the end token, which the attention mask hides as well."""
+    """Return the padding token: the tokenizer's own, or else the end token, which the attention mask hides as well."""
     return tokenizer.end_id if tokenizer.padding_id is None else tokenizer.padding_id
 
 
@@ -103,12 +106,12 @@ def special_names(tokenizer: Tokenizer, frame: Frame) -> dict[int, str]:
 
 
 def rename_mask(document: Json, name: str, takes_space: bool) -> None:
-    """Spell the mask token of a tokenizer of ours otherwise, unless a token is spelled so already.
+    """Change the spelling of the mask token, unless another token has this spelling.
 
     Args:
-        document: the file's contents; changed.
-        name: the spelling; `layout.MASK` undoes it.
-        takes_space: a space before it belongs to it, as it does to the word that it hides.
+        document: contents of the tokenizer file; changed in place.
+        name: the new spelling; `layout.MASK` restores the original.
+        takes_space: whether a space before the mask belongs to it, as it does to the masked word.
     """
     facts = document["model"][layout.FACTS]
     added = document["added_tokens"]
@@ -118,7 +121,7 @@ def rename_mask(document: Json, name: str, takes_space: bool) -> None:
 
 
 def _template(frame: Frame, names: dict[int, str]) -> Json:
-    """The post-processor that puts the frame around a text."""
+    """Return the post-processor that adds the frame to a text."""
 
     def piece(id: int) -> Json:
         return {"SpecialToken": {"id": names[id], "type_id": 0}}
@@ -132,8 +135,9 @@ def _template(frame: Frame, names: dict[int, str]) -> Json:
 def special_ids(tokenizer: Tokenizer, config: Config) -> Json:
     """Return the special token ids for `config.json`.
 
-    Their embedding never learns the row of `pad_token_id`. A tokenizer without a token for padding pads with the end
-    token, which texts have as well: so the model is told of none, but an encoder-decoder, which asks for one.
+    transformers never trains the embedding row of `pad_token_id`. A tokenizer without a padding token pads with the
+    end token, which also occurs in texts; so `pad_token_id` is null then, except in an encoder-decoder, which requires
+    one.
     """
     found: Json = {"bos_token_id": tokenizer.start_id, "eos_token_id": tokenizer.end_id}
     if config.train.task in PAIRS:
@@ -148,9 +152,9 @@ def writing_ids(tokenizer: Tokenizer, config: Config, more_ends: Collection[int]
     """Return the special token ids for `generation_config.json`, where finished rows are filled with padding.
 
     Args:
-        tokenizer: of the run.
-        config: of the run.
-        more_ends: tokens that end a text beside the end token.
+        tokenizer: tokenizer of the run.
+        config: settings of the run.
+        more_ends: tokens that end a text besides the end token.
     """
     found = {**special_ids(tokenizer, config), "pad_token_id": padding_or_end(tokenizer)}
     others = sorted({*more_ends} - {tokenizer.end_id})
@@ -158,9 +162,9 @@ def writing_ids(tokenizer: Tokenizer, config: Config, more_ends: Collection[int]
 
 
 def template_tokens(template: str | None, tokenizer: Tokenizer) -> tuple[frozenset[int], bool]:
-    """Return the tokens by which a chat template ends an answer, and whether it writes the start token.
+    """Return the tokens that end an answer in a chat template, and whether the template writes the start token.
 
-    A template that refuses a plain conversation, as one that asks for tools may, is exported as it is.
+    A template that rejects a plain conversation, for example because it requires tools, is exported unchanged.
     """
     if template is None:
         return frozenset(), False

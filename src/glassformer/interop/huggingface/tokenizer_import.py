@@ -17,16 +17,16 @@ from glassformer.text.tokenizers import Frame, Tokenizer, layout
 from glassformer.text.tokenizers.roles import imported_document
 
 Json = dict[str, Any]
-HELD = "glassformer holds byte-level BPE, WordPiece and Unigram tokenizers, as tokenizer.json."
+HELD = "Supported are byte-level BPE, WordPiece and Unigram tokenizers in a tokenizer.json."
 
 
 @dataclass(frozen=True)
 class ImportedTokenizer:
-    """A tokenizer, and how texts are framed.
+    """A tokenizer, and whether it frames texts.
 
     Attributes:
-        tokenizer: with as many ids as the model has.
-        framed: a text begins with a token of its frame.
+        tokenizer: the tokenizer, with as many ids as the model.
+        framed: whether a text begins with a special token.
     """
 
     tokenizer: Tokenizer
@@ -34,17 +34,17 @@ class ImportedTokenizer:
 
 
 def read_tokenizer(folder: Path, size: int, task: Task, config: Json) -> ImportedTokenizer:
-    """The tokenizer of a folder.
+    """Read the tokenizer of a Hugging Face folder.
 
     Args:
-        folder: of the model.
-        size: tokens that the model has.
-        task: of the model; it decides how a text may be framed.
-        config: of `config.json`, for the ids of special tokens.
+        folder: the model folder.
+        size: vocabulary size of the model.
+        task: task of the model, which decides the allowed frames of a text.
+        config: fields of `config.json`, for the ids of special tokens.
 
     Raises:
-        GlassError: it is missing, damaged, of a kind that ours are not, larger than the model's embedding, or frames
-            texts otherwise than our models are used.
+        GlassError: the tokenizer is missing, damaged, of an unsupported kind, larger than the model's embedding, or
+            adds special tokens that our models do not support.
     """
     path = folder / "tokenizer.json"
     if not path.exists():
@@ -55,7 +55,7 @@ def read_tokenizer(folder: Path, size: int, task: Task, config: Json) -> Importe
         ]
         raise GlassError(
             f"{folder} has no tokenizer.json" + (f", only {others[0]}" if others else ""),
-            "Where it was made: AutoTokenizer.from_pretrained(PATH).save_pretrained(NEW) writes one.",
+            "Create one with transformers: AutoTokenizer.from_pretrained(PATH).save_pretrained(NEW).",
         )
     document = read_json(path, "a tokenizer.json")
     try:
@@ -63,15 +63,15 @@ def read_tokenizer(folder: Path, size: int, task: Task, config: Json) -> Importe
         theirs = tokenizers.Tokenizer.from_str(json.dumps(bare))
         theirs.no_truncation()
         theirs.no_padding()
-    except Exception as error:  # the library raises nothing narrower
-        raise GlassError(f"{path} is no tokenizer: {error}", "Copy it again from where the model was made.") from None
+    except Exception as error:  # the library raises plain Exception
+        raise GlassError(f"{path} is not a tokenizer: {error}", "Copy it again from the model's source.") from None
     frame = _frame(theirs)
     own = _own(document, path)
     names = _names(folder)
     if own is None:
         end = _end(theirs, names, config, path)
         if task in PAIRS and not len(frame):
-            frame = Frame(after=(end,))  # an encoder-decoder without a frame of its own gets ours
+            frame = Frame(after=(end,))  # an encoder-decoder without a frame gets our end token
         begin = theirs.token_to_id(names["bos_token"]) if "bos_token" in names else None
         start = frame.before[0] if frame.before else end if begin is None else begin
         kind, unknown = _kind(document, theirs, path)
@@ -81,7 +81,7 @@ def read_tokenizer(folder: Path, size: int, task: Task, config: Json) -> Importe
         for part in ("mask", "pad"):
             named = names.get(f"{part}_token")
             roles["padding" if part == "pad" else part] = theirs.token_to_id(named) if named is not None else None
-        if roles["padding"] in (end, start, unknown):  # it stands in texts
+        if roles["padding"] in (end, start, unknown):  # this token occurs in texts
             roles["padding"] = None
         roles["target_start"] = target_start(config, size) if task in PAIRS else None
         if more_ends := _more_ends(config, end, size):
@@ -94,27 +94,27 @@ def read_tokenizer(folder: Path, size: int, task: Task, config: Json) -> Importe
 
 
 def _own(document: Json, path: Path) -> Tokenizer | None:
-    """A tokenizer that `glass export` wrote; None of any other one."""
+    """Return a tokenizer that `glass export` wrote; None for any other."""
     facts = document["model"].get(layout.FACTS)
     if not isinstance(facts, dict):
         return None
     whole = {**document, "post_processor": None, "added_tokens": [{**each} for each in document["added_tokens"]]}
     rename_mask(whole, layout.MASK, takes_space=False)
     if facts.get("sha256") != layout.checksum(whole):
-        raise GlassError(f"{path} was altered after glass export wrote it", "Take the file from where it was written.")
+        raise GlassError(f"{path} was altered after glass export wrote it", "Copy the exported file again.")
     return Tokenizer(whole)
 
 
 def _check_size(tokens: int, size: int, path: Path, equal: bool = False) -> None:
     if tokens > size or (equal and tokens != size):
         raise GlassError(
-            f"{path} has {tokens:,} tokens, and the model's embedding {size:,}",
+            f"{path} has {tokens:,} tokens, but the model's embedding has {size:,}",
             "Give the tokenizer that the model was trained with.",
         )
 
 
 def _names(folder: Path) -> dict[str, str]:
-    """Special tokens by their part, as the folder's other files say."""
+    """Return the special tokens by their name, from the folder's other files."""
     found: dict[str, str] = {}
     for name in ("special_tokens_map.json", "tokenizer_config.json"):
         if (folder / name).exists():
@@ -126,7 +126,7 @@ def _names(folder: Path) -> dict[str, str]:
 
 
 def _end(theirs: tokenizers.Tokenizer, names: dict[str, str], config: Json, path: Path) -> int:
-    """The token that ends a text: of the tokenizer's files, or of `config.json`."""
+    """Return the token that ends a text, from the tokenizer's files or from `config.json`."""
     for name in ("eos_token", "sep_token"):
         found = theirs.token_to_id(names[name]) if name in names else None
         if found is not None:
@@ -136,30 +136,32 @@ def _end(theirs: tokenizers.Tokenizer, names: dict[str, str], config: Json, path
     if isinstance(id, int) and 0 <= id < theirs.get_vocab_size() and theirs.id_to_token(id) is not None:
         return id
     raise GlassError(
-        f"{path} has no token that ends a text: no eos_token is named", 'Say "eos_token" in tokenizer_config.json.'
+        f"{path} has no token that ends a text: there is no eos_token", 'Set "eos_token" in tokenizer_config.json.'
     )
 
 
 def _more_ends(config: Json, end: int, size: int) -> list[int]:
-    """The tokens that end a text beside the end token, where `eos_token_id` is a list."""
+    """Return the tokens that end a text besides the end token, if `eos_token_id` is a list."""
     ids = config.get("eos_token_id")
     found = ids if isinstance(ids, list) else []
     return sorted({id for id in found if isinstance(id, int) and 0 <= id < size and id != end})
 
 
 def _kind(document: Json, theirs: tokenizers.Tokenizer, path: Path) -> tuple[str, int | None]:
-    """The scheme by our name, and the id of the unknown token."""
+    """Return our name of the tokenizer's kind, and the id of the unknown token."""
     model = document["model"]
     kind = model.get("type") or ("WordPiece" if "max_input_chars_per_word" in model else "BPE")
     if kind == "BPE":
         if "ByteLevel" not in _types(document.get("pre_tokenizer")) + _types(document.get("normalizer")):
             raise GlassError(f"{path} is a BPE of characters, not of bytes (no ByteLevel pre-tokenizer)", HELD)
         if model.get("dropout"):
-            raise GlassError(f"{path} cuts words at random: dropout = {model['dropout']}", 'Set its "dropout" to null.')
+            raise GlassError(
+                f"{path} splits words at random: dropout = {model['dropout']}", 'Set its "dropout" to null.'
+            )
         letters = {*layout.byte_letters(), *(each["content"] for each in document["added_tokens"])}
         odd = next((token for token in model["vocab"] if token not in letters and not letters.issuperset(token)), None)
         if odd is not None:
-            raise GlassError(f"{path} has the token {odd!r}, whose letters stand for no bytes", HELD)
+            raise GlassError(f"{path} has the token {odd!r}, whose letters are not byte letters", HELD)
         return "bpe", None
     if kind == "WordPiece":
         if model.get("continuing_subword_prefix") != "##":
@@ -167,11 +169,11 @@ def _kind(document: Json, theirs: tokenizers.Tokenizer, path: Path) -> tuple[str
         return "wordpiece", theirs.token_to_id(model.get("unk_token", ""))
     if kind == "Unigram":
         return "unigram", None if model.get("byte_fallback") else model.get("unk_id")
-    raise GlassError(f"{path} holds a tokenizer of the type {kind}", HELD)
+    raise GlassError(f"{path} has a tokenizer of type {kind}", HELD)
 
 
 def _types(part: Any) -> list[str]:
-    """The types of a step, and of the steps inside it."""
+    """Return the types of a step and of its nested steps."""
     if not isinstance(part, dict):
         return []
     inner = [*part.get("pretokenizers", []), *part.get("normalizers", [])]
@@ -179,7 +181,7 @@ def _types(part: Any) -> list[str]:
 
 
 def _prepends_space(document: Json) -> bool:
-    """Return True if the tokenizer puts a space before the first word, which is not part of the text."""
+    """Return True if the tokenizer adds a space before the first word."""
     step = document.get("pre_tokenizer") or {}
     if document["model"].get("type") == "WordPiece":
         return True
@@ -193,10 +195,10 @@ def _prepends_space(document: Json) -> bool:
 
 
 def target_start(config: Json, size: int) -> list[int]:
-    """Return the ids that a target begins with: the start token, and a forced first token, as in mBART-50.
+    """Return the first ids of a target: the start token, and a forced first token, as in mBART-50.
 
     Raises:
-        GlassError: `config.json` does not say it, or names no token of the model.
+        GlassError: `config.json` lacks the start token, or an id is outside the vocabulary.
     """
     found = []
     for name in ("decoder_start_token_id", "forced_bos_token_id"):
@@ -205,15 +207,15 @@ def target_start(config: Json, size: int) -> list[int]:
             continue
         if isinstance(id, bool) or not isinstance(id, int) or not 0 <= id < size:
             raise GlassError(
-                f"config.json has {name} = {id!r}, which texts begin with",
-                f"Set it to that token's id, below {size}; of mbart it is the language that is written.",
+                f"config.json has {name} = {id!r}, but targets must begin with a token",
+                f"Set it to that token's id, below {size}; in mbart, the token of the target language.",
             )
         found.append(id)
     return found
 
 
 def _frame(theirs: tokenizers.Tokenizer) -> Frame:
-    """The ids that it puts before and after a text."""
+    """Return the ids that the tokenizer adds before and after a text."""
     plain, framed = (theirs.encode("a", add_special_tokens=special).ids for special in (False, True))
     for start in range(len(framed) - len(plain) + 1):
         if framed[start : start + len(plain)] == plain:
@@ -222,10 +224,10 @@ def _frame(theirs: tokenizers.Tokenizer) -> Frame:
 
 
 def _check_frame(frame: Frame, own: Tokenizer, task: Task, theirs: tokenizers.Tokenizer, path: Path) -> None:
-    """Texts may be framed as models of this kind are used.
+    """Raise a `GlassError` if our models of this task cannot have the frame.
 
-    A decoder goes on after its text, so nothing stands after that. Rows of running text are cut from documents, each
-    after a start token and before an end token. A text with a label, or with a translation, may have any frame.
+    A decoder continues its text, so no token may follow it. Rows of running text are cut from documents, each with a
+    start token before it and an end token after it. For classification and translation, any frame is allowed.
     """
     if task in PAIRS or task in LABELLED:
         return
@@ -236,6 +238,6 @@ def _check_frame(frame: Frame, own: Tokenizer, task: Task, theirs: tokenizers.To
         )
         must = "TEXT, or one start token and TEXT" + (", with or without an end token" if task == "masked" else "")
         raise GlassError(
-            f"{path} frames a text as {shown}, and models of this kind are used with {must}",
+            f"{path} frames a text as {shown}, but models of this task need {must}",
             "Its tensors can be read in Python: glassformer.interop.huggingface.read_model.read_model(FOLDER).",
         )

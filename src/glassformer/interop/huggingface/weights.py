@@ -18,7 +18,7 @@ Step = Callable[[Tensor, ModelConfig], Tensor]
 
 @dataclass(frozen=True)
 class Change:
-    """Conversion of a tensor of ours into theirs (`export`) and back (`read`)."""
+    """Conversion of our tensor to theirs (`export`) and back (`read`)."""
 
     export: Step
     read: Step
@@ -26,15 +26,15 @@ class Change:
 
 SAME = Change(lambda t, _: t, lambda t, _: t)
 TRANSPOSED = Change(lambda t, _: t.T if t.ndim == 2 else t, lambda t, _: t.T if t.ndim == 2 else t)
-"""GPT-2's Conv1D keeps a matrix as (inputs, outputs)."""
+"""GPT-2's Conv1D stores a matrix as (inputs, outputs)."""
 ONE_ROW = Change(lambda t, _: t[None], lambda t, _: t[0])
 """(V) <-> (1, V)."""
 UNSCALED = Change(lambda t, c: t / math.sqrt(c.K), lambda t, c: t * math.sqrt(c.K))
-"""T5 does not divide the scores by sqrt(K): it has that in its query matrix (Raffel et al. 2020, section 3.1.1)."""
+"""T5 does not divide scores by sqrt(K); its query matrix includes the factor (Raffel et al. 2020, section 3.1.1)."""
 SHRUNK = Change(
     lambda t, c: t * math.sqrt(c.width) if c.tied else t, lambda t, c: t / math.sqrt(c.width) if c.tied else t
 )
-"""T5 with a tied head divides by sqrt(D) between the last norm and the head: our norm's gain has that inside."""
+"""T5 with a tied head divides by sqrt(D) between the last norm and the head; our norm's gain includes the factor."""
 
 
 def rows_before(count: int) -> Change:
@@ -44,14 +44,14 @@ def rows_before(count: int) -> Change:
 
 @dataclass(frozen=True)
 class Weight:
-    """One of their tensors, made of one or several of ours, which then stand one below the other.
+    """A tensor of theirs that is one of ours, or several of ours concatenated along the first axis.
 
     Attributes:
-        ours: names; `{i}` is the number of a layer.
-        theirs: its name.
-        change: from the one to the other, after ours are joined.
-        always: their class has it even where our settings leave it out: then it is written as zeros.
-        when: for which settings the rule holds; None: all.
+        ours: names of our tensors; `{i}` stands for the number of a layer.
+        theirs: name of their tensor.
+        change: the conversion, applied after ours are concatenated.
+        always: whether their class always has the tensor; it is zeros if our settings leave it out.
+        when: returns whether the rule applies to the settings; None: always.
     """
 
     ours: tuple[str, ...]
@@ -63,7 +63,7 @@ class Weight:
 
 @dataclass(frozen=True)
 class Implied:
-    """A tensor of ours that their class has no place for: it must equal another one, or be zero."""
+    """A tensor of ours that their class lacks; it must equal another tensor (`equals`), or be zero."""
 
     ours: str
     equals: str | None = None
@@ -71,33 +71,38 @@ class Implied:
 
 @dataclass(frozen=True)
 class Folded:
-    """A table of theirs whose first row is added to every vector: read, it goes into another table that is added, too.
+    """A table of theirs whose first row is added to every vector, such as BERT's segment table.
 
-    It is BERT's table of segments, of which our models have one. What is written has only zeros there.
+    Import adds the row to another table; export writes zeros.
+
+    Attributes:
+        theirs: name of the table.
+        rows: number of rows.
+        into: their name of the other table.
     """
 
     theirs: str
     rows: int
-    into: str  # their name of the other table
+    into: str
 
 
 @dataclass(frozen=True)
-class Waves:
-    """A table of theirs with the sinusoids of Vaswani et al. 2017, all sines first; files may leave it out."""
+class Sinusoids:
+    """A table of theirs with the sinusoids of Vaswani et al. 2017, all sines first; files may omit it."""
 
     theirs: str
 
     def table(self, config: ModelConfig) -> Tensor:
         """Return the table of sinusoids, (C, D)."""
-        places = torch.arange(config.context, dtype=torch.float64)[:, None]  # (C, 1)
+        positions = torch.arange(config.context, dtype=torch.float64)[:, None]  # (C, 1)
         even = torch.arange(0, config.width, 2, dtype=torch.float64)  # (D/2)
-        angles = places * 10_000.0 ** (-even / config.width)  # (C, D/2)
+        angles = positions * 10_000.0 ** (-even / config.width)  # (C, D/2)
         return torch.cat([angles.sin(), angles.cos()], dim=1).float()  # (C, D)
 
 
 @dataclass(frozen=True)
 class Neutral:
-    """A tensor of theirs that changes nothing: an identity matrix (D, D), or a bias (D) of zeros."""
+    """A tensor of theirs without effect: an identity matrix (D, D), or a bias (D) of zeros."""
 
     theirs: str
     matrix: bool
@@ -109,18 +114,18 @@ class Neutral:
 
 @dataclass(frozen=True)
 class Unused:
-    """A tensor of theirs that their class has and none of its outputs that ours has depends on: zeros.
+    """A tensor of theirs that does not affect the outputs we use; export writes zeros.
 
     Attributes:
-        theirs: its name.
-        shape: for our settings.
+        theirs: name of the tensor.
+        shape: returns its shape for our settings.
     """
 
     theirs: str
     shape: Callable[[ModelConfig], tuple[int, ...]]
 
 
-Rule = Weight | Implied | Folded | Waves | Neutral | Unused
+Rule = Weight | Implied | Folded | Sinusoids | Neutral | Unused
 
 
 def weight(
@@ -130,20 +135,20 @@ def weight(
     always: bool = False,
     when: Callable[[ModelConfig], bool] | None = None,
 ) -> Weight:
-    """A rule for one tensor of ours."""
+    """Return the rule that maps one tensor of ours to one of theirs."""
     return Weight((ours,), theirs, change, always, when)
 
 
 def layer_of(name: str) -> str:
-    """The stack in which a rule's `{i}` counts layers: what stands before `.blocks.`."""
+    """Return the stack of a tensor name: the part before `.blocks.`."""
     return name.partition(".blocks.")[0]
 
 
 def expanded(rules: Sequence[Rule], config: ModelConfig) -> list[Rule]:
-    """The rules with every layer's number in place of `{i}`."""
+    """Return the rules for these settings, with `{i}` replaced by the number of each layer."""
     found: list[Rule] = []
     for rule in rules:
-        if isinstance(rule, Folded | Waves | Neutral | Unused):
+        if isinstance(rule, Folded | Sinusoids | Neutral | Unused):
             found.append(rule)
             continue
         if isinstance(rule, Weight) and rule.when is not None and not rule.when(config):
@@ -164,20 +169,20 @@ def to_theirs(rules: Sequence[Rule], ours: Tensors, config: ModelConfig, owner: 
     """Convert our state dict into the tensors of their class.
 
     Args:
-        rules: of their class.
-        ours: a state dict, on any device; on "meta" only shapes are made.
-        config: of our model.
-        owner: their class, for errors.
+        rules: rules of their class.
+        ours: our state dict, on any device, "meta" included.
+        config: settings of our model.
+        owner: name of their class, for errors.
 
     Raises:
-        GlassError: a tensor has no place in their class, and is not what they take for granted.
+        GlassError: their class lacks a tensor, and its value is not the implied one.
     """
     left = dict(ours)
     found = Tensors()
     for rule in expanded(rules, config):
         if isinstance(rule, Implied):
             _check_implied(rule, ours, left, owner)
-        elif isinstance(rule, Waves):
+        elif isinstance(rule, Sinusoids):
             of_shape = ours["embedding.tokens.weight"].new_empty(config.context, config.width)
             found[rule.theirs] = of_shape if of_shape.is_meta else rule.table(config)
         elif isinstance(rule, Folded):
@@ -187,13 +192,13 @@ def to_theirs(rules: Sequence[Rule], ours: Tensors, config: ModelConfig, owner: 
         elif isinstance(rule, Neutral):
             found[rule.theirs] = rule.made(config.width).to(ours["embedding.tokens.weight"].device)
         elif all(name in ours for name in rule.ours):
-            parts = [ours[name] for name in rule.ours]  # two of theirs may hold the same one
+            parts = [ours[name] for name in rule.ours]  # two rules may use the same tensor
             left = {name: tensor for name, tensor in left.items() if name not in rule.ours}
             found[rule.theirs] = rule.change.export(torch.cat(parts) if len(parts) > 1 else parts[0], config)
         elif rule.always:
             found[rule.theirs] = rule.change.export(torch.cat([_zeros(name, ours) for name in rule.ours]), config)
     if left:
-        raise GlassError(f"{owner} has no place for the tensor {next(iter(left))}", "Choose another --architecture.")
+        raise GlassError(f"{owner} has no tensor for {next(iter(left))}", "Choose another --architecture.")
     return found
 
 
@@ -205,27 +210,27 @@ def _check_implied(rule: Implied, ours: Tensors, left: Tensors, owner: str) -> N
     if tensor.shape != wanted.shape or not torch.equal(tensor, wanted):
         what = f"equal to {rule.equals}" if rule.equals else "zero"
         raise GlassError(
-            f"{owner} has no place for {rule.ours}, which is not {what} in this run", "Choose another --architecture."
+            f"{owner} has no tensor for {rule.ours}, which is not {what} in this run", "Choose another --architecture."
         )
 
 
 def _zeros(name: str, ours: Tensors) -> Tensor:
-    """A bias that our model leaves out, as long as its matrix has outputs or its norm has gains."""
+    """Return zeros for a bias that our model leaves out, of the size of its layer's output."""
     gains = ours[name.removesuffix("bias") + "weight"] if name != "head.bias" else ours["embedding.tokens.weight"]
     return gains.new_zeros(gains.shape[0])
 
 
 def to_ours(rules: Sequence[Rule], theirs: Tensors, wanted: Tensors, config: ModelConfig) -> Tensors:
-    """Our state dict.
+    """Convert the tensors of their class to our state dict.
 
     Args:
-        rules: of their class.
-        theirs: their tensors, all of the shapes that `to_theirs` gives.
-        wanted: our state dict, of which only names and shapes are read.
-        config: of our model.
+        rules: rules of their class.
+        theirs: their tensors, with the shapes that `to_theirs` returns.
+        wanted: our state dict, of which only names and shapes are used.
+        config: settings of our model.
 
     Raises:
-        GlassError: a tensor that our models do not have changes something.
+        GlassError: a tensor that our models lack has an effect.
     """
     found = Tensors()
     theirs = dict(theirs)
@@ -236,10 +241,10 @@ def to_ours(rules: Sequence[Rule], theirs: Tensors, wanted: Tensors, config: Mod
         if isinstance(rule, Neutral) and not torch.equal(theirs[rule.theirs].float(), rule.made(config.width)):
             shown = "the identity" if rule.matrix else "zeros"
             raise GlassError(
-                f"{rule.theirs} is not {shown}, and our models have no such layer before the labels",
-                "Nearest: a model whose labels stand on the first token's vector itself.",
+                f"{rule.theirs} is not {shown}, and our models have no such layer before the output layer",
+                "Nearest: a model whose output layer reads the first token's vector directly.",
             )
-        if isinstance(rule, Folded | Waves | Neutral | Unused):
+        if isinstance(rule, Folded | Sinusoids | Neutral | Unused):
             continue
         if isinstance(rule, Implied):
             if rule.ours in wanted:

@@ -1,4 +1,4 @@
-"""A model of ours as a class of theirs: the fields of `config.json` and the tensors."""
+"""Conversion of a glassformer model to a Hugging Face class: fields of `config.json` and tensors."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from glassformer.model.transformer import Model
 
 
 def written(architecture: Architecture, model: Model, task: Task) -> tuple[dict[str, Any], Tensors]:
-    """`config.json`, without what it says of the tokenizer, and the tensors.
+    """Return the fields of `config.json`, except those of the tokenizer, and the tensors.
 
     Raises:
-        GlassError: a tensor has no place in the class.
+        GlassError: the class lacks one of the model's tensors.
     """
     config: ModelConfig = model.config.replace(vocab_size=model.vocab_size)
     form, ours = fitted(architecture, config, dict(model.state_dict()))

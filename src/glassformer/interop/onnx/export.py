@@ -1,6 +1,6 @@
-"""`glass export RUN --to onnx`: a folder with the graph, the tokenizer, and a page of JSON that says how to use them.
+"""`glass export RUN --to onnx`: a folder with the graph, the tokenizer, and a JSON file that describes their use.
 
-The folder appears whole, after onnxruntime has loaded the graph from it and agreed with the run, or not at all.
+The folder appears whole, after onnxruntime has loaded the graph and agreed with the run, or not at all.
 """
 
 from __future__ import annotations
@@ -28,20 +28,23 @@ from glassformer.text.tokenizers import frame_of
 GRAPH = "model.onnx"
 FACTS = "glassformer.json"
 SOURCE = "source_tokenizer.json"
-NO_CACHE = "the graph keeps no keys and values: writing n tokens reads n texts, in quadratic time"
+NO_CACHE = "the graph has no key-value cache: generating n tokens takes n forward passes over the whole text"
 
 
 def export(request: ExportRequest) -> ExportReport:
-    """Write a run of any family as an ONNX graph, and compare it with the run through onnxruntime.
+    """Export a run of any family as an ONNX graph, and compare it with the run through onnxruntime.
 
     Raises:
-        GlassError: the packages are missing, something is at `request.out`, the run cannot be read, or the graph does
-            not give what the run gives; then nothing is written.
+        GlassError: a package is missing, `request.out` exists, the run cannot be read, or the graph does not match
+            the run; then nothing is written.
     """
     out = request.out
     if request.architecture or request.dtype not in (None, "float32", "f32"):
         what = f"architecture {request.architecture}" if request.architecture else f"weights in {request.dtype}"
-        raise GlassError(f"an ONNX export has no {what}", "It is the model as it is, in float32: leave that out.")
+        raise GlassError(
+            f"an ONNX export has no {what}",
+            "Leave that option out: an ONNX export has the run's own architecture, in float32.",
+        )
     refuse_taken(out)
     require_packages("export to ONNX", "onnx", "onnxscript", "onnxruntime")
     opened = OpenedRun.load(request.folder, request.which, device="cpu")
@@ -71,7 +74,7 @@ def export(request: ExportRequest) -> ExportReport:
 
 
 def compare(opened: OpenedRun, graph: Path) -> list[Measured]:
-    """Logits at several batch sizes and lengths, with padding; and for models that write, greedy tokens."""
+    """Compare logits at several batch sizes and lengths, with padding, and greedy tokens if the model generates."""
     session = Session(graph, opened.model)
     measured = [check_logits(opened.model, session)]
     if isinstance(opened.model, Decoder | EncoderDecoder):
@@ -80,7 +83,7 @@ def compare(opened: OpenedRun, graph: Path) -> list[Measured]:
 
 
 def facts(opened: OpenedRun, measured: list[Measured]) -> dict[str, Any]:
-    """Return the contents of `glassformer.json`, for programs that use the graph."""
+    """Return the contents of `glassformer.json`, which describes the graph to other programs."""
     config = opened.config
     model = opened.model
     inputs = [

@@ -1,8 +1,8 @@
-"""From a model to an ONNX graph: its inputs, and PyTorch's exporter.
+"""Conversion of a model to an ONNX graph with PyTorch's exporter.
 
-The graph is the model's own forward pass, traced once. Rows and lengths stay open: they are symbols in the graph. The
-padding mask is an input, so one graph serves single texts and padded batches. A text beyond the context is refused by
-every graph, not only where positions are a table: the run never reads so much at once.
+The graph is the model's forward pass, traced once. Batch size and lengths are dynamic axes. The padding mask is an
+input, so one graph serves single texts and padded batches. Every graph fails on a text longer than the context, even
+without a position table, because the run itself never reads more tokens at once.
 """
 
 from __future__ import annotations
@@ -27,10 +27,11 @@ class Input:
     """One input of a graph.
 
     Attributes:
-        name: also that of the argument of `forward`.
-        rows, length: what its two axes are called.
-        mask: which places are real (bool), or token ids (int64).
-        meaning: for people.
+        name: name of the input.
+        length: name of the axis of positions.
+        mask: whether the input is a padding mask (bool); otherwise token ids (int64).
+        meaning: description for users.
+        rows: name of the batch axis.
     """
 
     name: str
@@ -41,16 +42,16 @@ class Input:
 
 
 def inputs_of(model: Model) -> list[Input]:
-    """The inputs of a model's graph, in the order of `forward`'s arguments."""
+    """Return the inputs of a model's graph, in the order of the arguments of `forward`."""
     if isinstance(model, EncoderDecoder):
         return [
-            Input("source", "source_length", False, "ids of what is read, the end token last"),
-            Input("target", "length", False, "the end token, then the ids written so far; padding stands last"),
+            Input("source", "source_length", False, "token ids of the source; the end token is last"),
+            Input("target", "length", False, "the end token, then the ids generated so far; padding is last"),
             Input("real_source", "source_length", True, "true for tokens of the source, false for padding"),
         ]
     return [
         Input("tokens", "length", False, "token ids"),
-        Input("real", "length", True, "true for tokens, false for padding, which may stand on either side"),
+        Input("real", "length", True, "true for tokens, false for padding, which may be on either side"),
     ]
 
 
@@ -59,16 +60,16 @@ def output_of(model: Model) -> str:
     if isinstance(model, Classifier):
         return "(batch, classes): a score for each label, before the softmax"
     if isinstance(model, Encoder):
-        return "(batch, length, vocabulary): of the token at each place, before the softmax"
-    return "(batch, length, vocabulary): of the token after each, before the softmax"
+        return "(batch, length, vocabulary): logits of the token at each position, before the softmax"
+    return "(batch, length, vocabulary): logits of the next token at each position, before the softmax"
 
 
 class Bounded(nn.Module):
-    """A model that fails on more tokens than its context, once it is a graph.
+    """A model whose graph fails on more tokens than the context.
 
     Args:
-        model: with any kind of positions.
-        masks: of each input, whether it is a mask.
+        model: the model, with any kind of positions.
+        masks: whether each input is a mask.
     """
 
     def __init__(self, model: Model, masks: Sequence[bool]) -> None:
@@ -78,7 +79,7 @@ class Bounded(nn.Module):
         self.zeros = nn.Buffer(torch.zeros(model.config.context, dtype=torch.int64), persistent=False)  # (C)
 
     def forward(self, *inputs: Tensor) -> Tensor:
-        """As the model's; to ids (B, T) T entries of the table of zeros are added, and it has no more than C."""
+        """Run the model; to ids (B, T), add the first T of C zeros, so that an index is out of range if T > C."""
         bounded = [
             each if mask else each + self.zeros[torch.arange(each.shape[1])]  # (B, T)
             for each, mask in zip(inputs, self.masks, strict=True)
@@ -88,7 +89,7 @@ class Bounded(nn.Module):
 
 
 def write_graph(model: Model, path: Path) -> None:
-    """Write `model.onnx`. Weights beyond the 2 GB that one such file may have go into a second one beside it."""
+    """Write `model.onnx`; weights beyond the 2 GB limit of one ONNX file go into a second file beside it."""
     wanted = inputs_of(model)
     sizes = {"length": _example_length(model, 7), "source_length": _example_length(model, 5)}
     shapes = tuple({0: each.rows, 1: each.length} for each in wanted)
@@ -109,7 +110,7 @@ def write_graph(model: Model, path: Path) -> None:
 
 
 def _example_length(model: Model, wanted: int) -> int:
-    """Longer than a sliding window where the context allows it, so that the window's mask is part of the trace."""
+    """Return a length above the sliding window if the context allows it, so that the trace includes the window mask."""
     return min(model.config.context, max(wanted, (model.config.window or 0) + 1))
 
 
@@ -117,14 +118,14 @@ def _example(each: Input, length: int) -> Tensor:
     """Return an example input to trace the model with, (2, length)."""
     if not each.mask:
         return torch.zeros(2, length, dtype=torch.int64)
-    real = torch.ones(2, length, dtype=torch.bool)
-    real[0, -1] = length == 1  # a longer row ends in padding
-    return real
+    mask = torch.ones(2, length, dtype=torch.bool)
+    mask[0, -1] = length == 1  # a longer row ends in padding
+    return mask
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Leave out the exporter's remarks on its own parts, on torchvision and on names of axes that are used twice."""
+    """Suppress the exporter's warnings about its internals, torchvision and reused names of axes."""
     logger = logging.getLogger("torch.onnx")
     before = logger.level
     logger.setLevel(logging.ERROR)

@@ -1,4 +1,4 @@
-"""A written graph in onnxruntime, held against the model that it was made from."""
+"""Comparison of an exported graph in onnxruntime with the model."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from glassformer.interop.output_comparison import Logits, largest_difference, lo
 from glassformer.model.transformer import EncoderDecoder, Model
 
 SHAPES = ((1, 1), (1, 7), (2, 3), (3, 19), (5, 11))
-"""Rows and lengths that are compared, besides one row of the whole context."""
+"""Batch sizes and lengths to compare, besides one row of the whole context."""
 
 
 class Session:
-    """A graph, loaded from its file.
+    """An ONNX graph loaded in onnxruntime.
 
     Args:
-        path: of the graph; weights in a second file beside it are found by its name.
-        model: that it was made from, for the names of its inputs.
+        path: the graph file; a second file with weights is found by its name.
+        model: the exported model, for the names of the inputs.
     """
 
     def __init__(self, path: Path, model: Model) -> None:
@@ -35,13 +35,13 @@ class Session:
         self._names = [each.name for each in inputs_of(model)]
 
     def logits(self, inputs: Sequence[Tensor]) -> Logits:
-        """The graph's output; shapes as in `Model.forward`."""
+        """Return the output of the graph; shapes as in `Model.forward`."""
         named = {name: value.numpy() for name, value in zip(self._names, inputs, strict=True)}
         found: Logits = self._session.run(["logits"], named)[0]
         return found
 
     def next_logits(self, source: Sequence[int], tokens: Sequence[int]) -> Logits:
-        """The logits (V) of the next token, all read anew; see `comparing.Next`."""
+        """Return the logits (V) of the next token, without a cache; see `output_comparison.Next`."""
         ids = torch.tensor([list(tokens)])  # (1, T)
         if len(self._names) == 3:
             read = torch.tensor([list(source)])  # (1, S)
@@ -53,7 +53,7 @@ class Session:
 
 
 def check_logits(model: Model, session: Session) -> Measured:
-    """The largest difference of any logit, at all `SHAPES` that the context allows and at the whole context."""
+    """Measure the largest difference of any logit, at all `SHAPES` that the context allows and at the whole context."""
     context = model.config.context
     shapes = dict.fromkeys([(rows, min(length, context)) for rows, length in SHAPES] + [(1, context)])
     batches = [_inputs(model, rows, length) for rows, length in shapes]
@@ -65,7 +65,7 @@ def check_logits(model: Model, session: Session) -> Measured:
 
 
 def _inputs(model: Model, rows: int, length: int) -> list[Tensor]:
-    """Random ids and a mask: of several rows the first ends in padding, and the second begins with it."""
+    """Return random ids and a mask; of several rows, the first has padding at the end, the second at the beginning."""
     source = min(length + 2, model.config.context)
     own = model.source_embedding if isinstance(model, EncoderDecoder) else None
     tokens = model.vocab_size if own is None else own.tokens.num_embeddings
@@ -74,11 +74,11 @@ def _inputs(model: Model, rows: int, length: int) -> list[Tensor]:
     for each in inputs_of(model):
         wide = lengths[each.length]
         if each.mask:
-            real = torch.ones(rows, wide, dtype=torch.bool)
+            mask = torch.ones(rows, wide, dtype=torch.bool)
             if rows > 1:
-                real[0, wide - wide // 3 :] = False
-                real[1, : wide // 4] = False
-            found.append(real)
+                mask[0, wide - wide // 3 :] = False
+                mask[1, : wide // 4] = False
+            found.append(mask)
         else:
             found.append(torch.tensor(random_rows(rows, wide, tokens if each.name == "source" else model.vocab_size)))
     return found

@@ -1,7 +1,7 @@
-"""Estimators for scikit-learn: train, score and use transformers as any other estimator (extra `sklearn`).
+"""Scikit-learn estimators: train, score and use transformers as any other estimator (extra `sklearn`).
 
-`TransformerClassifier` names labels of texts, `TransformerLanguageModel` learns to write, `TransformerTranslator`
-writes a text for a text, and `TransformerArrayClassifier` names labels of rows of numbers.
+`TransformerClassifier` classifies texts, `TransformerLanguageModel` learns to continue text, `TransformerTranslator`
+translates, and `TransformerArrayClassifier` classifies rows of numbers.
 """
 
 from __future__ import annotations

@@ -25,35 +25,37 @@ if TYPE_CHECKING:
     from glassformer.tasks import AnyTextModel
 
 MODEL = "text_model_"
-"""The attribute that makes an estimator fitted."""
+"""The attribute that marks an estimator as fitted."""
 
 
-# A dataclass writes the constructor that scikit-learn wants: keyword arguments with defaults, stored as they are.
+# A dataclass generates the constructor that scikit-learn requires: keyword arguments with defaults, stored unchanged.
 @dataclass(kw_only=True, eq=False, repr=False)
 class TransformerEstimator(BaseEstimator):
-    """The parameters of all estimators; nothing is checked before `fit`.
+    """Base class of all estimators, with their common parameters; values are checked in `fit`.
 
     Args:
-        layers: blocks (of the encoder as well, where there are two stacks).
-        width: of the residual stream.
-        heads: of attention; they divide `width`.
+        layers: number of blocks, in each stack if there are two.
+        width: width of the residual stream.
+        heads: number of attention heads; must divide `width`.
         positions: "learned", "rotary" or another of `glassformer.base.config.Positions`.
         norm: "layernorm", "rmsnorm" or "none".
-        dropout: of embeddings, attention weights and what each part adds to the residual stream.
-        epochs: passes over what is learnt from.
+        dropout: dropout on embeddings, attention weights, and the output of each part before it is added to the
+            residual stream.
+        epochs: passes over the training data.
         steps: optimizer steps, instead of `epochs`.
-        batch: rows in each step.
-        learning_rate: its peak; it warms up and then decays along a cosine.
+        batch: rows per step.
+        learning_rate: peak learning rate; it warms up and then decays along a cosine.
         optimizer: "adamw" or "muon".
-        validation_fraction: share of the texts that is held out; the weights that are best on it are kept. 0: all
-            texts are learnt from, and the last weights are kept.
-        patience: stop after so many evaluations in a row without improvement; each fit has ten. None: never early.
-        random_state: int, RandomState or None: everything random follows from it.
+        validation_fraction: share of the texts that is held out; the weights with the lowest loss on it are kept. 0:
+            train on all texts, and keep the last weights.
+        patience: stop after this many evaluations in a row without improvement; each fit has ten. None: do not stop
+            early.
+        random_state: int, RandomState or None; seeds all random choices.
         device: "auto", "cpu", "cuda", "cuda:N" or "mps".
-        threads: CPU threads while fitting; None: as many as torch has. In the processes of `n_jobs`, joblib sees to it
-            that all of them together use no more threads than there are cores.
-        verbose: show how training goes.
-        settings: any other setting of `glass train --help`, "SECTION.FIELD" -> value, over all of these.
+        threads: CPU threads while fitting; None: torch's number of threads. With `n_jobs`, joblib limits the threads
+            of all processes together to the number of cores.
+        verbose: show the progress of training.
+        settings: any other setting of `glass train --help`, as "SECTION.FIELD" -> value; overrides the parameters.
     """
 
     layers: int = 2
@@ -90,10 +92,10 @@ class TransformerEstimator(BaseEstimator):
         "device": ("train.device",),
         "threads": ("train.threads",),
     }
-    """Parameter -> the settings that it is the value of."""
+    """Maps each parameter to the settings that take its value."""
 
     def _config(self, **more: Any) -> Config:
-        """The settings of a fit; `more`: settings that follow from the data, as SECTION__FIELD."""
+        """Return the settings of a fit; `more` are settings that follow from the data, as SECTION__FIELD."""
         values = {name: getattr(self, own) for own, names in self.SETTINGS.items() for name in names}
         values |= {name.replace("__", "."): value for name, value in more.items()}
         if self.steps is not None:
@@ -102,8 +104,8 @@ class TransformerEstimator(BaseEstimator):
             values["data.validation_fraction"] = self.validation_fraction
         elif self.patience is not None:
             raise GlassError(
-                f"patience = {self.patience} with validation_fraction = {self.validation_fraction}: there is no "
-                "held-out part to be patient with",
+                f"patience = {self.patience} with validation_fraction = {self.validation_fraction}: early stopping "
+                "needs a held-out part",
                 "Set patience = None, or hold out a part.",
             )
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
@@ -118,7 +120,7 @@ class TransformerEstimator(BaseEstimator):
         return FitJob(config, self.settings, epochs, sources, answers, held_out=held_out, verbose=verbose, **more)
 
     def _learn(self, job: FitJob) -> None:
-        """Fit, and keep what came of it in attributes that end in `_`."""
+        """Fit, and store the results in attributes that end in `_`."""
         from glassformer.interop.sklearn.fitting import fit
 
         with refused():
@@ -132,7 +134,7 @@ class TransformerEstimator(BaseEstimator):
 
     @abstractmethod
     def _text_model(self, fitted: Fitted) -> AnyTextModel:
-        """The model with its tokenizer, ready for its task."""
+        """Return the model with its tokenizer, ready for its task."""
 
     def __getstate__(self) -> dict[str, Any]:
         from glassformer.interop.sklearn.saving import packed
@@ -150,19 +152,19 @@ class TransformerEstimator(BaseEstimator):
             self._take(unpacked(state[MODEL], self.device))
 
     def _take(self, text_model: AnyTextModel) -> None:
-        """Use a model that was read from files."""
+        """Set the model, when it was loaded from files."""
         self.text_model_ = text_model
         self.config_ = text_model.config
 
     def save(self, path: str | Path) -> None:
-        """Write the fitted estimator as a run folder; weights as safetensors, all else as JSON and TOML.
+        """Save the fitted estimator as a run folder: weights as safetensors, everything else as JSON and TOML.
 
-        `load` reads it, and so do `glass classify` and `glass generate`. A `random_state` that is no number is not
-        kept: it has done its work.
+        `load` reads the folder, and so do `glass classify` and `glass generate`. A `random_state` that is not a number
+        is not saved, as it is not needed after `fit`.
 
         Raises:
-            NotFittedError: there is nothing to save yet.
-            GlassError: there is something at `path`, it cannot be written, or a parameter or label cannot.
+            NotFittedError: the estimator is not fitted.
+            GlassError: `path` exists, or the folder, a parameter or a label cannot be written.
         """
         from glassformer.base.files import write_text
         from glassformer.interop.sklearn.saving import ESTIMATOR, estimator_json, write_run
@@ -174,10 +176,10 @@ class TransformerEstimator(BaseEstimator):
 
     @classmethod
     def load(cls, path: str | Path, device: str | None = None) -> Self:
-        """Load an estimator that `save` wrote, on `device`; None: on the device of its parameters.
+        """Load an estimator that `save` wrote, on `device`; None: on the device in its parameters.
 
         Raises:
-            GlassError: there is no such estimator, or a file of it is missing, cut short or altered.
+            GlassError: the folder holds no such estimator, or a file is missing, truncated or altered.
         """
         from glassformer.interop.sklearn.saving import read_estimator
         from glassformer.runs.opening import OpenedRun
@@ -196,7 +198,7 @@ class TransformerEstimator(BaseEstimator):
         return {name: getattr(self, name) for name in names}
 
     def _restore(self, facts: Mapping[str, Any]) -> None:
-        """Take back what `_facts` gave."""
+        """Restore the results that `_facts` returned."""
         for name in ("best_step_", "n_steps_", "validation_loss_", "verdict_"):
             setattr(self, name, facts[name])
 
@@ -207,8 +209,8 @@ class TextEstimator(TransformerEstimator):
 
     Args:
         tokenizer: "bpe", "characters", "graphemes", "bytes", "words", "wordpiece" or "unigram".
-        vocab_size: most tokens that it may have.
-        context: most tokens of a text that the model sees at once.
+        vocab_size: largest size of the vocabulary.
+        context: largest number of tokens in one forward pass.
     """
 
     tokenizer: str = "bpe"
@@ -223,7 +225,7 @@ class TextEstimator(TransformerEstimator):
     }
 
     def __sklearn_tags__(self) -> Any:
-        """Texts in one dimension are read, and nothing else."""
+        """Return tags for one-dimensional input of texts only."""
         tags = super().__sklearn_tags__()
         tags.input_tags.string = True
         tags.input_tags.one_d_array = True
@@ -231,12 +233,12 @@ class TextEstimator(TransformerEstimator):
         return tags
 
     def _warn_of_unread(self, texts: list[str]) -> None:
-        """Warn if texts are longer than the model reads."""
+        """Warn if texts are longer than the context."""
         cut = sum(self.text_model_.unread_tokens(text) > 0 for text in texts)
         if cut:
             context = self.text_model_.config.model.context
             of = f"of {counted(len(texts), 'texts')}"
             warnings.warn(
-                f"{counted(cut, f'{of} are', f'{of} is')} longer than context = {context}: what is beyond is not read",
+                f"{counted(cut, f'{of} are', f'{of} is')} longer than context = {context}: the rest is not read",
                 stacklevel=3,
             )

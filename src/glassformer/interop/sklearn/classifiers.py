@@ -1,4 +1,4 @@
-"""Classifiers: of texts, and of rows of numbers."""
+"""Classifiers of texts and of rows of numbers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Numbers = npt.NDArray[np.float64]
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class _Labelling(ClassifierMixin, TransformerEstimator):
-    """What both classifiers share.
+    """Base class of both classifiers.
 
     Args:
         pooling: the head reads the "mean" of all tokens, or the "first" one.
@@ -42,12 +42,12 @@ class _Labelling(ClassifierMixin, TransformerEstimator):
     }
 
     def _learn_labels(self, config: Config, texts: list[str], y: Labels, vocabulary: Sequence[str] | None) -> None:
-        """Labels become indices here, and come back as they were in `predict`."""
+        """Convert labels to indices, and fit; `predict` converts the indices back."""
         check_classification_targets(y)
         classes, indices = np.unique(y, return_inverse=True)
         if len(classes) < 2:
             raise RefusedError(
-                f"y has 1 class only, {classes.tolist()[0]!r}: there is nothing to tell apart",
+                f"y has 1 class only, {classes.tolist()[0]!r}: a classifier needs at least two",
                 "Give examples of at least two labels.",
             )
         names = tuple(str(label) for label in classes.tolist())
@@ -61,18 +61,18 @@ class _Labelling(ClassifierMixin, TransformerEstimator):
         return TextClassifier(fitted.model, fitted.tokenizer, fitted.labels, fitted.config)
 
     def predict(self, X: Any) -> Labels:
-        """The likeliest label of each example, (examples,), of the same kind as those given to `fit`."""
+        """Predict the label of each example, (examples,), of the same type as the labels given to `fit`."""
         likeliest = self.predict_proba(X).argmax(axis=1)
         return self.classes_[likeliest]
 
     def predict_log_proba(self, X: Any) -> Numbers:
-        """The natural logarithm of `predict_proba`."""
+        """Return the natural logarithm of `predict_proba`."""
         shares: Numbers = self.predict_proba(X)
-        with np.errstate(divide="ignore"):  # a label that is ruled out has the logarithm -inf
+        with np.errstate(divide="ignore"):  # a probability of 0 has the logarithm -inf
             return np.log(shares)
 
     def predict_proba(self, X: Any) -> Numbers:
-        """The probability of each label, (examples, labels), in the order of `classes_`."""
+        """Return the probability of each label, (examples, labels), in the order of `classes_`."""
         raise NotImplementedError
 
     def _facts(self) -> dict[str, Any]:
@@ -85,24 +85,27 @@ class _Labelling(ClassifierMixin, TransformerEstimator):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class TransformerClassifier(_Labelling, TextEstimator):
-    """Names the label of a text: a transformer encoder with a head.
+    """Text classifier: a transformer encoder with a classification head.
 
     Its parameters are those of `TextEstimator`, `TransformerEstimator` and `pooling`. After `fit` it has `classes_`,
     `text_model_` (a `TextClassifier`), `config_` (all settings), `validation_loss_` (nats per text; None if nothing was
-    held out), `best_step_`, `n_steps_` and `verdict_`, what the validation curve says, in words.
+    held out), `best_step_`, `n_steps_` and `verdict_` (the validation curve described in words).
     """
 
     SETTINGS: ClassVar[Mapping[str, tuple[str, ...]]] = {**TextEstimator.SETTINGS, **_Labelling.SETTINGS}
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Learn from texts and their labels.
+        """Fit the classifier to texts and their labels.
 
         Args:
             X: (examples,) texts, in a list, tuple, array or pandas Series; they may be empty.
-            y: (examples,) labels: texts, whole numbers or booleans.
+            y: (examples,) labels: strings, integers or booleans.
+
+        Returns:
+            The fitted estimator.
 
         Raises:
-            RefusedError: X, y or a parameter is not what it must be.
+            RefusedError: X, y or a parameter is invalid.
         """
         texts = as_texts(X)
         if y is None:
@@ -115,7 +118,7 @@ class TransformerClassifier(_Labelling, TextEstimator):
         return self
 
     def predict_proba(self, X: Any) -> Numbers:
-        """The probability of each label, (texts, labels), in the order of `classes_`."""
+        """Return the probability of each label, (texts, labels), in the order of `classes_`."""
         check_is_fitted(self)
         texts = as_texts(X)
         self._warn_of_unread(texts)
@@ -125,32 +128,35 @@ class TransformerClassifier(_Labelling, TextEstimator):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class TransformerArrayClassifier(_Labelling):
-    """Names the label of a row of numbers: each column is a token, and attention relates the columns.
+    """Classifier of rows of numbers: each column is a token, and attention relates the columns.
 
-    `fit` cuts each column into at most `bins` parts that hold about as many rows each; bin b of column c is a word of
-    its own, " cCbB", so the model knows neither that bins have an order nor how far apart two numbers of one bin are.
-    Trees and linear models are better at most tables: this is the same core as the text classifier, shown on numbers.
-    The cost grows with the square of the number of columns. Predictions are made in double precision (not on "mps"),
-    so that a row's does not depend on the others.
+    `fit` divides each column into at most `bins` quantile bins; bin b of column c is a word of its own, " cCbB", so
+    the model knows neither the order of the bins nor the distance between two numbers in one bin. On most tables,
+    trees and linear models are better: this class shows the model of the text classifier on numbers. The cost grows
+    with the square of the number of columns. Predictions are made in double precision (except on "mps"), so that the
+    prediction for a row does not depend on the other rows.
 
-    Its parameters are those of `TransformerEstimator`, `pooling` and `bins`. After `fit` it also has `edges_`, for each
-    column the numbers at which its bins begin, and `n_features_in_`.
+    Its parameters are those of `TransformerEstimator`, `pooling` and `bins`. After `fit` it also has `edges_`, the
+    inner bin edges of each column, and `n_features_in_`.
 
     Args:
-        bins: most tokens for each column; at least 2.
+        bins: largest number of bins for each column; at least 2.
     """
 
     bins: int = 16
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Learn from rows of numbers and their labels.
+        """Fit the classifier to rows of numbers and their labels.
 
         Args:
             X: (examples, columns) finite numbers.
-            y: (examples,) labels: texts, whole numbers or booleans.
+            y: (examples,) labels: strings, integers or booleans.
+
+        Returns:
+            The fitted estimator.
 
         Raises:
-            ValueError: X, y or a parameter is not what it must be.
+            ValueError: X, y or a parameter is invalid.
         """
         X, y = validate_data(self, X, y, dtype=np.float64)
         if isinstance(self.bins, bool) or not isinstance(self.bins, int | np.integer) or self.bins < 2:
@@ -170,11 +176,11 @@ class TransformerArrayClassifier(_Labelling):
         return self
 
     def _words(self) -> list[list[str]]:
-        """The word of each bin of each column."""
+        """Return the word of each bin of each column."""
         return [[f" c{c}b{b}" for b in range(len(edges) + 1)] for c, edges in enumerate(self.edges_)]
 
     def _texts(self, X: Numbers) -> list[str]:
-        """Rows as texts, a word for each number."""
+        """Convert rows to texts, with a word for each number."""
         columns = []
         for values, edges, words in zip(X.T, self.edges_, self._words(), strict=True):
             columns.append([words[b] for b in np.searchsorted(edges, values, side="right")])
@@ -187,7 +193,7 @@ class TransformerArrayClassifier(_Labelling):
         super()._take(_precise(text_model))
 
     def predict_proba(self, X: Any) -> Numbers:
-        """The probability of each label, (rows, labels), in the order of `classes_`."""
+        """Return the probability of each label, (rows, labels), in the order of `classes_`."""
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, dtype=np.float64)
         probabilities: Numbers = self.text_model_.probabilities(self._texts(X))
@@ -211,26 +217,26 @@ class TransformerArrayClassifier(_Labelling):
 
 
 def _precise(text_model: Any) -> Any:
-    """The same model in double precision, where its device has that."""
+    """Convert the model to double precision if its device supports it, and return it."""
     if next(text_model.model.parameters()).device.type != "mps":
         text_model.model.double()
     return text_model
 
 
 def labels_to_json(classes: Labels) -> dict[str, Any]:
-    """`classes_` with its kind.
+    """Return `classes_` and its dtype as JSON values.
 
     Raises:
-        RefusedError: the labels are neither texts nor numbers nor booleans.
+        RefusedError: the labels are neither strings nor numbers nor booleans.
     """
     values = classes.tolist()
     if not all(isinstance(value, str | bool | int | float) for value in values):
         raise RefusedError(
-            f"labels of type {type(values[0]).__name__} cannot be saved", "Use texts, numbers or booleans as labels."
+            f"labels of type {type(values[0]).__name__} cannot be saved", "Use strings, numbers or booleans as labels."
         )
     return {"dtype": "object" if classes.dtype == object else classes.dtype.str, "values": values}
 
 
 def labels_from_json(facts: Mapping[str, Any]) -> Labels:
-    """What `labels_to_json` was given."""
+    """Return the labels that `labels_to_json` converted."""
     return np.array(facts["values"], dtype=facts["dtype"])

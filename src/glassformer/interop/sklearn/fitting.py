@@ -1,4 +1,4 @@
-"""One fit: texts in memory become what the trainer learns from, in a folder that is gone afterwards."""
+"""The training of an estimator: texts in memory are encoded into a temporary folder, from which the trainer reads."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ class FitJob:
     """Settings and training data of one fit.
 
     Attributes:
-        config: all settings but the number of steps.
-        settings: those that a person gave by name, which stay.
-        epochs: passes over the texts; None: as many steps as the settings say.
+        config: all settings except the number of steps.
+        settings: settings that the user gave by name, which must not change.
+        epochs: passes over the texts; None: the number of steps in the settings.
         sources: the texts.
-        answers: a target, or the name of a label, for each; None of running text.
-        labels: the names of all labels, in the order of their indices; none without.
-        vocabulary: what the tokenizer is trained on; None: the texts that are learnt from.
-        held_out: whether a part of the texts is held out; otherwise all are learnt from, and the last weights kept.
-        verbose: whether a person is told what happens.
+        answers: a target or label name for each text; None for running text.
+        labels: the names of all labels, in the order of their indices; empty without labels.
+        vocabulary: texts to train the tokenizer on; None: the training texts.
+        held_out: whether a part of the texts is held out; if not, train on all and keep the last weights.
+        verbose: whether to print the progress.
     """
 
     config: Config
@@ -66,7 +66,7 @@ class FitJob:
 
 @dataclass(frozen=True)
 class Fitted:
-    """Result of a fit: the kept weights in `model`, with the tokenizers and labels to read and write text."""
+    """Result of a fit: the model with the best weights, its tokenizers and its labels."""
 
     config: Config
     model: Model
@@ -77,10 +77,10 @@ class Fitted:
 
 
 def fit(job: FitJob) -> Fitted:
-    """Train with the one trainer; global random numbers and the number of threads are afterwards as before.
+    """Train a model; the global random state and the number of threads are restored afterwards.
 
     Raises:
-        GlassError: a setting does not go with the texts, or training cannot go on.
+        GlassError: a setting is impossible with these texts, or training fails.
     """
     seconds = since()
     reporter = choose_reporter() if job.verbose else Silent()
@@ -95,30 +95,30 @@ def fit(job: FitJob) -> Fitted:
 def _fit(job: FitJob, folder: Path, reporter: Reporter, seconds: Seconds) -> Fitted:
     data = _prepared(job, folder)
     config = with_steps(settled(job.config), job.settings, make_task(job.config, data).steps_per_epoch, job.epochs)
-    if not job.held_out:  # one evaluation, after the last step: what is kept is the last
+    if not job.held_out:  # one evaluation, after the last step, so that the last weights are kept
         config = config.replace(train={**config.train.model_dump(), "evaluate_every": config.train.steps or 10**12})
     if not data.kind.running_text:
-        say_what_is_cut(data.train, config, "what is learnt from")
+        warn_of_cut_texts(data.train, config, "the training texts")
     own_source = None if config.model.shared_embedding else data.source_tokenizer.vocab_size
     classes = len(data.labels) or None
     model = build_model(config.model, data.tokenizer.vocab_size, config.train.seed, own_source, classes)
-    # Nobody reads the samples that are drawn while training, unless they are shown.
+    # Samples during training are only needed if they are shown.
     sample = config.sample if job.verbose else config.sample.replace(tokens=1, beams=1)
     quiet = config.replace(sample=sample)
     run = create_run(folder / "fit", config, {})
     outcome = train(Trainer(run, quiet, model, make_task(quiet, data), reporter, seconds=seconds))
-    assert outcome is not None  # nobody asked it to stop
+    assert outcome is not None  # nothing requested a stop
     return Fitted(config, model.eval(), data.tokenizer, data.source_tokenizer, data.labels, outcome)
 
 
-def say_what_is_cut(store: RecordStore, config: Config, what: str) -> None:
-    """Warn of texts that are longer than the context, or refuse them, as the settings say."""
+def warn_of_cut_texts(store: RecordStore, config: Config, what: str) -> None:
+    """Warn about texts that are longer than the context, or raise a `GlassError`, as `data.too_long` says."""
     for note in length_notes(store, config, what):
         warnings.warn(note, stacklevel=2)
 
 
 def _held(job: FitJob) -> npt.NDArray[np.bool_]:
-    """(texts,) True: held out. Equal texts stay together; labels are drawn in like shares, and all are learnt."""
+    """Return which texts to hold out, (texts,): equal texts stay together, and labels keep their shares in training."""
     if not job.held_out:
         return np.zeros(len(job.sources), dtype=np.bool_)
     found = Survey(RECORD_KINDS[job.config.train.task], records=len(job.sources))
@@ -130,7 +130,7 @@ def _held(job: FitJob) -> npt.NDArray[np.bool_]:
     try:
         return hold_out(found, job.config.data)
     except GlassError as error:
-        raise GlassError(error.problem, "Give more texts, or set validation_fraction = 0 to learn from all.") from error
+        raise GlassError(error.problem, "Give more texts, or set validation_fraction = 0 to train on all.") from error
 
 
 def _prepared(job: FitJob, folder: Path) -> Prepared:
@@ -162,15 +162,15 @@ def record_store(
     labels: Sequence[str],
     prefix: Path,
 ) -> RecordStore:
-    """Return a store of texts in the order given, empty ones as well.
+    """Write a store of texts in the given order, empty texts included, and open it.
 
     Args:
-        kind: of the records.
-        texts: of each role.
+        kind: kind of the records.
+        texts: the texts of each role.
         answers: the label of each record; empty for records without labels.
-        tokenizers: by role.
+        tokenizers: tokenizers by role.
         labels: the names of all labels, in the order of their indices.
-        prefix: where the store is written.
+        prefix: path prefix of the store's files.
     """
     known = {name: index for index, name in enumerate(labels)} if kind.labels != "none" else None
     writer = RecordWriter(kind, prefix, tokenizers, known)
@@ -184,7 +184,7 @@ def record_store(
 
 
 def _tokenizers(job: FitJob, kind: RecordKind, texts: list[list[str]]) -> dict[str, Tokenizer]:
-    """Train the tokenizer of each role on the texts that are learnt from, or on a vocabulary."""
+    """Train the tokenizer of each role on the training texts, or on the job's vocabulary."""
     config = job.config.tokenizer
     if job.vocabulary is not None:
         return dict.fromkeys(kind.roles, train_tokenizer(config, job.vocabulary))

@@ -1,4 +1,4 @@
-"""What may be given to an estimator: texts in any one-dimensional container; all else is refused in clear words."""
+"""Validation of the estimators' inputs: texts in any one-dimensional container."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from glassformer.text.tokenizers.pieces import utf8
 
 
 class RefusedError(GlassError, ValueError):
-    """A `GlassError` that is a `ValueError` too, as scikit-learn's users and its own code expect."""
+    """A `GlassError` that is also a `ValueError`, as scikit-learn and its users expect."""
 
 
 @contextmanager
@@ -27,32 +27,32 @@ def refused() -> Iterator[None]:
 
 
 def as_texts(X: Any, name: str = "X") -> list[str]:
-    """The texts of a list, a tuple, a one-dimensional array or a pandas Series, as plain strings.
+    """Return the texts of a list, a tuple, a one-dimensional array or a pandas Series as plain strings.
 
     Raises:
-        RefusedError: it is no such container, it is empty, or one of its elements is no text.
+        RefusedError: X is not such a container, it is empty, or an element is not a string.
     """
     if isinstance(X, str | bytes):
         kind = "text" if isinstance(X, str) else "bytes object"
-        raise RefusedError(f"{name} is one {kind}, not several texts", f'Give a list: {name} = ["...", "..."].')
+        raise RefusedError(f"{name} is a single {kind}, not a list of texts", f'Give a list: {name} = ["...", "..."].')
     shape = getattr(X, "shape", None)
     if shape is not None and len(shape) != 1:
         raise RefusedError(
-            f"{name} has shape {tuple(shape)}: one text for each example is needed",
-            f"Give one dimension: one column of it, such as {name}[:, 0], or a Series of a frame.",
+            f"{name} has shape {tuple(shape)}, not one text for each example",
+            f"Give one dimension: one column, such as {name}[:, 0], or a Series of a DataFrame.",
         )
     if isinstance(X, Mapping | Set) or not (hasattr(X, "__len__") and hasattr(X, "__iter__")):
         raise RefusedError(
-            f"{name} is a {type(X).__name__}: texts in an order are needed",
+            f"{name} is a {type(X).__name__}, not a sequence of texts",
             "Give a list, a tuple, a one-dimensional array or a pandas Series of strings.",
         )
-    texts = [_text(value, f"{name}[{place}]") for place, value in enumerate(X)]
+    texts = [_text(value, f"{name}[{index}]") for index, value in enumerate(X)]
     if not texts:
-        raise RefusedError(f"{name} holds 0 texts", "Give at least one.")
+        raise RefusedError(f"{name} has 0 texts", "Give at least one.")
     return texts
 
 
-def _text(value: Any, place: str) -> str:
+def _text(value: Any, name: str) -> str:
     if isinstance(value, str):
         text = str(value)
         if not text.isascii():
@@ -60,15 +60,15 @@ def _text(value: Any, place: str) -> str:
                 utf8(text)
         return text
     if isinstance(value, bytes):
-        raise RefusedError(f"{place} is bytes, not a text", 'Decode it, as in value.decode("utf-8").')
+        raise RefusedError(f"{name} is bytes, not a string", 'Decode it, for example with value.decode("utf-8").')
     not_a_number = isinstance(value, float) and math.isnan(value)
     if value is None or not_a_number or type(value).__name__ in ("NAType", "NaTType"):  # pandas' own
-        raise RefusedError(f"{place} is missing ({value})", 'Leave that example out, or give the empty text "".')
+        raise RefusedError(f"{name} is missing ({value})", "Leave that example out, or give an empty string.")
     shown = f"{value!r:.40}, a {type(value).__name__}"
-    raise RefusedError(f"{place} is {shown}, not a text", "Give strings, as in str(value); one for each example.")
+    raise RefusedError(f"{name} is {shown}, not a string", "Give a string for each example, for example str(value).")
 
 
 def same_number(X: Sequence[str], y: Any, name: str = "y") -> None:
-    """Raise a `RefusedError` unless there is one answer for each text."""
+    """Raise a `RefusedError` unless X and y have the same length."""
     if len(X) != len(y):
         raise RefusedError(f"there are {len(X):,} texts in X and {len(y):,} in {name}", "Give one for each text.")

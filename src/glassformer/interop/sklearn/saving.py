@@ -1,7 +1,7 @@
-"""A fitted estimator as a folder: a run folder, which every other command can use, and `estimator.json` beside it.
+"""Saving of fitted estimators: a run folder, which every command can use, with an additional `estimator.json`.
 
-Nothing in it is a pickle: weights are safetensors, everything else is JSON or TOML. Where an estimator is pickled all
-the same, as scikit-learn does between processes, the pickle holds the bytes of these very files.
+The folder has no pickles: weights are safetensors, everything else is JSON or TOML. If an estimator is pickled, as
+scikit-learn does between processes, the pickle contains the bytes of the same files.
 """
 
 from __future__ import annotations
@@ -28,12 +28,10 @@ PLAIN = (str, bool, int, float, type(None))
 
 
 def write_run(folder: Path, text_model: AnyTextModel, step: int) -> None:
-    """Write the files that `OpenedRun.load` reads.
-
-    They are settings, tokenizers, labels, and the weights as best and last checkpoint.
+    """Write the files that `OpenedRun.load` reads: settings, tokenizers, labels and one checkpoint.
 
     Raises:
-        GlassError: there is something in the folder, or it cannot be written.
+        GlassError: the folder is not empty, or cannot be written.
     """
     config = text_model.config
     tokenizer = text_model.tokenizer
@@ -53,7 +51,7 @@ def write_run(folder: Path, text_model: AnyTextModel, step: int) -> None:
 
 
 def packed(text_model: AnyTextModel, step: int) -> dict[str, bytes]:
-    """The files that `write_run` writes."""
+    """Return the contents of the files that `write_run` writes, by path."""
     with tempfile.TemporaryDirectory(prefix="glass-pack-", ignore_cleanup_errors=True) as temporary:
         folder = Path(temporary) / "run"
         write_run(folder, text_model, step)
@@ -75,9 +73,9 @@ def estimator_json(name: str, parameters: Mapping[str, Any], fitted: Mapping[str
     """Return the contents of `estimator.json`.
 
     Args:
-        name: of the class.
-        parameters: of its constructor. A `random_state` that is no number is left out: it cannot be written.
-        fitted: what `fit` found beside the model.
+        name: name of the class.
+        parameters: arguments of its constructor. A `random_state` that is not an integer is saved as null.
+        fitted: results of `fit` besides the model.
 
     Raises:
         RefusedError: a parameter cannot be written as JSON.
@@ -90,10 +88,10 @@ def estimator_json(name: str, parameters: Mapping[str, Any], fitted: Mapping[str
 
 
 def read_estimator(folder: Path, name: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The parameters and what was fitted.
+    """Return the parameters of a saved estimator and its results of `fit`.
 
     Raises:
-        RefusedError: the folder holds no estimator, or another one, or was written by another version.
+        RefusedError: the folder holds no estimator of this class, or one of another format version.
     """
     path = folder / ESTIMATOR
     try:
@@ -104,10 +102,10 @@ def read_estimator(folder: Path, name: str) -> tuple[dict[str, Any], dict[str, A
         fitted = dict(facts["fitted"])
     except OSError:
         raise RefusedError(
-            f"{folder} holds no saved estimator: there is no {ESTIMATOR}", "Give a folder that save made."
+            f"{folder} holds no saved estimator: there is no {ESTIMATOR}", "Give a folder that save wrote."
         ) from None
     except (ValueError, KeyError, TypeError):
-        raise RefusedError(f"{path} is damaged", "Copy it from where it was saved.") from None
+        raise RefusedError(f"{path} is damaged", "Copy it again from where it was saved.") from None
     if format != FORMAT:
         raise RefusedError(f"{path} has format {format}, not {FORMAT}", "Use the version of glassformer that wrote it.")
     if found != name:
@@ -116,7 +114,7 @@ def read_estimator(folder: Path, name: str) -> tuple[dict[str, Any], dict[str, A
 
 
 def _plain(value: Any, name: str) -> Any:
-    """A parameter as JSON has it."""
+    """Return a parameter as a JSON value."""
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, Mapping):
@@ -124,5 +122,5 @@ def _plain(value: Any, name: str) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(one, name) for one in value]
     if not isinstance(value, PLAIN):
-        raise RefusedError(f"{name} = {value!r:.60} cannot be saved", "Use numbers, texts, lists and dictionaries.")
+        raise RefusedError(f"{name} = {value!r:.60} cannot be saved", "Use numbers, strings, lists and dictionaries.")
     return value

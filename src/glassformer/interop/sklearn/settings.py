@@ -1,4 +1,4 @@
-"""From the parameters of an estimator to the settings of a run."""
+"""Conversion of an estimator's parameters to the settings of a run."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from glassformer.base.config import Config, Task
 from glassformer.base.errors import GlassError
 
 GIVEN = "(texts given to fit)"
-"""Stands for the source in the settings of a fitted estimator: there is no file."""
+"""`data.source` of a fitted estimator, which has no file."""
 OF_DATA = ("seed", "too_long", "validation_limit", "windows")
-"""The settings of `data` that mean something here; the others say how files are found and read."""
+"""The settings of `data` that apply to estimators; the others are about files."""
 EVALUATIONS = 10
-"""In each fit, evenly spread."""
+"""Evaluations in each fit, evenly spaced."""
 
 
 def config_from(task: Task, values: Mapping[str, Any], seed: int, settings: Mapping[str, Any] | None) -> Config:
-    """All settings of a fit.
+    """Return all settings of a fit.
 
     Args:
-        task: of the estimator.
-        values: `SECTION.FIELD` -> value: what its parameters say.
-        seed: of the initial weights, the order of the texts, dropout, the held-out part and what is drawn.
-        settings: the person's own, over everything else.
+        task: task of the estimator.
+        values: settings from its parameters, as `SECTION.FIELD` -> value.
+        seed: seed of the initial weights, the order of the texts, dropout, the held-out part and sampling.
+        settings: the user's settings, which override the others.
 
     Raises:
-        GlassError: a value is not allowed, or a setting has no meaning here.
+        GlassError: a value is not allowed, or a setting does not apply to estimators.
     """
     own = dict(settings or {})
     for name in own:
@@ -50,18 +50,22 @@ def _refuse_misplaced(name: str) -> None:
         raise GlassError(f"settings has the key {name!r}", 'Write "SECTION.FIELD", such as "model.activation".')
     if name == "train.task" or (section == "data" and field not in OF_DATA):
         raise GlassError(
-            f"the setting {name} means nothing here: this estimator has its task, and fit is given the texts",
+            f"the setting {name} does not apply: the task follows from the class, and the texts are given to fit",
             f"Of data, these can be set: {', '.join(OF_DATA)}.",
         )
 
 
 def with_steps(config: Config, settings: Mapping[str, Any] | None, epoch: float, epochs: float | None) -> Config:
-    """The settings with as many steps as `epochs` passes of `epoch` steps need, and evaluations spread evenly.
+    """Return the settings with the steps that `epochs` passes take, and evenly spaced evaluations.
 
-    What `settings` says stays; epochs None: the steps stay as they are.
+    Args:
+        config: the settings.
+        settings: settings that the user gave, which do not change.
+        epoch: steps per epoch.
+        epochs: number of epochs; None: keep the number of steps.
 
     Raises:
-        GlassError: epochs is no number above 0.
+        GlassError: `epochs` is not a number above 0.
     """
     own = settings or {}
     train = config.train
@@ -74,5 +78,5 @@ def with_steps(config: Config, settings: Mapping[str, Any] | None, epoch: float,
     if "train.evaluate_every" not in own and steps:
         changes["evaluate_every"] = math.ceil(steps / EVALUATIONS)
     if "train.save_every" not in own:
-        changes["save_every"] = 10**12  # nothing is taken up again from the folder of a fit
+        changes["save_every"] = 10**12  # a fit is never resumed
     return config.replace(train={**train.model_dump(), **changes})

@@ -1,4 +1,4 @@
-"""Estimators that write: a language model, and a translator."""
+"""Estimators that generate text: a language model and a translator."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ Texts = npt.NDArray[np.object_]
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class TransformerLanguageModel(DensityMixin, TextEstimator):
-    """Learns to continue texts: a transformer decoder.
+    """Language model: a transformer decoder.
 
-    Each text is a document of its own; one that is longer than the context is learnt in rows. The parameters are those
-    of `TextEstimator` and `TransformerEstimator`, and these. After `fit` it has `text_model_` (a `TextModel`), and the
-    other attributes of `TransformerClassifier`.
+    Each text is a separate document; a text longer than the context is divided into rows. The parameters are those of
+    `TextEstimator` and `TransformerEstimator`, and the following. After `fit` it has `text_model_` (a `TextModel`), and
+    the other attributes of `TransformerClassifier`.
 
     Args:
-        tokens: most tokens that `generate` and `sample` write for each text.
-        temperature: 0: always the likeliest token; 1: as the model says; above: more daring.
+        tokens: largest number of tokens that `generate` and `sample` generate for each text.
+        temperature: sampling temperature; 0: greedy decoding.
     """
 
     tokens: int = 200
@@ -50,10 +50,10 @@ class TransformerLanguageModel(DensityMixin, TextEstimator):
     }
 
     def fit(self, X: Any, y: None = None) -> Self:
-        """Learn from texts; `y` is not used.
+        """Fit the model to texts; `y` is ignored.
 
         Raises:
-            RefusedError: X or a parameter is not what it must be.
+            RefusedError: X or a parameter is invalid.
         """
         texts = as_texts(X)
         with refused():
@@ -67,16 +67,16 @@ class TransformerLanguageModel(DensityMixin, TextEstimator):
         return TextModel(fitted.model, fitted.tokenizer, fitted.config)
 
     def score(self, X: Any, y: None = None) -> float:
-        """-(mean loss) in nats per token, the end of each text included: the higher the better, at most 0.
+        """Return the negative mean loss in nats per token, end tokens included; higher is better, and at most 0.
 
-        It can be compared between models with the same tokens only. `y` is not used.
+        Scores are comparable only between models with the same tokenizer. `y` is ignored.
         """
         check_is_fitted(self)
         with refused():
             return -_document_loss(self.text_model_, as_texts(X))
 
     def perplexity(self, X: Any) -> float:
-        """exp(-score): among how many equally likely tokens the model has to choose, as it were."""
+        """Return the perplexity, exp(-score): the effective number of equally likely next tokens."""
         return math.exp(min(-self.score(X), 700.0))
 
     def generate(self, prompts: Any, random_state: Any = None) -> Texts:
@@ -84,7 +84,7 @@ class TransformerLanguageModel(DensityMixin, TextEstimator):
 
         Args:
             prompts: texts, which may be empty.
-            random_state: of what is drawn; None: that of the fit, so that equal calls give equal texts.
+            random_state: seed of the sampling; None: the seed of the fit, so that equal calls return equal texts.
         """
         check_is_fitted(self)
         texts = as_texts(prompts, "prompts")
@@ -95,7 +95,7 @@ class TransformerLanguageModel(DensityMixin, TextEstimator):
             return _array(sample.text for sample in self.text_model_.generate(texts, settings, seeds))
 
     def sample(self, n_samples: int = 1, random_state: Any = None) -> Texts:
-        """New texts, (n_samples,), as they might stand in what was learnt."""
+        """Generate new texts, (n_samples,), from empty prompts."""
         check_is_fitted(self)
         if n_samples < 1:
             raise RefusedError(f"n_samples = {n_samples} is not allowed", "Give at least 1.")
@@ -104,15 +104,15 @@ class TransformerLanguageModel(DensityMixin, TextEstimator):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class TransformerTranslator(TextEstimator):
-    """Learns to write a text for a text: a transformer with an encoder and a decoder.
+    """Translator, or other text-to-text model: a transformer with an encoder and a decoder.
 
-    The parameters are those of `TextEstimator` and `TransformerEstimator`, and these. After `fit` it has `text_model_`
-    (a `Translator`), and the other attributes of `TransformerClassifier`.
+    The parameters are those of `TextEstimator` and `TransformerEstimator`, and the following. After `fit` it has
+    `text_model_` (a `Translator`), and the other attributes of `TransformerClassifier`.
 
     Args:
-        joint: sources and targets share one vocabulary and one embedding, or have one each.
-        tokens: most tokens that `predict` writes for each text.
-        beams: above 1: beam search with so many hypotheses; 1: always the likeliest token.
+        joint: whether sources and targets share one vocabulary and one embedding.
+        tokens: largest number of tokens that `predict` generates for each text.
+        beams: number of hypotheses in beam search; 1: greedy decoding.
     """
 
     joint: bool = True
@@ -128,16 +128,16 @@ class TransformerTranslator(TextEstimator):
     }
 
     def __sklearn_tags__(self) -> Any:
-        """It cannot be fitted without targets."""
+        """Return tags that declare the targets as required."""
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         return tags
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Learn from sources X and their targets y, (examples,) texts each; they may be empty.
+        """Fit the model to sources X and targets y, (examples,) texts each; texts may be empty.
 
         Raises:
-            RefusedError: X, y or a parameter is not what it must be.
+            RefusedError: X, y or a parameter is invalid.
         """
         sources = as_texts(X)
         targets = as_texts(y, "y")
@@ -161,10 +161,10 @@ class TransformerTranslator(TextEstimator):
             return _array(sample.text for sample in self.text_model_.generate(texts, self.text_model_.config.sample))
 
     def score(self, X: Any, y: Any) -> float:
-        """-(mean loss) in nats per target token, each predicted from the source and the true tokens before it.
+        """Return the negative mean loss in nats per target token, with teacher forcing; higher is better, at most 0.
 
-        The higher the better, at most 0; the end of each target is included. Nothing has to be written for it, so it
-        is fast; for BLEU and chrF++ of what `predict` writes, see `glassformer.evaluation.translation`.
+        End tokens are included. Nothing is generated, so it is fast; for BLEU and chrF++ of the output of `predict`,
+        see `glassformer.evaluation.translation`.
         """
         check_is_fitted(self)
         sources = as_texts(X)
@@ -179,7 +179,7 @@ def _array(texts: Any) -> Texts:
 
 
 def _document_loss(text_model: TextModel, texts: Sequence[str]) -> float:
-    """Nats per token over whole texts, in the rows of training."""
+    """Return the loss in nats per token over whole texts, divided into rows as in training."""
     from glassformer.interop.sklearn.fitting import record_store
     from glassformer.text.batches import ValidationRows, validation_rows
     from glassformer.text.records import RECORD_KINDS
@@ -189,7 +189,7 @@ def _document_loss(text_model: TextModel, texts: Sequence[str]) -> float:
     tokenizer = text_model.tokenizer
     model = text_model.model
 
-    def measured(prefix: Path) -> float:  # what it opens is closed when it returns: Windows asks for that
+    def measured(prefix: Path) -> float:  # a function, so that files are closed on return, as Windows requires
         kind = RECORD_KINDS["lm"]
         store = record_store(kind, (texts,), (), {"text": tokenizer}, (), prefix).tokens["text"]
         if config.data.windows == "documents":
@@ -204,7 +204,7 @@ def _document_loss(text_model: TextModel, texts: Sequence[str]) -> float:
 
 def _pair_loss(text_model: Translator, sources: Sequence[str], targets: Sequence[str]) -> float:
     """Return the loss in nats per target token."""
-    from glassformer.interop.sklearn.fitting import record_store, say_what_is_cut
+    from glassformer.interop.sklearn.fitting import record_store, warn_of_cut_texts
     from glassformer.tasks.example_tasks import pair_rows
     from glassformer.text.records import RECORD_KINDS
     from glassformer.training.validation import validation_loss
@@ -215,7 +215,7 @@ def _pair_loss(text_model: Translator, sources: Sequence[str], targets: Sequence
 
     def measured(prefix: Path) -> float:
         store = record_store(kind, (sources, targets), (), tokenizers, (), prefix)
-        say_what_is_cut(store, text_model.config, "what is scored")
+        warn_of_cut_texts(store, text_model.config, "the scored texts")
         rows = pair_rows(store, text_model.config)
         device = model.embedding.tokens.weight.device
         return validation_loss(model, rows, device).loss

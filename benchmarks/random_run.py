@@ -1,4 +1,4 @@
-"""A run whose weights are drawn: for benchmarks of what a model of some shape costs, whatever it has learnt."""
+"""Runs with random weights, for benchmarks in which the weights do not matter."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from glassformer.text.tokenizers import train_tokenizer
 
 
 def make_run(folder: Path, model: dict[str, Any], alphabet: str, spread: float) -> None:
-    """Write a run on characters.
+    """Write a run with random weights and a character tokenizer.
 
     Args:
-        folder: of the run.
-        model: its settings.
-        alphabet: the characters that it knows.
-        spread: the standard deviation of what is added to each fresh weight: as large as makes logits differ.
+        folder: the run folder.
+        model: settings of the model.
+        alphabet: the characters of the vocabulary.
+        spread: standard deviation of the noise added to each initial weight, so that logits differ clearly.
     """
     config = Config.from_dict({"model": model, "tokenizer": {"kind": "characters"}})
     tokenizer = train_tokenizer(config.tokenizer, [alphabet * 4])
@@ -34,9 +34,9 @@ def make_run(folder: Path, model: dict[str, Any], alphabet: str, spread: float) 
     run = create_run(folder, config, {"data": {"source": "none", "text_hash": "0", "tokens": "none"}})
     tokenizer.save(run.tokenizer_file)
 
-    def fill(place: Path) -> None:
-        save_tensors(dict(built.state_dict()), place / "model.safetensors")
-        (place / "state.json").write_text("{}", encoding="utf-8")
+    def fill(inside: Path) -> None:
+        save_tensors(dict(built.state_dict()), inside / "model.safetensors")
+        (inside / "state.json").write_text("{}", encoding="utf-8")
 
     write_folder(run.checkpoints / "step-000001", fill)
     for which in ("best", "last"):
