@@ -104,7 +104,7 @@ def test_labels_that_were_never_learnt(folder: Path) -> None:
     assert "36 texts, " in done.stdout
     (folder / "test.csv").write_text("label,text\nhum,who is it\nhum,what is it\nhim,is it\n", encoding="utf-8")
     cause, remedy = refused("evaluate", "run", "test.csv", "--data.label_column=label", folder=folder)
-    assert "no label of test.csv was learnt: its most frequent one is 'hum'" in cause
+    assert "no label of test.csv was learnt: its most frequent label is 'hum'" in cause
     assert "family, spam, work" in remedy
     cause, remedy = refused("evaluate", "run", "test.csv", "--data.label_column=lable", folder=folder)
     assert "test.csv has no column 'lable'; it has label, text" in cause

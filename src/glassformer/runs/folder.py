@@ -312,7 +312,7 @@ class Run:
             write_text(path, text)
 
     def remove_other_checkpoints(self, kept: Collection[str]) -> None:
-        """Delete all checkpoints except those named. The caller holds the run's lock."""
+        """Delete all checkpoints whose names are not in `kept`. The caller holds the run's lock."""
         for path in self.checkpoints.glob("step-*"):
             if path.name not in kept:
                 shutil.rmtree(path, ignore_errors=True)

@@ -176,7 +176,7 @@ class OpenedRun:
 
         Args:
             tokens: approximate number of targets, evenly spaced; None: all.
-            precision: of matrix multiplications, as in `train.precision`; None: as in training.
+            precision: precision of matrix multiplications, as in `train.precision`; None: as in training.
 
         Raises:
             GlassError: as `data`.

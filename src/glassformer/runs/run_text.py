@@ -134,7 +134,7 @@ def encoded_text(
     if not same:
         raise GlassError(
             f"training the tokenizer again did not give that of {run.folder}: a library has another version now",
-            "Install the versions that the run's manifest.json names, or give evaluate a text of its own.",
+            "Install the versions that the run's manifest.json names, or give glass evaluate another text.",
         )
     if data.labels != run.labels():
         raise GlassError(
@@ -153,7 +153,7 @@ def _text_of_moved(run: Run, config: Config, named: Mapping[str, str], problem: 
     """Return the settings with the current location of the run's text, found by its hash."""
     if "-" in named.values():
         raise GlassError(
-            "standard input cannot be compared with the text of a run", "Save it to a file, and name the file."
+            "standard input cannot be compared with the text of a run", "Save the input to a file, and name the file."
         )
     wanted = run.manifest()["data"]["text_hash"]
     others: list[str] = []
@@ -168,6 +168,6 @@ def _text_of_moved(run: Run, config: Config, named: Mapping[str, str], problem: 
         )
     raise GlassError(
         f"{problem}, and {config.data.source}, the text that {run.folder} began with, was not found",
-        f"Put it back where it was, or name it: glass train --resume --out {quoted(run.folder)} DATA; "
+        f"Restore the text, or name its new location: glass train --resume --out {quoted(run.folder)} DATA; "
         f"glass evaluate {quoted(run.folder)} DATA",
     )

@@ -55,7 +55,7 @@ class ChatModel(TextModel):
             GlassError: there is no message, a message cannot be read, or the template refuses the conversation.
         """
         if not messages:
-            raise GlassError("the conversation has no messages", "Give at least a question.")
+            raise GlassError("the conversation has no messages", "Give at least one question.")
         before = frame_of(self.tokenizer, self.config).before
         found = messages_of(list(messages), "the conversation") or []
         ids = [*before, *self.chat.ids(found, after_start=bool(before))]

@@ -26,7 +26,7 @@ MOST_LOSS_LOGITS = 1 << 26  # for other devices, which need larger matrix multip
 
 
 class TrainingLoss(nn.Module):
-    """A model and its loss as one module, so that one wrapper (DDP, `torch.compile`) holds both.
+    """A model and its loss as one module, so that one wrapper (DDP, `torch.compile`) covers both.
 
     Args:
         model: a model of any family.
@@ -90,7 +90,7 @@ def linear_cross_entropy(
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
-    """Compute loss and gradients one chunk of rows at a time, so that only one chunk of logits is in memory.
+    """Autograd function that computes loss and gradients in chunks of rows, with one chunk of logits in memory.
 
     The logits of a whole step would be its largest tensor, several times over. Nothing but the loss reads them, so the
     gradients of a row can be computed as soon as its loss is, and its logits discarded. With p the softmax of the

@@ -85,7 +85,7 @@ class TextWriter(ABC):
         )
 
     def stream(self, prompt: str, settings: SampleConfig) -> Generator[str, None, Sample]:
-        """Yield the text as it is generated, in pieces of whole characters; their sum is the text of `generate`.
+        """Yield the text as it is generated, in pieces of whole characters; joined, they equal the text of `generate`.
 
         A possible beginning of a stop string is held back until it is decided. Beam search yields a single piece.
         The generator's return value (of `yield from`) is the `Sample`.

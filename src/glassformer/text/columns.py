@@ -40,10 +40,10 @@ def choose_text(table: Table, wanted: str | None) -> ChosenColumns:
     if wanted is None:
         index = _only_text(table)
         note = f"{table.name}: column {table.names[index]!r} is read, the only one with text"
-        return ChosenColumns((index,), note + _said(table))
+        return ChosenColumns((index,), note + _header_note(table))
     index = _find(table, wanted)
     which = f"column {wanted!r}" if wanted == table.names[index] else f"column number {wanted}"
-    return ChosenColumns((index,), f"{table.name}: {which} is read" + _said(table))
+    return ChosenColumns((index,), f"{table.name}: {which} is read" + _header_note(table))
 
 
 def choose_pair(table: Table, source: str | None, target: str | None) -> ChosenColumns:
@@ -74,7 +74,7 @@ def choose_pair(table: Table, source: str | None, target: str | None) -> ChosenC
             f"Choose two of: {', '.join(table.names)}.",
         )
     note = f"{table.name}: source: column {table.names[first]}, target: column {table.names[second]}"
-    return ChosenColumns((first, second), note + _said(table))
+    return ChosenColumns((first, second), note + _header_note(table))
 
 
 def choose_conversation(table: Table, column: str | None, answer: str | None) -> ChosenColumns:
@@ -135,7 +135,7 @@ def choose_labelled(table: Table, label: str | None, text: str | None) -> Chosen
         )
     shown = ", ".join(table.names[index] for index in texts)
     note = f"{table.name}: label: column {table.names[found]}, text: column{'s' * (len(texts) > 1)} {shown}"
-    return ChosenColumns((found, *texts), note + _said(table))
+    return ChosenColumns((found, *texts), note + _header_note(table))
 
 
 def label_text(value: object) -> str | None:
@@ -154,7 +154,7 @@ def label_texts(value: object, kind: RecordKind) -> tuple[str, ...] | None:
     return None if label is None else (label,)
 
 
-def _said(table: Table) -> str:
+def _header_note(table: Table) -> str:
     return f" (row 1 holds the names {', '.join(table.names)})" if table.header else ""
 
 

@@ -29,7 +29,7 @@ Marks = npt.NDArray[np.uint64]
 
 
 def survey_notes(found: Survey) -> list[str]:
-    """Return notes on the number of records, on those left out, and on their labels."""
+    """Return notes on the number of records, on the records left out, and on the labels."""
     kind = found.kind
     characters = counted(found.characters, "characters")
     if not kind.running_text:

@@ -268,13 +268,13 @@ class Meter:
         self.say = say
         self.every = every
         self.done = 0
-        self.begun = self.said = time.monotonic()
+        self.begun = self.reported = time.monotonic()
 
     def __call__(self, characters: int) -> None:
         """Count newly processed characters, and report the progress if a report is due."""
         self.done += characters
         now = time.monotonic()
-        if now - self.said >= self.every:
-            self.said = now
+        if now - self.reported >= self.every:
+            self.reported = now
             speed = self.done / 1e6 / (now - self.begun)
             self.say(f"{self.what}: {self.done / max(self.total, 1):.0%}, {speed:.1f} million characters/s")

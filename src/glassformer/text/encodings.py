@@ -275,10 +275,10 @@ def _western_remark(blocks: Blocks, error: UndecodableError, name: str) -> str:
             at = error.offset - start
             around = block[max(0, at - SHOWN_AROUND) : at + SHOWN_AROUND]
         start += len(block)
-    bytes_told = counted(high, "bytes above 0x7F", "byte above 0x7F")
+    high_bytes = counted(high, "bytes above 0x7F", "byte above 0x7F")
     return (
         f"{name} is read as Windows-1252, because byte 0x{error.byte:02X} at offset {error.offset} is not UTF-8: "
-        f"{around.decode('cp1252')!r} ({bytes_told} in {start:,}); data.encoding = utf-8 refuses such bytes"
+        f"{around.decode('cp1252')!r} ({high_bytes} in {start:,}); data.encoding = utf-8 refuses such bytes"
     )
 
 
@@ -325,7 +325,7 @@ HIGH_LETTERS = re.compile(rb"[\xc0-\xd6\xd8-\xf6\xf8-\xff]")
 SIGN = rb"\x80\x82-\x84\x86-\x89\x8b\x93-\x95\x98\x9b\xa1-\xa9\xab\xac\xaf-\xb3\xb5\xb6\xb8\xb9\xbb-\xbf\xd7\xf7"
 SIGN_IN_WORD = re.compile(rb"[" + LETTER + rb"][" + SIGN + rb"](?=[" + LETTER + rb"\x80-\xbf])")
 CAPITAL_IN_WORD = re.compile(rb"[a-z\xdf-\xf6\xf8-\xff][\x8a\x8c\x8e\x9f\xc0-\xd6\xd8-\xde]")
-UTF8_CHARACTER = re.compile(rb"[\xc2\xc3][\x80-\xbf]|\xe2\x80[\x80-\xbf]")  # the usual ones of western texts
+UTF8_CHARACTER = re.compile(rb"[\xc2\xc3][\x80-\xbf]|\xe2\x80[\x80-\xbf]")  # the usual characters of Western texts
 UTF8_SEQUENCE = re.compile(rb"[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3}")
 HIGH_RUN = re.compile(rb"[\xc0-\xff]{3,}")
 TURKISH_OR_ICELANDIC = re.compile(rb"[\xd0\xdd\xde\xf0\xfd\xfe]")  # Icelandic here, Turkish in Windows-1254
@@ -333,7 +333,7 @@ NEVER_TURKISH = re.compile(rb"[\xc1\xc6\xcd\xe1\xe6\xed]")  # a and i with acute
 
 
 def _is_western(blocks: Blocks, offset: int) -> bool:
-    """Return whether bytes that are not UTF-8 (from `offset` on) read like a western language in Windows-1252."""
+    """Return whether bytes that are not UTF-8 (from `offset` on) read like a Western language in Windows-1252."""
     start = high = letters = high_letters = odd = turkish = not_turkish = sequences = in_sequences = 0
     for block in blocks():
         # Well-formed UTF-8 before the first bad byte: a damaged UTF-8 file, not Windows-1252.

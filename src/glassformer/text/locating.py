@@ -49,8 +49,8 @@ def locate(source: str, cache: Path) -> Located:
     if source == "-":
         return _standard_input(cache)
     if source in corpus_names():
-        taken = f"{source} is taken as the generated corpus; write .{os.sep}{source} for the file or folder"
-        return Located(corpus=source, notes=[taken] if path.exists() else [])
+        note = f"{source} is taken as the generated corpus; write .{os.sep}{source} for the file or folder"
+        return Located(corpus=source, notes=[note] if path.exists() else [])
     if not source or "\0" in source:
         raise GlassError(f"the source {source!r} is not a path", _allowed_sources(corpus_names()))
     with clear_disk_errors(path):

@@ -82,4 +82,4 @@ def encode_whole(
 
 def _never_learnt(name: str, unseen: Counter[str], labels: Sequence[str]) -> GlassError:
     label = unseen.most_common(1)[0][0]
-    return GlassError(f"no label of {name} was learnt: its most frequent one is {label!r}", nearest(label, labels))
+    return GlassError(f"no label of {name} was learnt: its most frequent label is {label!r}", nearest(label, labels))

@@ -277,8 +277,8 @@ def open_source(kind: RecordKind, data: DataConfig, cache: Path, validation: boo
             # Another seed, so that the records differ from those of the training part if it is the same corpus.
             own = data.model_copy(update={"seed": data.seed + 1}) if validation else data
             source = _from_corpus(kind, own, found, target)
-            said = ("the seed of a generated validation part is data.seed + 1",) if validation else ()
-            yield replace(source, notes=(*source.notes, *said))
+            added = ("the seed of a generated validation part is data.seed + 1",) if validation else ()
+            yield replace(source, notes=(*source.notes, *added))
         elif target is not None:
             yield _parallel(kind, data, [(what, found), (target, stack.enter_context(located(target, cache)))])
         else:
@@ -345,7 +345,7 @@ def _parallel(kind: RecordKind, data: DataConfig, wanted: list[tuple[str, Locate
     for what, found in wanted:
         if found.corpus or found.folder:
             noun = "a folder" if found.folder else "a generated corpus"
-            raise GlassError(f"{what} is {noun}, and one of two parallel files was expected", "Give a file of lines.")
+            raise GlassError(f"{what} is {noun}, and one of two parallel files was expected", "Give a plain text file.")
         scanned.append(scan_files(what, data.encoding, found, tables_wanted=False))
         first = scanned[-1].files[0]
         if is_table(first):
@@ -396,7 +396,7 @@ def _from_examples(kind: RecordKind, data: DataConfig, what: str, found: Located
         found = _without_unlabelled(found)
     scanned = scan_files(what, data.encoding, found, tables_wanted=not by_folder)
     if by_folder:
-        notes = (*scanned.notes, "label: the folder that a file lies in; text: the whole file")
+        notes = (*scanned.notes, "label: the folder of each file; text: the whole file")
         digest = _digest([scanned.digest, *map(_label_of, scanned.files)])
         return Source(kind, data, what, scanned.files, None, digest, notes)
     refuse_plain_json(scanned.files, found)
@@ -412,8 +412,8 @@ def _without_unlabelled(found: Located) -> Located:
     others = [f"{name} (not in a label folder)" for _, name in found.files if "/" not in name]
     if not others:
         return found
-    told = f"left out {len(others)} of {len(found.files)} files: {listed(others)}"
-    return replace(found, files=labelled, notes=[*found.notes, told])
+    note = f"left out {len(others)} of {len(found.files)} files: {listed(others)}"
+    return replace(found, files=labelled, notes=[*found.notes, note])
 
 
 def _as_table(kind: RecordKind, file: SourceFile) -> SourceFile:

@@ -122,7 +122,7 @@ class RecordSplit:
     name: str
 
     def sides(self, records: Iterable[RecordPiece]) -> Iterator[SidedPiece]:
-        """Yield each record with its side, without validation records whose labels are not in the training part."""
+        """Yield each record with its side; validation records with labels outside the training part are left out."""
         held = self.held
         for number, (_, texts, labels, _, _, _, loss_spans) in enumerate(records):
             if number >= len(held):
@@ -133,7 +133,7 @@ class RecordSplit:
                 yield SidedPiece("validation", texts, labels, True, loss_spans)
 
     def validation(self, records: Iterable[RecordPiece]) -> Iterator[SidedPiece]:
-        """Yield the records of a separate validation source, without labels that are not in the training part."""
+        """Yield the records of a separate validation source whose labels are all in the training part."""
         own = (each for each in records if self.knows(each.labels))
         return (SidedPiece("validation", each.texts, each.labels, True, each.loss_spans) for each in own)
 
@@ -166,10 +166,12 @@ def split_documents(found: Survey, data: DataConfig) -> DocumentSplit:
 
 def _end_of_text(found: Survey, data: DataConfig, held: int) -> DocumentSplit:
     """Hold out about `held` characters: from the start of a document if one is near enough, else from inside one."""
-    odd = "; one document cannot be split at random" if data.split == "random" else ""
+    exception = "; one document cannot be split at random" if data.split == "random" else ""
     if found.records == 1:
         clusters = data.split == "end"
-        return DocumentSplit(found.characters - held, True, f"validation: the end of the text{odd}", clusters=clusters)
+        return DocumentSplit(
+            found.characters - held, True, f"validation: the end of the text{exception}", clusters=clusters
+        )
     boundary = _near_boundary(found, held, data.validation_limit)
     if boundary is None:
         note = "validation: the end of the text, with one document cut in two"

@@ -56,7 +56,7 @@ def encode_with_datatrove(
         stack.enter_context(no_empty_folders(out.parent))
         source = stack.enter_context(open_source(kind, data, out.parent))
         job = plan_job(source, vocabulary, out, parts)
-        if not (job.begun() and is_whole(out)):  # killed after the last stage: only the work folder is to remove
+        if not (job.begun() and is_whole(out)):  # killed after the last stage: only the work folder is left
             refuse_taken(out)
         job.work.mkdir(parents=True, exist_ok=True)
         stack.enter_context(alone(job.work))

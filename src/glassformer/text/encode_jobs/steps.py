@@ -1,7 +1,8 @@
 """Tasks of each stage. A task takes a job and its number, reads files of the previous stage, and writes its own.
 
-The tasks use the same functions as encoding in one process (`prepare.make`): documents, facts, split, encoder. A part
-has its position in the whole text, so that the concatenated parts equal the output of one process, token for token.
+The tasks use the same functions as encoding in one process (`prepare.make`): documents, facts, split, encoder. A plan
+records the position of its part in the whole text, so the joined parts equal the output of one process, token for
+token.
 """
 
 from __future__ import annotations

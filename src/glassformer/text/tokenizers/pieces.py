@@ -23,7 +23,7 @@ def utf8(text: str) -> bytes:
         code = ord(text[error.start])
         raise GlassError(
             f"the text holds a lone surrogate, U+{code:04X}, at character {error.start:,}: it is not valid Unicode",
-            "Read the source with the right encoding, or remove that character.",
+            "Read the source with the right encoding, or take that character out.",
         ) from None
 
 

@@ -25,7 +25,7 @@ class Roles:
         end: id of the end token.
         mask: id of the mask token; None: there is none.
         unknown: id of the unknown token; None: there is none.
-        bytes: the bytes of each id; empty for special ids.
+        bytes: the bytes of each id; empty for special ids, except that of U+FFFD for the unknown id.
         drops_space: whether the space before the first token is not part of the text.
         special: all ids that represent no text: special tokens, the unknown token, embedding rows without a token.
         padding: id of the padding token, which no text contains; None: there is none.

@@ -283,7 +283,7 @@ class Tokenizer:
         _check_document(document, path)
         try:
             return cls(document)
-        except Exception as error:  # the library raises nothing narrower
+        except Exception as error:  # the library raises no narrower exception
             raise GlassError(
                 f"{path} cannot be used by tokenizers {tokenizers.__version__}: {error}",
                 "Install the version of tokenizers that constraints.txt names.",
