@@ -117,7 +117,7 @@ class MaskFiller:
         device = self.model.embedding.tokens.weight.device
         with inference(self.model):
             logits = self.model(torch.tensor([ids], device=device))[0]  # (T, V)
-        special = torch.tensor(sorted(self.tokenizer.special), device=device)  # (special ones)
+        special = torch.tensor(sorted(self.tokenizer.special), device=device)  # (special ids)
         logits = logits.index_fill(1, special, -torch.inf)  # (T, V)
         masks = [position for position, token in enumerate(ids) if token == self.mask_id]
         return [(position, ranked(logits[position], n)) for position in masks]

@@ -58,7 +58,7 @@ class MixedTask:
         return self.own.steps_per_epoch / (1 - self.share)
 
     def rows(self, step: int) -> Sequence[Row]:
-        """Return the rows of a step: each row, or all of them, from the other task with probability `share`."""
+        """Return the rows of a step; each row, or the whole step, is from the other task with probability `share`."""
         random = np.random.default_rng((self.seed, step))
         if self.whole_steps:
             return (self.other if random.random() < self.share else self.own).rows(step)

@@ -68,8 +68,8 @@ class Writer:
 class StopFilter:
     """A filter that passes text on up to the first stop string, holding back a possible beginning of a stop string.
 
-    The first stop string is the one that is complete first, so the result does not depend on how the text is cut into
-    pieces. Of two that are complete at the same character, the longer one counts.
+    The stop string that is complete first counts, so the result does not depend on how the text is cut into pieces. Of
+    two stop strings that are complete at the same character, the longer one counts.
 
     Raises:
         GlassError: a stop string is empty.

@@ -104,7 +104,7 @@ def training_rows(
     """Return the rows of `step`: a pure function of its arguments.
 
     Stream: `context` + 1 tokens from uniformly random positions. Documents: every row of every document once per
-    epoch, in an order that is shuffled anew each epoch.
+    epoch, reshuffled in each epoch.
 
     Raises:
         GlassError: the store has fewer than `context` + 1 tokens (stream).

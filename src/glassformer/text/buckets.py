@@ -38,7 +38,7 @@ class LikeLength:
     """Batches of examples of similar length, as many as fit in `tokens` tokens, padding included.
 
     The examples are sorted by length and cut into batches. The order of equally long examples and the order of the
-    batches are shuffled anew each epoch. The cuts depend only on the lengths, so every epoch has the same number of
+    batches are reshuffled in each epoch. The cuts depend only on the lengths, so every epoch has the same number of
     batches.
 
     Args:

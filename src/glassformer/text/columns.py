@@ -110,8 +110,8 @@ def _holds_lists(table: Table, index: int) -> bool:
 def choose_labelled(table: Table, label: str | None, text: str | None) -> ChosenColumns:
     """Choose the column of the label and the columns of the text.
 
-    A column that is not named is found by its values: short values that repeat are labels, and long ones are text.
-    `text` may name several columns, separated by commas.
+    Columns that are not named are found by their values: the label has short values that repeat, the text has values
+    that read like text. `text` may name several columns, separated by commas.
 
     Raises:
         GlassError: there is no such column, one column is both label and text, or the choice is not clear.

@@ -157,7 +157,7 @@ def overlap_notes(found: Survey, own: Survey | None, held: Held) -> list[str]:
 def overlap_note(store: RecordStore, train: RecordStore) -> str | None:
     """Return a note on the records of `store` that are also in `train`, with equal texts and labels; None: no record.
 
-    Memory: some 20 bytes for each record of `store`, whatever the length of the texts and the size of `train`.
+    Memory: about 20 bytes for each record of `store`, for any length of the texts and any size of `train`.
 
     Raises:
         ValueError: one of the stores was made without its texts.

@@ -272,7 +272,7 @@ def find_dialect(
     """Return the dialect of a table, detected from its first lines, and notes for the user.
 
     Args:
-        text: opens the text anew. A table with tabs is read to its end if its quotes may be ordinary characters.
+        text: opens the text again. A table with tabs is read to its end if its quotes may be ordinary characters.
         format: the format, by the file's name.
         name: the file's name, for messages.
         data: `delimiter` and `quoting`, unless "auto", override the detection.

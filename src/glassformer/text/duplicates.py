@@ -4,7 +4,7 @@ Two documents are near duplicates if they share many runs of `RUN` words. MinHas
 and containment of documents") estimates that share, the Jaccard similarity J: under a random order of all runs, both
 documents have the same first run with probability J. `BANDS` x `ROWS` such orders in bands (Leskovec, Rajaraman and
 Ullman, "Mining of Massive Datasets", section 3.4) find a pair with probability 1 - (1 - J^ROWS)^BANDS: 77 % at
-J = 0.75, 99 % at 0.85, 5 % at 0.5. The values of `RUN`, `BANDS` and `ROWS` are those of FineWeb (Penedo et al. 2024).
+J = 0.75, 99 % at 0.85, 5 % at 0.5. `RUN`, `BANDS` and `ROWS` have the values of FineWeb (Penedo et al. 2024).
 """
 
 from __future__ import annotations

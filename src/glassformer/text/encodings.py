@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from glassformer.base.errors import GlassError
 from glassformer.base.wording import counted
 
-Blocks = Callable[[], Iterator[bytes]]  # opens the input anew and yields its bytes in order
+Blocks = Callable[[], Iterator[bytes]]  # opens the input again and yields its bytes in order
 
 LABELS = {"utf-8": "UTF-8", "utf-16-le": "UTF-16 LE", "utf-16-be": "UTF-16 BE", "cp1252": "Windows-1252"}
 MAGIC = {

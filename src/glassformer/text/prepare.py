@@ -181,7 +181,7 @@ def prepare_source(
 
 
 def open_prepared(kind: RecordKind, folder: Path) -> Prepared:
-    """Open a result of `prepare` without its source. Checksums are verified, except those of very large files.
+    """Open a result of `prepare` without its source. Checksums are verified, except for very large files.
 
     Raises:
         DamagedStoreError: a file in the folder is missing, cut short or altered.
@@ -238,7 +238,7 @@ def _everything(
 
 @dataclass(frozen=True)
 class RecordPlan:
-    """The records of a source and their split; each iteration reads the source anew.
+    """The records of a source and their split; each iteration reads the source again.
 
     Attributes:
         source: the source.
@@ -273,13 +273,13 @@ class RecordPlan:
         return chain(split.sides(kept_records(self.source)), own)
 
     def training_texts(self, *roles: str) -> Iterable[str]:
-        """Return the texts of the training part in these roles, read anew each time they are iterated over."""
+        """Return the texts of the training part in these roles; each iteration reads the source again."""
         return TrainingTexts(self.sides, [self.source.kind.roles.index(role) for role in roles])
 
 
 @dataclass(frozen=True)
 class TrainingTexts:
-    """The texts of the training part in some roles, read anew each time they are iterated over."""
+    """The texts of the training part in some roles; each iteration reads the source again."""
 
     sides: Callable[[], Iterable[SidedPiece]]
     roles: list[int]

@@ -60,9 +60,9 @@ class Row:
 def mask(ids: Ids, share: float, mask_id: int, text_ids: Ids, key: tuple[int, int]) -> Row:
     """Return a row that predicts a share of the tokens, at least one (Devlin et al. 2019, section 3.1).
 
-    Of the chosen tokens, 80 % become `mask_id`, 10 % become a random token, and 10 % stay. Only ids of `text_ids`, in
-    ascending order, are chosen or inserted, so special ids are not. The result depends only on the arguments; `key`
-    seeds the choice.
+    Of the chosen tokens, 80 % become `mask_id`, 10 % become a random token, and 10 % stay. Only ids in `text_ids`,
+    which must be sorted, are chosen or inserted, so special ids are not. The result depends only on the arguments;
+    `key` seeds the choice.
     """
     # Raw words of Philox 4x64-10 (Salmon et al. 2011) are the same in every version and on every machine.
     random = np.random.Philox(key=np.array(key, dtype=np.uint64)).random_raw(3 * len(ids)).reshape(3, len(ids))

@@ -87,7 +87,7 @@ class Source:
 
     @property
     def readings(self) -> list[list[object]]:
-        """Return how each table is read. The records depend only on this and on `digest`."""
+        """Return how each table is read, which identifies the records together with `digest`."""
         return readings_of(self.files)
 
     def records(self, tally: Tally) -> Iterator[RecordPiece]:

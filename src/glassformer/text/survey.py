@@ -67,7 +67,7 @@ class Facts:
 class Survey:
     """Results of one pass over all records. Only kept records are counted, unless noted otherwise.
 
-    Memory: at most some 128 MB for running text, and some 24 bytes for each other record.
+    Memory: at most about 128 MB for running text, and about 24 bytes for each other record.
 
     Attributes:
         kind: the kind of records.

@@ -67,7 +67,7 @@ def open_table(text: Callable[[], Iterable[str]], format: Format, name: str, dat
     """Open a table, judged by its first rows.
 
     Args:
-        text: opens the decoded text anew.
+        text: opens the decoded text again.
         format: the format, by the file's name.
         name: the file's name, for messages.
         data: settings; if row 1 has a column that they name, it is a header.

@@ -106,7 +106,7 @@ def word_level(symbols: list[str]) -> Json:
 
 
 def document(config: TokenizerConfig, model: Json, tokens: int, mask: bool = False) -> Json:
-    """Return the contents of a `tokenizer.json`. The ids after the model's `tokens` are the end and the mask token."""
+    """Return a `tokenizer.json`: the model's `tokens`, then the end token and, with `mask`, the mask token."""
     added = [_special(tokens, END)]
     if mask:
         added.append(_special(tokens + 1, MASK))

@@ -23,7 +23,7 @@ from glassformer.text.tokenizers.pieces import cut_before, pieces, utf8
 from glassformer.text.tokenizers.roles import roles_of
 
 PIECE = 32_768  # characters given to Hugging Face at once
-GROUP = 32 * PIECE  # characters per batch, whose result objects need some hundred bytes per token
+GROUP = 32 * PIECE  # characters per batch, whose result objects need about a hundred bytes per token
 GRAPHEME = regex.compile(r"\X")
 CONTROL = {code: repr(chr(code))[1:-1] for code in (*range(32), *range(0x7F, 0xA0))}
 
