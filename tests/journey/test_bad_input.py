@@ -309,7 +309,13 @@ THE_RUN = [
         "proverb.txt does not exist",
         "Did you mean proverbs.txt?",
     ),
-    M("resume with standard input", resume("-"), "standard input cannot be compared", "Save it to a file", text=b"a"),
+    M(
+        "resume with standard input",
+        resume("-"),
+        "standard input cannot be compared",
+        "Save the input to a file",
+        text=b"a",
+    ),
     M("resume as another model", resume("--set", "model.layers=2"), "model.layers cannot change", "start a new run"),
     M(
         "truncated checkpoint",
@@ -472,7 +478,7 @@ THE_RUN = [
         "evaluate when the text is gone",
         ["evaluate", BOOK],
         "is gone & proverbs.txt",
-        "Put it back",
+        "Restore the text",
         remove("runs/.tokens", "proverbs.txt"),
     ),
     M(

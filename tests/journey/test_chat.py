@@ -140,8 +140,8 @@ def test_a_template_of_ones_own_goes_into_the_run(task_home: Path, tmp_path: Pat
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        (["chat", "runs/lm", "Hi"], "learnt train.task = lm and holds no conversations"),
-        (["chat", "runs/classify", "Hi"], "learnt train.task = classify and holds no conversations"),
+        (["chat", "runs/lm", "Hi"], "learnt train.task = lm and cannot chat"),
+        (["chat", "runs/classify", "Hi"], "learnt train.task = classify and cannot chat"),
         (["chat", "runs/chat", "--json"], "--json was given without QUESTION"),
         (["train", "book.txt", "--task", "chat", "--out", "new"], "is plain text: it holds no conversations"),
         (["train", "talks.jsonl", "talks.jsonl", "--task", "chat", "--out", "new"], "data.target does not go with"),
@@ -151,7 +151,7 @@ def test_a_template_of_ones_own_goes_into_the_run(task_home: Path, tmp_path: Pat
         ),
         (
             ["train", "talks.jsonl", "--task", "chat", "--data.chat_template", "{% if", "--out", "new"],
-            "the chat template is no template",
+            "the chat template is not valid",
         ),
         (
             ["train", "talks.jsonl", "--task", "chat", "--data.chat_template", "{{ 1 / 0 }}", "--out", "new"],

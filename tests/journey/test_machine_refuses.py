@@ -274,7 +274,7 @@ def test_a_damaged_newest_checkpoint_leaves_the_older_one(here: Path, capsys: py
     (newer / "model.safetensors").write_bytes(half((newer / "model.safetensors").read_bytes()))
     (here / RUN / "last").write_text("step-000004\n", encoding="utf-8")
     assert main(["generate", BOOK, "the", "--checkpoint", "last"]) == 2
-    two_lines(capsys.readouterr(), "step-000004", "step-000003 is whole; to go on from it: glass train --resume")
+    two_lines(capsys.readouterr(), "step-000004", "Complete checkpoints: step-000003. To resume: glass train --resume")
     assert main(["generate", BOOK, "the"]) == 0
     assert main(["train", "--resume", "--out", BOOK, "--steps", "5"]) == 0
     assert "after step 3" in capsys.readouterr().err

@@ -55,10 +55,10 @@ def test_messages_of_one_role_in_a_row_are_joined() -> None:
     ("message", "problem"),
     [
         ({"role": "narrator", "content": "x"}, "has the role 'narrator'"),
-        ({"role": "user"}, "with a text in both"),
-        ({"role": "user", "content": 5}, "with a text in both"),
-        ({"role": "user", "content": [{"type": "image", "image": "x"}]}, "with a text in both"),
-        ("Hi", "with a text in both"),
+        ({"role": "user"}, "with text in both"),
+        ({"role": "user", "content": 5}, "with text in both"),
+        ({"role": "user", "content": [{"type": "image", "image": "x"}]}, "with text in both"),
+        ("Hi", "with text in both"),
         ({"role": "user", "content": "\ud83d"}, "holds half a character"),
     ],
 )
@@ -93,13 +93,13 @@ def test_a_text_that_holds_the_end_mark_does_not_end_a_message() -> None:
 
 def test_a_template_without_borders_fails_or_is_no_template() -> None:
     backwards = "{% for m in messages | reverse %}{{ m.content }}{% endfor %}"
-    with pytest.raises(GlassError, match="answers have no borders"):
+    with pytest.raises(GlassError, match="answers cannot be located"):
         ChatTemplate(backwards).training_text(TALK)
     with pytest.raises(GlassError, match="the chat template fails: ZeroDivisionError"):
         ChatTemplate("{{ 1 / 0 }}").training_text(TALK)
     with pytest.raises(GlassError, match="the chat template refuses this conversation: no"):
         ChatTemplate("{{ raise_exception('no') }}").training_text(TALK)
-    with pytest.raises(GlassError, match="is no template"):
+    with pytest.raises(GlassError, match="is not valid"):
         ChatTemplate("{% if")
 
 

@@ -103,5 +103,5 @@ def test_all_counts_where_nothing_is_said(tmp_path: Path) -> None:
 def test_a_mask_of_another_length_is_refused(tmp_path: Path) -> None:
     stored(tmp_path, [("a question and an answer", ((2, 5),))], tokenizer("bytes"))
     np.save(tmp_path / "part.loss_mask.npy", np.ones(3, dtype=np.bool_))
-    with pytest.raises(DamagedStoreError, match="do not belong together"):
+    with pytest.raises(DamagedStoreError, match="do not match each other"):
         RecordStore.open(KIND, tmp_path / "part")

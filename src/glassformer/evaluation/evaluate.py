@@ -26,7 +26,7 @@ from glassformer.model.precision import choose_precision
 from glassformer.runs.folder import Which, open_run
 from glassformer.runs.opening import OpenedRun
 from glassformer.runs.run_text import encoded_text
-from glassformer.runs.text_location import places_of_text, token_cache
+from glassformer.runs.text_location import candidate_texts, token_cache
 from glassformer.tasks import AnyTextModel, ChatModel, MaskFiller, TextClassifier, TextModel, Translator
 from glassformer.tasks.example_tasks import conversation_rows, kept, labelled_rows, length_notes, pair_rows
 from glassformer.tasks.task import MaskedTask
@@ -159,7 +159,7 @@ def _names_own_text(request: EvaluationRequest, config: Config) -> bool:
         return False
     given = {"source": request.source, "target": request.target}
     run = open_run(request.folder)
-    for data in places_of_text(run, config.data, {name: value for name, value in given.items() if value is not None}):
+    for data in candidate_texts(run, config.data, {name: value for name, value in given.items() if value is not None}):
         try:
             found = text_hash(RECORD_KINDS[config.train.task], data, token_cache(run.folder))
         except GlassError:  # it cannot be read with the run's settings, so it is another text

@@ -1,28 +1,28 @@
-"""The run folder: everything that one training run leaves, and all that is needed to use it elsewhere.
+"""The run folder: all files of one training run, sufficient to use the run on another machine.
 
 ::
 
-    config.toml     all settings; written last when the folder is made, and what makes it a run
+    config.toml     all settings; written last when the folder is made, and marks the folder as a run
     manifest.json   versions, commands, and the source of the text with its hash
-    tokenizer.json  the tokenizer; of an encoder-decoder that of the target
-    source_tokenizer.json  the tokenizer of the source, where it has a vocabulary of its own
+    tokenizer.json  the tokenizer; in an encoder-decoder, the tokenizer of the target
+    source_tokenizer.json  the tokenizer of the source, if the source has a separate vocabulary
     labels.json     the names of a classifier's labels
-    metrics.jsonl   losses, rates and speed, step by step
-    samples.txt     texts that the model wrote at its evaluations
+    metrics.jsonl   losses, learning rates and speed, step by step
+    samples.txt     texts that the model generated at its evaluations
     loss.svg        the loss curve
     checkpoints/step-000850/model.safetensors, optimizer.safetensors  weights, and the optimizer's state (in parts,
-                    optimizer-1-of-2.safetensors, where several processes share it)
-    checkpoints/step-000850/state.json, manifest.json  what else training needs to go on, and a hash of each file
-    best  last      one line each: the name of a checkpoint; before the first evaluation both name the newest
-    snapshots/step-000850.npz  scores of the attention heads, where train.snapshots is above 0
-    plan.json       the forecast of a run of minutes, and its outcome
+                    optimizer-1-of-2.safetensors, if several processes share it)
+    checkpoints/step-000850/state.json, manifest.json  the rest of the training state, and a hash of each file
+    best  last      one line each: the name of a checkpoint; before the first evaluation, both name the newest one
+    snapshots/step-000850.npz  scores of the attention heads, if train.snapshots is above 0
+    plan.json       the forecast of a run with a time limit, and its outcome
     verify.json     the last proof sheet of glass verify
-    chat_template.jinja  makes one text of a conversation: a copy of data.chat_template for other programs; of a run
-                    of lm put here by a person, or by glass import
-    lock            held by the process that trains; everything that training writes is written while it is held
+    chat_template.jinja  the chat template: a copy of data.chat_template for other programs; in a run of lm, a template
+                    added by the user or by glass import
+    lock            held by the training process from its first write to its last
     creating        present only while glass train makes the folder
 
-The encoded text lies beside the run, in `../.tokens/HASH`: runs on the same text share it.
+The encoded text is beside the run, in `../.tokens/HASH`: runs on the same text share it.
 """
 
 from __future__ import annotations
@@ -61,16 +61,16 @@ Which = Literal["best", "last"]
 CHECKPOINT = re.compile(r"step-[0-9]+")
 """The name of a checkpoint folder."""
 Folder = str | PathLike[str]
-"""What people may name a folder by."""
+"""Types that name a folder."""
 FORMAT = 1
-"""Version of the run folder, kept in `manifest.json`. It rises when an older program could not use a newer run."""
+"""Version of the run folder, stored in `manifest.json`. It increases when older programs cannot use newer runs."""
 CREATING = "creating"
-"""A file that is present while a run folder is made. A process that is killed meanwhile leaves it."""
+"""A file that is present while a run folder is made, and remains if the process is killed."""
 CREATING_TEXT = "glass train is making this run. If it was killed, the same command begins again.\n"
 MADE_FIRST = ("manifest.json", "tokenizer.json", "source_tokenizer.json", "labels.json")
 """Files of a run that are written before `config.toml`, which makes the folder a run."""
 CHAT_TEMPLATE_FILE = "chat_template.jinja"
-"""The chat template in a run folder, and in a folder of Hugging Face."""
+"""File name of the chat template in a run folder, and in a model folder of Hugging Face."""
 KEPT_BY_TRAINING = (*MADE_FIRST, "config.toml", "metrics.jsonl", "samples.txt", "loss.svg", "best", "last")
 """Files of a run that only the process that holds its lock writes."""
 
@@ -81,13 +81,13 @@ class ParentEntry:
 
     Attributes:
         run: the folder of the parent.
-        task: that the parent learnt.
+        task: the task that the parent learnt.
         checkpoint: the name of the checkpoint whose weights the run began with.
-        weights_sha256: of these weights.
+        weights_sha256: SHA-256 of these weights.
         data: the source of the parent's text, its hash and the token folder, as in `Run.manifest`.
         data_settings: the `data` settings of the parent.
-        imported: how the parent was imported, as in its manifest; None: it was trained here.
-        parent: the entry in the manifest of the parent, as JSON; None: it has no parent.
+        imported: how the parent was imported, as in its manifest; None: it was not imported.
+        parent: the entry on the parent's own parent, as JSON; None: there is none.
     """
 
     run: str
@@ -104,7 +104,7 @@ class ParentEntry:
         """Read the entry; entries of later versions may have more fields.
 
         Raises:
-            KeyError, TypeError: it is damaged.
+            KeyError, TypeError: the entry is damaged.
         """
         needed = ("run", "task", "checkpoint", "weights_sha256", "data", "data_settings")
         entry = cls(
@@ -113,7 +113,7 @@ class ParentEntry:
         texts = [entry.run, entry.task, entry.checkpoint, entry.weights_sha256]
         texts += [entry.data[name] for name in ("source", "text_hash", "tokens")]
         if not all(isinstance(each, str) for each in texts):
-            raise TypeError("the names, hashes and data of a parent are texts")
+            raise TypeError("the names, hashes and data of a parent must be strings")
         return entry
 
     def facts(self) -> dict[str, Any]:
@@ -129,16 +129,16 @@ class Run:
 
     @property
     def tokenizer_file(self) -> Path:
-        """The tokenizer, so that the run needs nothing else to speak."""
+        """Return the path of the tokenizer."""
         return self.folder / "tokenizer.json"
 
     @property
     def source_tokenizer_file(self) -> Path:
-        """Path of the source's tokenizer, where the source has its own vocabulary."""
+        """Return the path of the source's tokenizer, which exists if the source has a separate vocabulary."""
         return self.folder / "source_tokenizer.json"
 
     def labels(self) -> tuple[str, ...]:
-        """The names of a classifier's labels, in the order of its scores; of other runs none.
+        """Return the names of a classifier's labels, in the order of its scores; empty for other runs.
 
         Raises:
             GlassError: the file is damaged.
@@ -154,10 +154,10 @@ class Run:
         write_text(self.folder / "labels.json", json.dumps(names, ensure_ascii=False) + "\n")
 
     def chat_template(self) -> str | None:
-        """Return the template that makes one text of a conversation; None: there is none.
+        """Return the chat template; None if there is none.
 
         Raises:
-            GlassError: it cannot be read.
+            GlassError: the template cannot be read.
         """
         path = self.folder / CHAT_TEMPLATE_FILE
         try:
@@ -165,30 +165,30 @@ class Run:
         except FileNotFoundError:
             return None
         except (OSError, UnicodeDecodeError) as error:
-            raise GlassError(f"{path} cannot be read: {error}", "Put it right in the run folder.") from None
+            raise GlassError(f"{path} cannot be read: {error}", "Correct this file in the run folder.") from None
 
     def save_chat_template(self, source: str) -> None:
-        """Write the template of a run that learns conversations, also for other programs."""
+        """Write the chat template, for this and for other programs."""
         write_text(self.folder / CHAT_TEMPLATE_FILE, source)
 
     @property
     def metrics_file(self) -> Path:
-        """One JSON object a line: step, tokens, train_seconds, loss, learning_rate, and validation_loss at times."""
+        """Return the path of the metrics, JSON lines with step, tokens, train_seconds, loss, learning_rate and more."""
         return self.folder / "metrics.jsonl"
 
     @property
     def samples_file(self) -> Path:
-        """Return the file of samples, which the model wrote at each evaluation."""
+        """Return the path of the samples, which the model generates at each evaluation."""
         return self.folder / "samples.txt"
 
     @property
     def altered(self) -> str | None:
-        """Return an experiment's change to the model that no setting has, such as "no causal mask", or None."""
+        """Return the change to the model by an experiment, beyond its settings, such as "no causal mask", or None."""
         return self._facts().get("altered")
 
     @property
     def parent_weights(self) -> str | None:
-        """Return the SHA-256 of the weights of its parent that the run began with; None: no parent is known."""
+        """Return the SHA-256 of the parent's weights that the run began with; None: no parent is known."""
         with suppress(GlassError):
             parent = self.parent_entry()
             return None if parent is None else parent.weights_sha256
@@ -200,7 +200,7 @@ class Run:
         return {digest for digest in found if digest is not None}
 
     def _facts(self) -> dict[str, Any]:
-        """Return `manifest.json`; an empty table where it is missing or damaged."""
+        """Return the contents of `manifest.json`; empty if it is missing or damaged."""
         try:
             return dict(json.loads((self.folder / "manifest.json").read_text(encoding="utf-8")))
         except (OSError, *MALFORMED):
@@ -208,7 +208,7 @@ class Run:
 
     @property
     def checkpoints(self) -> Path:
-        """Path of the folder of checkpoints."""
+        """Return the path of the folder of checkpoints."""
         return self.folder / "checkpoints"
 
     def config(self) -> Config:
@@ -227,9 +227,9 @@ class Run:
         return Config.read(self.folder / "config.toml")
 
     def manifest(self) -> dict[str, Any]:
-        """Return the run's origin: versions, command, and under `data` the source, its hash and the token folder.
+        """Return the manifest: versions, command, and under `data` the source, its hash and the token folder.
 
-        `data.parts` has a hash of each part of the split; None in runs of older versions.
+        `data.parts` has a hash of each part of the split; it is None in runs of older versions.
 
         Raises:
             GlassError: the file is missing or damaged.
@@ -246,7 +246,7 @@ class Run:
         return {**facts, "data": data}
 
     def parent_entry(self) -> ParentEntry | None:
-        """Return what the manifest says of the run that this one began from; None: it began from nothing.
+        """Return the manifest's entry on the run that this run began from; None: there is no parent.
 
         Raises:
             GlassError: the manifest is missing or damaged.
@@ -259,10 +259,10 @@ class Run:
             raise GlassError(f"{path} is damaged", "Copy it from where the run was made.") from None
 
     def checkpoint(self, which: Which = "best") -> Path:
-        """The checkpoint folder that `best` or `last` names, every byte checked.
+        """Return the checkpoint folder that `best` or `last` names, after verifying every byte.
 
         Raises:
-            GlassError: there is none, or it is truncated or altered.
+            GlassError: there is no such checkpoint, or it is truncated or altered.
         """
         if which not in get_args(Which):
             raise GlassError(f"there is no checkpoint {which!r}", "Give best or last.")
@@ -274,16 +274,17 @@ class Run:
             name = ""
         if not CHECKPOINT.fullmatch(name):  # a path could lead out of the run folder
             raise GlassError(
-                f"{self.folder / which} is damaged: it names no checkpoint", f"Write it anew: {self._resume()}"
+                f"{self.folder / which} is damaged: it names no checkpoint", f"Write it again: {self._resume()}"
             )
         folder = self.checkpoints / name
-        if not folder.exists() and old_path(folder).exists():  # its replacement did not end: these are its files
+        if not folder.exists() and old_path(folder).exists():  # a killed process has left its old files
             folder = old_path(folder)
         try:
             check_folder(folder)
         except GlassError as error:
             others = [path.name for path in self.whole_checkpoints() if path != folder]
-            remedy = f"{', '.join(others)} is whole; to go on from it: {self._resume()}" if others else error.remedy
+            complete = f"Complete checkpoints: {', '.join(others)}. To resume: {self._resume()}"
+            remedy = complete if others else error.remedy
             raise GlassError(error.problem, remedy) from None
         return folder
 
@@ -292,7 +293,7 @@ class Run:
 
     @property
     def snapshots(self) -> Path:
-        """The folder of snapshots of attention, where the run keeps some."""
+        """Return the path of the folder of attention snapshots, which exists if the run keeps some."""
         return self.folder / "snapshots"
 
     def all_checkpoints(self) -> list[Path]:
@@ -304,14 +305,14 @@ class Run:
         return [path for path in self.all_checkpoints() if is_whole(path)]
 
     def point(self, which: Which, checkpoint: Path) -> None:
-        """Make `best` or `last` name a checkpoint; a file that says so already is left alone."""
+        """Make `best` or `last` name a checkpoint; a file that already names it is not written."""
         path = self.folder / which
         text = checkpoint.name + "\n"
         if not path.is_file() or path.read_bytes() != text.encode("utf-8"):
             write_text(path, text)
 
     def remove_other_checkpoints(self, kept: Collection[str]) -> None:
-        """Delete all checkpoints except those named. The caller holds the run's lock."""
+        """Delete all checkpoints whose names are not in `kept`. The caller holds the run's lock."""
         for path in self.checkpoints.glob("step-*"):
             if path.name not in kept:
                 shutil.rmtree(path, ignore_errors=True)
@@ -343,7 +344,7 @@ def create_run(
         folder: the folder; it must not hold a run or anything else yet.
         config: all settings.
         facts: further entries of the manifest (data, hashes).
-        add: writes further files of `MADE_FIRST`.
+        add: function that writes further files of `MADE_FIRST`.
     """
     run = Run(folder)
     refuse_existing(folder)
@@ -377,7 +378,7 @@ def create_run(
 
 
 def packages() -> dict[str, str]:
-    """Return the versions of the packages that numbers depend on."""
+    """Return the versions of the packages that affect numerical results."""
     return {name: metadata.version(name) for name in ("torch", "numpy", "tokenizers", "safetensors")}
 
 
@@ -414,7 +415,7 @@ def refuse_existing(folder: Path) -> None:
     if (folder / "config.toml").exists():
         raise GlassError(
             f"{folder} already holds a run",
-            f"Choose another --out. A run that glass train made goes on with --resume --out {quoted(folder)}.",
+            f"Choose another --out. To resume a run of glass train: --resume --out {quoted(folder)}",
         )
     if folder.exists() and not folder.is_dir():
         raise GlassError(f"{folder} is a file, not a folder", "Choose another --out.")
@@ -427,21 +428,21 @@ def refuse_existing(folder: Path) -> None:
 
 
 def open_run(folder: Folder, altered: str | None = None) -> Run:
-    """The run in a folder.
+    """Open the run in a folder.
 
     Args:
-        folder: of the run.
-        altered: what an experiment took out of its model; only the experiment itself opens such a run.
+        folder: folder of the run.
+        altered: the expected change by an experiment (`Run.altered`); only the experiment itself opens such a run.
 
     Raises:
-        GlassError: there is none, and the nearest run beside it is named; or its settings do not say all of its model.
+        GlassError: there is no run, and the error names the nearest one; or an experiment changed the model.
     """
     folder = Path(folder)
     if (folder / "config.toml").is_file():
         if (found := Run(folder).altered) != altered:
             raise GlassError(
                 f"{folder} is part of an experiment: its model has {found or 'all its parts'}",
-                "It is no ordinary run, and only glass compare uses it.",
+                "It is not an ordinary run; only glass compare uses it.",
             )
         return Run(folder)
     beside = runs_near(folder)
@@ -452,7 +453,7 @@ def open_run(folder: Folder, altered: str | None = None) -> Run:
 
 
 def runs_near(folder: Path) -> list[str]:
-    """The runs beside a folder, and those in `runs`, where they lie by default; as paths."""
+    """Return the paths of the runs beside a folder and in `runs`, the default folder of runs."""
     parents = dict.fromkeys((folder.parent, Path("runs")))
     return [str(run.folder) for parent in parents for run in list_runs(parent)]
 

@@ -1,6 +1,6 @@
 """Open a run: its settings, tokenizers, labels, the model with its weights, its task and its text.
 
-What reads texts is imported when a text is asked for: most commands only run the model.
+Modules that read text are imported only when the text is needed, because most commands only run the model.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class OpenedRun:
-    """A run in memory: one checkpoint of it, and what belongs to it.
+    """A run in memory: the model of one checkpoint, its tokenizers, settings and labels.
 
     Attributes:
-        files: its folder.
+        files: the run folder.
         checkpoint: the folder of the checkpoint.
-        config: its settings.
-        model: with the checkpoint's weights, in evaluation mode.
-        tokenizer: of the text that is read, or of the one that is written where there are two.
-        source_tokenizer: of the source; the same one where the vocabulary is joint.
-        labels: of a classifier.
-        note: is told what is read in place of an encoded text that is gone.
+        config: the settings of the run.
+        model: the model with the checkpoint's weights, in evaluation mode.
+        tokenizer: the tokenizer of the text; in an encoder-decoder, that of the target.
+        source_tokenizer: the tokenizer of the source; the same object if the vocabulary is joint.
+        labels: names of the labels of a classifier.
+        note: receives a note if the encoded text is missing and another text is read instead.
     """
 
     files: Run
@@ -67,21 +67,21 @@ class OpenedRun:
         precision: str = "fp32",
         note: Callable[[str], None] = lambda text: None,
     ) -> OpenedRun:
-        """Load a run from its folder, which alone is enough; the text is opened when it is first asked for.
+        """Load a run from its folder. The text is opened on first use.
 
         Args:
-            folder: of the run.
+            folder: folder of the run.
             which: the best checkpoint on validation, or the last one.
             device: as in `train.device`.
-            precision: "bf16" keeps the weights in bfloat16; "auto" does so where the device is fast at it.
-            note: is told what is read in place of an encoded text that is gone.
+            precision: "bf16" keeps the weights in bfloat16; "auto" does so on devices that are fast in bfloat16.
+            note: receives a note if the encoded text is missing and another text is read instead.
 
         Raises:
             GlassError: there is no such run, or its files are damaged or belong to different models.
         """
         run = open_run(folder)
-        place = choose_device(device)
-        config = as_recorded(run.config(), place)
+        chosen = choose_device(device)
+        config = as_recorded(run.config(), chosen)
         labels = run.labels()
         tokenizer = Tokenizer.load(run.tokenizer_file)
         source = Tokenizer.load(run.source_tokenizer_file) if config.two_vocabularies else tokenizer
@@ -90,7 +90,7 @@ class OpenedRun:
         model = untrained_model(config, tokenizer, source, labels)
         checkpoint = run.checkpoint(which)
         load_weights(model, checkpoint / "model.safetensors")
-        model = model.to(place, choose_precision(precision, place)).eval()
+        model = model.to(chosen, choose_precision(precision, chosen)).eval()
         return cls(run, checkpoint, config, model, tokenizer, source, labels, note)
 
     @property
@@ -110,7 +110,7 @@ class OpenedRun:
 
     @cached_property
     def loss(self) -> float | None:
-        """Return the validation loss that training measured at this step; None where it measured none."""
+        """Return the validation loss that training measured at this step; None if it measured none."""
         try:
             progress = json.loads((self.checkpoint / "state.json").read_text(encoding="utf-8"))["progress"]
             return {int(step): float(loss) for step, loss in progress["evaluations"]}.get(self.step)
@@ -119,15 +119,15 @@ class OpenedRun:
 
     @cached_property
     def text_model(self) -> AnyTextModel:
-        """Return the object that does the run's task: text in, text or labels out."""
+        """Return the object that applies the model to text: it generates text, predicts labels, or fills in masks."""
         return make_text_model(self.config, self.model, self.tokenizer, self.source_tokenizer, self.labels)
 
     @property
     def writer(self) -> TextModel | Translator:
-        """Return `text_model` of a run that writes text.
+        """Return the `text_model` of a run that generates text.
 
         Raises:
-            GlassError: the run fills in or classifies.
+            GlassError: the run fills in masks or classifies.
         """
         model = self.text_model
         if not isinstance(model, TextModel | Translator):
@@ -136,18 +136,18 @@ class OpenedRun:
 
     @cached_property
     def chat_model(self) -> ChatModel:
-        """Return the model as one that answers in a conversation.
+        """Return the model as a chat model, which answers in a conversation.
 
         Raises:
-            GlassError: the run learnt no conversations, and a run of lm has no chat template.
+            GlassError: the task of the run is not chat, and the run is not a run of lm with a chat template.
         """
         if isinstance(self.text_model, ChatModel):
             return self.text_model
         template = self.files.chat_template()
         if template is None or not isinstance(self.text_model, TextModel):
             raise GlassError(
-                f"{self.folder} learnt train.task = {self.config.train.task} and holds no conversations",
-                "Teach it: glass train CONVERSATIONS --task chat; with --from RUN, a run of lm learns them.",
+                f"{self.folder} learnt train.task = {self.config.train.task} and cannot chat",
+                "Train a chat model: glass train CONVERSATIONS --task chat; --from RUN begins from a run of lm.",
             )
         return ChatModel(self.model, self.tokenizer, self.config, ChatTemplate(template))
 
@@ -156,7 +156,7 @@ class OpenedRun:
         """Return the encoded text that the run began with.
 
         Raises:
-            GlassError: the text is gone, or another text stands in its place.
+            GlassError: the text is missing, or another text has its path.
         """
         from glassformer.runs.run_text import encoded_text
 
@@ -175,8 +175,8 @@ class OpenedRun:
         """Return rows of the validation part.
 
         Args:
-            tokens: about so many targets, evenly spaced; None: all.
-            precision: of matrix multiplications, as in `train.precision`; None: as in training.
+            tokens: approximate number of targets, evenly spaced; None: all.
+            precision: precision of matrix multiplications, as in `train.precision`; None: as in training.
 
         Raises:
             GlassError: as `data`.

@@ -1,8 +1,8 @@
 """The parent of a run: its settings, tokenizers and best weights, and its entry in the manifest of the child.
 
 A child keeps the parent's tokenizers and the shape of its model, and begins with the weights of its best checkpoint.
-Only a head that the child's task needs anew is initialized: that of a classifier whose parent named other labels, or
-none. Afterwards the child does not need the parent's folder.
+Only a head that the parent cannot provide is initialized: that of a classifier whose parent has other labels or none.
+Afterwards, the child does not need the parent's folder.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ CHILD_TASKS: Mapping[Task, tuple[Task, ...]] = {
 CHANGEABLE = ("classes", "dropout_embedding", "dropout_attention", "dropout_residual")
 """Settings of the model that a child may change: its labels are those of its data, and dropout has no weights."""
 HEAD_SETTINGS = ("pooling", "head_transform")
-"""Settings of the model that concern its head alone; a new head has its own."""
+"""Settings of the model that concern only its head; a new head has its own."""
 KEPT_OF_TRAINING = ("batch", "batch_tokens", "micro_batch", "mask_share", "label_smoothing")
-"""Settings of training that a child has from its parent, if both have one task."""
+"""Settings of training that a child adopts from its parent, if both have the same task."""
 
 
 @dataclass(frozen=True)
 class Parent:
-    """A run to begin from.
+    """A run from which another run begins.
 
     Attributes:
-        run: its folder.
-        config: its settings.
-        checkpoint: its best checkpoint, every byte checked.
+        run: the run folder.
+        config: the settings of the run.
+        checkpoint: the best checkpoint, after verification of every byte.
     """
 
     run: Run
@@ -59,7 +59,7 @@ class Parent:
 
     @classmethod
     def open(cls, folder: Folder) -> Self:
-        """Open a run to begin from.
+        """Open a run as a parent.
 
         Raises:
             GlassError: there is no run, it is damaged, or it is being trained.
@@ -74,19 +74,19 @@ class Parent:
 
     @property
     def task(self) -> Task:
-        """Return the task that it learnt."""
+        """Return the task of the run."""
         return self.config.train.task
 
     @property
     def tokenizers(self) -> tuple[Tokenizer, ...]:
-        """Return its tokenizers, see `tokenizers_of`."""
+        """Return the tokenizers of the run, see `tokenizers_of`."""
         return tokenizers_of(self.run, self.config)
 
     def settings(self, task: Task) -> dict[str, dict[str, Any]]:
-        """Return the settings that a child of a task has from this run, by section.
+        """Return the settings that a child with the given task adopts from this run, by section.
 
         Raises:
-            GlassError: a run of this task cannot be taught that one.
+            GlassError: a child with that task cannot begin from this run.
         """
         if task not in CHILD_TASKS[self.task]:
             raise GlassError(
@@ -112,8 +112,8 @@ class Parent:
         """Raise a `GlassError` if settings of a child would need other weights or tokenizers than this run has.
 
         Args:
-            config: of the child.
-            encoded: its text is encoded already; the tokenizers themselves are then compared, not their settings.
+            config: settings of the child.
+            encoded: whether the child's text is already encoded; `open_encoded` then compares the tokenizers.
         """
         own = self.settings(config.train.task)
         own_config = Config.from_dict({section: own[section] for section in ("model", "tokenizer", "train")})
@@ -129,17 +129,17 @@ class Parent:
                     )
 
     def fill(self, model: Model, labels: tuple[str, ...]) -> list[str]:
-        """Give a child's model this run's weights.
+        """Copy this run's weights into a child's model.
 
         Args:
-            model: freshly initialized.
-            labels: of the child, if it names labels.
+            model: a freshly initialized model.
+            labels: names of the labels of the child, if it is a classifier.
 
         Returns:
-            names of the tensors that stay as they were initialized.
+            names of the tensors that keep their initial values.
 
         Raises:
-            GlassError: the weights are those of another model.
+            GlassError: the weights do not fit the model.
         """
         path = self.checkpoint / "model.safetensors"
         found = load_tensors(path)
@@ -159,7 +159,7 @@ class Parent:
         return new
 
     def entry(self) -> ParentEntry:
-        """Return what the manifest of a child says of this run, of its parent, and so on."""
+        """Return the entry on this run, its own parent, and so on, for the manifest of a child."""
         manifest = self.run.manifest()
         return ParentEntry(
             run=str(self.run.folder.resolve()),

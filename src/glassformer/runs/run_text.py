@@ -9,7 +9,7 @@ from glassformer.base.config import Config
 from glassformer.base.errors import GlassError
 from glassformer.base.wording import quoted
 from glassformer.runs.folder import Run
-from glassformer.runs.text_location import places_of_text, token_cache, token_folders
+from glassformer.runs.text_location import candidate_texts, token_cache, token_folders
 from glassformer.text.encoded import open_encoded
 from glassformer.text.hashing import text_hash
 from glassformer.text.locating import is_encoded
@@ -19,7 +19,7 @@ from glassformer.text.store import DamagedStoreError
 from glassformer.text.tokenizers import Tokenizer
 
 MOST_UNKNOWN = 0.05
-"""Share of unknown tokens above which a text is not learnt with tokenizers of another run."""
+"""Share of unknown tokens above which a text is refused for the tokenizers of another run."""
 
 
 def prepare_for(
@@ -30,11 +30,12 @@ def prepare_for(
     Args:
         config: all settings.
         cache: the folder of encoded texts.
-        note: is told how far the work is.
-        given: tokenizers to use as they are, see `tokenizers_of`; empty: they are trained on the text.
+        note: receives progress messages.
+        given: tokenizers to use unchanged, see `tokenizers_of`; empty: train them on the text.
 
     Raises:
-        GlassError: the text cannot be read or split, the given tokenizers do not know it, or the disk is full.
+        GlassError: the text cannot be read or split, too much of it is unknown to the given tokenizers, or the disk is
+            full.
     """
     kind = RECORD_KINDS[config.train.task]
     if kind.running_text and is_encoded(Path(config.data.source).expanduser()):
@@ -45,7 +46,7 @@ def prepare_for(
         if store.unknown_share > MOST_UNKNOWN:
             raise GlassError(
                 f"{store.unknown_share:.1%} of the tokens of {config.data.source} ({role}) are unknown to the "
-                f"tokenizer to begin with: {data.tokenizers[role].description()}",
+                f"tokenizer of the run to begin from: {data.tokenizers[role].description()}",
                 "Begin from a run whose tokenizer was trained on such texts or falls back to bytes (bpe, bytes), or "
                 "leave --from out.",
             )
@@ -53,28 +54,28 @@ def prepare_for(
 
 
 def tokenizers_of(run: Run, config: Config) -> tuple[Tokenizer, ...]:
-    """Return the tokenizers of a run: one, or where there are two vocabularies that of the source and the target's."""
+    """Return the tokenizers of a run: one, or those of source and target if there are two vocabularies."""
     target = Tokenizer.load(run.tokenizer_file)
     return (Tokenizer.load(run.source_tokenizer_file), target) if config.two_vocabularies else (target,)
 
 
 def open_text(config: Config, stored: Path) -> Prepared:
-    """A text that was prepared for these settings, from the folder where it lies in the token cache."""
+    """Open a text that was prepared for these settings, from its folder in the token cache."""
     return open_prepared(RECORD_KINDS[config.train.task], stored)
 
 
 def stored_text(run: Run, config: Config) -> Prepared:
-    """Return the encoded text that the run began with, from where it was or from beside the run.
+    """Return the encoded text that the run began with, from its recorded folder or from beside the run.
 
     Raises:
-        DamagedStoreError: it is gone or damaged, or another text lies there.
+        DamagedStoreError: the encoded text is missing or damaged, or the folder holds another text.
         GlassError: the run was imported and has no text.
     """
     manifest = run.manifest()
     if "imported" in manifest:
         raise GlassError(
             f"{run.folder} was imported: the text that it learnt from is not here",
-            f"Name a text of yours: glass evaluate {quoted(run.folder)} DATA. It cannot be resumed.",
+            f"Give another text: glass evaluate {quoted(run.folder)} DATA. The run cannot be resumed.",
         )
     problems: list[str] = []
     for stored in token_folders(run):
@@ -92,16 +93,16 @@ def stored_text(run: Run, config: Config) -> Prepared:
 def encoded_text(
     run: Run, config: Config, note: Callable[[str], None], named: Mapping[str, str] | None = None
 ) -> Prepared:
-    """Return the encoded text that the run began with; if it is gone, the text is found and encoded again.
+    """Return the encoded text that the run began with; if it is missing, find the text and encode it again.
 
     Args:
         run: the run, which may have been moved.
-        config: its settings.
-        note: is told what is used instead of a text that is gone.
-        named: `source` and `target` of `data` where the text is now; None: look for it.
+        config: settings of the run.
+        note: receives a note if the encoded text is missing and another text is read instead.
+        named: current `source` and `target` of `data`; None: search for the text.
 
     Raises:
-        GlassError: the text is not found, or its hash is not that in the run's manifest.
+        GlassError: the text is not found, or its hash differs from the run's manifest.
     """
     problem = ""
     if not named:
@@ -117,7 +118,7 @@ def encoded_text(
     own = _text_of_moved(run, config, named or {}, problem)
     files = " and ".join(filter(None, (own.data.source, own.data.target)))
     note(f"{problem}: reading {files} again" if problem else f"reading {files}, the text that {run.folder} began with")
-    given = tokenizers_of(run, config) if run.parent_entry() is not None else ()  # it was not trained on this text
+    given = tokenizers_of(run, config) if run.parent_entry() is not None else ()  # they were not trained on this text
     data = prepare_for(own, token_cache(run.folder), note, given)
     if data.text_hash != run.manifest()["data"]["text_hash"]:
         raise GlassError(f"{files} changed while it was read", "Run the same command again.")
@@ -132,8 +133,8 @@ def encoded_text(
         same &= data.source_tokenizer.digest == Tokenizer.load(run.source_tokenizer_file).digest
     if not same:
         raise GlassError(
-            f"training the tokenizer again did not give that of {run.folder}: another version of a library does it now",
-            "Install the versions that the run's manifest.json names, or give evaluate a text of its own.",
+            f"training the tokenizer again did not give that of {run.folder}: a library has another version now",
+            "Install the versions that the run's manifest.json names, or give glass evaluate another text.",
         )
     if data.labels != run.labels():
         raise GlassError(
@@ -149,14 +150,14 @@ def part_hashes(data: Prepared) -> dict[str, str]:
 
 
 def _text_of_moved(run: Run, config: Config, named: Mapping[str, str], problem: str) -> Config:
-    """Return the settings with the location of the run's text now, found by its hash."""
+    """Return the settings with the current location of the run's text, found by its hash."""
     if "-" in named.values():
         raise GlassError(
-            "standard input cannot be compared with the text of a run", "Save it to a file, and name the file."
+            "standard input cannot be compared with the text of a run", "Save the input to a file, and name the file."
         )
     wanted = run.manifest()["data"]["text_hash"]
     others: list[str] = []
-    for data in places_of_text(run, config.data, named):
+    for data in candidate_texts(run, config.data, named):
         if text_hash(RECORD_KINDS[config.train.task], data, token_cache(run.folder)) == wanted:
             return config.replace(data=data.model_dump())
         others.append(data.source)
@@ -167,6 +168,6 @@ def _text_of_moved(run: Run, config: Config, named: Mapping[str, str], problem: 
         )
     raise GlassError(
         f"{problem}, and {config.data.source}, the text that {run.folder} began with, was not found",
-        f"Put it back where it was, or name it: glass train --resume --out {quoted(run.folder)} DATA; "
+        f"Restore the text, or name its new location: glass train --resume --out {quoted(run.folder)} DATA; "
         f"glass evaluate {quoted(run.folder)} DATA",
     )

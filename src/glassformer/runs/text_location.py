@@ -20,26 +20,26 @@ def token_cache(folder: Path) -> Path:
 
 
 def token_folders(run: Run) -> list[Path]:
-    """Return the folders that may hold the run's encoded text: where it was, and the same name beside the run."""
+    """Return the folders that may hold the run's encoded text: the recorded one, and the same name beside the run."""
     recorded = Path(run.manifest()["data"]["tokens"])
     return list(dict.fromkeys((recorded, token_cache(run.folder) / recorded.name)))
 
 
-def places_of_text(run: Run, data: DataConfig, named: Mapping[str, str]) -> Iterator[DataConfig]:
-    """Yield the settings of `data` with each set of files that may be the run's text, all of which exist.
+def candidate_texts(run: Run, data: DataConfig, named: Mapping[str, str]) -> Iterator[DataConfig]:
+    """Yield the settings of `data` with each set of existing files that may be the run's text.
 
     First the files as the settings name them, then the same paths relative to the run, then their names beside the
     run. They may hold another text: compare hashes.
 
     Args:
         run: the run, which may have been moved.
-        data: its settings of `data`.
-        named: `source` and `target` as the user named them; they are neither looked for nor checked.
+        data: the run's settings of `data`.
+        named: `source` and `target` as the user named them; they are neither searched for nor checked.
     """
     own = {name: value for name in SOURCES if (value := getattr(data, name)) is not None}
     tried: list[dict[str, str]] = []
-    for number in range(_PLACES):
-        found = {name: named.get(name) or _places(run, value)[number] for name, value in own.items()}
+    for number in range(_CANDIDATES):
+        found = {name: named.get(name) or _candidate_paths(run, value)[number] for name, value in own.items()}
         found |= named
         sought = [value for name, value in found.items() if name not in named]
         if found not in tried and all(value in CORPORA or Path(value).expanduser().exists() for value in sought):
@@ -47,11 +47,11 @@ def places_of_text(run: Run, data: DataConfig, named: Mapping[str, str]) -> Iter
             yield data.replace(**found)
 
 
-_PLACES = 5
+_CANDIDATES = 5
 
 
-def _places(run: Run, source: str) -> list[str]:
-    """Return the `_PLACES` paths at which a file of a run's text may be, the likeliest first."""
+def _candidate_paths(run: Run, source: str) -> list[str]:
+    """Return the `_CANDIDATES` paths at which a file of a run's text may be, the likeliest first."""
     path = Path(source).expanduser()
     now = run.folder.resolve().parent
     before = Path(run.manifest()["data"]["tokens"]).parent.parent  # the folder of the run when it began

@@ -1,11 +1,11 @@
-"""Tasks: the records, loss and sample of each, and a class that maps text to its output.
+"""Tasks: for each task, an object for training, and a class that applies a trained model to text.
 
-`task` has the protocol that the training loop knows and the tasks that learn from plain text (`lm`, `masked`);
-`example_tasks` those that learn from examples with an answer (`classify`, `translate`, `summarize`, `chat`); `losses`
-goes from logits and a batch to nats; `make` has the table of tasks. The classes below join a model with its tokenizer:
-`TextModel` continues a text, `ChatModel` answers in a conversation, `Translator` translates and summarizes,
-`TextClassifier` names labels, `MaskFiller` fills in masks.
-`glassformer.runs.opening.OpenedRun` has the one that a run was trained for as its `text_model`.
+`task` has the protocol that the training loop uses, and the tasks that learn from running text (`lm`, `masked`);
+`example_tasks` has the tasks that learn from examples (`classify`, `translate`, `summarize`, `chat`); `losses` computes
+losses in nats from logits and a batch; `make` has the table of tasks. The classes below join a model with its
+tokenizer: `TextModel` continues a prompt, `ChatModel` answers in a conversation, `Translator` translates and
+summarizes, `TextClassifier` predicts labels, `MaskFiller` fills in masks. The `text_model` of
+`glassformer.runs.opening.OpenedRun` is the object for the task of the run.
 """
 
 from __future__ import annotations

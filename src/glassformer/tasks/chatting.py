@@ -19,22 +19,22 @@ from glassformer.text.special_names import MARK, SpecialNames, id_of_mark, marke
 from glassformer.text.tokenizers import Tokenizer, frame_of
 
 TURNS = ("glassformer-first-question", "glassformer-answer", "glassformer-second-question")
-"""Stand in a conversation for texts, to see what the template writes between them."""
+"""Placeholder messages of a conversation, used to find the text that a template writes between messages."""
 
 
 class ChatModel(TextModel):
-    """Answers in a conversation.
+    """A decoder that answers in a conversation.
 
-    A prompt of `generate` and the like is a conversation of one question; `conversation_ids` takes any.
+    A prompt, for example of `generate`, is a conversation of one question; `conversation_ids` takes any conversation.
 
     Args:
         model: a decoder.
-        tokenizer: the one that the model was trained with.
-        config: of the run.
-        template: makes one text of a conversation; None: `data.chat_template`.
+        tokenizer: the tokenizer that the model was trained with.
+        config: settings of the run.
+        template: the chat template; None: `data.chat_template`.
 
     Raises:
-        GlassError: the model is of another family, or has another number of tokens than the tokenizer.
+        GlassError: the model is of another family, or its vocabulary size differs from the tokenizer's.
     """
 
     def __init__(
@@ -49,13 +49,13 @@ class ChatModel(TextModel):
         return same_template and self.tokenizer.digest == other.tokenizer.digest
 
     def conversation_ids(self, messages: Sequence[Message]) -> list[int]:
-        """Return the ids that the model reads before it writes the assistant's next answer.
+        """Return the ids that the model reads before it generates the assistant's next answer.
 
         Raises:
-            GlassError: there is no message, one cannot be read, or the template refuses the conversation.
+            GlassError: there is no message, a message cannot be read, or the template refuses the conversation.
         """
         if not messages:
-            raise GlassError("the conversation has no messages", "Give at least a question.")
+            raise GlassError("the conversation has no messages", "Give at least one question.")
         before = frame_of(self.tokenizer, self.config).before
         found = messages_of(list(messages), "the conversation") or []
         ids = [*before, *self.chat.ids(found, after_start=bool(before))]
@@ -78,9 +78,9 @@ class ChatModel(TextModel):
         """Leave out the oldest questions and answers of a conversation until there is room for an answer.
 
         Args:
-            messages: the last one is a question, which always stays.
-            tokens: of the longest answer; at most half of the context is left free for it.
-            kept: messages at the beginning that stay.
+            messages: the conversation; its last message is a question, which always stays.
+            tokens: maximum number of tokens in the answer; at most half of the context is kept free for it.
+            kept: number of messages at the beginning that stay.
 
         Raises:
             GlassError: the last question, with the messages that stay, is longer than the context.
@@ -118,10 +118,10 @@ class ChatModel(TextModel):
         return "\n".join(self.tokenizer.decode(line) for line in lines if line)
 
     def answers(self, conversations: Sequence[Sequence[int]], settings: SampleConfig) -> list[Sample]:
-        """Write the next answer of conversations, given as ids without a start token; samples have no prompt."""
+        """Generate the next answer of conversations, given as ids without a start token; samples have no prompt."""
         before = list(frame_of(self.tokenizer, self.config).before)
         context = self.config.model.context
-        room = context - min(settings.tokens, context // 2)  # of a longer one the last tokens are read
+        room = context - min(settings.tokens, context // 2)  # of a longer conversation, the last tokens are read
         rows = [[*before, *ids][-room:] for ids in conversations]
         settings = self.until_the_end(settings)
         if settings.beams > 1:
@@ -133,7 +133,7 @@ class ChatModel(TextModel):
         return [samples[index] for index in range(len(rows))]
 
     def answer(self, messages: Sequence[Message], settings: SampleConfig) -> Sample:
-        """Return the next answer of a conversation; the sample has no prompt.
+        """Generate the next answer of a conversation; the sample has no prompt.
 
         Raises:
             GlassError: the template refuses the conversation, or fails.
@@ -145,7 +145,7 @@ class ChatModel(TextModel):
         return self._sampled([""], [ids], settings, None)[0]
 
     def reply(self, messages: Sequence[Message], settings: SampleConfig) -> Generator[str, None, Sample]:
-        """Yield the next answer as it is written, as `stream` does.
+        """Yield the next answer as it is generated, as `stream` does.
 
         Raises:
             GlassError: the template refuses the conversation, or fails.
@@ -160,7 +160,7 @@ class ChatModel(TextModel):
         return (yield from self._stream(messages[-1]["content"], ids, writer, settings))
 
     def stream(self, prompt: str, settings: SampleConfig) -> Generator[str, None, Sample]:
-        """Yield the answer to a question as it is written; see `TextWriter.stream`."""
+        """Yield the answer to a question as it is generated; see `TextWriter.stream`."""
         return super().stream(prompt, self.until_the_end(settings))
 
     def generate(
@@ -180,25 +180,25 @@ class ChatModel(TextModel):
         return super().best(prompts, self.until_the_end(settings), wanted, watch)
 
     def until_the_end(self, settings: SampleConfig) -> SampleConfig:
-        """Return settings that also stop at the text by which the template ends an answer."""
+        """Return settings that also stop at the text with which the template ends an answer."""
         stop, _ = self.chat.ending
         return settings.replace(stop=tuple(dict.fromkeys((*settings.stop, *stop))))
 
     @property
     def more_ends(self) -> frozenset[int]:
-        """Return the tokens that end an answer beside the end token: among them that of the template, if it has one."""
+        """Return further tokens, besides the end token, that end an answer, including the template's, if any."""
         return self.tokenizer.more_ends | self.chat.more_ends
 
     def ids_before_text(self, ids: Sequence[int]) -> Sequence[int]:
-        return ()  # an answer is encoded apart from what stands before it
+        return ()  # an answer is encoded separately from the text before it
 
 
 class TokenizedTemplate:
-    """A chat template with a tokenizer: from a conversation to token ids, and what ends an answer.
+    """A chat template with a tokenizer, which converts a conversation to token ids and knows how an answer ends.
 
     Args:
         template: the template.
-        tokenizer: of the run.
+        tokenizer: tokenizer of the run.
     """
 
     def __init__(self, template: ChatTemplate, tokenizer: Tokenizer) -> None:
@@ -210,11 +210,11 @@ class TokenizedTemplate:
         """Return the token ids of a conversation, up to the beginning of the assistant's next answer.
 
         Args:
-            messages: of the conversation.
-            after_start: the ids follow a start token: that of the template is left out at the beginning.
+            messages: the conversation.
+            after_start: whether the ids follow a start token, so that the template's own is left out.
 
         Raises:
-            GlassError: the template refuses it, or it is not valid Unicode.
+            GlassError: the template refuses the conversation, or a message is not valid Unicode.
         """
         pieces = self.template.pieces(messages, True, self._names)
         if after_start:
@@ -224,9 +224,9 @@ class TokenizedTemplate:
     def around_question(self, after_start: bool = False) -> tuple[list[int], list[int]] | None:
         """Return the ids that the template writes before and after a first question; `after_start` as in `ids`.
 
-        None: it writes text beside the question that is encoded together with it, or changes the question.
+        None: the template changes the question, or writes text next to it that is encoded together with it.
         """
-        # What a template may change: outer and double spaces, line breaks, characters of HTML, letters, the length.
+        # A template may change outer and double spaces, line breaks, characters of HTML, letters, or the length.
         question = f" \n{TURNS[0]}  <&\"'>É\n" + 500 * "x" + " "
         pieces = self.template.pieces([{"role": "user", "content": question}], True, self._names)
         if after_start:
@@ -245,20 +245,20 @@ class TokenizedTemplate:
 
     @property
     def before_answer(self) -> str:
-        """Return what the template writes between a question and its answer; without outer spaces."""
+        """Return the text that the template writes between a question and its answer, without outer spaces."""
         question = _turns("user")
         asked = self.template.marked(question, False, self._names)
         return MARK.sub("", self.template.marked(question, True, self._names).removeprefix(asked)).strip()
 
     @property
     def more_ends(self) -> frozenset[int]:
-        """Return the special token by which the template ends an answer."""
+        """Return the special token, if any, with which the template ends an answer."""
         _, ends = self.ending
         return ends
 
     @cached_property
     def ending(self) -> tuple[tuple[str, ...], frozenset[int]]:
-        """Stop texts and stop ids of an answer: the text or special token before the next question."""
+        """Return the stop strings and stop ids of an answer: the text or special token before the next question."""
         question, answer, other = TURNS
         messages = _turns("user", "assistant", "user")
         text = self.template.marked(messages, False, self._names)
@@ -277,5 +277,5 @@ class TokenizedTemplate:
 
 
 def _turns(*roles: str) -> list[Message]:
-    """Return a conversation of texts that a template does not write itself."""
+    """Return a conversation of placeholder messages with these roles."""
     return [{"role": role, "content": content} for role, content in zip(roles, TURNS, strict=False)]

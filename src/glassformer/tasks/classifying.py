@@ -1,4 +1,4 @@
-"""`TextClassifier`: a text goes in, the label comes out, with the probability of each."""
+"""`TextClassifier`: predicts the label of a text, with the probability of each label."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from glassformer.model.transformer import Classifier, Model
 from glassformer.tasks.task_errors import refuse_mismatch, wrong_task
 from glassformer.text.tokenizers import Tokenizer, frame_of
 
-ROWS = 64  # texts that are read side by side
+ROWS = 64  # texts in one batch
 
 
 @dataclass(frozen=True)
 class Classified:
-    """A text and what the model says of it.
+    """A text and its predicted label.
 
     Attributes:
-        text: as it was given.
-        label: the likeliest.
-        probability: of that label.
-        probabilities: of all labels, the likeliest first.
+        text: the text.
+        label: the likeliest label.
+        probability: probability of that label.
+        probabilities: probabilities of all labels, the likeliest first.
     """
 
     text: str
@@ -36,16 +36,16 @@ class Classified:
 
 
 class TextClassifier:
-    """Texts in, labels out.
+    """A classifier with its tokenizer and the names of its labels.
 
     Args:
         model: a classifier.
-        tokenizer: the one that the model was trained with.
-        labels: the names of its classes, in the order of its scores.
-        config: of the run.
+        tokenizer: the tokenizer that the model was trained with.
+        labels: names of the classes, in the order of the model's scores.
+        config: settings of the run.
 
     Raises:
-        GlassError: the model is of another family, or has another number of tokens than the tokenizer.
+        GlassError: the model is of another family, or its vocabulary size differs from the tokenizer's.
     """
 
     def __init__(self, model: Model, tokenizer: Tokenizer, labels: Sequence[str], config: Config) -> None:
@@ -62,9 +62,9 @@ class TextClassifier:
         return f"TextClassifier(labels {', '.join(self.labels)}; {self.tokenizer!r})"
 
     def ids(self, text: str) -> list[int]:
-        """Return the ids to read: an end token, which stands for the whole, and the text, cut to the context.
+        """Return the ids that the model reads: a start token and the text, cut to the context.
 
-        Of an imported run it is framed as its own model was used.
+        An imported run has the frame that its model was trained with instead of the start token.
         """
         return self.frame.around(self.tokenizer.encode(text), self.config.model.context)
 
@@ -73,7 +73,7 @@ class TextClassifier:
         return max(0, len(self.tokenizer.encode(text)) - (self.config.model.context - len(self.frame)))
 
     def probabilities(self, texts: Sequence[str]) -> npt.NDArray[np.float64]:
-        """(texts, labels), each row a distribution; a text's row does not depend on the others."""
+        """Return the probabilities of all labels, (texts, labels); a text's row does not depend on the other texts."""
         rows = [self.ids(text) for text in texts]
         order = sorted(range(len(rows)), key=lambda index: len(rows[index]))
         result = np.zeros((len(rows), len(self.labels)))
@@ -83,14 +83,14 @@ class TextClassifier:
             width = max(len(rows[index]) for index in group)
             tokens = torch.tensor([rows[i] + [0] * (width - len(rows[i])) for i in group], device=device)  # (B, T)
             lengths = torch.tensor([len(rows[index]) for index in group], device=device)  # (B)
-            real = torch.arange(width, device=device) < lengths[:, None]  # (B, T)
+            attention_mask = torch.arange(width, device=device) < lengths[:, None]  # (B, T)
             with inference(self.model):
-                scores = self.model(tokens, real).double()  # (B, C)
+                scores = self.model(tokens, attention_mask).double()  # (B, C)
             result[group] = scores.softmax(dim=-1).cpu().numpy()
         return result
 
     def classify(self, texts: Sequence[str]) -> list[Classified]:
-        """The label of each text, with all probabilities."""
+        """Return the label of each text, with the probabilities of all labels."""
         found = []
         for text, row in zip(texts, self.probabilities(texts), strict=True):
             ranking = np.argsort(-row, kind="stable")

@@ -1,4 +1,4 @@
-"""`TextModel`: a decoder with its tokenizer, which continues a text."""
+"""`TextModel`: a decoder with its tokenizer, which continues a prompt."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from glassformer.text.tokenizers import Tokenizer, frame_of
 
 
 class TextModel(TextWriter):
-    """Continues a text.
+    """A decoder that continues a prompt.
 
     Args:
         model: a decoder.
-        tokenizer: the one that the model was trained with.
-        config: of the run.
+        tokenizer: the tokenizer that the model was trained with.
+        config: settings of the run.
 
     Raises:
-        GlassError: the model is of another family, or has another number of tokens than the tokenizer.
+        GlassError: the model is of another family, or its vocabulary size differs from the tokenizer's.
     """
 
     def __init__(self, model: Model, tokenizer: Tokenizer, config: Config) -> None:
@@ -30,7 +30,7 @@ class TextModel(TextWriter):
         super().__init__(model, tokenizer, config)
 
     def prompt_ids(self, prompt: str) -> list[int]:
-        """Return the ids of a prompt, after the end token if training rows began with it or the prompt is empty."""
+        """Return the ids of a prompt, after the start token if training rows begin with it or the prompt is empty."""
         ids = frame_of(self.tokenizer, self.config).around(self.tokenizer.encode(prompt))
         return ids or [self.tokenizer.start_id]
 

@@ -1,4 +1,4 @@
-"""Tasks that learn from examples with an answer each: a text for a text, a label for a text."""
+"""Tasks that learn from examples: pairs of texts, conversations, and labelled texts."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from glassformer.text.rows import Ids, Row
 from glassformer.text.tokenizers import Frame
 
 WATCHED = 200
-"""Examples on which it is seen whether the source is used."""
+"""Number of examples used to check whether the model uses the source."""
 IGNORED = 0.02
-"""A loss that grows by less than this share when sources are exchanged is that of a model that ignores them."""
+"""If the loss rises by less than this share when sources are exchanged, the model ignores them."""
 UNKNOWN = 0.05
-"""Share of unknown tokens above which a person is told."""
+"""Share of unknown tokens above which a concern is reported."""
 
 
 @dataclass(frozen=True)
 class ExampleTask(ABC):
-    """A task that learns from examples with an answer: what all of them share."""
+    """Base class of the tasks that learn from examples."""
 
     config: Config
     data: Prepared
@@ -46,7 +46,7 @@ class ExampleTask(ABC):
 
     @property
     def unknown_share(self) -> float:
-        """Share of the tokens of the last texts of validation that are the unknown token."""
+        """Return the share of unknown tokens among the tokens of the last texts of validation."""
         return self.data.validation.target.unknown_share
 
     @cached_property
@@ -59,26 +59,26 @@ class ExampleTask(ABC):
 
     @property
     def steps_per_epoch(self) -> float:
-        """Return the steps of an epoch over the examples that are used."""
+        """Return the number of steps in an epoch over the examples that are used."""
         return self._order.steps_per_epoch
 
     def rows(self, step: int) -> list[Row]:
-        """Any examples, or examples of like length."""
+        """Return the examples of one step: any examples, or examples of similar length."""
         return [self._train[index] for index in self._order.step(step)]
 
     def held_out(self, limit: int | None) -> Sequence[Row]:
-        """Examples of the validation part, shortest first, so that little is padding."""
+        """Return examples of the validation part, shortest first to reduce padding."""
         store = self.data.validation
         return _evenly(self._rows_of(store), limit, row_lengths(store, self.config)[:, -1])
 
     def concerns(self, model: Model, loss: Callable[[Sequence[Row]], float]) -> Iterator[str]:
-        """Says so if too much of the text is unknown."""
+        """Yield a concern if too many tokens are unknown."""
         yield from unknown_concern(self.data)
 
 
 @dataclass(frozen=True)
 class PairTask(ExampleTask):
-    """Write the target of a source."""
+    """Sequence-to-sequence task: generate the target of a source."""
 
     unit: str = "token"
 
@@ -89,7 +89,7 @@ class PairTask(ExampleTask):
 
     @property
     def validation_bytes(self) -> int | None:
-        """Bytes of all targets of the split; None where some are not measured whole or have unknown tokens."""
+        """Return the size of all validation targets in bytes; None if some are cut or have unknown tokens."""
         return measured_bytes(self.data.validation, self.config.model.context)
 
     def _rows_of(self, store: RecordStore) -> Sequence[Row]:
@@ -102,7 +102,7 @@ class PairTask(ExampleTask):
         return prompt, writer.generate([prompt], settings)[0].text
 
     def concerns(self, model: Model, loss: Callable[[Sequence[Row]], float]) -> Iterator[str]:
-        """Says so if the source makes no difference, or if too much of the text is unknown."""
+        """Yield a concern if the source makes no difference, and one if too many tokens are unknown."""
         rows = self.held_out(None)
         step = max(1, len(rows) // WATCHED)
         watched = [rows[index] for index in range(0, len(rows), step)][:WATCHED]
@@ -115,28 +115,28 @@ class PairTask(ExampleTask):
         if len(watched) > 1 and others - own < IGNORED * own:
             yield (
                 f"the decoder ignores its source so far: with other sources the loss is {others:.4f}, "
-                f"with the right ones {own:.4f}"
+                f"with the right sources {own:.4f}"
             )
         yield from super().concerns(model, loss)
 
 
 @dataclass(frozen=True)
 class ChatTask(ExampleTask):
-    """Write the answers of a conversation: their tokens alone count for the loss."""
+    """Chat: generate the answers of a conversation, whose tokens alone count for the loss."""
 
     unit: str = "token"
     validation_bytes: None = None
 
     @property
     def choices(self) -> int:
-        """Return the vocabulary size V, of which a prediction chooses one token."""
+        """Return the vocabulary size V."""
         return self.data.tokenizer.vocab_size
 
     def _rows_of(self, store: RecordStore) -> Sequence[Row]:
         return conversation_rows(store, self.config)
 
     def sample(self, model: Model, settings: SampleConfig) -> tuple[str, str]:
-        """The prompt, or else the first validation conversation up to its last answer, and the model's answer."""
+        """Return the prompt, or else the first validation conversation before its last answer, and the new answer."""
         writer = ChatModel(model, self.data.tokenizer, self.config)
         if settings.prompt:
             return settings.prompt, writer.generate([settings.prompt], settings)[0].text
@@ -146,28 +146,28 @@ class ChatTask(ExampleTask):
 
 @dataclass(frozen=True)
 class ClassTask(ExampleTask):
-    """Name the label of a text."""
+    """Classification: predict the label of a text."""
 
     unit: str = "example"
     validation_bytes: None = None
 
     @property
     def choices(self) -> int:
-        """Return the number C of labels, of which a prediction chooses one."""
+        """Return the number of labels C."""
         return len(self.data.labels)
 
     def _rows_of(self, store: RecordStore) -> Sequence[Row]:
         return labelled_rows(store, self.config)
 
     def sample(self, model: Model, settings: SampleConfig) -> tuple[str, str]:
-        """The prompt, or else the first text of the validation part, and the likeliest label."""
+        """Return the prompt, or else the first text of the validation part, and the likeliest label."""
         prompt = settings.prompt or next(self.data.validation.texts())[0]
         found = TextClassifier(model, self.data.tokenizer, self.data.labels, self.config).classify([prompt])[0]
         return prompt, f"{found.label} ({found.probability:.1%})"
 
 
 def pair_rows(store: RecordStore, config: Config) -> Sequence[Row]:
-    """The pairs of a store as rows: all, cut to fit the context, or those that fit it, as the settings say."""
+    """Return the pairs of a store as rows: all pairs, cut to the context, or only pairs that fit (`data.too_long`)."""
     context = config.model.context
     end = store.target.end_id
     start = store.target_start or (end,)
@@ -179,14 +179,14 @@ def pair_rows(store: RecordStore, config: Config) -> Sequence[Row]:
         index = int(used[number])
         source = frame.around(store.source.document(index).tolist(), context)
         target = store.target.document(index)
-        ends = [end] if len(target) < room else []  # a target that is cut has no end
+        ends = [end] if len(target) < room else []  # a target that is cut has no end token
         return Row.of_text(_ids(start, target[:room], ends), source=_ids(source))
 
     return LazyRows(range(len(used)), make)
 
 
 def labelled_rows(store: RecordStore, config: Config) -> Sequence[Row]:
-    """The texts of a store as rows, each after an end token, which stands for the whole text, or framed otherwise."""
+    """Return the texts of a store as rows, each after an end token, or in the frame of an imported tokenizer."""
     assert store.labels is not None
     labels = store.labels
     used = np.flatnonzero(kept(store, config))
@@ -201,9 +201,9 @@ def labelled_rows(store: RecordStore, config: Config) -> Sequence[Row]:
 
 
 def conversation_rows(store: RecordStore, config: Config) -> Sequence[Row]:
-    """The conversations of a store as rows, each after a start token; answers and their ends count for the loss.
+    """Return the conversations of a store as rows, each after a start token; answers and their ends count for the loss.
 
-    Of a conversation that is longer than the context the last tokens are read.
+    Of a conversation that is longer than the context, the last tokens are read.
     """
     used = np.flatnonzero(kept(store, config))
     end = store.target.end_id
@@ -220,9 +220,9 @@ def conversation_rows(store: RecordStore, config: Config) -> Sequence[Row]:
 
 
 def last_question(store: RecordStore, index: int) -> tuple[list[int], list[int]]:
-    """Return the ids of a conversation before its last answer, and those of that answer without its end token.
+    """Return the ids of a conversation before its last answer, and the ids of that answer without its end token.
 
-    Another special token that ends the answer belongs to it; what the template writes after that does not.
+    Another special token that ends the answer belongs to the answer; the template's text after that token does not.
     """
     ids = store.target.document(index).tolist()
     counts = store.loss_mask_of(index)[: len(ids)].tolist()
@@ -236,15 +236,15 @@ def last_question(store: RecordStore, index: int) -> tuple[list[int], list[int]]
 
 
 def row_lengths(store: RecordStore, config: Config) -> npt.NDArray[np.int64]:
-    """(N, roles): tokens of each text of each row, with those around it: a longer text is cut to the context."""
+    """Return the number of tokens of each text of each row with its frame, at most the context; (N, roles)."""
     return np.minimum(store.lengths() + store.around, config.model.context)[kept(store, config)]
 
 
 def length_notes(store: RecordStore, config: Config, side: str) -> Iterator[str]:
-    """Say how many texts are longer than the context, and whether they are cut or left out.
+    """Yield a note on texts that are longer than the context, and on whether they are cut or left out.
 
     Raises:
-        GlassError: there are such texts, and the settings refuse them; or none is left.
+        GlassError: there are such texts and the settings refuse them, or no text is left.
     """
     long = too_long(store, config.model.context)
     if not long:
@@ -259,24 +259,24 @@ def length_notes(store: RecordStore, config: Config, side: str) -> Iterator[str]
 
 
 def kept(store: RecordStore, config: Config) -> npt.NDArray[np.bool_]:
-    """(records,) True where a record becomes a row; those that do not fit a context may be left out."""
+    """Return (records,) True where a record becomes a row; records that do not fit the context may be left out."""
     if config.data.too_long == "leave_out":
         return store.lengths().max(axis=1) <= config.model.context - store.around
     return np.ones(len(store), dtype=np.bool_)
 
 
 def too_long(store: RecordStore, context: int) -> int:
-    """Return how many examples do not fit a context whole, together with the tokens that frame them."""
+    """Return how many examples do not fit a context whole, including the tokens of their frame."""
     return int((store.lengths().max(axis=1) > context - store.around).sum())
 
 
 def measured_bytes(store: RecordStore, context: int) -> int | None:
-    """Return the bytes of all targets; None where some are cut or left out, or have unknown tokens."""
+    """Return the size of all targets in bytes; None if some are cut or left out, or have unknown tokens."""
     return None if too_long(store, context) else store.target.recoverable_bytes
 
 
 def unknown_concern(data: Prepared) -> Iterator[str]:
-    """Says so if the vocabulary lacks too much of either side of either part."""
+    """Yield a concern if too many tokens of a text of the training or validation part are unknown."""
     parts = (data.train, data.validation)
     share = max(store.unknown_share for part in parts for store in part.tokens.values())
     if share > UNKNOWN:
@@ -294,7 +294,7 @@ def _order(config: Config, examples: int, lengths: Callable[[], npt.NDArray[np.i
 
 
 def _evenly(rows: Sequence[Any], limit: int | None, lengths: npt.NDArray[np.int64]) -> Sequence[Any]:
-    """Return all rows, or evenly drawn ones of about `limit` tokens."""
+    """Return all rows, or evenly spaced rows of about `limit` tokens, the shortest first."""
     tokens = int(lengths.sum())
     wanted = len(rows) if limit is None else max(1, min(len(rows), len(rows) * limit // max(1, tokens)))
     chosen = sorted((number * len(rows) // wanted for number in range(wanted)), key=lambda index: int(lengths[index]))

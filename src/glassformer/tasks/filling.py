@@ -1,4 +1,4 @@
-"""`MaskFiller`: a text with holes goes in, what may stand in them comes out."""
+"""`MaskFiller`: predicts the masked tokens of a text."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from glassformer.tasks.task_errors import refuse_mismatch, wrong_task
 from glassformer.text.tokenizers import Tokenizer, frame_of
 
 SPACE_BELONGS_TO_WORD = ("words", "bpe", "unigram")
-"""Schemes whose tokens carry the space before them: a hole after a space stands for both."""
+"""Schemes whose tokens include the space before them: a mask after a space replaces both."""
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A candidate for a hole: a token, its text, and its probability among all tokens that stand for text."""
+    """A candidate for a mask: a token, its text, and its probability among all tokens that represent text."""
 
     token: int
     text: str
@@ -29,15 +29,15 @@ class Candidate:
 
 
 class MaskFiller:
-    """Fills each `[MASK]` of a text with one token.
+    """An encoder that fills each `[MASK]` of a text with one token.
 
     Args:
         model: an encoder.
-        tokenizer: the one that the model was trained with.
-        config: of the run.
+        tokenizer: the tokenizer that the model was trained with.
+        config: settings of the run.
 
     Raises:
-        GlassError: the model is of another family, or has another number of tokens than the tokenizer.
+        GlassError: the model is of another family, or its vocabulary size differs from the tokenizer's.
     """
 
     MASK = "[MASK]"
@@ -56,10 +56,10 @@ class MaskFiller:
         return f"MaskFiller({self.tokenizer!r})"
 
     def parts(self, text: str) -> list[str]:
-        """Return the texts around the holes; a space that would belong to the missing token is left out.
+        """Return the texts around the masks; a space that would belong to the missing token is left out.
 
         Raises:
-            GlassError: there is no hole.
+            GlassError: there is no mask.
         """
         *before, last = text.split(self.MASK)
         if not before:
@@ -69,10 +69,10 @@ class MaskFiller:
         return [*before, last]
 
     def ids(self, text: str) -> list[int]:
-        """The text's tokens, the mask token in each hole, framed as rows in training were.
+        """Return the ids of a text, with the mask token for each `[MASK]`, in the frame of training rows.
 
         Raises:
-            GlassError: there is no hole, or the text is longer than the context.
+            GlassError: there is no mask, or the text is longer than the context.
         """
         first, *rest = self.parts(text)
         ids = self.tokenizer.encode(first)
@@ -87,7 +87,7 @@ class MaskFiller:
         return ids
 
     def fill(self, text: str, n: int = 5) -> list[list[Candidate]]:
-        """The n likeliest tokens for each hole, each hole filled with the others still open.
+        """Return the n likeliest tokens for each mask, predicted while the other masks stay in the text.
 
         Raises:
             GlassError: as `ids`.
@@ -98,26 +98,26 @@ class MaskFiller:
         ]
 
     def filled(self, text: str, holes: Sequence[Sequence[Candidate]] | None = None) -> str:
-        """The text with the likeliest token in each hole; everything else stays as it is written.
+        """Return the text with the likeliest token in place of each mask; the rest is unchanged.
 
         Args:
-            text: with holes.
-            holes: what `fill` gave for it; None: it is asked.
+            text: a text with masks.
+            holes: candidates for each mask, as `fill` returned them; None: compute them.
         """
         best = [candidates[0] for candidates in (holes or self.fill(text, 1))]
         *before, last = text.split(self.MASK)
         written = ""
         for part, candidate in zip(before, best, strict=True):
-            # A token that carries its space takes the place of the one before the hole.
+            # A token that includes its space replaces the space before the mask.
             written += (part.removesuffix(" ") if candidate.text.startswith(" ") else part) + candidate.text
         return written + last
 
     def _rankings(self, ids: list[int], n: int) -> list[tuple[int, list[tuple[int, float]]]]:
-        """Return the place of each hole, and its n likeliest tokens; special tokens are no candidates."""
+        """Return the position of each mask, and its n likeliest tokens; special tokens are excluded."""
         device = self.model.embedding.tokens.weight.device
         with inference(self.model):
             logits = self.model(torch.tensor([ids], device=device))[0]  # (T, V)
-        special = torch.tensor(sorted(self.tokenizer.special), device=device)  # (special ones)
+        special = torch.tensor(sorted(self.tokenizer.special), device=device)  # (special ids)
         logits = logits.index_fill(1, special, -torch.inf)  # (T, V)
-        holes = [place for place, token in enumerate(ids) if token == self.mask_id]
-        return [(place, ranked(logits[place], n)) for place in holes]
+        masks = [position for position, token in enumerate(ids) if token == self.mask_id]
+        return [(position, ranked(logits[position], n)) for position in masks]

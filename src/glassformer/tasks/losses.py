@@ -18,18 +18,18 @@ from glassformer.model.transformer import Classifier, Decoder, Encoder, EncoderD
 from glassformer.text.batches import Batch
 
 LOGITS_AT_ONCE = 1 << 22
-"""Most logits that one forward pass on a CPU makes, where they are looked at one by one: 16 MB of them."""
+"""Maximum number of logits in a forward pass on a CPU that measures the loss of each position; 16 MB in float32."""
 LOSS_LOGITS = {"cpu": 1 << 21}
 """Maximum number of logits per chunk of the training loss, by device. On a CPU larger chunks are no faster, except with
 a vocabulary of 32,000, where a chunk twice as large saves a tenth of a step. Each million logits takes 30 to 50 MB."""
-MOST_LOSS_LOGITS = 1 << 26  # of other devices, whose products must be larger to keep them busy
+MOST_LOSS_LOGITS = 1 << 26  # for other devices, which need larger matrix multiplications to stay busy
 
 
 class TrainingLoss(nn.Module):
-    """A model and its loss as one module, so that one wrapper (DDP, `torch.compile`) holds both.
+    """A model and its loss as one module, so that one wrapper (DDP, `torch.compile`) covers both.
 
     Args:
-        model: of any family.
+        model: a model of any family.
         smoothing: this share of the target's probability is spread evenly over all choices (Szegedy et al. 2016,
             section 7).
     """
@@ -43,7 +43,7 @@ class TrainingLoss(nn.Module):
         """Return the summed cross-entropy of the unmasked targets divided by `targets_of_step`, in nats; shape ().
 
         Args:
-            batch: of a task that suits the model.
+            batch: a batch of a task that suits the model.
             targets_of_step: divisor of the sum; pass the number of targets in the whole step to weight each equally.
         """
         if isinstance(self.model, Classifier):
@@ -61,7 +61,7 @@ class TrainingLoss(nn.Module):
 
 
 def hidden_states_of(model: Decoder | Encoder | EncoderDecoder, batch: Batch) -> Tensor:
-    """Return (B, T, D), of which the head makes the logits of a batch; padding is masked as in `logits_of`."""
+    """Return the hidden states (B, T, D) that the head turns into logits; padding is masked as in `logits_of`."""
     if isinstance(model, EncoderDecoder):
         assert batch.source is not None
         return model.hidden_states(batch.source, batch.inputs, batch.source_attention_mask)  # (B, T, D)
@@ -73,14 +73,15 @@ def hidden_states_of(model: Decoder | Encoder | EncoderDecoder, batch: Batch) ->
 def linear_cross_entropy(
     x: Tensor, matrix: Tensor, bias: Tensor | None, targets: Tensor, divisor: int = 1, smoothing: float = 0.0
 ) -> Tensor:
-    """Return (), the sum of the cross-entropies of the logits `x @ matrix.T + bias` over a divisor, in nats.
+    """Return the summed cross-entropy of the logits `x @ matrix.T + bias`, divided by `divisor`, in nats; shape ().
 
     Args:
-        x: (N, D).
-        matrix: (V, D).
+        x: (N, D) features.
+        matrix: (V, D) weight.
         bias: (V), or None.
         targets: (N) int64.
-        divisor: gradients are divided by it before they are rounded to the precision of the products.
+        divisor: divisor of the sum; gradients are divided before they are rounded to the precision of the matrix
+            multiplications.
         smoothing: as in `TrainingLoss`.
     """
     learns = torch.is_grad_enabled()
@@ -89,10 +90,10 @@ def linear_cross_entropy(
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
-    """Compute loss and gradients one chunk of rows at a time, so that only one chunk of logits is in memory.
+    """Autograd function that computes loss and gradients in chunks of rows, with one chunk of logits in memory.
 
     The logits of a whole step would be its largest tensor, several times over. Nothing but the loss reads them, so the
-    gradients of a row can be computed as soon as its loss is, and its logits forgotten. With p the softmax of the
+    gradients of a row can be computed as soon as its loss is, and its logits discarded. With p the softmax of the
     logits and q the targets' distribution (1 at the target, or smoothed), the loss is -sum(q ln p), and its gradient
     with respect to the logits is p - q; both are divided by `divisor`.
     """
@@ -153,12 +154,12 @@ class _LinearCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        (above,) = gradients  # ()
+        (of_output,) = gradients  # ()
         x_gradient, matrix_gradient, bias_gradient = ctx.saved_tensors  # (N, D), (V, D), (V)
         matrix_dtype, bias_dtype = ctx.dtypes
-        of_matrix = None if matrix_gradient is None else (matrix_gradient * above).to(matrix_dtype)  # (V, D)
-        of_bias = None if bias_gradient is None else (bias_gradient * above).to(bias_dtype)  # (V)
-        return x_gradient * above, of_matrix, of_bias, None, None, None, None
+        of_matrix = None if matrix_gradient is None else (matrix_gradient * of_output).to(matrix_dtype)  # (V, D)
+        of_bias = None if bias_gradient is None else (bias_gradient * of_output).to(bias_dtype)  # (V)
+        return x_gradient * of_output, of_matrix, of_bias, None, None, None, None
 
 
 def logits_of(model: Model, batch: Batch, forward: Callable[..., Tensor] | None = None) -> Tensor:
@@ -176,7 +177,7 @@ def logits_of(model: Model, batch: Batch, forward: Callable[..., Tensor] | None 
 
 
 def token_losses(logits: Tensor, batch: Batch) -> Tensor:
-    """-ln p(target) at every position, (B, T) or (B, 1) in nats; 0 where the loss mask is off."""
+    """Return -ln p(target) at every position, (B, T) or (B, 1), in nats; 0 where the loss mask is False."""
     precise = logits.to(torch.promote_types(logits.dtype, torch.float32))  # (B, T, V)
     flat = precise.reshape(-1, logits.shape[-1])  # (B * T, V)
     losses = cross_entropy(flat, batch.targets.flatten(), reduction="none")  # (B * T)

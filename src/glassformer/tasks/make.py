@@ -1,4 +1,4 @@
-"""The task that the settings name: its object for training, and the object that takes text in."""
+"""Make the objects of the task that the settings name: one for training, one that applies the model to text."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def make_task(config: Config, data: Prepared) -> Task:
 def make_text_model(
     config: Config, model: Model, tokenizer: Tokenizer, source: Tokenizer, labels: tuple[str, ...]
 ) -> AnyTextModel:
-    """Return the object that does the task of a run with its model.
+    """Return the object that applies a run's model to text.
 
     Args:
-        config: of the run; `train.task` names the task.
-        model: with its weights.
-        tokenizer: of the text that is read, or of the one that is written where there are two.
+        config: settings of the run; `train.task` names the task.
+        model: the model with its weights.
+        tokenizer: the tokenizer of the text; of a translator or summarizer, that of the target.
         source: the tokenizer of the source of a translator or summarizer.
-        labels: of a classifier.
+        labels: names of the labels of a classifier.
     """
     task = config.train.task
     if task in PAIRS:

@@ -1,4 +1,4 @@
-"""A task that also trains on rows of another text, so that a model that learns the one forgets less of the other."""
+"""A task that also trains on rows of another text, so that the model forgets less of that text."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ from glassformer.text.rows import Row
 
 @dataclass(frozen=True)
 class MixedTask:
-    """A task of which a share of the training rows comes from another task. All else is as in the task itself.
+    """A task with a share of its training rows from another task. Everything else comes from the task itself.
 
     Attributes:
-        own: the task.
-        other: gives the other rows; of the same kind.
-        share: probability of a row, or of a whole step, to come from `other`.
-        seed: of the choice.
-        whole_steps: choose steps, not rows: those whose rows are of like length would be padded to the longest.
+        own: the task itself.
+        other: the task of the other rows, of the same kind.
+        share: probability that a row, or a whole step, comes from `other`.
+        seed: seed of the choice.
+        whole_steps: whether to choose steps instead of rows, to avoid padding if the rows of a step have similar
+            lengths.
     """
 
     own: Task
@@ -38,12 +39,12 @@ class MixedTask:
 
     @property
     def choices(self) -> int:
-        """Return the number of outcomes of the task."""
+        """Return the number of outcomes that a prediction of the task chooses from."""
         return self.own.choices
 
     @property
     def validation_bytes(self) -> int | None:
-        """Return the bytes of the task's own validation part."""
+        """Return the size of the task's own validation part in bytes."""
         return self.own.validation_bytes
 
     @property
@@ -53,11 +54,11 @@ class MixedTask:
 
     @property
     def steps_per_epoch(self) -> float:
-        """Return the steps after which as many rows of the task's own text were read as it has."""
+        """Return the expected number of steps in which the task's own text is read once."""
         return self.own.steps_per_epoch / (1 - self.share)
 
     def rows(self, step: int) -> Sequence[Row]:
-        """Return the rows of a step: each row, or all of them, from the other task with probability `share`."""
+        """Return the rows of a step; each row, or the whole step, is from the other task with probability `share`."""
         random = np.random.default_rng((self.seed, step))
         if self.whole_steps:
             return (self.other if random.random() < self.share else self.own).rows(step)

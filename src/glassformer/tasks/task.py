@@ -20,11 +20,11 @@ from glassformer.text.store import TokenStore
 from glassformer.text.tokenizers import Tokenizer
 
 VALIDATION_SEED = (1 << 64) - 1
-"""Seed of the holes in validation rows: the same at every evaluation, whatever the seed of training."""
+"""Seed of the masks in validation rows: the same at every evaluation and for every seed of training."""
 
 
 class Task(Protocol):
-    """One way to learn from prepared records."""
+    """The protocol of a training task."""
 
     @property
     def unit(self) -> str:
@@ -32,25 +32,25 @@ class Task(Protocol):
 
     @property
     def choices(self) -> int:
-        """Return how many outcomes a prediction chooses from: the vocabulary, or the labels."""
+        """Return the number of outcomes that a prediction chooses from: tokens of the vocabulary, or labels."""
 
     @property
     def validation_bytes(self) -> int | None:
-        """UTF-8 bytes of what validation predicts, for bits per byte; None where the figure would have no meaning."""
+        """Return the UTF-8 bytes of the text that validation predicts, for bits per byte; None if it is undefined."""
 
     @property
     def unknown_share(self) -> float:
-        """Share of the validation tokens that are the unknown token."""
+        """Return the share of unknown tokens among the validation tokens."""
 
     @property
     def steps_per_epoch(self) -> float:
-        """Steps in which the training part is read once."""
+        """Return the number of steps in which the training part is read once."""
 
     def rows(self, step: int) -> Sequence[Row]:
-        """The rows of one step: a pure function of the settings and the step."""
+        """Return the rows of one step: a pure function of the settings and the step."""
 
     def held_out(self, limit: int | None) -> Sequence[Row]:
-        """Validation rows: all, or evenly drawn ones that predict about `limit` tokens."""
+        """Return all validation rows, or evenly spaced rows that predict about `limit` tokens."""
 
     def sample(self, model: Model, settings: SampleConfig) -> tuple[str, str]:
         """Return the prompt of an evaluation's sample, and the model's output for it."""
@@ -61,7 +61,7 @@ class Task(Protocol):
 
 @dataclass(frozen=True)
 class TextTask:
-    """A task that learns from running text: what its two forms have in common."""
+    """Base class of the tasks that learn from running text."""
 
     config: Config
     data: Prepared
@@ -73,32 +73,32 @@ class TextTask:
 
     @property
     def train(self) -> TokenStore:
-        """Return the tokens to learn from."""
+        """Return the tokens of the training part."""
         return self.data.train.tokens["text"]
 
     @property
     def validation(self) -> TokenStore:
-        """Return the tokens that are held out."""
+        """Return the tokens of the validation part."""
         return self.data.validation.tokens["text"]
 
     @property
     def choices(self) -> int:
-        """Vocabulary size V."""
+        """Return the vocabulary size V."""
         return self.tokenizer.vocab_size
 
     @property
     def unknown_share(self) -> float:
-        """Share of the validation tokens that are the unknown token."""
+        """Return the share of unknown tokens among the validation tokens."""
         return self.validation.unknown_share
 
     @property
     def most_predicted(self) -> int:
-        """Return the most tokens that a row predicts."""
+        """Return the maximum number of tokens that a row predicts."""
         return self.config.model.context
 
     @property
     def steps_per_epoch(self) -> float:
-        """Return the steps of an epoch: over windows that cover the text once, or over all documents."""
+        """Return the number of steps in an epoch: windows that cover the text once, or all documents."""
         documents = self.config.data.windows == "documents"
         rows = len(self.train.pieces(self.most_predicted)) if documents else len(self.train) / self.config.model.context
         return rows / self.config.train.batch
@@ -118,13 +118,13 @@ class TextTask:
 
 
 class LanguageTask(TextTask):
-    """The next token of running text."""
+    """Language modeling: predict the next token of running text."""
 
     unit = "token"
 
     @property
     def validation_bytes(self) -> int | None:
-        """Bytes of the whole split; None where some of its tokens are unknown."""
+        """Return the size of the validation part in bytes; None if some of its tokens are unknown."""
         return self.validation.recoverable_bytes
 
     def rows(self, step: int) -> list[Row]:
@@ -132,7 +132,7 @@ class LanguageTask(TextTask):
         return self._windows(step)
 
     def held_out(self, limit: int | None) -> Sequence[Row]:
-        """Non-overlapping windows, or documents."""
+        """Return non-overlapping windows, or documents."""
         return self._held_out_windows(limit)
 
     def sample(self, model: Model, settings: SampleConfig) -> tuple[str, str]:
@@ -141,50 +141,50 @@ class LanguageTask(TextTask):
 
 
 class MaskedTask(TextTask):
-    """The hidden tokens of running text, with other holes each time (Liu et al. 2019, "dynamic masking")."""
+    """Masked language modeling: predict hidden tokens, chosen anew each time (Liu et al. 2019, "dynamic masking")."""
 
     unit = "hidden token"
     validation_bytes = None
 
     @property
     def most_predicted(self) -> int:
-        """Return one less than the context: the token before them is read too."""
+        """Return one less than the context, because the first token of a window is read too."""
         return self.config.model.context - 1
 
     def rows(self, step: int) -> list[Row]:
         """Return rows of up to T ids each."""
         train = self.config.train
         first = step * train.batch
-        return [self._with_holes(row, (train.seed, first + number)) for number, row in enumerate(self._windows(step))]
+        return [self._masked(row, (train.seed, first + number)) for number, row in enumerate(self._windows(step))]
 
     def held_out(self, limit: int | None) -> Sequence[Row]:
-        """Return the same windows with the same holes each time."""
+        """Return windows with masks, the same at every call."""
         rows = self._held_out_windows(limit)
-        return LazyRows(rows, lambda number: self._with_holes(rows[number], (VALIDATION_SEED, number)))
+        return LazyRows(rows, lambda number: self._masked(rows[number], (VALIDATION_SEED, number)))
 
-    def _with_holes(self, row: Row, key: tuple[int, int]) -> Row:
+    def _masked(self, row: Row, key: tuple[int, int]) -> Row:
         assert self.tokenizer.mask_id is not None
         return mask(row.ids, self.config.train.mask_share, self.tokenizer.mask_id, self.tokenizer.text_ids, key)
 
     def sample(self, model: Model, settings: SampleConfig) -> tuple[str, str]:
-        """The prompt, or else a line of the validation part, with its holes filled."""
+        """Return the prompt, or else words of the validation part, and the text with its masks filled."""
         filler = MaskFiller(model, self.tokenizer, self.config)
         prompt = settings.prompt or self._example(filler.MASK)
         return prompt, filler.filled(prompt)
 
-    def _example(self, hole: str) -> str:
-        """The first words of the validation part, every fifth a hole; or one at the end of a text without words."""
+    def _example(self, mask_text: str) -> str:
+        """Return the first words of the validation part, every fifth masked; with few words, add a mask at the end."""
         most = min(60, self.config.model.context - 2)
         text = self.tokenizer.decode(self.validation.tokens[:most].tolist())
         words = text.split()[:15]
         if len(words) < 4:
-            return text + hole
-        return " ".join(hole if position % 5 == 3 else word for position, word in enumerate(words))
+            return text + mask_text
+        return " ".join(mask_text if position % 5 == 3 else word for position, word in enumerate(words))
 
 
 @dataclass(frozen=True)
 class LazyRows(Sequence[Any]):
-    """As long as `rows`, each element made when asked for."""
+    """A sequence as long as `rows` that makes each element on access."""
 
     rows: Sequence[Any]
     make: Callable[[int], Any]

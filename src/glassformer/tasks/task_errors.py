@@ -1,4 +1,4 @@
-"""Errors of a model, a tokenizer and a task that do not belong together."""
+"""Errors for a model, a tokenizer or a task that do not match."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from glassformer.text.tokenizers import Tokenizer
 
 
 def refuse_mismatch(model: Model, tokenizer: Tokenizer) -> None:
-    """Raise a `GlassError` if the model has another number of tokens than the tokenizer."""
+    """Raise a `GlassError` if the vocabulary sizes of model and tokenizer differ."""
     if model.vocab_size != tokenizer.vocab_size:
         raise GlassError(
             f"the model has {model.vocab_size} tokens, the tokenizer {tokenizer.vocab_size}",
@@ -18,5 +18,5 @@ def refuse_mismatch(model: Model, tokenizer: Tokenizer) -> None:
 
 
 def wrong_task(task: str, wanted: str, remedy: str) -> GlassError:
-    """The error for a run that learnt another task."""
+    """Return the error for a run that learnt another task."""
     return GlassError(f"this run learnt to {TASK_FACTS[task].verb}, not to {TASK_FACTS[wanted].verb}", remedy)

@@ -15,7 +15,7 @@ from glassformer.text.batches import Batch
 from glassformer.text.rows import Row
 
 MOST_TOKENS = 8192
-"""Most tokens of one forward pass that measures."""
+"""Maximum number of tokens in one forward pass of an evaluation."""
 
 
 @dataclass(frozen=True)
@@ -24,8 +24,8 @@ class TaskRows:
 
     Attributes:
         task: the task.
-        rows: of its training part or of its validation part.
-        device: of the model.
+        rows: rows of its training part or its validation part.
+        device: the device of the model.
         dtype: the precision of matrix multiplications in autocast.
     """
 
@@ -35,7 +35,7 @@ class TaskRows:
     dtype: torch.dtype = torch.float32
 
     def groups(self, model: Model) -> Iterator[tuple[int, list[Row]]]:
-        """Yield the rows of one forward pass after the other, with the number of the first row."""
+        """Yield the rows of each forward pass, with the number of the first row."""
         first = 0
         for group in groups(self.rows, min(MOST_TOKENS, tokens_at_once(model))):
             yield first, group

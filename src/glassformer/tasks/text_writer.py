@@ -1,4 +1,4 @@
-"""The shared part of models that write text: streaming, batches, beam search, stop texts."""
+"""`TextWriter`: the base class of models that generate text, with streaming, batches, beam search and stop strings."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from glassformer.model.transformer import Decoder, EncoderDecoder
 from glassformer.tasks.written_text import Sample, Writer, written
 from glassformer.text.tokenizers import Tokenizer
 
-ROWS = 128  # prompts in a batch: with more, a processor is no faster
-TOKENS = 65_536  # of a batch, all beams and prompts included: limits the memory of the cache
+ROWS = 128  # prompts in a batch: a CPU is no faster with more
+TOKENS = 65_536  # tokens in a batch, including prompts and all beams: limits the memory of the cache
 
 
 class TextWriter(ABC):
-    """Writes a text for a prompt: its continuation, or its translation or summary.
+    """Base class of models that generate text for a prompt: a continuation, a translation or a summary.
 
     Args:
         model: a decoder or an encoder-decoder.
-        tokenizer: of the generated text.
-        config: of the run.
+        tokenizer: tokenizer of the generated text.
+        config: settings of the run.
 
     Attributes:
-        engine: of this model, computes the logits; None: PyTorch does. See `glassformer.backends`.
+        engine: an engine that computes the logits of this model; None: PyTorch. See `glassformer.backends`.
     """
 
     def __init__(self, model: Decoder | EncoderDecoder, tokenizer: Tokenizer, config: Config) -> None:
@@ -39,7 +39,7 @@ class TextWriter(ABC):
 
     @property
     def backend(self) -> str:
-        """Return the name of what computes the logits."""
+        """Return the name of the backend that computes the logits."""
         return "torch" if self.engine is None else self.engine.name
 
     @property
@@ -50,11 +50,11 @@ class TextWriter(ABC):
 
     @property
     def more_ends(self) -> frozenset[int]:
-        """Return the tokens that end a text beside the tokenizer's end token."""
+        """Return further tokens, besides the tokenizer's end token, that end a text."""
         return self.tokenizer.more_ends
 
     def until_the_end(self, settings: SampleConfig) -> SampleConfig:
-        """Return settings that also stop at the text that ends one, where a text does."""
+        """Return settings with further stop strings, for models whose texts end with a string."""
         return settings
 
     def __repr__(self) -> str:
@@ -85,7 +85,7 @@ class TextWriter(ABC):
         )
 
     def stream(self, prompt: str, settings: SampleConfig) -> Generator[str, None, Sample]:
-        """Yield the text as it is generated, in pieces of whole characters; their sum is the text of `generate`.
+        """Yield the text as it is generated, in pieces of whole characters; joined, they equal the text of `generate`.
 
         A possible beginning of a stop string is held back until it is decided. Beam search yields a single piece.
         The generator's return value (of `yield from`) is the `Sample`.
@@ -119,15 +119,15 @@ class TextWriter(ABC):
     def generate(
         self, prompts: Sequence[str], settings: SampleConfig, seeds: Sequence[int] | None = None
     ) -> list[Sample]:
-        """Write a text for every prompt; each equals the text of the prompt alone.
+        """Generate a text for every prompt; each text equals that of the prompt alone.
 
         Args:
-            prompts: any number; they are batched by length.
+            prompts: any number of prompts; they are batched by length.
             settings: `beams` above 1: the likeliest text by beam search; otherwise sampled, greedily at temperature 0.
-            seeds: one for each prompt; None: `settings.seed` for all.
+            seeds: one seed for each prompt; None: `settings.seed` for all.
 
         Raises:
-            GlassError: a prompt is not valid Unicode, a stop string is empty, or seeds are too few or too many.
+            GlassError: a prompt is not valid Unicode, a stop string is empty, or there are too few or too many seeds.
         """
         if settings.beams > 1:
             return [found[0] for found in self.best(prompts, settings, 1)]
@@ -163,10 +163,10 @@ class TextWriter(ABC):
         wanted: int | None = None,
         watch: Watch | None = None,
     ) -> list[list[Sample]]:
-        """Return the likeliest texts for each prompt by beam search, best first: `wanted`, or one for each beam.
+        """Return the likeliest texts for each prompt by beam search, best first: `wanted` texts, or one for each beam.
 
         A prompt may be the ids that the model reads; its samples then have an empty `prompt`. `watch` receives each
-        step of the search; an exception ends it.
+        step of the search; an exception raised by `watch` ends the search.
         """
         ids = [self.prompt_ids(prompt) if isinstance(prompt, str) else list(prompt) for prompt in prompts]
         shown = [prompt if isinstance(prompt, str) else "" for prompt in prompts]
@@ -195,8 +195,8 @@ class TextWriter(ABC):
         return [(id, self.tokenizer.token_text(id), probability) for id, probability in best]
 
     def _batches(self, ids: Sequence[Sequence[int]], settings: SampleConfig) -> list[list[int]]:
-        """Return batches of prompts of like length, as large as memory allows."""
-        most = 2 * self.config.model.context  # a cache never holds more of a row
+        """Return batches of prompts of similar length, as large as memory allows."""
+        most = 2 * self.config.model.context  # the cache never holds more tokens of a row
         reach = [settings.beams * min(len(row) + settings.tokens, most) for row in ids]
         return batches_by_length(reach, ROWS, TOKENS)
 

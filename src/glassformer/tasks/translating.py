@@ -1,4 +1,4 @@
-"""`Translator`: an encoder-decoder with its tokenizers, which writes a translation or a summary of a source."""
+"""`Translator`: an encoder-decoder with its tokenizers, which generates a translation or a summary of a source."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from glassformer.text.tokenizers import Tokenizer, frame_of
 
 
 class Translator(TextWriter):
-    """Writes a target for a source.
+    """An encoder-decoder that generates the target of a source.
 
     Args:
         model: an encoder-decoder.
-        source_tokenizer, tokenizer: of sources and of targets; the same one if they share it.
-        config: of the run.
+        source_tokenizer, tokenizer: tokenizers of sources and of targets; the same object if the vocabulary is shared.
+        config: settings of the run.
 
     Raises:
-        GlassError: the model is of another family, or has another number of tokens than the tokenizer.
+        GlassError: the model is of another family, or its vocabulary size differs from the tokenizer's.
     """
 
     def __init__(self, model: Model, source_tokenizer: Tokenizer, tokenizer: Tokenizer, config: Config) -> None:
@@ -32,7 +32,7 @@ class Translator(TextWriter):
         self.frame = frame_of(source_tokenizer, config)
 
     def prompt_ids(self, prompt: str) -> list[int]:
-        """Return the ids that the encoder reads: the source, cut to the context, and an end token, or another frame."""
+        """Return the ids that the encoder reads: the source, cut to the context, with its end token or frame."""
         return self.frame.around(self.source_tokenizer.encode(prompt), self.config.model.context)
 
     def unread_tokens(self, text: str) -> int:

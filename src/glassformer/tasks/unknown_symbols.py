@@ -1,4 +1,4 @@
-"""Parts of a text that a tokenizer cannot write."""
+"""Find the symbols of a text that are not in the vocabulary of a tokenizer."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from glassformer.text.tokenizers.layout import WORDS
 
 
 def unknown_symbols(tokenizer: Tokenizer, text: str) -> list[str]:
-    """Return the symbols that the tokenizer cannot write, each once, in the order they appear.
+    """Return the symbols of a text that are unknown to a tokenizer, each once, in order of first appearance.
 
-    Characters; graphemes or words where those are the tokenizer's symbols.
+    Symbols are characters, or graphemes or words, depending on the tokenizer.
     """
     unknown = tokenizer.unknown_id
     if unknown is None or unknown not in tokenizer.encode(text):

@@ -12,14 +12,14 @@ from glassformer.text.tokenizers import Tokenizer
 
 @dataclass(frozen=True)
 class Sample:
-    """The text written for one prompt.
+    """The text generated for one prompt.
 
     Attributes:
         prompt: the given text to continue, or the source.
         text: the generated text, without stop strings and the end token.
-        tokens: number of generated tokens, the end token and those of a stop string included.
-        ended: why it ends: "stop" a stop string, "end" the end token, "length" it has all tokens asked for.
-        score: of beam search: the sum of log p of its tokens, divided by the length penalty; None for a sampled text.
+        tokens: number of generated tokens, including the end token and the tokens of a stop string.
+        ended: why the text ended: "stop" (a stop string), "end" (the end token) or "length" (all requested tokens).
+        score: score of beam search: the sum of log p of the tokens, divided by the length penalty; None for sampling.
     """
 
     prompt: str
@@ -32,7 +32,7 @@ class Sample:
 def written(
     tokenizer: Tokenizer, prompt: Sequence[int], tokens: Sequence[int], stop: Sequence[str]
 ) -> tuple[str, bool]:
-    """Return the text of tokens after a prompt, up to the first stop string; and whether there was one."""
+    """Return the text of tokens after a prompt, up to the first stop string, and whether there was a stop string."""
     writer = Writer(tokenizer, prompt, stop)
     for token in tokens:
         if writer.add(token):
@@ -41,9 +41,9 @@ def written(
 
 
 class Writer:
-    """One row's text while it grows: whole characters only, up to the first stop string.
+    """The growing text of one row, in whole characters, up to the first stop string.
 
-    The last character is left out if its bytes are not all there when the row ends.
+    The last character is left out if it is incomplete when the row ends.
     """
 
     def __init__(self, tokenizer: Tokenizer, prompt: Sequence[int], stop: Sequence[str]) -> None:
@@ -66,10 +66,10 @@ class Writer:
 
 
 class StopFilter:
-    """Lets text through up to the first stop string, holding back a possible beginning of one.
+    """A filter that passes text on up to the first stop string, holding back a possible beginning of a stop string.
 
-    The first is the one that is complete first, so the pieces in which the text comes do not matter. Of two that are
-    complete at the same character, the longer one counts.
+    The stop string that is complete first counts, so the result does not depend on how the text is cut into pieces. Of
+    two stop strings that are complete at the same character, the longer one counts.
 
     Raises:
         GlassError: a stop string is empty.
@@ -83,14 +83,14 @@ class StopFilter:
         self.found = False
 
     def feed(self, text: str) -> str:
-        """Return the text that can be let through after this text; nothing once a stop string was found."""
+        """Add text and return the text that can be passed on; empty once a stop string was found."""
         if self.found:
             return ""
         self._held += text
-        places = [(at + len(stop), at) for stop in self._stop if (at := self._held.find(stop)) >= 0]
-        if places:
+        found = [(at + len(stop), at) for stop in self._stop if (at := self._held.find(stop)) >= 0]
+        if found:
             self.found = True
-            _, cut = min(places)
+            _, cut = min(found)
             result = self._held[:cut]
             self._held = ""
             return result
@@ -106,7 +106,7 @@ class StopFilter:
         return result
 
     def _undecided(self) -> int:
-        """Characters at the end that begin a stop string."""
+        """Return the number of characters at the end that begin a stop string."""
         longest = min(len(self._held), max(map(len, self._stop), default=1) - 1)
         ends = (self._held[len(self._held) - n :] for n in range(longest, 0, -1))
         return next((len(end) for end in ends if any(stop.startswith(end) for stop in self._stop)), 0)

@@ -1,4 +1,4 @@
-"""Rows of token ids for each step, and `Batch`, which owns the shift between inputs and targets and both masks."""
+"""Rows of token ids for each step, and `Batch`, which pads rows to tensors with an attention mask and a loss mask."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class Batch:
     """Inputs, targets and masks of one forward pass, of any task.
 
     Attributes:
-        inputs: (B, T) int64 ids; padding stands after the row's own tokens, as id 0.
-        targets: (B, T) int64 ids to predict; (B, 1) one label for each row.
+        inputs: (B, T) int64 ids; rows are padded on the right with id 0.
+        targets: (B, T) int64 ids to predict; or (B, 1), one label for each row.
         attention_mask: (B, T) bool, False on padding.
-        loss_mask: as `targets`, bool, True where the prediction counts.
-        n_targets: how many count.
+        loss_mask: bool of the shape of `targets`, True where the prediction counts.
+        n_targets: number of targets that count.
         source: (B, S) int64 ids that an encoder reads; None without one.
         source_attention_mask: (B, S) bool, False on padding.
     """
@@ -43,10 +43,10 @@ class Batch:
 
     @classmethod
     def from_rows(cls, rows: Sequence[Row]) -> Batch:
-        """Pad rows of one task to one length.
+        """Return rows of one task as a batch, padded to one length.
 
         Raises:
-            ValueError: no rows, or a row without a target.
+            ValueError: there are no rows, or a row has no target.
         """
         if not rows or not min(len(row.targets) for row in rows):
             raise ValueError("a batch needs rows with at least one target each")
@@ -81,7 +81,7 @@ class Batch:
 
 
 def padded(rows: Sequence[npt.NDArray[Any]]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Rows of any lengths as one (B, T) of int64, zeros after each row's end, and (B, T) bool: False on padding."""
+    """Return rows of any lengths, right-padded with zeros, as (B, T) int64, and a (B, T) mask, False on padding."""
     import torch
 
     ids = np.zeros((len(rows), max(map(len, rows))), dtype=np.int64)  # (B, T)
@@ -101,10 +101,10 @@ def training_rows(
     step: int,
     start_id: int,
 ) -> list[Row]:
-    """The rows of `step`: a pure function of its arguments.
+    """Return the rows of `step`: a pure function of its arguments.
 
-    Stream: `context` + 1 tokens from a position that is drawn uniformly. Documents: every row of every
-    document once an epoch, in an order that is shuffled anew each epoch.
+    Stream: `context` + 1 tokens from uniformly random positions. Documents: every row of every document once per
+    epoch, reshuffled in each epoch.
 
     Raises:
         GlassError: the store has fewer than `context` + 1 tokens (stream).
@@ -128,12 +128,12 @@ def training_rows(
 def validation_rows(
     store: TokenStore, data: DataConfig, context: int, start_id: int, limit_tokens: int | None = None
 ) -> ValidationRows:
-    """Rows that predict every token of the split exactly once (in a stream: but the first, which nothing precedes).
+    """Return rows that predict every token of a store exactly once (in a stream, except the first token).
 
-    With `limit_tokens`, only as many rows as predict about that many tokens, spread evenly over the whole split.
+    With `limit_tokens`, return only as many rows as predict about that many tokens, spread evenly over the whole store.
 
     Raises:
-        GlassError: fewer than two tokens.
+        GlassError: the store has fewer than two tokens.
     """
     if len(store) < 2:
         raise too_short("validation", len(store), 2)
@@ -141,7 +141,7 @@ def validation_rows(
 
 
 class ValidationRows(Sequence[Row]):
-    """Non-overlapping rows over a whole store, made when asked for."""
+    """Non-overlapping rows over a whole store, computed on access."""
 
     def __init__(self, store: TokenStore, documents: bool, context: int, start_id: int, limit: int | None) -> None:
         self.store = store
@@ -179,7 +179,7 @@ def _document_row(store: TokenStore, context: int, start_id: int, row: int) -> R
 
 
 def too_short(side: str, tokens: int, needed: int) -> GlassError:
-    """The error for a side that has no room for a single row."""
+    """Return the error for a part of the split that is too short for a single row."""
     return GlassError(
         f"the {side} part has {tokens:,} tokens, and a single row needs {needed:,}",
         "Give a longer text, or lower model.context.",

@@ -1,6 +1,6 @@
-"""Choose the examples of a step: any of them, or those of like length, so that little is padding.
+"""Choose the examples of a step: any examples, or examples of similar length to reduce padding.
 
-Both are pure functions of (seed, step): nothing has to be saved for a run to go on as if it had never stopped.
+Both choices are pure functions of (seed, step), so training resumes exactly without saved state.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Lengths = npt.NDArray[np.int64]
 
 
 class AnyLength:
-    """`batch` examples a step, every example once an epoch, in an order that is shuffled anew each epoch."""
+    """Batches of `batch` examples. Each epoch contains every example once, in a new random order."""
 
     def __init__(self, examples: int, batch: int, seed: int) -> None:
         self.examples = examples
@@ -25,25 +25,26 @@ class AnyLength:
 
     @property
     def steps_per_epoch(self) -> float:
-        """Steps in which every example comes once."""
+        """Return the number of steps in which every example comes once."""
         return self.examples / self.batch
 
     def step(self, step: int) -> list[int]:
-        """The examples of one step."""
-        places = (divmod(step * self.batch + number, self.examples) for number in range(self.batch))
-        return [shuffled(at, self.examples, self.seed, epoch) for epoch, at in places]
+        """Return the indices of the examples of one step."""
+        positions = (divmod(step * self.batch + number, self.examples) for number in range(self.batch))
+        return [shuffled(at, self.examples, self.seed, epoch) for epoch, at in positions]
 
 
 class LikeLength:
-    """Examples of like length in one step, as many as fit in `tokens`, padding included.
+    """Batches of examples of similar length, as many as fit in `tokens` tokens, padding included.
 
-    The examples are sorted by length and cut into batches; which of equally long ones comes where, and the order of
-    the batches, are drawn anew each epoch. The cuts depend on the lengths alone, so every epoch has the same number.
+    The examples are sorted by length and cut into batches. The order of equally long examples and the order of the
+    batches are reshuffled in each epoch. The cuts depend only on the lengths, so every epoch has the same number of
+    batches.
 
     Args:
-        lengths: (N, parts) tokens of each example, by part (source and target; or the text alone).
-        tokens: most tokens of a batch, all parts together; an example longer than that is a batch of its own.
-        seed: of the orders.
+        lengths: (N, parts) number of tokens of each example, by part (source and target; or the text alone).
+        tokens: maximum number of tokens in a batch, all parts together; a longer example is a batch of its own.
+        seed: seed of the orders.
     """
 
     def __init__(self, lengths: npt.NDArray[np.integer[Any]], tokens: int, seed: int) -> None:
@@ -54,11 +55,11 @@ class LikeLength:
 
     @property
     def steps_per_epoch(self) -> int:
-        """Steps in which every example comes once."""
+        """Return the number of steps in which every example comes once."""
         return len(self._cuts) - 1
 
     def step(self, step: int) -> list[int]:
-        """The examples of one step."""
+        """Return the indices of the examples of one step."""
         epoch, at = divmod(step, self.steps_per_epoch)
         if self._order is None or self._order[0] != epoch:
             self._order = (epoch, self._sorted(epoch))
@@ -66,14 +67,14 @@ class LikeLength:
         return self._order[1][self._cuts[number] : self._cuts[number + 1]].tolist()
 
     def _sorted(self, epoch: int) -> npt.NDArray[np.int64]:
-        """All examples by length (the last part first), equal ones in a random order."""
+        """Return all examples sorted by length (the last part first), equally long ones in random order."""
         key = np.array([self.seed % (1 << 64), epoch], dtype=np.uint64)
-        chance = np.random.Philox(key=key).random_raw(len(self.lengths))
-        return np.lexsort((chance, *self.lengths.T))
+        random = np.random.Philox(key=key).random_raw(len(self.lengths))
+        return np.lexsort((random, *self.lengths.T))
 
 
 def _cuts(lengths: npt.NDArray[np.integer[Any]], tokens: int) -> list[int]:
-    """Return the bounds of batches, for lengths (N, parts) in order."""
+    """Return the bounds of batches of at most `tokens` tokens, for sorted lengths (N, parts)."""
     cuts = [0]
     widest = np.zeros(lengths.shape[1], dtype=np.int64)
     for number, parts in enumerate(lengths):

@@ -1,4 +1,4 @@
-"""A cache of folders, each named by a hash of what it was made from: whole or absent, whatever is killed meanwhile."""
+"""A cache of folders named by a hash of their inputs; a folder is complete or absent, even if a process is killed."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from glassformer.base.errors import GlassError
 from glassformer.base.files import clear_disk_errors, sync
 from glassformer.text.store import DamagedStoreError, TokenStore
 
-ABANDONED = 24 * 3600  # seconds after which an unfinished folder is taken for a killed process's
-CHECKED_IN_FULL = 64_000_000  # bytes up to which a file is read through before it is used again
+ABANDONED = 24 * 3600  # seconds after which an unfinished folder is assumed to be left by a killed process
+CHECKED_IN_FULL = 64_000_000  # bytes up to which the checksum of a file is verified before it is reused
 Made = TypeVar("Made")
 
 
 def folder_of(cache: Path, everything: Mapping[str, object]) -> Path:
-    """Return the folder of the result, which depends on `everything` and on nothing else."""
+    """Return the cache folder of a result that depends only on `everything`."""
     key = hashlib.sha256(json.dumps(everything, sort_keys=True).encode("utf-8")).hexdigest()
     return cache / key[:32]
 
 
 def reusable(folder: Path, checked: Callable[[Path], Made]) -> Made | None:
-    """Return the content of the folder, opened by `checked`; None where it is absent or damaged."""
+    """Return the content of a folder, opened by `checked`; None if it is absent or damaged."""
     if not folder.exists():
         return None
     try:
@@ -38,14 +38,18 @@ def reusable(folder: Path, checked: Callable[[Path], Made]) -> Made | None:
 
 
 def check_store(store: TokenStore) -> None:
-    """Compare a store's bytes with their sums, unless they are very many; raises `DamagedStoreError`."""
+    """Verify the checksums of a store, unless it has more than `CHECKED_IN_FULL` bytes.
+
+    Raises:
+        DamagedStoreError: a file was altered.
+    """
     if store.tokens.nbytes <= CHECKED_IN_FULL:
         store.verify()
 
 
 @contextmanager
 def building(cache: Path, folder: Path, checked: Callable[[Path], object]) -> Iterator[Path]:
-    """A temporary folder beside `folder` that takes its name when the block ends well, and vanishes otherwise."""
+    """Make a temporary folder, which is renamed to `folder` if the block succeeds and deleted otherwise."""
     temporary: Path | None = None
     try:
         with clear_disk_errors(cache):
@@ -69,7 +73,7 @@ def _new_folder(cache: Path, name: str) -> Path:
 
 
 def _publish(temporary: Path, folder: Path, checked: Callable[[Path], object]) -> None:
-    """Rename into place. Where another process was first, its equally good result stays; a damaged one is replaced."""
+    """Rename a temporary folder to `folder`. The result of another process is kept, but replaced if it is damaged."""
     for _ in range(3):
         try:
             temporary.rename(folder)
@@ -83,14 +87,14 @@ def _publish(temporary: Path, folder: Path, checked: Callable[[Path], object]) -
         try:
             folder.rename(aside / "old")
         except FileNotFoundError:
-            pass  # another process was moving it too
+            pass  # another process has moved it
         finally:
             shutil.rmtree(aside, ignore_errors=True)
     raise GlassError(f"{folder} keeps changing while it is written", "Stop other commands that use it, then try again.")
 
 
 def _remove_abandoned(cache: Path) -> None:
-    """Delete what killed processes left behind; recent folders may belong to one that is at work."""
+    """Delete files and folders of killed processes; recent ones may belong to a process that is still running."""
     for left in (*cache.glob(".building-*"), *cache.glob("incoming-*")):
         try:
             newest = max(path.stat().st_mtime for path in (left, *left.rglob("*")))

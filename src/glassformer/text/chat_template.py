@@ -1,8 +1,8 @@
-"""Chat templates: one text of a conversation, and which parts of it are the assistant's answers.
+"""Chat templates, which render a conversation as one text; the assistant's answers are located in that text.
 
-A template is Jinja, as in Hugging Face's libraries: it is given `messages`, `add_generation_prompt`, `bos_token` and
-`eos_token`, and may call `raise_exception(message)` and `strftime_now(format)`. It runs in a sandbox, and comes from
-the settings or the folder of a run, never from a request.
+A template is written in Jinja, as in Hugging Face's libraries: it receives `messages`, `add_generation_prompt`,
+`bos_token` and `eos_token`, and may call `raise_exception(message)` and `strftime_now(format)`. It runs in a sandbox,
+and comes from the settings or the folder of a run, never from a request.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from glassformer.text.special_names import MARK, SpecialNames
 
 NO_NAMES = SpecialNames()
 Message = Mapping[str, str]
-"""`role` and `content` of a message."""
+"""A message of a conversation, with the keys `role` and `content`."""
 
 
 class _Generation(Extension):
-    """`{% generation %}…{% endgeneration %}` marks what an assistant says; here it changes nothing."""
+    """Jinja extension for `{% generation %}…{% endgeneration %}` around an answer; it renders the body unchanged."""
 
-    tags = {"generation"}  # noqa: RUF012 Jinja's own name and kind
+    tags = {"generation"}  # noqa: RUF012 as Jinja declares it
 
     def parse(self, parser: Parser) -> Node:
         line = next(parser.stream).lineno
@@ -46,10 +46,10 @@ class ChatTemplate:
     """A compiled chat template.
 
     Args:
-        source: its text.
+        source: text of the template.
 
     Raises:
-        GlassError: it is no template.
+        GlassError: the text is not a valid template.
     """
 
     def __init__(self, source: str) -> None:
@@ -63,15 +63,15 @@ class ChatTemplate:
             self._template = environment.from_string(source)
         except TemplateError as error:
             raise GlassError(
-                f"the chat template is no template: {error}", "Put data.chat_template or chat_template.jinja right."
+                f"the chat template is not valid: {error}", "Correct data.chat_template or chat_template.jinja."
             ) from None
 
     def render(self, messages: Sequence[Message], next_turn: bool, bos_token: str, eos_token: str) -> str:
-        """Return the text of a conversation.
+        """Return a conversation as text.
 
         Args:
-            messages: of the conversation.
-            next_turn: add what stands before the assistant's next answer.
+            messages: the conversation.
+            next_turn: whether to add the text that precedes the assistant's next answer.
             bos_token: text of the start token.
             eos_token: text of the end token.
 
@@ -83,18 +83,18 @@ class ChatTemplate:
             return self._template.render(messages=messages, add_generation_prompt=next_turn, **names)
         except TemplateError as error:
             problem = f"the chat template refuses this conversation: {error}"
-            raise GlassError(problem, "Give the turns that the template takes, or another template.") from None
+            raise GlassError(problem, "Give messages that the template accepts, or another template.") from None
         except Exception as error:  # a template is a program, and may fail in any way
             problem = f"the chat template fails: {type(error).__name__}: {str(error)[:200]}"
-            raise GlassError(problem, "Put data.chat_template or chat_template.jinja right.") from None
+            raise GlassError(problem, "Correct data.chat_template or chat_template.jinja.") from None
 
     def marked(self, messages: Sequence[Message], next_turn: bool, names: SpecialNames) -> str:
-        """Return the text of a conversation with marks for the special tokens that the template writes.
+        """Return a conversation as text with a mark for each special token that the template writes.
 
         Args:
-            messages: of the conversation; names of special tokens in them are hidden.
-            next_turn: add what stands before the assistant's next answer.
-            names: of the special tokens that the template may write.
+            messages: the conversation, in which names of special tokens are hidden (`SpecialNames.hide`).
+            next_turn: whether to add the text that precedes the assistant's next answer.
+            names: names of the special tokens that the template may write.
 
         Raises:
             GlassError: as `render`.
@@ -102,11 +102,11 @@ class ChatTemplate:
         return names.mark(self.render(messages, next_turn, START_MARK, END_MARK))
 
     def pieces(self, messages: Sequence[Message], next_turn: bool, names: SpecialNames = NO_NAMES) -> list[str]:
-        """Return the text of a conversation in pieces; every second one is an answer with what the template ends it by.
+        """Return a conversation as pieces of text; every second piece is an answer with the mark or text that ends it.
 
-        Marks stand for the special tokens that the template writes; an answer ends at the first one after it. The
-        model reads each piece encoded apart, so that an answer has the same tokens wherever it stands. The text is one
-        piece if the template writes earlier messages otherwise once later ones follow.
+        A mark replaces each special token that the template writes; an answer ends with the first mark after it. Each
+        piece is encoded separately, so an answer has the same tokens in any position. There is only one piece if the
+        template renders earlier messages differently once later messages follow.
 
         Raises:
             GlassError: as `render`.
@@ -127,19 +127,19 @@ class ChatTemplate:
         return [names.show(whole[start:stop]) for start, stop in pairwise([*borders, len(whole)])]
 
     def training_text(self, messages: Sequence[Message], names: SpecialNames = NO_NAMES) -> tuple[str, Spans]:
-        """Return a conversation as one text, and the spans of its answers in it.
+        """Return a conversation as one text, and the spans of its answers in that text.
 
-        Marks stand for special tokens. An end token at the very end is left out, for rows end with one; so is a start
-        token at the very beginning, if rows begin with one.
+        A mark replaces each special token. A final end token is left out because rows end with one; so is an initial
+        start token if rows begin with one.
 
         Raises:
-            GlassError: as `render`; or the answers have no borders.
+            GlassError: as `render`; or the template hides where answers begin and end.
         """
         pieces = self.pieces(messages, False, names)
         if len(pieces) < 2:
             raise GlassError(
-                "the chat template rewrites earlier messages once an answer follows, so answers have no borders",
-                "Use a template that writes each message after those before it.",
+                "the chat template rewrites earlier messages once an answer follows, so answers cannot be located",
+                "Use a template that appends each message and leaves earlier ones unchanged.",
             )
         if names.starts:
             pieces[0] = pieces[0].removeprefix(START_MARK)
@@ -155,13 +155,13 @@ class ChatTemplate:
 
 
 def _answer_length(text: str, content: str) -> int:
-    """Return the length of an answer with the special token that ends it, if there is one; otherwise of all the text.
+    """Return the length of an answer including the special token that ends it, or of the whole text if none does.
 
     Args:
-        text: of the answer, with what the template writes after it.
-        content: of the message.
+        text: the answer, and the template's text after it.
+        content: content of the message.
     """
-    without_names = MARK.sub(lambda mark: END_MARK * len(mark.group()), text)  # which may hold a short answer
+    without_names = MARK.sub(lambda mark: END_MARK * len(mark.group()), text)  # a name may contain a short answer
     found = without_names.rfind(content.strip())
     if found < 0:  # the template changed the answer
         return max((mark.end() for mark in MARK.finditer(text)), default=len(text))
@@ -170,7 +170,7 @@ def _answer_length(text: str, content: str) -> int:
 
 
 def _to_json(value: Any, indent: int | None = None, ensure_ascii: bool = False) -> str:
-    """JSON as it is, without the escapes that Jinja adds for web pages."""
+    """Return a value as JSON, without the escapes that Jinja's own filter adds for web pages."""
     return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent)
 
 

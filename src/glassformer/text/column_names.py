@@ -37,12 +37,12 @@ LEAST = 3  # fewest rows in which numbers or texts below a word are evidence of 
 NUMBER = re.compile(r"[+-]?\d+([.,]\d+)*([eE][+-]?\d+)?%?")
 MISSING = frozenset(("na", "n/a", "nan", "null", "none", "unknown"))
 SENTENCE_ENDS = (".", "!", "?", "।", "。", "！", "？", "…", '."', '!"', '?"')  # no name ends like this
-JOINERS = "\u200c\u200d"  # they stand inside words of Persian, Hindi, Bangla and others
+JOINERS = "\u200c\u200d"  # they occur inside words of Persian, Hindi, Bangla and others
 Verdict = Literal["names", "doubtful", "row"]
 
 
 def usual_names(cells: Sequence[str]) -> bool:
-    """Return whether each cell is a usual name of a column, or a language."""
+    """Return whether each cell is a usual name of a column, or the code of a language."""
     return all(
         cell.lower() in USUAL_NAMES or (cell in (cell.lower(), cell.upper()) and cell.lower() in LANGUAGES)
         for cell in map(str.strip, cells)
@@ -57,8 +57,8 @@ def reads_like_text(cell: str) -> bool:
 def judge_row_1(rows: Sequence[Sequence[str]]) -> Verdict:
     """Return whether the first row holds names, is a row like the others, or could be either.
 
-    A row of short texts looks like names and would be lost as a header. Row 1 is therefore a header only if its names
-    are usual, or if it differs from the rows below in more than its length.
+    A row of short texts looks like names, and would be lost if it were read as a header. Row 1 is therefore a header
+    only if its names are usual, or if it differs from the rows below in more than its length.
     """
     cells = [cell.strip() for cell in rows[0]]
     named = [cell for cell in cells if cell]
@@ -112,7 +112,7 @@ def _are_numbers(values: Sequence[str]) -> bool:
 
 
 def _repeat(values: Sequence[str]) -> bool:
-    """Return whether a column repeats a few values, as labels do."""
+    """Return whether a column repeats a few values, as a column of labels does."""
     return len(set(values)) <= len(values) // 4
 
 

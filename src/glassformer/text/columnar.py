@@ -14,11 +14,11 @@ from glassformer.base.packages import require_packages
 Columnar = Literal["parquet", "arrow"]
 COLUMNAR_SUFFIXES: dict[str, Columnar] = {".parquet": "parquet", ".arrow": "arrow", ".feather": "arrow"}
 ROWS = 1024
-"""Rows that are held at once."""
+"""Number of rows in memory at once."""
 
 
 def columnar_of(name: str) -> Columnar | None:
-    """Return the format of a file of this name; None if it is neither."""
+    """Return the format of a file of this name; None if it is neither Parquet nor Arrow."""
     return COLUMNAR_SUFFIXES.get(Path(name.lower()).suffix)
 
 
@@ -43,7 +43,7 @@ def json_lines(path: Path, name: str) -> Iterator[str]:
 
 
 def _as_text(value: object) -> str | None:
-    """Return a value that JSON lacks as text: bytes as UTF-8, or None if they are no text."""
+    """Return a value that JSON lacks as text: bytes are decoded as UTF-8, or become None if they are not valid."""
     if not isinstance(value, bytes):
         return str(value)
     try:

@@ -17,14 +17,14 @@ from glassformer.text.column_names import (
 from glassformer.text.records import RecordKind
 from glassformer.text.tables import Table
 
-LONGEST_LABEL = 40  # characters, where nobody says which column it is
+LONGEST_LABEL = 40  # characters, if no setting names the column of labels
 
 
 @dataclass(frozen=True)
 class ChosenColumns:
-    """The columns to read, by index from 0, and the choice in words.
+    """The columns to read, by index from 0, and a note on the choice.
 
-    `indices`: of text, (text,); of pairs, (source, target); of labelled texts, (label, text, ...).
+    `indices` is (text,) for text, (source, target) for pairs, and (label, text, ...) for labelled texts.
     """
 
     indices: tuple[int, ...]
@@ -32,28 +32,28 @@ class ChosenColumns:
 
 
 def choose_text(table: Table, wanted: str | None) -> ChosenColumns:
-    """The column called `wanted` (or number `wanted`, from 1), or the only one that reads like text.
+    """Choose the column called `wanted` (or number `wanted`, from 1), or the only column that reads like text.
 
     Raises:
-        GlassError: there is no such column, or several could be meant; it names those there are.
+        GlassError: there is no such column, or the choice is not clear; the error names the columns.
     """
     if wanted is None:
         index = _only_text(table)
         note = f"{table.name}: column {table.names[index]!r} is read, the only one with text"
-        return ChosenColumns((index,), note + _said(table))
+        return ChosenColumns((index,), note + _header_note(table))
     index = _find(table, wanted)
     which = f"column {wanted!r}" if wanted == table.names[index] else f"column number {wanted}"
-    return ChosenColumns((index,), f"{table.name}: {which} is read" + _said(table))
+    return ChosenColumns((index,), f"{table.name}: {which} is read" + _header_note(table))
 
 
 def choose_pair(table: Table, source: str | None, target: str | None) -> ChosenColumns:
-    """The columns of source and target: those that are named; else of two columns the first and the second.
+    """Choose the columns of source and target: as named, or else the first and the second of two columns.
 
-    Where there are more than two, those that read like text (in JSONL: that hold strings) must be two. Names that
-    say which is which (source and target, text and summary ...) go before the order.
+    If there are more columns, exactly two must read like text (in JSONL: hold strings). Column names that tell source
+    from target (source and target, text and summary, ...) take precedence over the order.
 
     Raises:
-        GlassError: there is no such column, both are the same, or others could be meant.
+        GlassError: there is no such column, both are the same, or the choice is not clear.
     """
     named = [_find(table, wanted) if wanted is not None else None for wanted in (source, target)]
     first, second = named
@@ -62,7 +62,7 @@ def choose_pair(table: Table, source: str | None, target: str | None) -> ChosenC
         if len(rest) != named.count(None):
             raise GlassError(
                 f"{table.name} has the columns {', '.join(table.names)}: which are source and target is not clear",
-                "Set data.column to the one to read and data.target_column to the one to write.",
+                "Set data.column to the source and data.target_column to the target.",
             )
         if len(rest) == 2 and (_means(table, rest[0], TARGET_NAMES) and _means(table, rest[1], SOURCE_NAMES)):
             rest.reverse()
@@ -74,19 +74,19 @@ def choose_pair(table: Table, source: str | None, target: str | None) -> ChosenC
             f"Choose two of: {', '.join(table.names)}.",
         )
     note = f"{table.name}: source: column {table.names[first]}, target: column {table.names[second]}"
-    return ChosenColumns((first, second), note + _said(table))
+    return ChosenColumns((first, second), note + _header_note(table))
 
 
 def choose_conversation(table: Table, column: str | None, answer: str | None) -> ChosenColumns:
-    """The column of messages; or those of a question and its answer, chosen as in `choose_pair`.
+    """Choose the column of messages, or the columns of a question and its answer as `choose_pair` does.
 
     Args:
-        table: to choose from.
+        table: the table to choose from.
         column: name of the column of messages, or of the question.
         answer: name of the column of the answer.
 
     Raises:
-        GlassError: there is no such column, or others could be meant.
+        GlassError: there is no such column, or the choice is not clear.
     """
     if table.format == "jsonl" and answer is None:
         lists = [index for index in range(len(table.names)) if _holds_lists(table, index)]
@@ -102,18 +102,19 @@ def choose_conversation(table: Table, column: str | None, answer: str | None) ->
 
 
 def _holds_lists(table: Table, index: int) -> bool:
-    """Return whether most values of a column are neither text nor numbers: a table keeps none of these."""
+    """Return whether most values of a column are None in the table, which keeps no lists or objects."""
     values = table.columns[index]
     return 2 * sum(value is not None for value in values) < len(values)
 
 
 def choose_labelled(table: Table, label: str | None, text: str | None) -> ChosenColumns:
-    """The column of the label and those of the text: as named; else short values that repeat, and what reads like text.
+    """Choose the column of the label and the columns of the text.
 
-    `text` may name several columns, with commas between.
+    Columns that are not named are found by their values: the label has short values that repeat, the text has values
+    that read like text. `text` may name several columns, separated by commas.
 
     Raises:
-        GlassError: there is no such column, one has both parts, or others could be meant.
+        GlassError: there is no such column, one column is both label and text, or the choice is not clear.
     """
     texts = _find_several(table, text) if text is not None else None
     found = _find(table, label) if label is not None else _label(table, texts or [])
@@ -134,18 +135,18 @@ def choose_labelled(table: Table, label: str | None, text: str | None) -> Chosen
         )
     shown = ", ".join(table.names[index] for index in texts)
     note = f"{table.name}: label: column {table.names[found]}, text: column{'s' * (len(texts) > 1)} {shown}"
-    return ChosenColumns((found, *texts), note + _said(table))
+    return ChosenColumns((found, *texts), note + _header_note(table))
 
 
 def label_text(value: object) -> str | None:
-    """A label as text: numbers, true and false as JSON writes them; None for null, lists and objects."""
+    """Return a label as text: numbers, true and false as in JSON; None for null, lists and objects."""
     if isinstance(value, bool | int | float):
         return json.dumps(value)
     return value if isinstance(value, str) else None
 
 
 def label_texts(value: object, kind: RecordKind) -> tuple[str, ...] | None:
-    """The labels of a record as text; None if the value is no label, or a list where each record has one label."""
+    """Return the labels of a record as text; None if the value is not a label, or is a list but one is expected."""
     if isinstance(value, list) and kind.labels == "several":
         labels = tuple(text for each in value if (text := label_text(each)) is not None)
         return labels if len(labels) == len(value) else None
@@ -153,7 +154,7 @@ def label_texts(value: object, kind: RecordKind) -> tuple[str, ...] | None:
     return None if label is None else (label,)
 
 
-def _said(table: Table) -> str:
+def _header_note(table: Table) -> str:
     return f" (row 1 holds the names {', '.join(table.names)})" if table.header else ""
 
 
@@ -186,13 +187,13 @@ def _means(table: Table, index: int, names: frozenset[str]) -> bool:
 
 
 def _share_of_text(table: Table, index: int) -> float:
-    """The share of a column's values, of those that are not empty, that are several words or long."""
+    """Return the share of a column's nonempty values that read like text."""
     filled = [value for value in table.columns[index] if isinstance(value, str) and value.strip()]
     return sum(map(reads_like_text, filled)) / len(filled) if filled else 0.0
 
 
 def _only_text(table: Table) -> int:
-    """The index of the one column whose values are mostly several words or long; a single column is always it."""
+    """Return the index of the only column whose values mostly read like text; a single column is always chosen."""
     if len(table.names) == 1:
         return 0
     plausible = [index for index in range(len(table.names)) if _share_of_text(table, index) >= 0.5]
@@ -202,7 +203,7 @@ def _only_text(table: Table) -> int:
     raise GlassError(
         f"{table.name} has several columns ({', '.join(table.names)}) and "
         f"{several if plausible else 'no column reads like text'}",
-        "Say which to read: set data.column to its name.",
+        "Set data.column to the name of the column to read.",
     )
 
 
@@ -214,7 +215,7 @@ def _pair_candidates(table: Table) -> list[int]:
 
 
 def _label(table: Table, texts: list[int]) -> int:
-    """Return the column with a usual name; else one with few distinct, short values, by its name among several."""
+    """Return the column with a usual name of labels; else the one with few distinct, short values."""
     usual = [i for i in range(len(table.names)) if i not in texts and _means(table, i, LABEL_NAMES)]
     if len(usual) == 1:
         return usual[0]
@@ -234,5 +235,5 @@ def _label(table: Table, texts: list[int]) -> int:
     some = f"columns {', '.join(table.names[i] for i in several)} could be the label" if several else ""
     raise GlassError(
         f"{table.name} has the columns {', '.join(table.names)}: {some or 'none has few short values that repeat'}",
-        "Set data.label_column to the one that holds the label.",
+        "Set data.label_column to the column of the label.",
     )

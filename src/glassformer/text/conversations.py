@@ -1,4 +1,4 @@
-"""Conversations: messages as data sets write them, in one form, and the records that a chat model learns from."""
+"""Conversations: convert the messages of data sets to one form, and make the records that a chat model learns from."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ OTHER_NAMES = {"human": "user", "gpt": "assistant", "bot": "assistant", "develop
 
 
 def messages_of(value: object, position: str) -> list[Message] | None:
-    """Return the messages of a conversation in one form, or None if the value is no list of messages.
+    """Return the messages of a conversation in one form, or None if the value is not a list.
 
-    A message is an object with `role` and `content`, or `from` and `value`. Messages of one role in a row are joined by
-    line ends. Content may be a list of parts of the type `text`.
+    A message is an object with `role` and `content`, or `from` and `value`. Consecutive messages of one role are joined
+    by line ends. Content may be a list of parts of the type `text`.
 
     Args:
         value: a field of a table.
-        position: of the row, for messages.
+        position: position of the row, for errors.
 
     Raises:
-        GlassError: a message has no such fields, an unknown role, or content that is no text.
+        GlassError: a message lacks these fields, has an unknown role, or has content that is not text.
     """
     if not isinstance(value, list):
         return None
@@ -51,7 +51,7 @@ def _role_and_content(message: object, position: str) -> tuple[str, str]:
         content = _joined_parts(content)
     if not isinstance(role, str) or not isinstance(content, str):
         raise GlassError(
-            f'{position}: a message is not {{"role": ..., "content": ...}} with a text in both',
+            f'{position}: a message is not {{"role": ..., "content": ...}} with text in both',
             'Write each message as {"role": "user", "content": "..."}.',
         )
     try:
@@ -68,7 +68,7 @@ def _role_and_content(message: object, position: str) -> tuple[str, str]:
 
 
 def _joined_parts(parts: Sequence[Any]) -> str | None:
-    """Return the parts of a content joined, or None if one is no text."""
+    """Return the joined parts of a message's content, or None if one part is not text."""
     texts = [part.get("text") if isinstance(part, Mapping) and part.get("type") == "text" else None for part in parts]
     known = [text for text in texts if isinstance(text, str)]
     return "".join(known) if len(known) == len(texts) else None
@@ -80,13 +80,13 @@ def conversation_records(
     tally: Tally,
     names: SpecialNames = NO_NAMES,
 ) -> Iterator[RecordPiece]:
-    """Yield a record for each conversation; those that teach nothing are counted and left out.
+    """Yield a record for each conversation; conversations without an answer to learn are counted and left out.
 
     Args:
         rows: the position of each row, and its messages, or its question and answer.
-        template: makes one text of a conversation.
-        tally: counts what is left out or changed.
-        names: of the special tokens that the template may write.
+        template: renders a conversation as text.
+        tally: counts conversations that are left out or changed.
+        names: names of the special tokens that the template may write.
 
     Raises:
         GlassError: a message cannot be read, or the template fails.
@@ -115,7 +115,7 @@ def conversation_records(
 
 
 def _question_and_answer(values: Sequence[object]) -> list[Message] | None:
-    """Return a conversation of one question and one answer, or None if one of them is no text."""
+    """Return a conversation of one question and one answer, or None if one of them is not text."""
     if not all(isinstance(value, str) for value in values):
         return None
     return [{"role": role, "content": str(value)} for role, value in zip(("user", "assistant"), values, strict=True)]

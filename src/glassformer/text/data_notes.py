@@ -1,4 +1,4 @@
-"""Notes on prepared data, in words and numbers: records read, left out, held out, repeated and encoded."""
+"""Notes on prepared data for the user: records read, left out, held out, repeated and encoded."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Marks = npt.NDArray[np.uint64]
 
 
 def survey_notes(found: Survey) -> list[str]:
-    """Return notes on the number of records, on those left out, and on their labels."""
+    """Return notes on the number of records, on the records left out, and on the labels."""
     kind = found.kind
     characters = counted(found.characters, "characters")
     if not kind.running_text:
@@ -46,7 +46,7 @@ def survey_notes(found: Survey) -> list[str]:
 
 
 def listed(names: list[str]) -> str:
-    """The first names, and how many more there are."""
+    """Return the first names, and how many more there are."""
     more = f" and {len(names) - SHOWN_LABELS:,} more" if len(names) > SHOWN_LABELS else ""
     return ", ".join(names[:SHOWN_LABELS]) + more
 
@@ -74,23 +74,23 @@ def document_split_notes(found: Survey, split: DocumentSplit, data: DataConfig, 
         notes.append(f"{most}{counted(repeated, 'documents repeat', 'document repeats')} another")
         both = int(np.isin(marks[train.documents :], marks[: train.documents]).sum())
         if split.bucket < 0 and both:
-            stand = counted(both, "validation documents also stand", "validation document also stands")
-            notes.append(f"{stand} in the training part; data.split = random keeps them apart")
+            shared = counted(both, "validation documents are", "validation document is")
+            notes.append(f"{shared} also in the training part; data.split = random keeps them apart")
     return notes
 
 
 def record_split_note(source: Source, own: Source | None, train: int, validation: int) -> str:
-    """Say how the validation part was chosen, and how many records it has."""
+    """Return a note on how the validation part was chosen, and how many records it has."""
     labelled = source.kind.labels != "none"
     noun = "texts" if labelled else source.kind.noun
     if own is not None:
-        learnt = f"all of {source.name} is learnt from ({counted(train, noun)})"
-        return f"validation: {own.name} ({counted(validation, noun)}); {learnt}"
+        training = f"all of {source.name} is used for training ({counted(train, noun)})"
+        return f"validation: {own.name} ({counted(validation, noun)}); {training}"
     how = "the last ones"
     if source.data.split == "random":
-        drawn = "the same share of each label" if labelled else "equal sources together"
-        drawn = "equal ones together" if source.kind.loss_spans else drawn
-        how = f"drawn at random, {drawn}, seed {source.data.seed}"
+        constraint = "the same share of each label" if labelled else "equal sources together"
+        constraint = "equal ones together" if source.kind.loss_spans else constraint
+        how = f"drawn at random, {constraint}, seed {source.data.seed}"
     share = validation / max(1, train + validation)
     return f"validation: {validation:,} of {train + validation:,} {noun} ({share:.1%}), {how}"
 
@@ -101,12 +101,12 @@ def label_notes(found: Survey, own: Survey | None, labels: Mapping[str, int] | N
         return []
     notes = []
     if all(map(NUMBER.fullmatch, found.label_names)):
-        notes.append("the labels look like numbers: each is a name (1, 01 and 1.0 would be three)")
+        notes.append("the labels look like numbers: each is a name (1, 01 and 1.0 are three labels)")
     counts = found.label_counts()
     if once := sorted(name for name, number in found.label_names.items() if counts[number] == 1):
-        notes.append(f"{counted(len(once), 'labels are', 'label is')} seen once only: {listed(once)}")
+        notes.append(f"{counted(len(once), 'labels occur', 'label occurs')} only once: {listed(once)}")
     unseen = {name: int(counts[number]) for name, number in found.label_names.items() if name not in labels}
-    if unseen:  # only in the end of the source, which is held out
+    if unseen:  # they occur only in the held-out end of the source
         notes += [*unseen_notes(unseen, list(labels)), "data.split = random keeps some of each label in both parts"]
     if own is not None:
         own_counts = own.label_counts()
@@ -116,23 +116,23 @@ def label_notes(found: Survey, own: Survey | None, labels: Mapping[str, int] | N
 
 
 def unseen_notes(unseen: Mapping[str, int], labels: Sequence[str]) -> list[str]:
-    """Name labels that were never learnt, with how many examples each, and the known one that is nearest."""
+    """Return a note on labels that were never learnt: the number of examples of each, and the nearest known label."""
     if not unseen:
         return []
     most = sorted(unseen, key=lambda name: (-unseen[name], name))
     shown = listed([f"{name} ({unseen[name]:,})" for name in most])
     count = sum(unseen.values())
     close = difflib.get_close_matches(most[0], labels, n=1, cutoff=0.6)
-    known = f"nearest to {most[0]} is {close[0]}" if close else f"known are {listed(list(labels))}"
+    known = f"nearest to {most[0]} is {close[0]}" if close else f"known labels: {listed(list(labels))}"
     return [f"left out {counted(count, 'texts')} whose label was never learnt: {shown}; {known}"]
 
 
 def overlap_notes(found: Survey, own: Survey | None, held: Held) -> list[str]:
-    """Count examples that repeat, sources with several answers, and texts on both sides of the split."""
+    """Return notes on repeated examples, sources with several answers, and texts on both sides of the split."""
     sources, both = _marks_of(found)
     pairs = found.kind.labels == "none"
     kind, text, answers = ("pairs", "sources", "targets") if pairs else ("examples", "texts", "labels")
-    if found.kind.loss_spans:  # their one text is a whole record, so that only repeats are told
+    if found.kind.loss_spans:  # the text is the whole record, so only repeats can be counted
         kind = text = found.kind.noun
     notes = []
     distinct, first = np.unique(both, return_index=True)
@@ -146,21 +146,21 @@ def overlap_notes(found: Survey, own: Survey | None, held: Held) -> list[str]:
     known = int(np.isin(held_sources, sources[train]).sum()) - seen
     apart = "" if own else "; data.split = random keeps them apart"
     if seen:
-        of = f"of {counted(len(held_both), f'validation {kind}')} also stand"
-        notes.append(f"{counted(seen, of, f'{of}s')} in the training part{apart}")
+        of = f"of {counted(len(held_both), f'validation {kind}')}"
+        notes.append(f"{counted(seen, f'{of} are', f'{of} is')} also in the training part{apart}")
     if known > 0:
-        more = counted(known, f"more validation {text} stand", f"more validation {text[:-1]} stands")
+        more = counted(known, f"more validation {text} are", f"more validation {text[:-1]} is")
         notes.append(f"{more} in the training part, with other {answers}{apart}")
     return notes
 
 
 def overlap_note(store: RecordStore, train: RecordStore) -> str | None:
-    """Count the records of `store` that stand in `train` too, with all texts and labels equal; None: none does.
+    """Return a note on the records of `store` that are also in `train`, with equal texts and labels; None: no record.
 
-    Memory: some 20 bytes for each record of `store`, whatever the length of the texts and the size of `train`.
+    Memory: about 20 bytes for each record of `store`, for any length of the texts and any size of `train`.
 
     Raises:
-        ValueError: one of them was made without its texts.
+        ValueError: one of the stores was made without its texts.
     """
     marks = np.fromiter(_whole_marks(store), dtype=np.uint64)
     distinct, counts = np.unique(marks, return_counts=True)
@@ -170,8 +170,8 @@ def overlap_note(store: RecordStore, train: RecordStore) -> str | None:
         learnt |= np.isin(distinct, np.frombuffer(some, dtype=np.uint64))
     if not learnt.any():
         return None
-    of = f"of {counted(len(marks), store.kind.noun)} also stand"
-    return f"{counted(int(counts[learnt].sum()), of, f'{of}s')} in the training part"
+    of = f"of {counted(len(marks), store.kind.noun)}"
+    return f"{counted(int(counts[learnt].sum()), f'{of} are', f'{of} is')} also in the training part"
 
 
 def _whole_marks(store: RecordStore) -> Iterator[int]:
@@ -184,7 +184,7 @@ def _marks_of(found: Survey) -> tuple[Marks, Marks]:
 
 
 def token_notes(kind: RecordKind, tokenizers: Mapping[str, Tokenizer], stores: Stores, forced_cuts: int) -> list[str]:
-    """Return notes on the tokenizers, and on the tokens that they made of each part."""
+    """Return notes on the tokenizers, and on the number of tokens in each part."""
     distinct = set(map(id, tokenizers.values()))
     notes = [
         f"{role}: {tokenizer.description()}" if len(distinct) > 1 else tokenizer.description()

@@ -1,4 +1,4 @@
-"""Find out how CSV and TSV text is written, and read its records, each with its lines in the file."""
+"""Detect the dialect of CSV and TSV text, and read its records with their line numbers."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from glassformer.base.config import DataConfig
 from glassformer.base.errors import GlassError
 from glassformer.base.wording import quoted, span
 
-FIELD_LIMIT = 64_000_000  # characters in one cell; a longer one has a quote that is never closed
+FIELD_LIMIT = 64_000_000  # characters in one cell; a longer cell has a quote that is never closed
 SAMPLE_LINES = 200
 SAMPLE_TEXT = 1_000_000  # characters
 DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|"}
 LEAST_ROWS = 3  # lines with the same number of cells that make an unusual delimiter credible
-SWALLOWED = 3  # lines inside a quoted cell that look like rows, from which on it is refused
+SWALLOWED = 3  # a quoted cell with at least this many lines that look like rows is refused
 QUOTED = r'"([^"]*+(?:""[^"]*+)*+)"'
 NUMBER = re.compile(r"[+-]?\d*[.,]?\d*(?:[eE][+-]?\d+)?|NA")
 STRAY = 'Double a quote inside a quoted cell (""), or set data.quoting: '
@@ -32,11 +32,11 @@ class Dialect:
 
     Attributes:
         delimiter: the character between cells.
-        quoting: "standard": a cell that begins with a quote ends with the next single one (RFC 4180). "spaced": the
-            same, with spaces around the delimiter. "line": a quoted cell ends on its own line, and a stray quote is a
-            character. "none": every quote is a character.
-        skipped: lines above row 1.
-        wary: refuse a quoted cell that seems to hold rows.
+        quoting: "standard": a quoted cell ends at the next quote that is not doubled (RFC 4180). "spaced": the same,
+            with spaces around the delimiter. "line": a quoted cell ends on its own line, and a stray quote is an
+            ordinary character. "none": every quote is an ordinary character.
+        skipped: number of lines above row 1.
+        wary: whether to refuse a quoted cell that seems to contain rows.
     """
 
     delimiter: str
@@ -46,7 +46,7 @@ class Dialect:
 
 
 def text_lines(chunks: Iterable[str], name: str) -> Iterator[str]:
-    """Yield lines with their ends kept; only `\\n` ends a line here, so `\\r\\n` inside quotes stays."""
+    """Yield lines with their line ends. Only `\\n` ends a line, and `\\r\\n` inside quotes is unchanged."""
     carry = ""
     for chunk in chunks:
         *whole, carry = (carry + chunk).split("\n")
@@ -64,7 +64,7 @@ def records(lines: Iterator[str], dialect: Dialect, name: str) -> Iterator[Recor
     """Yield the records of a table, without blank lines.
 
     Raises:
-        GlassError: a quote is not closed, is closed inside a cell, or seems to have swallowed rows.
+        GlassError: a quote is not closed, is closed inside a cell, or seems to contain rows.
     """
     rest = islice(lines, dialect.skipped, None)
     if dialect.quoting == "standard":
@@ -107,7 +107,7 @@ def _spaced(lines: Iterator[str], dialect: Dialect, name: str) -> Iterator[Recor
 def _spaced_cells(
     lines: Iterator[str], dialect: Dialect, name: str
 ) -> Iterator[tuple[int, int, list[tuple[str, bool]]]]:
-    """Yield records whose cells have spaces around them; with each cell, whether the spaces are outside quotes."""
+    """Yield records of cells with spaces around them, and for each cell whether the spaces are outside its quotes."""
     end = re.escape(dialect.delimiter)
     cell = re.compile(rf'([ ]*+)(?:{QUOTED}([ ]*+)|([^{end}"\r\n][^{end}\r\n]*|))(?:({end})|\r?\n|\Z)')
     held: list[str] = []
@@ -194,7 +194,7 @@ def _refuse_swallowed(cells: Sequence[str], delimiter: str, width: int, lines: t
 
 
 def _rows_inside(cells: Sequence[str], delimiter: str, width: int) -> tuple[int, int]:
-    """Return how many lines inside cells, each cell's first one aside, look like rows, and how many there are."""
+    """Return how many lines inside cells look like rows, and how many there are; a cell's first line is not counted."""
     inside = [line for cell in cells if "\n" in cell for line in cell.split("\n")[1:]]
     if width < 2:
         return 0, len(inside)
@@ -202,7 +202,7 @@ def _rows_inside(cells: Sequence[str], delimiter: str, width: int) -> tuple[int,
 
 
 def _looks_like_a_row(line: str, delimiter: str, width: int) -> bool:
-    """Return whether a line has as many cells as a row, none empty or after a space, as commas in prose would give."""
+    """Return whether a line has as many cells as a row, none of them empty or after a space (as in prose)."""
     parts = line.rstrip("\r").split(delimiter)
     return len(parts) == width and all(parts) and not any(part[0].isspace() for part in parts[1:])
 
@@ -222,24 +222,24 @@ def _fault(record: str, dialect: Dialect, first: int, name: str, error: str) -> 
             "Correct that line (a quote that is never closed?), or save the text as a .txt file.",
         )
     column, start, end = found
-    line, character = _place(record, start)
+    line, character = _line_and_column(record, start)
     problem = f"line {first + line}, column {column} of {name}: the quote at character {character} is "
     if end is None:
         problem += "never closed"
     else:
-        last, closing = _place(record, end - 1)
+        last, closing = _line_and_column(record, end - 1)
         where = f"at character {closing}" if last == line else f"in line {first + last}"
         problem += f"closed {where}, and text follows"
     return GlassError(problem, f"{STRAY}line (a stray quote is a character) or none (every quote is).")
 
 
-def _place(text: str, at: int) -> tuple[int, int]:
+def _line_and_column(text: str, at: int) -> tuple[int, int]:
     """Return the line of a character, from 0, and its column in that line, from 1."""
     return text.count("\n", 0, at), at - text.rfind("\n", 0, at)
 
 
 def _unclosed(record: str, dialect: Dialect) -> tuple[int, int, int | None] | None:
-    """Return column, start and closing quote (None: there is none) of the first quoted cell with a wrong end."""
+    """Return column, start and closing quote (None: there is none) of the first quoted cell with an invalid end."""
     spaces = re.compile("[ ]*+" if dialect.quoting == "spaced" else "")
     in_quotes = re.compile(rf"{QUOTED}{spaces.pattern}")
     ends = re.compile(rf"[{re.escape(dialect.delimiter)}\n]")
@@ -263,22 +263,22 @@ def _unclosed(record: str, dialect: Dialect) -> tuple[int, int, int | None] | No
     return None
 
 
-# How a file is written
+# Dialect
 
 
 def find_dialect(
     text: Callable[[], Iterable[str]], format: Literal["csv", "tsv"], name: str, data: DataConfig
 ) -> tuple[Dialect, list[str]]:
-    """Return how a table is written, judged by its first lines, and notes for the user.
+    """Return the dialect of a table, detected from its first lines, and notes for the user.
 
     Args:
-        text: opens the text again. A table with tabs is read to its end if its quotes may be characters.
+        text: opens the text again. A table with tabs is read to its end if its quotes may be ordinary characters.
         format: the format, by the file's name.
         name: the file's name, for messages.
-        data: `delimiter` and `quoting`, unless "auto", override the judgement.
+        data: `delimiter` and `quoting`, unless "auto", override the detection.
 
     Raises:
-        GlassError: its lines end with carriage returns alone.
+        GlassError: the lines end with carriage returns alone.
     """
     sample = _sample(text_lines(text(), name))
     refuse_old_line_ends(sample[:1], name)
@@ -287,13 +287,15 @@ def find_dialect(
     if quoting != "auto":
         return Dialect(delimiter, quoting, skipped, False), notes
     if delimiter == "\t":
-        written, place = _quotes_are_no_text(islice(text_lines(text(), name), skipped, None), skipped)
-        if written:
+        machine_quoted, position = _is_machine_quoted(islice(text_lines(text(), name), skipped, None), skipped)
+        if machine_quoted:
             notes.append(f"{name}: the quotes around cells are removed; data.quoting = none keeps them")
             return Dialect(delimiter, "standard", skipped, True), notes
-        if place:
-            told = f"{place} of {name} begins with a quote, which is kept"
-            notes.append(f"{told}; data.quoting = standard removes the quotes around cells")
+        if position:
+            notes.append(
+                f"{position} of {name} begins with a quote, which is kept; "
+                "data.quoting = standard removes the quotes around cells"
+            )
         return Dialect(delimiter, "none", skipped, False), notes
     spaced = Dialect(delimiter, "spaced", skipped, True)
     if _is_spaced(sample[skipped:], spaced, name):
@@ -370,7 +372,7 @@ def _likeliest(lines: Sequence[str], format: Literal["csv", "tsv"]) -> str:
 
 
 def _share_of_prose(lines: Sequence[str], delimiter: str) -> float | None:
-    """Return the share of cells, without each row's first, that begin with a space, as after a comma in a sentence.
+    """Return the share of cells after the first of each row that begin with a space, as after a comma in a sentence.
 
     None: the delimiter does not split all lines into the same number of cells, two or more.
     """
@@ -399,14 +401,15 @@ def _is_spaced(sample: Sequence[str], dialect: Dialect, name: str) -> bool:
     return spaced and len(widths) == 1 and widths != {1}
 
 
-def _quotes_are_no_text(lines: Iterator[str], skipped: int) -> tuple[bool, str]:
-    """Return whether a program put quotes around cells of a TSV file, and where the first cell with a quote is.
+def _is_machine_quoted(lines: Iterator[str], skipped: int) -> tuple[bool, str]:
+    """Return whether a program put quotes around cells of a TSV file, and the position of the first cell with a quote.
 
-    A program quotes exactly the cells that need it: pandas those with a quote, tab or line break, Excel those with a
-    comma too; or it quotes all, or all but numbers. If one cell does not fit, the quotes are part of the text.
+    A program quotes either exactly the cells that need it (pandas: cells with a quote, tab or line break; Excel: also
+    cells with a comma), or all cells, or all cells but numbers. If a cell fits none of these habits, the quotes are
+    part of the text.
     """
     habits = {"minimal", "commas", "strings"}
-    place = ""
+    position = ""
     held: list[str] = []
     quotes = 0
     number = skipped
@@ -423,33 +426,33 @@ def _quotes_are_no_text(lines: Iterator[str], skipped: int) -> tuple[bool, str]:
                 continue
             before = line[: line.index('"')]
             if before and before[-1] != "\t":
-                return False, place
-            place = place or f"line {number}, column {before.count(chr(9)) + 1}"
+                return False, position
+            position = position or f"line {number}, column {before.count(chr(9)) + 1}"
         held.append(line)
         quotes += line.count('"')
         size += len(line)
         if size > FIELD_LIMIT:
-            return False, place
+            return False, position
         if quotes % 2:
             continue
         cells = _written_cells("".join(held), cell)
         if cells is None:
-            return False, place
+            return False, position
         width = width or len(cells)
         rows, inside = _rows_inside([text for text, _ in cells], "\t", width)
         if rows and 2 * rows >= inside and "strings" not in habits:
-            return False, place
+            return False, position
         for text, in_quotes in cells:
             habits &= _habits(text, in_quotes)
         if not habits:
-            return False, place
+            return False, position
         held.clear()
         quotes = size = 0
-    return bool(place) and not held, place
+    return bool(position) and not held, position
 
 
 def _written_cells(record: str, cell: re.Pattern[str]) -> list[tuple[str, bool]] | None:
-    """Return each cell of a record, and whether it is quoted; None if there is a quote anywhere else."""
+    """Return the cells of a record, and for each whether it is quoted; None if there is a quote elsewhere."""
     cells: list[tuple[str, bool]] = []
     at = 0
     while True:
@@ -463,7 +466,7 @@ def _written_cells(record: str, cell: re.Pattern[str]) -> list[tuple[str, bool]]
 
 
 def _habits(text: str, in_quotes: bool) -> set[str]:
-    """Return the quoting habits that would write a cell as it is."""
+    """Return the quoting habits that agree with how a cell is quoted."""
     needs = any(sign in text for sign in '"\t\r\n')
     habits: set[str] = set()
     if in_quotes == needs:

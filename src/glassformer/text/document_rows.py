@@ -1,4 +1,4 @@
-"""Documents as rows: where each row of at most `context` predictions lies, and a shuffle that needs no memory."""
+"""Documents as rows: the tokens of each row of at most `context` predictions, and a shuffle that needs no memory."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ import hashlib
 import numpy as np
 import numpy.typing as npt
 
-BLOCK = 1024  # documents between two remembered counts
+BLOCK = 1024  # documents between two stored counts
 ROUNDS = 6
 
 
 class DocumentPieces:
-    """All rows of a store in documents mode, counted without holding them.
+    """All rows of a store in documents mode, located without keeping a list of rows.
 
-    A document of n tokens (its end token included) is predicted in ceil(n / context) rows. Row k of it predicts tokens
-    k*context ... (k+1)*context - 1 and begins with the token before them; before the first stands the end token.
+    A document of n tokens (its end token included) is predicted in ceil(n / context) rows. Row k of a document predicts
+    tokens k*context ... (k+1)*context - 1 and begins with the token before them; row 0 begins with the start token.
 
     Args:
         document_ends: (documents,) position after each document's end token.
-        context: most predictions in one row.
+        context: maximum number of predictions in one row.
     """
 
     def __init__(self, document_ends: npt.NDArray[np.uint64], context: int) -> None:
@@ -34,7 +34,7 @@ class DocumentPieces:
         return int(self._totals[-1])
 
     def _bounds(self, first: int) -> npt.NDArray[np.int64]:
-        """Return where the documents first ... first + BLOCK - 1 begin, and where the last of them ends."""
+        """Return the starts of the documents first ... first + BLOCK - 1, and the end of the last one."""
         ends = np.asarray(self.document_ends[max(first - 1, 0) : first + BLOCK], dtype=np.int64)
         return ends if first else np.concatenate([np.zeros(1, np.int64), ends])
 
@@ -43,7 +43,7 @@ class DocumentPieces:
         return rows
 
     def span(self, row: int) -> tuple[int, int, bool]:
-        """The tokens that `row` predicts, as [start, stop), and whether they begin a document."""
+        """Return the tokens that `row` predicts, as [start, stop), and whether they begin a document."""
         block = int(np.searchsorted(self._totals, row, side="right")) - 1
         first = block * BLOCK
         before = np.cumsum(self._rows_of(first))
@@ -56,10 +56,10 @@ class DocumentPieces:
 
 
 def shuffled(position: int, size: int, seed: int, epoch: int) -> int:
-    """Return the place of `position` of 0 ... size - 1 in the shuffle of (seed, epoch): a bijection, computed alone.
+    """Return the element at `position` of the permutation of 0 ... size - 1 that (seed, epoch) selects.
 
-    A Feistel network over the next even number of bits, walked until it falls inside (Black and Rogaway 2002, "Ciphers
-    with arbitrary finite domains"), so that no list of `size` numbers has to be kept.
+    A Feistel network over the next even number of bits is applied until the result is below `size` (cycle walking;
+    Black and Rogaway 2002, "Ciphers with arbitrary finite domains"), so no list of `size` numbers is kept in memory.
     """
     half = max(1, ((size - 1).bit_length() + 1) // 2)
     mask = (1 << half) - 1

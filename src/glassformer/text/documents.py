@@ -13,8 +13,8 @@ HELD = 2_000_000  # characters of one document kept in memory before it is passe
 def documents(chunks: Iterable[str], unit: str) -> Iterator[Iterator[tuple[str, bool]]]:
     """Yield documents as iterators of (text, whether the document ends with it).
 
-    The ends of lines and the blank lines between paragraphs are not part of these documents; everything else is, as
-    it stands in the file. Lines and paragraphs of white space alone are not documents.
+    Line ends between lines, and blank lines between paragraphs, are not part of the documents; all other text is
+    unchanged. Lines and paragraphs of white space alone are skipped.
 
     Args:
         chunks: the text of a file.
@@ -43,7 +43,7 @@ def _separated(chunks: Iterable[str], separator: re.Pattern[str]) -> Iterator[tu
         carry += chunk
         solid = len(carry.rstrip(" \t\r\n"))  # white space at the end may be the beginning of a separator
         if len(carry) - solid > HELD:
-            solid = len(carry)  # ... but not so much of it: then it may stay with the document before it
+            solid = len(carry)  # so much white space is not held back: memory is bounded
         *whole, rest = separator.split(carry[:solid])
         carry = rest + carry[solid:]
         for text in whole:
@@ -60,7 +60,7 @@ def _separated(chunks: Iterable[str], separator: re.Pattern[str]) -> Iterator[tu
 
 
 def _part(text: str, begun: bool) -> Iterator[tuple[str, bool]]:
-    """A part's end. White space alone between two separators is no document."""
+    """Yield the rest of a document that has begun, or a whole document; skip white space between separators."""
     if begun:
         yield text, True
     elif (stripped := text.strip("\r\n")) and not stripped.isspace():

@@ -1,10 +1,10 @@
-"""Documents that repeat others: exactly, by a hash of the text, or nearly, by MinHash over runs of words.
+"""Find duplicate documents: exact ones by a hash of the text, near ones by MinHash over runs of words (n-grams).
 
-Two documents are near duplicates when they share many runs of `RUN` words. MinHash (Broder 1997, "On the resemblance
+Two documents are near duplicates if they share many runs of `RUN` words. MinHash (Broder 1997, "On the resemblance
 and containment of documents") estimates that share, the Jaccard similarity J: under a random order of all runs, both
-have the same first run with probability J. `BANDS` x `ROWS` such orders in bands (Leskovec, Rajaraman and Ullman,
-"Mining of Massive Datasets", section 3.4) find a pair with probability 1 - (1 - J^ROWS)^BANDS: 77 % at J = 0.75,
-99 % at 0.85, 5 % at 0.5. The sizes are those of FineWeb (Penedo et al. 2024).
+documents have the same first run with probability J. `BANDS` x `ROWS` such orders in bands (Leskovec, Rajaraman and
+Ullman, "Mining of Massive Datasets", section 3.4) find a pair with probability 1 - (1 - J^ROWS)^BANDS: 77 % at
+J = 0.75, 99 % at 0.85, 5 % at 0.5. `RUN`, `BANDS` and `ROWS` have the values of FineWeb (Penedo et al. 2024).
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ BANDS = 14
 ROWS = 8
 RUN = 5
 CHUNK = 4096  # runs hashed at once
-LONGEST = 2_000_000  # characters of a word that are waited for
+LONGEST = 2_000_000  # characters of a word that may continue in the next part
 NO_SPACES = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}\p{Tibetan}"
-# A word is a run of letters, marks and digits: a vowel sign never parts it. Scripts without spaces: each letter.
+# A word is a run of letters, marks and digits: a vowel sign does not split it. Without spaces, each letter is a word.
 WORD = regex.compile(rf"(?V1)[{NO_SPACES}]\p{{M}}*|[[\p{{L}}\p{{M}}\p{{N}}]--[{NO_SPACES}]]+")
 Hashes = npt.NDArray[np.uint64]
 
 
 @cache
 def _orders() -> tuple[Hashes, Hashes]:
-    """Factors and summands of the hash functions that stand for random orders, (BANDS x ROWS, 1) each."""
-    draw = Random(0)
-    numbers = np.array([draw.getrandbits(64) for _ in range(2 * BANDS * ROWS)], dtype=np.uint64).reshape(2, -1, 1)
+    """Return factors and summands of the hash functions that simulate random orders, (BANDS x ROWS, 1) each."""
+    random = Random(0)
+    numbers = np.array([random.getrandbits(64) for _ in range(2 * BANDS * ROWS)], dtype=np.uint64).reshape(2, -1, 1)
     return numbers[0] | np.uint64(1), numbers[1]
 
 
 class Sketch:
-    """A sketch of one document for comparing it with others; the document may come in parts."""
+    """A MinHash sketch of one document, to compare it with others; the document may come in parts."""
 
     def __init__(self) -> None:
         self._words: list[str] = []
@@ -47,17 +47,17 @@ class Sketch:
         self._least = np.full(BANDS * ROWS, np.iinfo(np.uint64).max, dtype=np.uint64)
 
     def read(self, text: str) -> None:
-        """The next part of the document."""
+        """Read the next part of the document."""
         text = self._open + text.casefold()
         matches = [match.span() for match in WORD.finditer(text)]
         self._open = ""
         if matches and matches[-1][1] == len(text) and len(text) - matches[-1][0] < LONGEST:
-            self._open = text[matches.pop()[0] :]  # it may go on in the next part
+            self._open = text[matches.pop()[0] :]  # it may continue in the next part
         self._words += [text[start:end] for start, end in matches]
         self._take_runs()
 
     def _take_runs(self) -> None:
-        """Hash every run of words that is whole; the last RUN - 1 words wait for the next part."""
+        """Hash every complete run of words; the last RUN - 1 words wait for the next part."""
         words = self._words
         while (whole := len(words) - RUN + 1) > 0:
             count = min(CHUNK, whole)
@@ -74,11 +74,11 @@ class Sketch:
         self._empty = False
 
     def bands(self, mark: int) -> bytes:
-        """Return, at the document's end, BANDS hashes of 8 bytes. Without a word they follow from its `mark` alone."""
+        """Finish the document and return BANDS hashes of 8 bytes; without any word, they depend only on its `mark`."""
         if self._open:
             self._words.append(self._open)
             self._take_runs()
-        if self._empty and self._words:  # fewer words than make a run: all of them are one
+        if self._empty and self._words:  # fewer words than a run has: hash them as one run
             self._hash([self._words])
         if self._empty:
             return mark.to_bytes(8, "little") * BANDS
@@ -87,7 +87,7 @@ class Sketch:
 
 
 class DuplicateFinder:
-    """Finder of repeated documents, with 16 bytes for each document and 112 more for near duplicates."""
+    """Finder of duplicate documents. Memory: 16 bytes for each document, 112 more to find near duplicates."""
 
     def __init__(self) -> None:
         self._indices = array("Q")
@@ -95,13 +95,13 @@ class DuplicateFinder:
         self._bands = bytearray()
 
     def add(self, index: int, mark: int, bands: bytes) -> None:
-        """Document `index`, larger than all before; `bands` empty where only exact duplicates count."""
+        """Add a document, whose `index` is larger than all before; `bands` is empty to find only exact duplicates."""
         self._indices.append(index)
         self._marks.append(mark)
         self._bands += bands
 
     def found(self) -> bytes:
-        """A byte for each document: 1 where an earlier one is the same, or nearly so (also by way of others)."""
+        """Return a byte for each document: 1 if it duplicates an earlier one, directly or through other duplicates."""
         indices = np.frombuffer(self._indices, np.uint64)
         marks = np.frombuffer(self._marks, np.uint64)
         if not len(marks):
@@ -116,7 +116,7 @@ class DuplicateFinder:
 
 
 def _join(first: npt.NDArray[np.int64], keys: Hashes) -> None:
-    """Documents with equal keys come into one group, named by its first document."""
+    """Merge the groups of documents with equal keys; a group is named by its first document."""
     order = np.argsort(keys, kind="stable")
     same = np.flatnonzero(keys[order][1:] == keys[order][:-1])
     for left, right in zip(order[same].tolist(), order[same + 1].tolist(), strict=True):
@@ -127,13 +127,13 @@ def _join(first: npt.NDArray[np.int64], keys: Hashes) -> None:
 
 def _root(first: npt.NDArray[np.int64], document: int) -> int:
     while (above := int(first[document])) != document:
-        first[document] = first[above]  # halve the path for the next one
+        first[document] = first[above]  # halve the path for later searches
         document = above
     return document
 
 
 def _roots(first: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """The first document of each one's group."""
+    """Return the first document of each document's group."""
     while not np.array_equal(shorter := first[first], first):
         first = shorter
     return first

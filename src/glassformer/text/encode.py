@@ -1,4 +1,4 @@
-"""Records to stores: long texts are encoded in pieces, with the tokens that encoding each whole would give."""
+"""Encode records into stores. A long text is encoded in pieces, which give the same tokens as the whole text."""
 
 from __future__ import annotations
 
@@ -25,29 +25,29 @@ if TYPE_CHECKING:
     from glassformer.text.tokenizers import Tokenizer
 
 PIECE = 128_000  # characters encoded as one string
-AHEAD = 4_000  # characters that must be known after a cut, for the tokenizer to judge it
-UNCUT = 4_000_000  # a text with no safe cut for so long is cut anyway
+AHEAD = 4_000  # characters that must be known after a cut, so that it can be checked
+UNCUT = 4_000_000  # characters without a safe position to cut, after which a text is cut anyway
 BATCH = 512_000  # characters, of all roles together, given to the tokenizer at once
 BATCH_TEXTS = 8192
 LINES = 1024  # of texts.jsonl, written at once
 
 
 def no_progress(characters: int) -> None:
-    """Ignore how many characters more are encoded."""
+    """Ignore the number of newly encoded characters."""
 
 
 class RecordWriter:
-    """Encodes and writes the records of one part from beginning to end. `close` completes it, `abandon` gives it up.
+    """Writer that encodes the records of one part. `close` completes the part, `abandon` leaves it incomplete.
 
-    Memory grows by four bytes for each label, by eight for each record that may have several, and by one for each token
-    of a text of which parts count for the loss.
+    Memory grows by 4 bytes for each label, by 8 for each record that may have several labels, and by 1 for each token
+    of a text with loss spans.
 
     Args:
-        kind: of the records.
+        kind: the kind of records.
         prefix: the name of the part, as in `RecordStore.open`.
-        tokenizers: by role.
-        labels: index by name; None of records without labels.
-        progress: told how many characters more are encoded.
+        tokenizers: tokenizer of each role.
+        labels: index of each label by name; None for records without labels.
+        progress: receives the number of newly encoded characters.
         store: the class that writes a token store.
     """
 
@@ -94,9 +94,9 @@ class RecordWriter:
     def add(
         self, texts: tuple[str, ...], labels: tuple[str, ...] = (), last: bool = True, loss_spans: Spans = ()
     ) -> None:
-        """Append a record whose labels are known; or a piece of a running text, which ends with its `last` piece.
+        """Append a record, whose labels must be known, or a piece of a running text, which ends with its `last` piece.
 
-        `loss_spans` are those of the last text, for records that have them.
+        `loss_spans` are the parts of the last text that count for the loss, for kinds of records with loss spans.
         """
         for encoder, text in zip(self._encoders, texts, strict=False):
             if encoder.loss_mask is not None:
@@ -150,16 +150,16 @@ class RecordWriter:
 
 
 class TextEncoder:
-    """Encodes the texts of one role, one after the other, in batches, into a token store.
+    """Encoder that writes the texts of one role to a token store, in order and in batches.
 
-    `forced_cuts` counts where no cut was certain to leave the tokens unchanged.
+    `forced_cuts` counts the cuts that may have changed a token.
 
     Args:
-        tokenizer: of the role.
-        writer: of the store.
-        progress: told how many characters more are encoded.
-        batch: characters given to the tokenizer at once.
-        loss_mask: gets a number for every token written, 1 if it counts for the loss and else 0; None: all count.
+        tokenizer: tokenizer of the role.
+        writer: writer of the store.
+        progress: receives the number of newly encoded characters.
+        batch: number of characters passed to the tokenizer at once.
+        loss_mask: receives 1 for every written token that counts for the loss and 0 for the others; None: all count.
     """
 
     def __init__(
@@ -175,7 +175,7 @@ class TextEncoder:
         self.progress = progress
         self.batch = batch
         self.forced_cuts = 0
-        self._begun = ""  # of a text whose end is not known yet
+        self._begun = ""  # the beginning of a text whose end is not known yet
         self.loss_mask = loss_mask
         self._texts: list[str] = []
         self._lasts: list[bool] = []
@@ -185,8 +185,8 @@ class TextEncoder:
     def add_with_spans(self, text: str, spans: Spans) -> None:
         """Append a whole text, of which the parts in `spans` count for the loss.
 
-        Every part is encoded apart, so that no token crosses the border of a span. Marks become the tokens that they
-        stand for. The end token after the text counts if the last part does, unless that part is a token that ended it.
+        Every part is encoded separately, so that no token crosses the border of a span. Marks become the tokens that
+        they represent. The end token after the text counts if the last part does, unless that part is itself a mark.
         """
         borders = [0, *(border for span in spans for border in span), len(text)]
         pieces = [
@@ -217,7 +217,7 @@ class TextEncoder:
         return text
 
     def _cut(self, text: str, complete: bool) -> int:
-        """Return where to cut the beginning off `text`; 0: nowhere yet, or (where it is `complete`) not needed."""
+        """Return the length of the piece to cut off `text`; 0: no cut yet, or none needed if it is `complete`."""
         near = PIECE
         while near <= len(text) - AHEAD:
             if cut := self.tokenizer.safe_cut(text, near):
@@ -237,7 +237,7 @@ class TextEncoder:
             self.flush()
 
     def flush(self) -> None:
-        """Encode and write what was collected."""
+        """Encode and write the collected texts."""
         if not self._texts:
             return
         ids = self.tokenizer.encode_many(self._texts)
@@ -260,7 +260,7 @@ class TextEncoder:
 
 
 class Meter:
-    """Says how far a long job is, every few seconds: share done, and millions of characters each second."""
+    """Progress meter of a long job, which reports every few seconds: share done, millions of characters per second."""
 
     def __init__(self, what: str, total: int, say: Callable[[str], None], every: float = 2.0) -> None:
         self.what = what
@@ -268,13 +268,13 @@ class Meter:
         self.say = say
         self.every = every
         self.done = 0
-        self.begun = self.said = time.monotonic()
+        self.begun = self.reported = time.monotonic()
 
     def __call__(self, characters: int) -> None:
-        """Count so many characters more."""
+        """Count newly processed characters, and report the progress if a report is due."""
         self.done += characters
         now = time.monotonic()
-        if now - self.said >= self.every:
-            self.said = now
+        if now - self.reported >= self.every:
+            self.reported = now
             speed = self.done / 1e6 / (now - self.begun)
             self.say(f"{self.what}: {self.done / max(self.total, 1):.0%}, {speed:.1f} million characters/s")

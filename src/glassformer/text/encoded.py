@@ -1,4 +1,4 @@
-"""A text that is encoded once, into a folder with a name, and learnt from as often as wanted."""
+"""Encoded texts: encode a text once, into a named folder, and train on it any number of times."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from glassformer.text.tokenizers import Tokenizer
 def encode_here(
     kind: RecordKind, data: DataConfig, vocabulary: TokenizerOrigin, out: Path, progress: Callable[[str], None]
 ) -> Prepared:
-    """Read, split, train the tokenizer, encode, in this process; the folder `out` appears when all of it is there.
+    """Read and split a text, train the tokenizer and encode, in this process; `out` appears when it is complete.
 
     Raises:
-        GlassError: `out` holds something; the source cannot be read or split; the disk is full.
+        GlassError: `out` is not empty; the source cannot be read or split; the disk is full.
     """
     refuse_taken(out)
     with no_empty_folders(out.parent), open_source(kind, data, out.parent) as source:
@@ -33,14 +33,14 @@ def encode_here(
 
 
 def refuse_taken(out: Path) -> None:
-    """Raise a `GlassError` if there is something where the encoded text shall be."""
+    """Raise a `GlassError` if `out` is a file or a folder that is not empty."""
     with clear_disk_errors(out):
         if out.exists() and (not out.is_dir() or any(out.iterdir())):
-            raise GlassError(f"{out} exists already", "Choose another --out, or take it away first.")
+            raise GlassError(f"{out} exists already", "Choose another --out, or remove it first.")
 
 
 def settings_of_encoded(source: str) -> dict[str, dict[str, Any]]:
-    """The settings of `data` and `tokenizer` with which the text in this folder was encoded; of other sources none.
+    """Return the settings of `data` and `tokenizer` with which an encoded text was made; empty for other sources.
 
     Raises:
         GlassError: an older version wrote the folder, or it is damaged.
@@ -60,16 +60,16 @@ def settings_of_encoded(source: str) -> dict[str, dict[str, Any]]:
 def open_encoded(
     kind: RecordKind, data: DataConfig, tokenizer: TokenizerConfig, given: tuple[Tokenizer, ...] = ()
 ) -> Prepared:
-    """The encoded text that `data.source` names, for a run with these settings.
+    """Open the encoded text that `data.source` names, for a run with these settings.
 
     Args:
-        kind: of the records.
+        kind: the kind of records.
         data, tokenizer: settings of the run.
-        given: the tokenizer that the run must use; empty: any.
+        given: the tokenizer that the run must use; empty: any tokenizer.
 
     Raises:
-        GlassError: a setting or a tokenizer is not that with which the text was encoded; the task needs a mask token
-            that the tokenizer lacks; a file is damaged.
+        GlassError: a setting or the tokenizer differs from the one that encoded the text; the task needs a mask token
+            that the tokenizer lacks; or a file is damaged.
     """
     folder = Path(data.source).expanduser()
     made = settings_of_encoded(data.source)
@@ -84,7 +84,7 @@ def open_encoded(
     if given and found.tokenizer.digest != given[0].digest:
         raise GlassError(
             f"the text in {folder} was encoded with another tokenizer than that of the run to begin from",
-            "Encode it with that one: glass data encode DATA --tokenizer RUN/tokenizer.json --out OUT",
+            "Encode it with that tokenizer: glass data encode DATA --tokenizer RUN/tokenizer.json --out OUT",
         )
     if kind.mask_token and found.tokenizer.mask_id is None:
         raise GlassError(

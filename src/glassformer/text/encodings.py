@@ -1,7 +1,7 @@
-"""Decode bytes, never mangled in silence: detect the encoding, or refuse with the offset of the first bad byte.
+"""Detect encodings and decode bytes; undecodable input is refused with the offset of the first invalid byte.
 
-Detection reads the whole input once, in blocks. UTF-8 is tried first; Windows-1252 is taken only for text that reads
-like a western language in it, because nearly every byte string is valid Windows-1252. Encodings that look like ASCII
+Detection reads the whole input once, in blocks. UTF-8 is tried first; Windows-1252 is chosen only for text that reads
+like a Western language in it, because nearly every byte string is valid Windows-1252. Encodings that look like ASCII
 (ISO-2022, UTF-7) are refused, unless `data.encoding` is set to utf-8.
 """
 
@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from glassformer.base.errors import GlassError
 from glassformer.base.wording import counted
 
-Blocks = Callable[[], Iterator[bytes]]  # opens the input anew and gives its bytes in order
+Blocks = Callable[[], Iterator[bytes]]  # opens the input again and yields its bytes in order
 
 LABELS = {"utf-8": "UTF-8", "utf-16-le": "UTF-16 LE", "utf-16-be": "UTF-16 BE", "cp1252": "Windows-1252"}
 MAGIC = {
@@ -41,20 +41,20 @@ MAGIC = {
 
 @dataclass(frozen=True)
 class Encoding:
-    """An encoding: a Python codec name, and how many bytes of byte order mark to skip."""
+    """An encoding: the name of a Python codec, and the length of the byte order mark to skip."""
 
     codec: str
     skip: int = 0
 
     @property
     def label(self) -> str:
-        """Return its name for people: `UTF-8`, `UTF-16 LE with a byte order mark`."""
+        """Return the name for messages, such as `UTF-8` or `UTF-16 LE with a byte order mark`."""
         return LABELS[self.codec] + (" with a byte order mark" if self.skip else "")
 
 
 @dataclass(frozen=True)
 class Scan:
-    """Hold the encoding of a file, its number of bytes and their sha256.
+    """The encoding of a file, its size in bytes and its SHA-256.
 
     `remark` is a note on the encoding for the user, or empty.
     """
@@ -78,7 +78,7 @@ class BinaryError(GlassError):
 
 
 class UndecodableError(Exception):
-    """Bytes that the encoding does not allow, or a NUL character. Offsets count bytes of the (unpacked) input."""
+    """Error for bytes that the encoding does not allow, or a NUL; offsets count bytes of the unpacked input."""
 
     def __init__(self, offset: int, byte: int, nul: bool = False) -> None:
         super().__init__(offset, byte)
@@ -96,7 +96,8 @@ def scan(blocks: Blocks, setting: str, name: str) -> Scan:
         name: the input's name, for messages.
 
     Raises:
-        BinaryError: it is not text. GlassError: its encoding is unknown, or not the one insisted on; both name a byte.
+        BinaryError: the input is not text; the error names the first NUL byte or the format.
+        GlassError: the encoding is unknown, or not the one in `setting`; the error names the first invalid byte.
     """
     head = next(blocks(), b"")
     if setting == "auto":
@@ -115,10 +116,10 @@ def scan(blocks: Blocks, setting: str, name: str) -> Scan:
 
 
 def decode(blocks: Iterator[bytes], encoding: Encoding) -> Iterator[str]:
-    """The text of `blocks`, in pieces of about the same size; line ends stay as they are.
+    """Yield the text of `blocks`, in pieces of about the same size; line ends are unchanged.
 
     Raises:
-        UndecodableError: with the offset of the first byte that is not allowed.
+        UndecodableError: a byte is not allowed; the error has the offset of the first one.
     """
     decoder = codecs.getincrementaldecoder(encoding.codec)("strict")
     skip = encoding.skip
@@ -186,7 +187,10 @@ def _first_guess(head: bytes, setting: str, name: str) -> Encoding:
 
 
 def _utf16_by_nuls(head: bytes) -> Encoding | None:
-    """UTF-16 without a mark shows NUL bytes (in spaces, line ends, Latin letters) at odd or at even offsets only."""
+    """Return the kind of UTF-16 without a byte order mark, or None if the bytes do not look like UTF-16.
+
+    Spaces, line ends and Latin letters have NUL bytes, which UTF-16 puts only at odd or only at even offsets.
+    """
     sample = head[: 1 << 16]
     even = sample[::2].count(0)
     odd = sample[1::2].count(0)
@@ -224,7 +228,7 @@ def _refuse_seven_bit_encodings(head: bytes, name: str) -> None:
 
 
 def _utf7_offset(head: bytes) -> int | None:
-    """Return where the first UTF-7 sequence begins, if every `+` begins one and together they read as one script."""
+    """Return the offset of the first UTF-7 sequence; None unless every `+` begins one and all decode to one script."""
     if not head.isascii():
         return None
     texts: list[str] = []
@@ -281,10 +285,10 @@ def _western_remark(blocks: Blocks, error: UndecodableError, name: str) -> str:
             at = error.offset - start
             around = block[max(0, at - SHOWN_AROUND) : at + SHOWN_AROUND]
         start += len(block)
-    bytes_told = counted(high, "bytes above 0x7F", "byte above 0x7F")
+    high_bytes = counted(high, "bytes above 0x7F", "byte above 0x7F")
     return (
         f"{name} is read as Windows-1252, because byte 0x{error.byte:02X} at offset {error.offset} is not UTF-8: "
-        f"{around.decode('cp1252')!r} ({bytes_told} in {start:,}); data.encoding = utf-8 refuses such bytes"
+        f"{around.decode('cp1252')!r} ({high_bytes} in {start:,}); data.encoding = utf-8 refuses such bytes"
     )
 
 
@@ -318,7 +322,7 @@ def _refusal(name: str, encoding: Encoding, error: UndecodableError, setting: st
     )
 
 
-SHOWN_AROUND = 12  # bytes on each side of one that is not UTF-8
+SHOWN_AROUND = 12  # bytes to show on each side of a byte that is not UTF-8
 ISO_2022 = re.compile(rb"\x1b\$(?:[@AB]|[()*+][A-Z@])")  # the escape sequences that announce two-byte characters
 UTF7_SEQUENCE = re.compile(rb"\+([A-Za-z0-9+/]*)-?")
 LEAST_UTF7 = 4  # characters outside ASCII: fewer may be plus signs in plain text
@@ -328,11 +332,11 @@ UNDEFINED = re.compile(rb"[\x81\x8d\x8f\x90\x9d]")
 HIGH = re.compile(rb"[\x80-\xff]")
 LETTERS = re.compile(rb"[" + LETTER + rb"]")
 HIGH_LETTERS = re.compile(rb"[\xc0-\xd6\xd8-\xf6\xf8-\xff]")
-# A sign inside a word, a capital after a small letter, three high letters in a row: another code page read as this.
+# Symptoms of another code page: a symbol inside a word, a capital after a small letter, three high letters in a row.
 SIGN = rb"\x80\x82-\x84\x86-\x89\x8b\x93-\x95\x98\x9b\xa1-\xa9\xab\xac\xaf-\xb3\xb5\xb6\xb8\xb9\xbb-\xbf\xd7\xf7"
 SIGN_IN_WORD = re.compile(rb"[" + LETTER + rb"][" + SIGN + rb"](?=[" + LETTER + rb"\x80-\xbf])")
 CAPITAL_IN_WORD = re.compile(rb"[a-z\xdf-\xf6\xf8-\xff][\x8a\x8c\x8e\x9f\xc0-\xd6\xd8-\xde]")
-UTF8_CHARACTER = re.compile(rb"[\xc2\xc3][\x80-\xbf]|\xe2\x80[\x80-\xbf]")  # the usual ones of western texts
+UTF8_CHARACTER = re.compile(rb"[\xc2\xc3][\x80-\xbf]|\xe2\x80[\x80-\xbf]")  # the usual characters of Western texts
 UTF8_SEQUENCE = re.compile(rb"[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3}")
 HIGH_RUN = re.compile(rb"[\xc0-\xff]{3,}")
 TURKISH_OR_ICELANDIC = re.compile(rb"[\xd0\xdd\xde\xf0\xfd\xfe]")  # Icelandic here, Turkish in Windows-1254
@@ -340,7 +344,7 @@ NEVER_TURKISH = re.compile(rb"[\xc1\xc6\xcd\xe1\xe6\xed]")  # a and i with acute
 
 
 def _is_western(blocks: Blocks, offset: int) -> bool:
-    """Return whether bytes that are not UTF-8 (from `offset` on) read like a western language in Windows-1252."""
+    """Return whether bytes that are not UTF-8 (from `offset` on) read like a Western language in Windows-1252."""
     start = high = letters = high_letters = odd = turkish = not_turkish = sequences = in_sequences = 0
     for block in blocks():
         # Well-formed UTF-8 before the first bad byte: a damaged UTF-8 file, not Windows-1252.

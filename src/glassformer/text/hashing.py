@@ -1,4 +1,4 @@
-"""Hash a text, to recognise the text that a run was trained on."""
+"""Hash a text, to recognize the text that a run was trained on."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from glassformer.text.source import hash_of_sources, open_source
 
 
 def text_hash(kind: RecordKind, data: DataConfig, cache: Path) -> str:
-    """Return the hash of the text that `data` names, as a run's manifest has it; nothing is encoded.
+    """Return the hash of the text that `data` names, as recorded in a run's manifest, without encoding the text.
 
     Args:
-        kind: the records that are read from it.
-        data: the source and how it is read.
+        kind: the kind of records to read from the text.
+        data: the source and how to read it.
         cache: folder for input that cannot be read twice, such as standard input.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Find the files to read from the name that a person gives (a file, a folder, `-`, a generated corpus)."""
+"""Locate a source by its name: a file, a folder, `-` for standard input, or a generated corpus."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SHOWN_NAMES = 5
 
 @dataclass(frozen=True)
 class Located:
-    """A located source: a generated corpus, or files (with the names to show) in reading order."""
+    """A located source: a generated corpus, or files in reading order, with their names for messages."""
 
     corpus: str | None = None
     files: tuple[tuple[Path, str], ...] = ()
@@ -33,15 +33,15 @@ class Located:
 
 
 def is_encoded(folder: Path) -> bool:
-    """Return whether a folder holds a text that was split and encoded (see `prepare.Prepared`)."""
+    """Return whether a folder holds split and encoded text (see `prepare.Prepared`)."""
     return (folder / "prepared.json").is_file() and (folder / "train.ds").is_file()
 
 
 def locate(source: str, cache: Path) -> Located:
-    """Find what `source` names; what cannot be read twice (`-`, pipes) is first copied into the folder `cache`.
+    """Locate a source. Input that cannot be read twice (`-`, pipes) is copied into the folder `cache`.
 
     Raises:
-        GlassError: nothing there; the remedy names the nearest file or corpus.
+        GlassError: there is no such source; the error suggests the nearest file or corpus.
     """
     from glassformer.corpora import corpus_names
 
@@ -49,10 +49,10 @@ def locate(source: str, cache: Path) -> Located:
     if source == "-":
         return _standard_input(cache)
     if source in corpus_names():
-        taken = f"{source} is taken as the generated corpus; write .{os.sep}{source} for what is in this folder"
-        return Located(corpus=source, notes=[taken] if path.exists() else [])
+        note = f"{source} is taken as the generated corpus; write .{os.sep}{source} for the file or folder"
+        return Located(corpus=source, notes=[note] if path.exists() else [])
     if not source or "\0" in source:
-        raise GlassError(f"the source {source!r} is not a path", _places(corpus_names()))
+        raise GlassError(f"the source {source!r} is not a path", _allowed_sources(corpus_names()))
     with clear_disk_errors(path):
         if path.is_dir():
             return _folder(path)
@@ -66,7 +66,7 @@ def locate(source: str, cache: Path) -> Located:
 
 @contextmanager
 def located(source: str, cache: Path) -> Iterator[Located]:
-    """`locate`, with the copy of standard input deleted at the end of the block."""
+    """Locate a source as `locate` does; a copy of standard input is deleted at the end of the block."""
     found = locate(source, cache)
     try:
         yield found
@@ -75,21 +75,21 @@ def located(source: str, cache: Path) -> Iterator[Located]:
             found.temporary.unlink(missing_ok=True)
 
 
-def _places(corpora: list[str]) -> str:
+def _allowed_sources(corpora: list[str]) -> str:
     return f"Give a file, a folder, - for standard input, or a generated corpus ({', '.join(sorted(corpora))})."
 
 
 def _suggestion(path: Path, corpora: list[str]) -> str:
     folder = path.parent
     if not folder.is_dir():
-        return f"There is no folder {folder} either. {_places(corpora)}"
+        return f"There is no folder {folder} either. {_allowed_sources(corpora)}"
     try:
         beside = {name: str(folder / name) for name in sorted(entry.name for entry in folder.iterdir())}
     except OSError:
         beside = {}
     names = beside if len(path.parts) > 1 else {**beside, **{name: name for name in corpora}}
     close = difflib.get_close_matches(path.name, sorted(names), n=1, cutoff=0.6)
-    return f"Did you mean {names[close[0]]}?" if close else _places(corpora)
+    return f"Did you mean {names[close[0]]}?" if close else _allowed_sources(corpora)
 
 
 def _folder(folder: Path) -> Located:
@@ -101,7 +101,7 @@ def _folder(folder: Path) -> Located:
     if is_encoded(folder):
         raise GlassError(
             f"{folder} holds the tokens of a text, not a text",
-            "glass train and glass plan take it, for --task lm and masked; elsewhere name the text itself.",
+            "Give it to glass train or glass plan with --task lm or masked; elsewhere, name the text itself.",
         )
     found: list[tuple[Path, str]] = []
     odd: list[str] = []
@@ -110,11 +110,11 @@ def _folder(folder: Path) -> Located:
     def refuse(error: OSError) -> None:
         raise error
 
-    for place, folders, files in os.walk(folder, onerror=refuse):
+    for parent, folders, files in os.walk(folder, onerror=refuse):
         hidden += sum(name.startswith(".") for name in (*folders, *files))
         folders[:] = sorted(name for name in folders if not name.startswith(".") and name != "__pycache__")
         for name in (*folders, *files):
-            path = Path(place) / name
+            path = Path(parent) / name
             shown = path.relative_to(folder).as_posix()
             reason = "" if name.startswith(".") else _why_not_read(path)
             if reason:
@@ -135,7 +135,7 @@ def _folder(folder: Path) -> Located:
 
 
 def _why_not_read(path: Path) -> str:
-    """Return why an entry of a folder is not read; empty for files, and for folders that are walked through."""
+    """Return the reason why an entry of a folder is not read; empty for files and folders that are read."""
     if path.is_symlink() and not path.exists():
         return "a broken link"
     if path.is_symlink() and path.is_dir():
@@ -154,10 +154,10 @@ def listed(names: list[str]) -> str:
 def _standard_input(cache: Path) -> Located:
     stream = sys.stdin
     if stream is None or stream.closed:
-        raise GlassError("standard input is closed", "Pipe a text into the command, or name a file.")
+        raise GlassError("standard input is closed", "Pipe text into the command, or name a file.")
     if stream.isatty():
         raise GlassError(
-            "standard input is the keyboard", "Pipe a text into the command (cat FILE | glass ... -), or name a file."
+            "standard input is the keyboard", "Pipe text into the command (cat FILE | glass ... -), or name a file."
         )
     return _spooled(stream.buffer, cache, "standard input")
 

@@ -1,4 +1,4 @@
-"""Data that is only measured, never learnt from: encoded whole with tokenizers that exist already."""
+"""Evaluation data, which is never used for training: encode all of its records with existing tokenizers."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from glassformer.text.tokenizers import Tokenizer
 
 @dataclass(frozen=True)
 class WholeData:
-    """Data that was encoded to be measured.
+    """Encoded evaluation data.
 
     Attributes:
-        store: all its records.
-        text_hash: SHA-256 of the source's content; of running text as in the manifest of a run trained on it.
+        store: all records.
+        text_hash: SHA-256 of the source's content; for running text, as in the manifest of a run trained on it.
         left_out: number of records that are not in the store, by reason.
-        notes: notes on the reading for the user, records left out included.
+        notes: notes for the user on the reading, including records left out.
     """
 
     store: RecordStore
@@ -42,14 +42,14 @@ def encode_whole(
     """Encode all records of `data.source` as one store in `folder`.
 
     Args:
-        kind: of the records.
-        data: the source and how it is read.
-        tokenizers: by role.
-        folder: where the store is written.
-        labels: those that were learnt, in the order of their indices; records with another one are left out.
+        kind: the kind of records.
+        data: the source and how to read it.
+        tokenizers: tokenizer of each role.
+        folder: folder to write the store to.
+        labels: the learnt labels, in the order of their indices; records with another label are left out.
 
     Raises:
-        GlassError: the source cannot be read, or holds no record that can be used.
+        GlassError: the source cannot be read, or has no record that can be used.
     """
     known = {name: index for index, name in enumerate(labels)} if kind.labels != "none" else None
     unseen = Counter[str]()
@@ -82,4 +82,4 @@ def encode_whole(
 
 def _never_learnt(name: str, unseen: Counter[str], labels: Sequence[str]) -> GlassError:
     label = unseen.most_common(1)[0][0]
-    return GlassError(f"no label of {name} was learnt: its most frequent one is {label!r}", nearest(label, labels))
+    return GlassError(f"no label of {name} was learnt: its most frequent label is {label!r}", nearest(label, labels))

@@ -43,11 +43,11 @@ RUNNING_TEXT_SETTINGS = (
     "validation_fraction",
     "validation_limit",
 )
-"""Settings of `data` that decide, with `seed` and those of `NEWER_SETTINGS`, what the stores of a running text hold."""
-NEWER_SETTINGS = {"clean": False, "duplicates": "keep"} | dict.fromkeys(ONLY_TABLES, "auto")
-"""More of them, which older results were made without: the values that change nothing."""
+"""Settings of `data` that determine the stores of running text, together with `seed` and `OMITTED_WHEN_DEFAULT`."""
+OMITTED_WHEN_DEFAULT = {"clean": False, "duplicates": "keep"} | dict.fromkeys(ONLY_TABLES, "auto")
+"""Settings that older versions lacked. Their defaults are left out of the cache key, so older results stay valid."""
 EXAMPLE_SETTINGS = ("column", "target_column", "label_column", "encoding", "min_words", "max_words")
-"""Settings of `data` that decide, with those of `SPLIT_SETTINGS`, what the stores of other records hold."""
+"""Settings of `data` that determine the stores of other records, together with `SPLIT_SETTINGS`."""
 SPLIT_SETTINGS = ("split", "validation_fraction", "validation_limit")
 Progress = Callable[[str], None]
 
@@ -57,13 +57,15 @@ class Prepared:
     """Prepared data for training.
 
     Attributes:
-        tokenizers: by role, trained on the training part only; one object where roles share a vocabulary.
-        train, validation: the two parts.
-        labels: their names, sorted; label `i` is `labels[i]`. Empty for records without labels.
-        folder: where all of it lies; `open_prepared(kind, folder)` opens it again without the source.
+        kind: the kind of records.
+        tokenizers: tokenizer of each role, trained on the training part only; roles that share a vocabulary have the
+            same object.
+        train, validation: the stores of the two parts.
+        labels: the names of the labels, sorted; label `i` is `labels[i]`. Empty for records without labels.
+        folder: folder of all files; `open_prepared(kind, folder)` opens it again without the source.
         text_hash: SHA-256 over the content of all sources.
-        reused: nothing had to be made.
-        notes: for the user: encoding, columns, records left out, the split, repeats, tokens, unknown share.
+        reused: whether an earlier result was reused.
+        notes: notes for the user: encoding, columns, records left out, the split, repeats, tokens, unknown share.
     """
 
     kind: RecordKind
@@ -93,12 +95,12 @@ def silent(message: str) -> None:
 
 @dataclass(frozen=True)
 class TokenizerOrigin:
-    """The origin of the tokenizers: those of another run, that of a file, or training.
+    """The origin of the tokenizers: given tokenizers, a file, or training.
 
     Attributes:
         config: settings of the training.
-        file: of one tokenizer for all roles.
-        given: tokenizers that are used as they are: one for all roles, or one for each.
+        file: file of one tokenizer for all roles.
+        given: tokenizers to use unchanged: one for all roles, or one for each role.
     """
 
     config: TokenizerConfig
@@ -106,11 +108,11 @@ class TokenizerOrigin:
     given: tuple[Tokenizer, ...] = ()
 
     def tokenizers(self, kind: RecordKind, texts: Callable[..., Iterable[str]]) -> dict[str, Tokenizer]:
-        """Return the tokenizer of each role: given, that of the file, or trained on the texts.
+        """Return the tokenizer of each role: given, loaded from the file, or trained on the texts.
 
         Args:
-            kind: of the records.
-            texts: called with roles, returns the texts of the training part in these roles.
+            kind: the kind of records.
+            texts: function that receives roles and returns the texts of the training part in these roles.
         """
         if self.given:
             of_roles = self.given if len(self.given) > 1 else self.given * len(kind.roles)
@@ -120,7 +122,7 @@ class TokenizerOrigin:
         return {role: self.tokenizer(kind, texts(role)) for role in kind.roles}
 
     def tokenizer(self, kind: RecordKind, texts: Iterable[str]) -> Tokenizer:
-        """Return the tokenizer of the file, or one trained on the texts."""
+        """Load the tokenizer of the file, or train one on the texts."""
         if self.file is None:
             return train_tokenizer(self.config, texts, kind.mask_token)
         found = Tokenizer.load(self.file)
@@ -137,19 +139,19 @@ def prepare(
     progress: Progress = silent,
     given: tuple[Tokenizer, ...] = (),
 ) -> Prepared:
-    """Read, split, train the tokenizers, encode; or reuse what an earlier call made of the same data and settings.
+    """Read and split data, train the tokenizers and encode; or reuse an earlier result for the same data and settings.
 
     Args:
-        kind: the records that the task learns from.
-        data: the source and how it is read and split.
-        tokenizer: how text becomes tokens.
-        cache: a folder for results; each lies in a subfolder named by a hash of the data and the settings.
-        progress: told in words how far the work is.
-        given: tokenizers to use as they are, see `TokenizerOrigin`; empty: they are trained.
+        kind: the kind of records that the task learns from.
+        data: the source and how to read and split it.
+        tokenizer: settings of the tokenizers.
+        cache: a folder for results; each is in a subfolder named by a hash of the data and the settings.
+        progress: receives progress messages.
+        given: tokenizers to use unchanged, see `TokenizerOrigin`; empty: train them.
 
     Raises:
-        GlassError: the source cannot be read or split, the labels teach nothing, the disk is full; nothing half-made
-            is left.
+        GlassError: the source cannot be read or split, a classifier cannot learn from the labels, or the disk is full;
+            no incomplete result is left.
     """
     with no_empty_folders(cache), ExitStack() as stack:
         source = stack.enter_context(open_source(kind, data, cache))
@@ -168,7 +170,7 @@ def prepare_source(
     progress: Progress = silent,
     given: tuple[Tokenizer, ...] = (),
 ) -> Prepared:
-    """Prepare sources that are already open, as `prepare` does; `own` is the validation source, if there is one."""
+    """Prepare open sources, as `prepare` does; `own` is the separate validation source, if there is one."""
     kind = source.kind
     folder = folder_of(cache, _everything(source, own, tokenizer, given))
     if found := reusable(folder, lambda folder: open_prepared(kind, folder)):
@@ -179,10 +181,10 @@ def prepare_source(
 
 
 def open_prepared(kind: RecordKind, folder: Path) -> Prepared:
-    """Open what `prepare` made, without its source; bytes are compared with their sums unless very many.
+    """Open a result of `prepare` without its source. Checksums are verified, except for very large files.
 
     Raises:
-        DamagedStoreError: something in the folder is missing, cut short or altered.
+        DamagedStoreError: a file in the folder is missing, cut short or altered.
     """
     found = _open(kind, folder, reused=True)
     for store in (found.train, found.validation):
@@ -200,9 +202,9 @@ def open_prepared(kind: RecordKind, folder: Path) -> Prepared:
 def _everything(
     source: Source, own: Source | None, tokenizer: TokenizerConfig, given: tuple[Tokenizer, ...]
 ) -> dict[str, Any]:
-    """Return all facts that determine the result, in the form that names the folders of older versions.
+    """Return all inputs that determine the result, in a form that gives the same folder names as older versions.
 
-    `windows` and `too_long` matter only when rows are cut, later.
+    `windows` and `too_long` are not among them, because they only affect how rows are cut later.
     """
     kind = source.kind
     data = source.data
@@ -213,8 +215,8 @@ def _everything(
     if kind.running_text:
         matters = data.model_dump(include=set(RUNNING_TEXT_SETTINGS))
         matters["seed"] = data.seed if data.split == "random" else None
-        newer = data.model_dump(include=set(NEWER_SETTINGS))
-        matters |= {name: value for name, value in newer.items() if value != NEWER_SETTINGS[name]}
+        newer = data.model_dump(include=set(OMITTED_WHEN_DEFAULT))
+        matters |= {name: value for name, value in newer.items() if value != OMITTED_WHEN_DEFAULT[name]}
         everything |= {"source": source.digest, "data": matters}
         everything |= {"tables": readings} if readings else {}
         everything |= {"mask": True} if kind.mask_token else {}
@@ -226,7 +228,7 @@ def _everything(
     if kind.loss_spans:
         matters["chat_template"] = data.chat_template
         if data.chat_template != DataConfig.model_fields["chat_template"].default:
-            matters["answers_end"] = "at tokens"  # in older folders they ended after what follows the token
+            matters["answers_end"] = "at tokens"  # in older folders, after the text that follows the token
     return everything | {
         "task": kind.task,
         "sources": [source.digest, own.digest if own else None],
@@ -236,11 +238,13 @@ def _everything(
 
 @dataclass(frozen=True)
 class RecordPlan:
-    """Every record and its side; read anew each time.
+    """The records of a source and their split; each iteration reads the source again.
 
     Attributes:
-        own: the source of the validation part, where it has one.
-        found, own_found: what was counted in each.
+        source: the source.
+        own: the separate source of the validation part, or None.
+        found, own_found: the survey of each source.
+        split: the split.
     """
 
     source: Source
@@ -251,12 +255,12 @@ class RecordPlan:
 
     @property
     def labels(self) -> Mapping[str, int] | None:
-        """Return the index of each label by name; None of records without labels."""
+        """Return the index of each label by name; None for records without labels."""
         return None if isinstance(self.split, DocumentSplit) else self.split.labels
 
     @property
     def characters(self) -> int:
-        """Return the characters of all texts."""
+        """Return the number of characters in all texts."""
         surveys = [self.found, self.own_found] if self.own_found else [self.found]
         return sum(each.characters + each.other_characters for each in surveys)
 
@@ -269,13 +273,13 @@ class RecordPlan:
         return chain(split.sides(kept_records(self.source)), own)
 
     def training_texts(self, *roles: str) -> Iterable[str]:
-        """Return the texts of the training part in these roles, read anew each time they are iterated over."""
+        """Return the texts of the training part in these roles; each iteration reads the source again."""
         return TrainingTexts(self.sides, [self.source.kind.roles.index(role) for role in roles])
 
 
 @dataclass(frozen=True)
 class TrainingTexts:
-    """The texts of the training part in some roles, read anew each time they are iterated over."""
+    """The texts of the training part in some roles; each iteration reads the source again."""
 
     sides: Callable[[], Iterable[SidedPiece]]
     roles: list[int]
@@ -291,7 +295,7 @@ def plan_records(source: Source, own: Source | None = None) -> RecordPlan:
     """Survey the sources and choose the records to hold out.
 
     Raises:
-        GlassError: the records cannot be split, or their labels teach nothing.
+        GlassError: the records cannot be split, or a classifier cannot learn from their labels.
     """
     found = survey(source)
     own_found = survey(own, source.data.seed) if own else None
@@ -301,7 +305,7 @@ def plan_records(source: Source, own: Source | None = None) -> RecordPlan:
 
 
 def make(source: Source, own: Source | None, vocabulary: TokenizerOrigin, folder: Path, progress: Progress) -> None:
-    """Fill an empty folder with all that `open_prepared` reads."""
+    """Fill an empty folder with all files that `open_prepared` reads."""
     kind = source.kind
     progress(f"counting {'documents' if kind.running_text else 'examples'}")
     plan = plan_records(source, own)
@@ -357,7 +361,7 @@ def _write(
             writer.close()
         if plan.labels is not None and not writers["validation"].records:
             raise GlassError(
-                "no validation example has a label that stands in the training part",
+                "no validation example has a label that is in the training part",
                 "Set data.split to random, or give a data.validation with the same labels.",
             )
         return writers
@@ -375,7 +379,7 @@ def _refuse_special_names(template: str, tokenizer: Tokenizer) -> None:
 
 
 def save_tokenizers(folder: Path, kind: RecordKind, tokenizers: Mapping[str, Tokenizer]) -> None:
-    """Save the tokenizer of each role; the last one, which writes, as tokenizer.json."""
+    """Save the tokenizer of each role; that of the last role, the generated text, as tokenizer.json."""
     for role, tokenizer in tokenizers.items():
         if role == kind.roles[-1]:
             tokenizer.save(folder / "tokenizer.json")
@@ -386,8 +390,8 @@ def save_tokenizers(folder: Path, kind: RecordKind, tokenizers: Mapping[str, Tok
 def write_text_facts(
     folder: Path, source: Source, vocabulary: TokenizerOrigin, tokenizer: Tokenizer, notes: list[str]
 ) -> None:
-    """Write the facts of a running text beside its stores; a training run takes over `settings`."""
-    data = source.data.model_dump(include={*RUNNING_TEXT_SETTINGS, *NEWER_SETTINGS, "seed"})
+    """Write facts about running text beside its stores; a training run adopts the `settings` among them."""
+    data = source.data.model_dump(include={*RUNNING_TEXT_SETTINGS, *OMITTED_WHEN_DEFAULT, "seed"})
     settings: dict[str, dict[str, Any]] = {"data": data, "tokenizer": vocabulary.config.model_dump()}
     if vocabulary.file is not None:
         own = {name: getattr(tokenizer, name) for name in ("kind", "vocab_size", "normalization", "lowercase")}
@@ -411,17 +415,17 @@ def write_facts(folder: Path, facts: Mapping[str, Any]) -> None:
 
 
 def _notes_with_names(source: Source, own: Source | None, train: int, validation: int) -> dict[str, list[str]]:
-    """The groups of notes that name files: equal data from elsewhere has other ones."""
+    """Return the groups of notes that name files, which differ for equal data in another location."""
     split = record_split_note(source, own, train, validation)
     return {"source": list(source.notes), "own": list(own.notes) if own else [], "split": [split]}
 
 
 def _with_current_names(found: Prepared, source: Source, own: Source | None) -> Prepared:
-    """Return reused data with the names that its files have now, where its notes are kept by group."""
+    """Return reused data with the current names of its files in its notes, if the notes are kept by group."""
     groups = _read_facts(found.folder)["notes"]
     if isinstance(groups, list):
         return found
-    groups |= _notes_with_names(source, own, len(found.train), len(found.validation))  # each stays in its position
+    groups |= _notes_with_names(source, own, len(found.train), len(found.validation))  # each group keeps its position
     return replace(found, notes=list(chain.from_iterable(groups.values())))
 
 

@@ -1,4 +1,4 @@
-"""Files of a source: unpacked, with their encodings and tables; read as often as needed."""
+"""Files of a source, with their encodings and tables; they are unpacked and can be read repeatedly."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ TABLE_SUFFIXES: dict[str, tables.Format] = {
 
 @dataclass(frozen=True)
 class SourceFile:
-    """One input file: where it is, how its bytes are to be read, and which column if it is a table."""
+    """One input file: its path, format and encoding, and its columns to read if it is a table."""
 
     path: Path
     name: str
@@ -47,12 +47,14 @@ class SourceFile:
     chosen: ChosenColumns | None = None
 
     def blocks(self) -> Iterator[bytes]:
-        """The bytes, unpacked where the file is gzip (told by its first bytes, whatever its name)."""
+        """Yield the bytes of the file, unpacked if it is gzip (detected by its first bytes, not by its name)."""
         with clear_disk_errors(self.path), self.path.open("rb") as raw:
             packed = raw.read(2) == GZIP
             raw.seek(0)
             if not packed and self.path.name.endswith(".gz"):
-                raise GlassError(f"{self.name} is not gzip, though its name says so", "Pack it again, or rename it.")
+                raise GlassError(
+                    f"{self.name} is not gzip, though its name says so", "Compress it again, or rename it."
+                )
             stream = gzip.GzipFile(fileobj=raw) if packed else raw
             try:
                 while block := stream.read(BLOCK):
@@ -63,10 +65,10 @@ class SourceFile:
                 ) from None
 
     def text(self) -> Iterator[str]:
-        """The decoded text in pieces of about a million characters.
+        """Yield the decoded text in pieces of about a million characters.
 
         Raises:
-            GlassError: at the end, where the file is no longer the one that was scanned.
+            GlassError: the file changed since it was scanned; raised after the last piece.
         """
         changed = GlassError(f"{self.name} changed while it was read", "Run the same command again.")
         if columnar_of(self.name) is not None:
@@ -89,7 +91,7 @@ class SourceFile:
             raise changed
 
     def rows(self, tally: Tally) -> Iterator[tuple[int, list[object]]]:
-        """Yield the line of each row of a table, and its values in the chosen columns (see `tables.read_rows`)."""
+        """Yield the line number of each row of a table, and its values in the chosen columns (`tables.read_rows`)."""
         assert self.table is not None
         assert self.chosen is not None
         return tables.read_rows(self.text(), self.table, self.chosen.indices, tally)
@@ -105,15 +107,16 @@ class ScannedFiles:
 
 
 def scan_files(what: str, encoding: str, found: Located, tables_wanted: bool) -> ScannedFiles:
-    """Read every byte of the files that were found, to know their encodings.
+    """Read every byte of the files of a source, to detect their encodings.
 
     Args:
-        what: what the person called them.
+        what: the source as the user named it.
         encoding: `data.encoding`.
-        tables_wanted: of a folder, its tables are read; standard input is one.
+        found: the located files.
+        tables_wanted: whether to read the tables of a folder, and standard input as a table.
 
     Raises:
-        GlassError: empty, binary, in an unknown encoding, or nothing of the kind that is wanted.
+        GlassError: a file is binary or in an unknown encoding, all files are empty, or no file has the wanted format.
     """
     files = [SourceFile(path, name, format_of(name)) for path, name in found.files]
     if found.temporary and tables_wanted:
@@ -157,12 +160,12 @@ def columnar_scan(file: SourceFile) -> Scan:
 
 
 def format_of(name: str) -> Literal["text", "csv", "tsv", "jsonl"]:
-    """Return the format of a file of this name; anything that is no table is plain text."""
+    """Return the format of a file of this name; a file that is not a table is plain text."""
     return TABLE_SUFFIXES.get(Path(name.lower().removesuffix(".gz")).suffix, "text")
 
 
 def _sniffed(file: SourceFile, encoding: str) -> SourceFile:
-    """Standard input has no name to go by: with a column asked for, its first line tells which table it is."""
+    """Return standard input, which has no file name, with the table format that its first line suggests."""
     head = next(replace(file, scan=scan(file.blocks, encoding, file.name)).text(), "").lstrip()
     first = head.partition("\n")[0]
     if first.startswith("{"):
@@ -171,7 +174,7 @@ def _sniffed(file: SourceFile, encoding: str) -> SourceFile:
 
 
 def _one_kind(files: list[SourceFile], column_named: bool, left_out: list[str]) -> list[SourceFile]:
-    """A folder is read as tables when a column is named or it holds nothing else, as plain text otherwise."""
+    """Return the tables of a folder if a column is named or all files are tables, and otherwise the text files."""
     tables_wanted = column_named or all(file.format != "text" for file in files)
     wanted = [file for file in files if (file.format != "text") == tables_wanted]
     if not wanted:
@@ -196,12 +199,12 @@ def with_table(file: SourceFile, data: DataConfig, choose: Callable[[tables.Tabl
 
 
 def tables_of(files: Iterable[SourceFile]) -> list[tables.Table]:
-    """Return the tables among files that are opened."""
+    """Return the opened tables of files."""
     return [file.table for file in files if file.table is not None]
 
 
 def describe_tables(files: Sequence[SourceFile]) -> list[str]:
-    """Return notes on the first tables: how each is read, and its columns."""
+    """Return notes on how the first tables are read, and on their columns."""
     notes: list[str] = []
     for file in files[:SHOWN_NAMES]:
         notes += file.table.notes if file.table else ()
@@ -210,7 +213,7 @@ def describe_tables(files: Sequence[SourceFile]) -> list[str]:
 
 
 def readings_of(files: Iterable[SourceFile]) -> list[list[object]]:
-    """Return, for each table, everything that decides how it is read, as JSON values."""
+    """Return everything that determines how each table is read, as JSON values."""
     found: list[list[object]] = []
     for file in files:
         if file.table is not None and file.chosen is not None:

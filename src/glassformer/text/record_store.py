@@ -1,10 +1,14 @@
-"""Records on disk: as tokens, and where tokens do not give them back, as the texts they were.
+"""Record stores: the records of a part of the split on disk, as tokens and, except for running text, also as text.
 
-A part called NAME of running text is one token store, NAME. Of pairs and labelled texts it is: `NAME.sources` and, of
-pairs, `NAME.targets`, token stores with one document per record; of labelled texts `NAME.labels.npy`, the index of each
-label as little-endian int32, and where a record may have several, `NAME.label_ends.npy`, the position after each
-record's last label as little-endian uint64; where parts of the last text count for the loss, `NAME.loss_mask.npy`, True
-or False for each of its tokens; and `NAME.texts.jsonl`, the texts and labels of a record in each line.
+A part called NAME of running text is one token store, NAME. Other records are stored in these files:
+
+- `NAME.sources` and, for pairs, `NAME.targets`; for conversations, `NAME.conversations`: token stores with one document
+  per record.
+- `NAME.labels.npy`, for records with labels: the index of each label as little-endian int32.
+- `NAME.label_ends.npy`, for records with several labels: the position after each record's last label as little-endian
+  uint64.
+- `NAME.loss_mask.npy`, for records with loss spans: True or False for each token of the last text.
+- `NAME.texts.jsonl`: the texts and labels of one record in each line.
 """
 
 from __future__ import annotations
@@ -27,16 +31,16 @@ from glassformer.text.tokenizers import Frame, Tokenizer
 
 @dataclass(frozen=True)
 class RecordStore:
-    """The records of one part of the split. Reading maps the files; memory does not grow with them.
+    """Records of one part of the split. The files are memory-mapped, so memory use does not grow with their size.
 
     Attributes:
-        tokens: by role, one document per record, each ended by its tokenizer's end token.
-        labels: index of each label, record after record: (records,) if each has one; None of records without labels.
-        label_ends: (records,) position after each record's last label; None if each has one, or none.
+        tokens: token store of each role, with one document per record, each ended by its tokenizer's end token.
+        labels: index of each label, record after record: (records,) if each record has one; None: no labels.
+        label_ends: (records,) position after each record's last label; None if each record has one label, or none.
         loss_mask: (tokens of the last role,) True where a token counts for the loss, end tokens too; None: all count.
-        texts_file: the same records as text; None where they were not kept.
-        frame: around a source as the model reads it, where its tokenizer says so; None: as the task has it.
-        target_start: what a target begins with; empty: the end token.
+        texts_file: the same records as text; None if the texts were not stored.
+        frame: ids around a source, if its tokenizer defines them; None: the task defines them.
+        target_start: ids at the beginning of a target; empty: the end token.
     """
 
     kind: RecordKind
@@ -50,10 +54,10 @@ class RecordStore:
 
     @classmethod
     def open(cls, kind: RecordKind, prefix: Path) -> RecordStore:
-        """Map the part NAME = `prefix`.
+        """Open the part NAME = `prefix`.
 
         Raises:
-            DamagedStoreError: a file is missing or not as it was written.
+            DamagedStoreError: a file is missing or damaged.
         """
         tokens = dict(zip(kind.roles, map(TokenStore.open, token_prefixes(kind, prefix)), strict=True))
         if kind.running_text:
@@ -71,7 +75,7 @@ class RecordStore:
         loss_mask = _open_array(prefix, "loss_mask.npy") if kind.loss_spans else None
         whole = loss_mask is None or len(loss_mask) == len(tokens[kind.roles[-1]])
         if len(counts) != 1 or not whole or not texts_file.is_file():
-            raise damaged(prefix, "its parts do not belong together")
+            raise damaged(prefix, "its files do not match each other")
         return cls(kind, tokens, labels, ends, loss_mask, texts_file)
 
     def __len__(self) -> int:
@@ -88,12 +92,12 @@ class RecordStore:
         return self.tokens[self.kind.roles[-1]]
 
     def read_with(self, source_tokenizer: Tokenizer, tokenizer: Tokenizer) -> RecordStore:
-        """Return the same records, framed as these tokenizers say."""
+        """Return the same records with the frame and the target start of these tokenizers."""
         return replace(self, frame=source_tokenizer.frame, target_start=tokenizer.target_start)
 
     @property
     def around(self) -> int:
-        """Return the tokens that stand around a source, or before a target: the larger number."""
+        """Return the number of tokens around a source or before a target, whichever is larger."""
         before_target = len(self.target_start) if "target" in self.tokens else 0
         return max(1 if self.frame is None else len(self.frame), before_target)
 
@@ -105,7 +109,7 @@ class RecordStore:
 
     @property
     def bytes(self) -> int:
-        """UTF-8 bytes of all texts."""
+        """Return the size of all texts in UTF-8 bytes."""
         return sum(store.bytes for store in self.tokens.values())
 
     @property
@@ -128,7 +132,7 @@ class RecordStore:
         return self.labels[start : int(self.label_ends[index])]
 
     def loss_mask_of(self, index: int) -> npt.NDArray[np.bool_]:
-        """Return for each token of the last text of a record, and for its end token, whether it counts for the loss."""
+        """Return whether each token of a record's last text counts for the loss, its end token included; (tokens,)."""
         ends = self.target.document_ends
         start = int(ends[index - 1]) if index else 0
         if self.loss_mask is None:
@@ -136,11 +140,11 @@ class RecordStore:
         return self.loss_mask[start : int(ends[index])]
 
     def lengths(self) -> npt.NDArray[np.int64]:
-        """(records, roles) the tokens of each text, without the end token."""
+        """Return the number of tokens of each text, without the end token; (records, roles)."""
         return np.stack([store.lengths for store in self.tokens.values()], axis=1)
 
     def texts(self) -> Iterator[tuple[str, ...]]:
-        """Yield each record's texts and the names of its labels as they stand in the data, in order.
+        """Yield each record's texts and the names of its labels, as they are in the data, in order.
 
         Raises:
             ValueError: only the tokens were stored.
@@ -153,19 +157,19 @@ class RecordStore:
 
 
 def token_prefixes(kind: RecordKind, prefix: Path) -> list[Path]:
-    """Return the name of each role's token store in the part NAME = `prefix`."""
+    """Return the path prefix of each role's token store in the part NAME = `prefix`."""
     return [part(prefix, name) if name else prefix for name in kind.stores]
 
 
 def part(prefix: Path, name: str) -> Path:
-    """Return the file or store called `name` of the part NAME = `prefix`."""
+    """Return the path of the file or store called `name` in the part NAME = `prefix`."""
     return prefix.with_name(f"{prefix.name}.{name}")
 
 
-def damaged(place: Path, why: str) -> DamagedStoreError:
-    """The error for prepared records that cannot be used."""
+def damaged(path: Path, why: str) -> DamagedStoreError:
+    """Return the error for prepared records that cannot be used."""
     return DamagedStoreError(
-        f"the prepared data in {place} is damaged: {why}", "Prepare the text again from its source."
+        f"the prepared data in {path} is damaged: {why}", "Prepare the text again from its source."
     )
 
 

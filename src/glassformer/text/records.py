@@ -1,8 +1,8 @@
-"""Records: the data that a task learns from: texts, each with a role, labels, and spans that count for the loss.
+"""Records: the data that a task learns from. A record has texts, each with a role, labels, and spans for the loss.
 
-A language model reads records of one text; a classifier one text and its label; a translator a source and its target;
-a chat model a conversation as one text, of which the answers count for the loss.
-The rest of `text` knows a task only by its `RecordKind`.
+A record of a language model is one text; of a classifier, a text and its label; of a translator, a source and its
+target; of a chat model, a conversation as one text, in which only the answers count for the loss. The other modules of
+this package know a task only by its `RecordKind`.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from typing import Literal, NamedTuple
 from glassformer.base.config import Task
 
 Spans = tuple[tuple[int, int], ...]
-"""(start, stop) of parts of a text, in characters, in order."""
+"""Parts of a text as (start, stop) in characters, in order."""
 END_MARK = "\ufdd0"
-"""Stands for an end token inside a text with spans. Unicode reserves this code for use inside programs."""
+"""Mark of an end token inside a text with spans. Unicode reserves this code point for use inside programs."""
 START_MARK = "\ufdd1"
-"""Stands for a start token there."""
+"""Mark of a start token inside such a text."""
 NAME_MARK = "\ufdd2"
-"""Stands before the name of another special token there."""
+"""Mark before the name of another special token inside such a text."""
 NAME_END_MARK = "\ufdd3"
-"""Stands after that name."""
+"""Mark after that name."""
 
 
 @dataclass(frozen=True)
@@ -31,13 +31,13 @@ class RecordKind:
     """The texts and labels that each record of a task has.
 
     Attributes:
-        task: the task that learns from them.
-        roles: the role of each text, in order; the model reads the first.
-        labels: how many labels each record has; several: any number, such as one for each token.
-        stores: the name of each role's token store on disk; empty: that of the part of the split alone.
-        mask_token: the tokenizer needs a mask token.
-        loss_spans: each record says which parts of its last text count for the loss; otherwise all of it does.
-        noun: what messages call such records.
+        task: the task that learns from these records.
+        roles: the role of each text, in order; the model reads the first text.
+        labels: number of labels per record; "several": any number, such as one for each token.
+        stores: suffix of each role's token store on disk; empty: the store is named after the part of the split.
+        mask_token: whether the tokenizer needs a mask token.
+        loss_spans: whether each record says which parts of its last text count for the loss; if not, all parts do.
+        noun: the word for such records in messages.
     """
 
     task: Task
@@ -50,19 +50,19 @@ class RecordKind:
 
     @cached_property
     def running_text(self) -> bool:
-        """Return whether a record is one text alone: it may be of any length, and be cut where the split falls."""
+        """Return whether a record is a single text, which may have any length and which the split may cut in two."""
         return len(self.roles) == 1 and self.labels == "none" and not self.loss_spans
 
     @property
     def version(self) -> int:
-        """Return the version of the prepared folder; a change in what it holds makes older folders unusable."""
+        """Return the format version of prepared folders; folders with another version are not used."""
         return 1 if self.running_text else 2
 
     def why_incomplete(self, blank: Sequence[bool]) -> str:
         """Return why a record with blank parts is left out.
 
         Args:
-            blank: of each text and each label, whether it is white space alone.
+            blank: for each text, then each label, whether it consists of white space only.
         """
         if self.running_text:
             return f"empty {self.noun}"
@@ -91,15 +91,15 @@ RECORD_KINDS: Mapping[Task, RecordKind] = {
 
 
 class RecordPiece(NamedTuple):
-    """A record; or, of a running text too long to hold, a piece of it.
+    """A record, or a piece of a running text that is too long to hold in memory.
 
     Attributes:
-        number: of the record, counted over all, also those that are left out.
+        number: index of the record among all records, including the records that are left out later.
         texts: one for each role.
-        labels: their names.
-        position: of the record in the data, for messages; empty where none is shown.
+        labels: names of the labels.
+        position: location of the record in the data, for messages; empty if messages show none.
         first, last: whether the record begins and ends with this piece.
-        loss_spans: the parts of the last text that count for the loss, if the kind of record has them.
+        loss_spans: the parts of the last text that count for the loss, for kinds of records with loss spans.
     """
 
     number: int

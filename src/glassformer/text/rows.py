@@ -20,9 +20,9 @@ class Row:
     """One row of a batch.
 
     Attributes:
-        inputs: (T) ids that the model reads; of an encoder-decoder, the decoder.
+        inputs: (T) ids that the model reads; in an encoder-decoder, that the decoder reads.
         targets: (T) ids to predict, one at each input; or (1) the index of a label, for the whole row.
-        shifted: each target is the input one token later.
+        shifted: whether each target is the next input.
         loss_mask: (T) bool, True where the prediction counts; None: everywhere.
         source: (S) ids that an encoder reads, its end token included; None without one.
     """
@@ -35,42 +35,43 @@ class Row:
 
     @classmethod
     def of_text(cls, ids: Ids, source: Ids | None = None, loss_mask: npt.NDArray[np.bool_] | None = None) -> Row:
-        """Return a row that predicts each of T+1 ids but the first from those before it, and from its source.
+        """Return a row that predicts each of T+1 ids except the first, from the ids before it and from the source.
 
         Args:
-            ids: (T+1).
+            ids: (T+1) ids.
             source: (S) ids that an encoder reads.
-            loss_mask: (T+1) True where the prediction of an id counts; that of the first is not made. None: all count.
+            loss_mask: (T+1) True where the prediction of an id counts; the first value is not used. None: all count.
         """
         counts = None if loss_mask is None else loss_mask[1:]
         return cls(ids[:-1], ids[1:], shifted=True, loss_mask=counts, source=source)
 
     @property
     def ids(self) -> Ids:
-        """(T + 1) the ids that `of_text` was given."""
+        """Return the (T+1) ids that `of_text` received."""
         assert self.shifted
         return np.concatenate([self.inputs[:1], self.targets])
 
     def __len__(self) -> int:
-        """Return the number of ids of the longer side, to group rows of like length."""
+        """Return the number of ids of the longer side, to group rows of similar length."""
         own = len(self.inputs) + self.shifted
         return own if self.source is None else max(own, len(self.source))
 
 
 def mask(ids: Ids, share: float, mask_id: int, text_ids: Ids, key: tuple[int, int]) -> Row:
-    """Choose a share of the tokens (one at least) and hide most of them: Devlin et al. 2019, section 3.1.
+    """Return a row that predicts a share of the tokens, at least one (Devlin et al. 2019, section 3.1).
 
-    Of the chosen, 80 % become `mask_id`, 10 % another token, 10 % stay. Only ids of `text_ids`, which ascend, are
-    chosen and put in, so no special ones. A pure function of its arguments: other `key`, other holes.
+    Of the chosen tokens, 80 % become `mask_id`, 10 % become a random token, and 10 % stay. Only ids in `text_ids`,
+    which must be sorted, are chosen or inserted, so special ids are not. The result depends only on the arguments;
+    `key` seeds the choice.
     """
     # Raw words of Philox 4x64-10 (Salmon et al. 2011) are the same in every version and on every machine.
-    drawn = np.random.Philox(key=np.array(key, dtype=np.uint64)).random_raw(3 * len(ids)).reshape(3, len(ids))
+    random = np.random.Philox(key=np.array(key, dtype=np.uint64)).random_raw(3 * len(ids)).reshape(3, len(ids))
     at = np.minimum(np.searchsorted(text_ids, ids), len(text_ids) - 1)
     words = np.flatnonzero(text_ids[at] == ids)
     chosen = np.zeros(len(ids), dtype=np.bool_)
-    chosen[words[np.argsort(drawn[0][words])][: max(1, round(share * len(words)))]] = True
-    fate = drawn[1] / 2**64
+    chosen[words[np.argsort(random[0][words])][: max(1, round(share * len(words)))]] = True
+    fate = random[1] / 2**64
     inputs = np.where(chosen & (fate < HIDDEN), mask_id, ids)
-    others = text_ids[drawn[2] % np.uint64(len(text_ids))]
+    others = text_ids[random[2] % np.uint64(len(text_ids))]
     inputs = np.where(chosen & (fate >= HIDDEN) & (fate < HIDDEN + REPLACED), others, inputs)
     return Row(inputs, ids, loss_mask=chosen)

@@ -44,7 +44,7 @@ from glassformer.text.tables import Table, refuse_idle_settings
 from glassformer.text.tokenizers import Tokenizer
 
 SHOWN_CHARACTERS = 40  # of a line, in an error
-FIRST = 50  # records of a generated corpus whose hash stands for its generator: a change in it changes them
+FIRST = 50  # hashed records of a generated corpus, so that a change of its generator changes the digest
 _REMEDIES = {
     "none": "Give the file with its targets in data.target, or a table (.csv, .tsv, .jsonl) that has both.",
     "one": "Give a table (.csv, .tsv, .jsonl) with a column for the label, or a folder with one folder per label.",
@@ -55,16 +55,19 @@ _CONVERSATION_REMEDY = "Give a .jsonl file with a list of messages in each line,
 
 @dataclass(frozen=True)
 class Source:
-    """A source of records; read as often as needed.
+    """A source of records, which can be read repeatedly.
 
     Attributes:
-        files: two parallel ones, or tables, or texts (of labelled texts: in folders named by their label); none for a
+        kind: the kind of records.
+        data: the settings with which it is read.
+        name: name of the source for messages.
+        files: two parallel files, or tables, or texts (labelled texts are in folders named by their label); none for a
             generated corpus.
         corpus: the name of a generated corpus.
         digest: a hash of all the content.
-        notes: how it is read.
-        parallel: line n of the second file answers line n of the first.
-        names: of the special tokens that a chat template may write.
+        notes: notes for the user on how it is read.
+        parallel: whether line n of the second file answers line n of the first.
+        names: names of the special tokens that a chat template may write.
     """
 
     kind: RecordKind
@@ -79,16 +82,16 @@ class Source:
 
     @property
     def size(self) -> int:
-        """Bytes of all files, unpacked (0 for a generated corpus)."""
+        """Return the size of all files in bytes, unpacked (0 for a generated corpus)."""
         return sum(file.scan.size for file in self.files)
 
     @property
     def readings(self) -> list[list[object]]:
-        """Return how each table is read; together with `digest`, the records depend on nothing else."""
+        """Return how each table is read, which identifies the records together with `digest`."""
         return readings_of(self.files)
 
     def records(self, tally: Tally) -> Iterator[RecordPiece]:
-        """Yield all records in order, also those that a filter will leave out; rows that are no record are counted."""
+        """Yield all records in order, before any filter; rows that are not a record are counted in `tally`."""
         return self._running_text(tally) if self.kind.running_text else self._examples(tally)
 
     def _running_text(self, tally: Tally) -> Iterator[RecordPiece]:
@@ -156,7 +159,7 @@ def _label(label: str, position: str, tally: Tally) -> str:
 
 
 def _label_of(file: SourceFile) -> str:
-    """The label of a text in a folder: the first part of its name."""
+    """Return the label of a text in a folder: the first part of its name."""
     return file.name.partition("/")[0]
 
 
@@ -180,9 +183,9 @@ def _generated(kind: RecordKind, corpus: str, data: DataConfig) -> Iterator[tupl
 
 
 def _line_by_line(first: SourceFile, second: SourceFile, tally: Tally) -> Iterator[RecordPiece]:
-    """Yield line n of both files; blank lines at the end of only one file are left out.
+    """Yield a record for line n of both files; blank lines at the end of only one file are left out.
 
-    Only `\\n` ends a line here (with a `\\r` before it), as in every tool for parallel files.
+    Only `\\n` or `\\r\\n` ends a line, as in every tool for parallel files.
     """
     lines = [text_lines(file.text(), file.name) for file in (first, second)]
     for number, (source, target) in enumerate(zip_longest(*lines), start=1):
@@ -196,7 +199,7 @@ def _line_by_line(first: SourceFile, second: SourceFile, tally: Tally) -> Iterat
 
 
 def _refuse_unequal(names: tuple[str, str], longer: int, number: int, rest: Iterator[str], tally: Tally) -> None:
-    """Raise a `GlassError` if the longer of two files has a text from line `number` on; count its blank lines."""
+    """Raise a `GlassError` if the longer of two files has text from line `number` on; else count its blank lines."""
     lines = blank = 0
     shown = ""
     for line in rest:
@@ -253,17 +256,17 @@ def _labelled_rows(kind: RecordKind, file: SourceFile, numbers: Iterator[int], t
 
 @contextmanager
 def open_source(kind: RecordKind, data: DataConfig, cache: Path, validation: bool = False) -> Iterator[Source]:
-    """Locate, check and describe the source that `data` names; every byte is read once here.
+    """Locate, check and describe the source that `data` names; every byte is read once.
 
     Args:
-        kind: the records to read from it.
-        data: the source and how it is read.
+        kind: the kind of records to read.
+        data: the source and how to read it.
         cache: the folder in which standard input is kept until the block ends.
-        validation: open `data.validation` instead of `data.source`.
+        validation: whether to open `data.validation` instead of `data.source`.
 
     Raises:
-        GlassError: missing, empty, binary, in an unknown encoding; settings that do not go together; or a table whose
-            columns are not clear.
+        GlassError: the source is missing, empty, binary or in an unknown encoding; settings exclude each other; or the
+            columns of a table are not clear.
     """
     what, target = (data.validation, data.validation_target) if validation else (data.source, data.target)
     assert what is not None
@@ -271,27 +274,27 @@ def open_source(kind: RecordKind, data: DataConfig, cache: Path, validation: boo
     with ExitStack() as stack:
         found = stack.enter_context(located(what, cache))
         if found.corpus:
-            # Other records than those of the training part, if it is the same corpus.
+            # Another seed, so that the records differ from those of the training part if it is the same corpus.
             own = data.model_copy(update={"seed": data.seed + 1}) if validation else data
             source = _from_corpus(kind, own, found, target)
-            said = ("the seed of a generated validation part is data.seed + 1",) if validation else ()
-            yield replace(source, notes=(*source.notes, *said))
+            added = ("the seed of a generated validation part is data.seed + 1",) if validation else ()
+            yield replace(source, notes=(*source.notes, *added))
         elif target is not None:
             yield _parallel(kind, data, [(what, found), (target, stack.enter_context(located(target, cache)))])
         else:
             source = (_from_texts if kind.running_text else _from_examples)(kind, data, what, found)
-            if not validation:  # it may be another kind of source
+            if not validation:  # data.validation may have another format than data.source
                 refuse_idle_settings(tables_of(source.files), data, what)
             yield source
 
 
 def with_names(source: Source, tokenizer: Tokenizer) -> Source:
-    """Return a source whose chat template may write the special tokens of a tokenizer by their names."""
+    """Return a source whose chat template may write the special tokens of a tokenizer by name."""
     return replace(source, names=SpecialNames.of(tokenizer)) if source.kind.loss_spans else source
 
 
 def hash_of_sources(source: Source, own: Source | None) -> str:
-    """Return a content hash of a source; except for running text, it covers its own validation source too."""
+    """Return a content hash of a source; except for running text, it covers a separate validation source too."""
     if source.kind.running_text:
         return source.digest
     return hashlib.sha256(f"{source.digest} {own.digest if own else ''}".encode("ascii")).hexdigest()
@@ -302,8 +305,8 @@ def _refuse_misplaced(kind: RecordKind, data: DataConfig) -> None:
         for name in ("target", "target_column", "label_column"):
             if getattr(data, name) is not None:
                 raise GlassError(
-                    f"data.{name} was given, and running text is to be read",
-                    "Say what to learn: set train.task to translate, summarize or classify; or leave it out.",
+                    f"data.{name} was given, but train.task = {kind.task} reads running text",
+                    f"Leave data.{name} out, or set train.task to translate, summarize or classify.",
                 )
         return
     pairs = "target" in kind.roles
@@ -333,7 +336,7 @@ def _from_corpus(kind: RecordKind, data: DataConfig, found: Located, target: str
 
 
 def _digest(parts: list[str]) -> str:
-    # A folder's name may hold bytes that are no UTF-8, which Python reads as lone surrogates.
+    # A folder's name may contain bytes that are not UTF-8, which Python reads as lone surrogates.
     return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -342,7 +345,7 @@ def _parallel(kind: RecordKind, data: DataConfig, wanted: list[tuple[str, Locate
     for what, found in wanted:
         if found.corpus or found.folder:
             noun = "a folder" if found.folder else "a generated corpus"
-            raise GlassError(f"{what} is {noun}, and one of two parallel files was expected", "Give a file of lines.")
+            raise GlassError(f"{what} is {noun}, and one of two parallel files was expected", "Give a plain text file.")
         scanned.append(scan_files(what, data.encoding, found, tables_wanted=False))
         first = scanned[-1].files[0]
         if is_table(first):
@@ -378,7 +381,7 @@ def _from_texts(kind: RecordKind, data: DataConfig, what: str, found: Located) -
 
 
 def _from_examples(kind: RecordKind, data: DataConfig, what: str, found: Located) -> Source:
-    """Open tables with a column for each part of a record; or, of labelled texts, a folder with one for each label."""
+    """Open tables with a column for each part of a record; or, for labelled texts, a folder with a folder per label."""
     remedy = _remedy(kind)
     has_tables = any(format_of(name) != "text" for _, name in found.files)
     nested = any("/" in name for _, name in found.files)
@@ -393,7 +396,7 @@ def _from_examples(kind: RecordKind, data: DataConfig, what: str, found: Located
         found = _without_unlabelled(found)
     scanned = scan_files(what, data.encoding, found, tables_wanted=not by_folder)
     if by_folder:
-        notes = (*scanned.notes, "label: the folder that a file lies in; text: the whole file")
+        notes = (*scanned.notes, "label: the folder of each file; text: the whole file")
         digest = _digest([scanned.digest, *map(_label_of, scanned.files)])
         return Source(kind, data, what, scanned.files, None, digest, notes)
     refuse_plain_json(scanned.files, found)
@@ -409,12 +412,12 @@ def _without_unlabelled(found: Located) -> Located:
     others = [f"{name} (not in a label folder)" for _, name in found.files if "/" not in name]
     if not others:
         return found
-    told = f"left out {len(others)} of {len(found.files)} files: {listed(others)}"
-    return replace(found, files=labelled, notes=[*found.notes, told])
+    note = f"left out {len(others)} of {len(found.files)} files: {listed(others)}"
+    return replace(found, files=labelled, notes=[*found.notes, note])
 
 
 def _as_table(kind: RecordKind, file: SourceFile) -> SourceFile:
-    """The file as a table; one whose name does not say so is TSV if its first line has a tab."""
+    """Return a file as a table; a file whose name is not that of a table is TSV if its first line has a tab."""
     if is_table(file):
         return file
     first = next(text_lines(file.text(), file.name), "")
@@ -427,7 +430,7 @@ def _as_table(kind: RecordKind, file: SourceFile) -> SourceFile:
 
 
 def _remedy(kind: RecordKind) -> str:
-    """Return what to give where there are no records of a kind."""
+    """Return the remedy for a source without records of a kind."""
     return _CONVERSATION_REMEDY if kind.loss_spans else _REMEDIES[kind.labels]
 
 

@@ -1,6 +1,6 @@
-"""Names of special tokens in the text of a conversation: a template writes tokens, a message only spells their names.
+"""Special tokens in the text of a conversation: a template writes tokens, while a message can only spell their names.
 
-In the rendered text a mark stands for each special token that the template writes, by name (`<|im_end|>`) or as
+In the rendered text, a mark replaces each special token that the template writes, by name (`<|im_end|>`) or as
 `eos_token`. A mark becomes one token; the same name in a message stays text.
 """
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from glassformer.text.tokenizers import Tokenizer
 
 HIDDEN = ("\ufdd4", "\ufdd5")
-"""Stand around the number of a name that a message spells, while the template is rendered."""
+"""Marks around the number of a name that a message spells, used while the template is rendered."""
 SPACE = r"\s*"
 RESERVED = re.compile("[\ufdd0-\ufdd5]")
 MARK = re.compile(f"[{END_MARK}{START_MARK}]|{NAME_MARK}[^{NAME_END_MARK}]*{NAME_END_MARK}")
@@ -30,9 +30,9 @@ class SpecialNames:
     """Names of special tokens that a chat template may write.
 
     Attributes:
-        marks: the mark that stands for each token, by name.
+        marks: the mark of each token, by name.
         space_before, space_after: marks of tokens that absorb the white space before or after them.
-        starts: rows begin with a start token, so that the template's own is left out there.
+        starts: whether rows begin with a start token, so that the template's own is left out.
     """
 
     marks: Mapping[str, str] = field(default_factory=dict)
@@ -52,12 +52,12 @@ class SpecialNames:
 
     @cached_property
     def _spelt(self) -> re.Pattern[str]:
-        """Return a pattern of the names in a message, the longest first."""
+        """Return a pattern for the names in a message, the longest names first."""
         return re.compile("|".join(map(re.escape, _longest_first(self.marks))))
 
     @cached_property
     def _written(self) -> re.Pattern[str]:
-        """Return a pattern of the names in a rendered text, each in a group, with the space that its token takes."""
+        """Return a pattern for names in a rendered text, each in a group, with the space that its token absorbs."""
         marks = {**self.marks, START_MARK: START_MARK, END_MARK: END_MARK}
         return re.compile(
             "|".join(
@@ -80,19 +80,19 @@ class SpecialNames:
         return self._spelt.sub(lambda found: f"{begin}{self._numbers[found.group()]}{end}", cleaned)
 
     def show(self, text: str) -> str:
-        """Return a text with the names that `hide` hid."""
+        """Restore the names that `hide` replaced."""
         begin, end = HIDDEN
         for name, number in self._numbers.items() if begin in text else ():
             text = text.replace(f"{begin}{number}{end}", name)
         return text
 
     def mark(self, text: str) -> str:
-        """Return a rendered text with marks for the names in it."""
+        """Replace the names in a rendered text by marks."""
         if not self.marks:
             return text
         marked = self._written.sub(lambda found: self._mark(found[found.lastindex or 0]), text)
         by_name = marked.startswith(END_MARK) and not text.startswith(END_MARK)
-        if by_name and START_MARK not in self.marks.values():  # one token begins and ends texts
+        if by_name and START_MARK not in self.marks.values():  # one token both begins and ends texts
             return START_MARK + marked.removeprefix(END_MARK)
         return marked
 
@@ -105,7 +105,7 @@ def _longest_first(names: Iterable[str]) -> list[str]:
 
 
 def id_of_mark(text: str, tokenizer: Tokenizer) -> int | None:
-    """Return the token that a mark stands for, or None if the text is no mark."""
+    """Return the id of the token that a mark represents, or None if the text is not a mark."""
     if text == END_MARK:
         return tokenizer.end_id
     if text == START_MARK:
@@ -116,7 +116,7 @@ def id_of_mark(text: str, tokenizer: Tokenizer) -> int | None:
 
 
 def parts_of(text: str) -> list[str]:
-    """Return the marks of a text and the texts between them."""
+    """Split a text into its marks and the parts between them."""
     return PART.findall(text)
 
 

@@ -1,14 +1,14 @@
-"""Training and validation part, decided before any window is cut, so that nothing of one is seen in the other.
+"""Split data into a training and a validation part before windows are cut, so that no window crosses the border.
 
 Running text is split by characters (`DocumentSplit`). `end` holds out the last `validation_fraction` of the characters:
 whole documents if their share is near enough, otherwise one document is cut in two. `random` holds out whole documents,
-chosen by a hash of their text, so that equal documents are on the same side. `tail` is the end as older versions took
-it: whole documents, whatever their share. Their runs and encoded texts record `tail`, so that reading the text again
-splits it at the same position.
+chosen by a hash of their text, so that equal documents are on the same side. `tail` is how older versions chose the
+end: whole documents, whatever their share. Runs and encoded texts of those versions record `tail`, so that reading the
+text again splits it at the same position.
 
-Other records are split by number (`RecordSplit`). `end` (and `tail`) holds out the last ones. `random` draws by a hash
-of the first text, so that equal sources are on one side, whatever their targets; labelled texts are drawn in the same
-share from each label.
+Other records are split by number (`RecordSplit`). `end` and `tail` hold out the last records. `random` chooses by a
+hash of the first text, so that equal sources are on the same side, even with different targets; of labelled texts, it
+holds out the same share of each label.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ Numbers = npt.NDArray[np.integer[Any]]
 Held = npt.NDArray[np.bool_]
 JOINERS = "\u200c\u200d"
 NEAR_ENOUGH = 0.25
-"""Whole documents are held out if their share differs from the one asked for by at most this part of it."""
+"""Maximum relative difference between the share of whole documents and `validation_fraction`."""
 REGIONAL_INDICATORS = frozenset(map(chr, range(0x1F1E6, 0x1F200)))
-LOOK_BACK = 64  # characters in which a clean position to cut is looked for
+LOOK_BACK = 64  # characters in which a clean position to cut is searched for
 LOOK_AHEAD = 16  # characters after the cut that decide where a grapheme cluster ends
 GRAPHEME = regex.compile(r"\X")
 
 
 class SidedPiece(NamedTuple):
-    """A record of one side, or a piece of its text; `last`: the record ends with it. See `RecordPiece`."""
+    """A record, or a piece of its text, with its side of the split. See `RecordPiece` for the other fields."""
 
     side: Side
     texts: tuple[str, ...]
@@ -54,15 +54,15 @@ class SidedPiece(NamedTuple):
 
 @dataclass(frozen=True)
 class DocumentSplit:
-    """The start of the validation part of running text. Characters and buckets are those of the `Survey`.
+    """The split of running text. Characters and buckets are those of the `Survey`.
 
     Attributes:
-        held_from: end, tail: documents that start at this character or after it are held out.
-        inside: end, tail: the document that holds that character is cut there.
-        clusters: end: the cut is between grapheme clusters.
+        held_from: end, tail: documents that start at this character or later are held out.
+        inside: end, tail: whether the document that contains this character is cut there.
+        clusters: end: whether the cut is between grapheme clusters.
         bucket: random: documents in this bucket of hashes or a lower one are held out (-1: not a random split).
         limit: random: validation ends after this many characters.
-        note: the split in words.
+        note: a description of the split for the user.
     """
 
     held_from: int
@@ -82,7 +82,7 @@ class DocumentSplit:
             if mark >> 48 > self.bucket:
                 yield SidedPiece("train", texts, (), last)
                 continue
-            # Only a first document longer than the limit is cut here; the rest of it is used nowhere.
+            # Only a first document longer than the limit is cut here; its rest is not used.
             if room:
                 (text,) = texts
                 yield SidedPiece("validation", (text[:room],), (), last or len(text) >= room)
@@ -109,12 +109,12 @@ class DocumentSplit:
 
 @dataclass(frozen=True)
 class RecordSplit:
-    """The records of the validation part.
+    """The split of records other than running text.
 
     Attributes:
         held: (records,) True where a kept record of the source is held out.
-        labels: the index of each label that stands in the training part, by name; None of records without labels.
-        name: of the source.
+        labels: the index of each label of the training part, by name; None for records without labels.
+        name: name of the source.
     """
 
     held: Held
@@ -122,7 +122,7 @@ class RecordSplit:
     name: str
 
     def sides(self, records: Iterable[RecordPiece]) -> Iterator[SidedPiece]:
-        """Yield each record with its side; validation records with a label that was never learnt are left out."""
+        """Yield each record with its side; validation records with labels outside the training part are left out."""
         held = self.held
         for number, (_, texts, labels, _, _, _, loss_spans) in enumerate(records):
             if number >= len(held):
@@ -133,12 +133,12 @@ class RecordSplit:
                 yield SidedPiece("validation", texts, labels, True, loss_spans)
 
     def validation(self, records: Iterable[RecordPiece]) -> Iterator[SidedPiece]:
-        """Yield the records of a source of their own that belong to the validation part."""
+        """Yield the records of a separate validation source whose labels are all in the training part."""
         own = (each for each in records if self.knows(each.labels))
         return (SidedPiece("validation", each.texts, each.labels, True, each.loss_spans) for each in own)
 
     def knows(self, labels: tuple[str, ...]) -> bool:
-        """Return whether all these labels stand in the training part."""
+        """Return whether all these labels are in the training part."""
         return self.labels is None or all(label in self.labels for label in labels)
 
 
@@ -149,7 +149,7 @@ def split_documents(found: Survey, data: DataConfig) -> DocumentSplit:
     """Decide which characters of running text are held out.
 
     Raises:
-        GlassError: the text is too short to be split, or has one distinct document and a random split is asked for.
+        GlassError: the text is too short to be split, or all documents are equal and a random split is requested.
     """
     if data.split == "random" and found.records > 1:
         return _random_documents(found, data)
@@ -166,10 +166,12 @@ def split_documents(found: Survey, data: DataConfig) -> DocumentSplit:
 
 def _end_of_text(found: Survey, data: DataConfig, held: int) -> DocumentSplit:
     """Hold out about `held` characters: from the start of a document if one is near enough, else from inside one."""
-    odd = "; one document cannot be split at random" if data.split == "random" else ""
+    exception = "; one document cannot be split at random" if data.split == "random" else ""
     if found.records == 1:
         clusters = data.split == "end"
-        return DocumentSplit(found.characters - held, True, f"validation: the end of the text{odd}", clusters=clusters)
+        return DocumentSplit(
+            found.characters - held, True, f"validation: the end of the text{exception}", clusters=clusters
+        )
     boundary = _near_boundary(found, held, data.validation_limit)
     if boundary is None:
         note = "validation: the end of the text, with one document cut in two"
@@ -203,7 +205,7 @@ def _tail_of_text(found: Survey, data: DataConfig, held: int) -> DocumentSplit:
 
 
 def _random_documents(found: Survey, data: DataConfig) -> DocumentSplit:
-    """Hold out the documents with the lowest hashes: the share asked for, within the limit, never all of them."""
+    """Hold out the documents with the lowest hashes: the requested share, within the limit, never all documents."""
     documents = list(accumulate(found.bucket_documents))
     characters = list(accumulate(found.bucket_characters))
     filled = [bucket for bucket, count in enumerate(found.bucket_documents) if count]
@@ -220,7 +222,7 @@ def _random_documents(found: Survey, data: DataConfig) -> DocumentSplit:
 
 
 def clean_cut(text: str, near: int) -> int:
-    """The last position from `near` back at which no combining mark is parted from its letter, nor `\\r` from `\\n`."""
+    """Return the last position at or before `near` that splits neither a letter from its mark nor `\\r` from `\\n`."""
     for position in range(near, max(0, near - LOOK_BACK), -1):
         if _is_clean(text, position):
             return position
@@ -231,7 +233,7 @@ def cluster_cut(text: str, near: int) -> int:
     """Return the last clean position at or before `near` that is between grapheme clusters, such as flags."""
     begin = max(0, near - 2 * LOOK_BACK)
     while begin > 0 and text[begin] in REGIONAL_INDICATORS:
-        begin -= 1  # two of them make a flag: which two depends on where their sequence begins
+        begin -= 1  # two of them form a flag, and which two depends on where their sequence begins
     window = text[begin : near + LOOK_AHEAD]
     ends = {begin + cluster.end() for cluster in GRAPHEME.finditer(window)}
     for position in range(near, max(0, near - LOOK_BACK), -1):
@@ -250,10 +252,10 @@ def _is_clean(text: str, position: int) -> bool:
 
 
 def split_records(found: Survey, data: DataConfig, name: str, own_validation: bool = False) -> RecordSplit:
-    """Choose the records to hold out; none where the validation part is a separate source.
+    """Choose the records to hold out; none if the validation part is a separate source.
 
     Raises:
-        GlassError: the records cannot be split, or their labels teach nothing.
+        GlassError: the records cannot be split, or a classifier cannot learn from their labels.
     """
     labelled = found.kind.labels != "none"
     if labelled:
@@ -273,7 +275,7 @@ def split_records(found: Survey, data: DataConfig, name: str, own_validation: bo
 
 
 def _refuse_useless_labels(found: Survey, name: str) -> None:
-    """Raise a `GlassError` where the labels teach nothing: one only, or another one in each row."""
+    """Raise a `GlassError` if there is only one label, or a different label in each row."""
     if len(found.label_names) == 1:
         only = next(iter(found.label_names))
         examples = (
@@ -291,13 +293,13 @@ def _refuse_useless_labels(found: Survey, name: str) -> None:
 
 
 def hold_out(found: Survey, data: DataConfig) -> Held:
-    """(records,) True where a record belongs to the validation part: at least one, never all.
+    """Return (records,) True for each record of the validation part: at least one record, never all.
 
     Raises:
         GlassError: the records cannot be split.
     """
     if found.records < 2:
-        raise GlassError("1 example is too few to be split", "Give more examples, or a data.validation of their own.")
+        raise GlassError("1 example is too few to be split", "Give more examples, or set data.validation.")
     return _random_records(found, data) if data.split == "random" else _last_records(found, data)
 
 
@@ -311,14 +313,14 @@ def _last_records(found: Survey, data: DataConfig) -> Held:
 
 
 def _random_records(found: Survey, data: DataConfig) -> Held:
-    """Examples with the same source are one group; groups with the lowest hashes are held out, label by label."""
+    """Hold out, for each label, groups of examples with equal sources: the groups with the lowest hashes."""
     marks, group, counts = np.unique(
         np.frombuffer(found.marks, dtype=np.uint64), return_inverse=True, return_counts=True
     )
     if len(marks) < 2:
         raise GlassError(
             f"all {found.records:,} examples have the same source: a random split cannot keep them apart",
-            "Give different ones, or set data.split to end.",
+            "Give examples with different sources, or set data.split to end.",
         )
     characters = np.zeros(len(marks), dtype=np.int64)
     np.add.at(characters, group, np.frombuffer(found.lengths, dtype=np.uint32))
@@ -330,7 +332,7 @@ def _random_records(found: Survey, data: DataConfig) -> Held:
     for number in range(int(label.max()) + 1):
         members = np.flatnonzero(label == number)  # in the order of their hashes
         before += int(counts[members].sum())
-        # Rounded so that all labels together have the share that is asked for.
+        # Rounded so that all labels together have the requested share.
         asked_so_far = round(data.validation_fraction * before)
         wanted = asked_so_far - asked
         asked = asked_so_far
@@ -356,9 +358,9 @@ def _label_of_groups(found: Survey, group: Numbers, groups: int) -> Numbers:
 
 
 def _lowest(counts: Numbers, characters: Numbers, wanted: int, room: int) -> Numbers:
-    """The first groups, as many as have `wanted` examples and `room` characters; never all of them.
+    """Return the indices of the first groups, with at most `wanted` examples and `room` characters; never all groups.
 
-    Where the next group has more examples than are wanted still, later groups of one example are taken instead.
+    If the next group has more examples than are still wanted, later groups of one example are taken instead.
     """
     whole = min(
         int(np.searchsorted(np.cumsum(counts), wanted, side="right")),
@@ -384,11 +386,11 @@ def _keep_every_label(found: Survey, group: Numbers, held: Held) -> None:
 
 
 def _one_to_spare(label: Numbers, counts: Numbers) -> int:
-    """The smallest group (the first of them) of a label that has others."""
+    """Return the smallest group of a label that has other groups, the first if there are several."""
     spare = np.flatnonzero(np.bincount(label)[label] > 1)
     if not len(spare):
         raise GlassError(
             "each label has one distinct text: there is none to hold out",
-            "Give more texts of each label, or a data.validation of their own.",
+            "Give more texts of each label, or set data.validation.",
         )
     return int(spare[np.argmin(counts[spare])])

@@ -2,7 +2,7 @@
 
 A store called NAME is three files: `NAME.ds`, the ids as raw little-endian uint16 (uint32 when the vocabulary has more
 than 65,535 tokens), every document followed by the end token; `NAME.ds.index`, the position after each document's end
-token as little-endian uint64; `NAME.json`, what is known about them.
+token as little-endian uint64; `NAME.json`, the header.
 """
 
 from __future__ import annotations
@@ -32,20 +32,23 @@ Ids = npt.NDArray[np.unsignedinteger[Any]]
 
 
 class DamagedStoreError(GlassError):
-    """A store whose files are missing, cut short or altered; it has to be made again."""
+    """Error for a store whose files are missing, cut short or altered; it has to be made again."""
 
 
 @dataclass(frozen=True)
 class TokenStore:
-    """One side's tokens. Reading maps the files; memory does not grow with them.
+    """Token ids on disk. The files are memory-mapped, so memory use does not grow with their size.
 
     Attributes:
+        prefix: path prefix of the files.
         tokens: (length,) all ids, document after document, end tokens included.
         document_ends: (documents,) position after each document's end token.
-        characters, bytes: of the text that was encoded (bytes in UTF-8; document separators are not counted).
-        unknown: how many of the tokens are the unknown token.
-        tokenizer_digest: which tokenizer wrote it.
+        characters, bytes: size of the encoded text (bytes in UTF-8; document separators are not counted).
+        unknown: number of unknown tokens.
+        vocab_size, end_id: vocabulary size and end token of the tokenizer.
+        tokenizer_digest: digest of the tokenizer.
         text_hash: SHA-256 over the SHA-256 of each document's text.
+        sums: SHA-256 of each file, by suffix.
     """
 
     prefix: Path
@@ -63,10 +66,10 @@ class TokenStore:
 
     @classmethod
     def open(cls, prefix: Path) -> TokenStore:
-        """Map the store NAME = `prefix`.
+        """Open the store NAME = `prefix`.
 
         Raises:
-            DamagedStoreError: a file is missing, or its size is not what the header says.
+            DamagedStoreError: a file is missing, or its size differs from the header.
         """
         header = _read_header(prefix)
         try:
@@ -92,21 +95,25 @@ class TokenStore:
 
     @property
     def unknown_share(self) -> float:
-        """Return the share of the tokens that are the unknown token; end tokens are not counted."""
+        """Return the share of unknown tokens; end tokens are not counted."""
         return self.unknown / max(1, len(self.tokens) - self.documents)
 
     @property
     def recoverable_bytes(self) -> int | None:
-        """Return the size of the text in bytes, or None where tokens are unknown: bits per byte divide by it.
+        """Return the size of the text in bytes, to compute bits per byte; None if there are unknown tokens.
 
-        An unknown token stands for any text that the vocabulary lacks, and the model gives a probability to the token,
-        not to the text. The nats of the tokens are then only a lower bound of the nats of the text, and the bound falls
-        as more of the text is unknown: a vocabulary of five words would look best. So there are no bits per byte.
+        An unknown token replaces any text outside the vocabulary, and the model gives a probability to the token, not
+        to the text. The nats of the tokens are then only a lower bound on the nats of the text, and the bound falls as
+        more of the text is unknown: a vocabulary of five words would look best. Bits per byte are therefore undefined.
         """
         return None if self.unknown else self.bytes
 
     def verify(self) -> None:
-        """Read every byte and compare with the sums in the header; raises `DamagedStoreError`."""
+        """Read every byte and compare the files with the checksums in the header.
+
+        Raises:
+            DamagedStoreError: a file was altered.
+        """
         for path in (_ids_path(self.prefix), _index_path(self.prefix)):
             with clear_disk_errors(path):
                 if sha256(path) != self.sums[path.suffix]:
@@ -114,7 +121,7 @@ class TokenStore:
 
     @cached_property
     def lengths(self) -> npt.NDArray[np.int64]:
-        """(documents,) the tokens of each document, without its end token."""
+        """Return the number of tokens of each document, without its end token; (documents,)."""
         ends = np.array(self.document_ends, dtype=np.int64)
         ends[1:] -= ends[:-1].copy()
         return ends - 1
@@ -131,15 +138,15 @@ class TokenStore:
         return self.tokens[start : int(self.document_ends[index]) - 1]
 
     def pieces(self, context: int) -> DocumentPieces:
-        """The documents cut into rows of at most `context` predictions (made once for each context)."""
+        """Return the documents cut into rows of at most `context` predictions; cached for each context."""
         if context not in self._pieces:
             self._pieces[context] = DocumentPieces(self.document_ends, context)
         return self._pieces[context]
 
     def iter_text(self, tokenizer: Tokenizer, chunk_tokens: int = 1_000_000) -> Iterator[str]:
-        """The decoded text in order. Joined, it is the text that was encoded (where the tokenizer is exact).
+        """Yield the decoded text in order. Joined, it equals the encoded text if the tokenizer is exact.
 
-        Between two documents stands one line end, unless the first ends with one. A document of more than
+        Two documents are separated by one line end, unless the first ends with one. A document of more than
         `chunk_tokens` tokens comes in several strings, cut between characters.
         """
         start = 0
@@ -156,7 +163,7 @@ class TokenStore:
         if stop - start <= chunk:
             yield tokenizer.decode(self.tokens[start:stop].tolist())
             return
-        if not tokenizer.exact:  # how tokens are joined may depend on both neighbours: let the tokenizer follow along
+        if not tokenizer.exact:  # how tokens are joined may depend on their neighbours
             decoder = tokenizer.stream_decoder()
             for begin in range(start, stop, chunk):
                 yield "".join(decoder.feed(id) for id in self.tokens[begin : min(begin + chunk, stop)].tolist())
@@ -174,7 +181,7 @@ HEADER_FIELDS = ("characters", "bytes", "unknown", "vocab_size", "end_id", "toke
 
 
 class StoreWriter:
-    """Writes one store from beginning to end; memory does not grow with it. `close` makes it complete."""
+    """Writer of one store, in constant memory. `close` completes the store."""
 
     def __init__(self, prefix: Path, tokenizer: Tokenizer) -> None:
         self.prefix = prefix
@@ -232,7 +239,7 @@ class StoreWriter:
         self._sums[which].update(data)
 
     def abandon(self) -> None:
-        """Close the files without making a store of them."""
+        """Close the files without completing the store."""
         for file in self._files.values():
             file.close()
 
@@ -259,7 +266,7 @@ class StoreWriter:
 
 
 class PartWriter(StoreWriter):
-    """Writes a part of a store, for `append`, with `NAME.digests` beside it; it may have no document at all."""
+    """Writer of a part of a store for `StoreWriter.append`, with a file `NAME.digests`; the part may be empty."""
 
     def __init__(self, prefix: Path, tokenizer: Tokenizer) -> None:
         super().__init__(prefix, tokenizer)
@@ -286,7 +293,7 @@ def _header_path(prefix: Path) -> Path:
 
 
 def _continues_character(token: bytes) -> bool:
-    """Return whether a token's first byte stands inside a UTF-8 character."""
+    """Return whether a token's first byte is inside a UTF-8 character."""
     return bool(token) and 0x80 <= token[0] < 0xC0
 
 

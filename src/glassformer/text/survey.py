@@ -1,4 +1,4 @@
-"""Survey a source: one pass over its records, with which of them are kept, their sizes, hashes and labels."""
+"""Survey a source in one pass over its records: the records to keep, their sizes, hashes and labels."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class KeptPiece(NamedTuple):
     Attributes:
         texts, first, last: as in `RecordPiece`.
         start: characters of the kept documents before this one.
-        mark: the hash of the document; 0 where it was not asked for.
+        mark: the hash of the document; 0 if it was not requested.
     """
 
     texts: tuple[str, ...]
@@ -44,14 +44,14 @@ class KeptPiece(NamedTuple):
 
 @dataclass
 class Facts:
-    """Facts of a whole record.
+    """Facts about one record.
 
     Attributes:
-        characters, words, mark: of the first text: its size, and a hash of it.
-        bands: where near duplicates are looked for, the hashes that a document like it shares (see `Sketch`).
+        characters, words, mark: size and hash of the first text.
+        bands: hashes that near duplicates share (see `Sketch`); empty if near duplicates are not searched for.
         rest: the record's other texts and its labels.
-        whole_mark: a hash of all its texts and labels.
-        position: where the record stands in the data, for messages.
+        whole_mark: a hash of all texts and labels of the record.
+        position: location of the record in the data, for messages.
     """
 
     characters: int = 0
@@ -65,24 +65,28 @@ class Facts:
 
 @dataclass
 class Survey:
-    """Results of one pass over all records; everything here counts kept records unless said otherwise.
+    """Results of one pass over all records. Only kept records are counted, unless noted otherwise.
 
-    Memory: of running text, some 128 MB at most; of other records, some 24 bytes each.
+    Memory: at most about 128 MB for running text, and about 24 bytes for each other record.
 
     Attributes:
-        characters: of all first texts.
-        other_characters: of all other texts.
+        kind: the kind of records.
+        records: number of records.
+        characters: number of characters in all first texts.
+        other_characters: number of characters in all other texts.
         tally: records and rows that were left out, or used but noted.
-        marks: the hash of each first text; of running text, of the first `MOST_MARKS` documents.
+        marks: the hash of each first text; for running text, of the first `MOST_MARKS` documents.
         starts: running text: the number of characters before every `start_step`-th document.
-        large: running text: documents that come in several pieces, by number: one piece is not enough to judge them.
+        last_length: running text: number of characters in the last document.
+        large: running text: facts about documents that come in several pieces, by number, because a single piece is not
+            enough to decide whether they are kept.
         bucket_documents, bucket_characters: running text: documents and characters by the highest 16 bits of the hash.
-        repeated: a byte for each document, 1 where it repeats an earlier one; empty where nobody asked.
-        lengths: other records: characters of each first text.
+        repeated: a byte for each document, 1 if it repeats an earlier one; empty if duplicates are kept.
+        lengths: other records: number of characters in each first text.
         whole_marks: other records: a hash of each whole record.
-        label_names: the labels in the order in which they come, each with its number.
+        label_names: the number of each label, in order of first appearance.
         label_numbers: the numbers of all labels, record after record.
-        label_ends: how many labels there are up to the end of each record.
+        label_ends: the number of labels up to the end of each record.
     """
 
     kind: RecordKind
@@ -110,7 +114,7 @@ class Survey:
         return self.tally.left_out
 
     def add(self, number: int, facts: Facts, whole: bool, data: DataConfig) -> bool:
-        """Count record `number`, which came in one piece or not; return whether it is kept."""
+        """Count record `number`, which came in one piece if `whole`; return whether it is kept."""
         if not whole:
             self.large[number] = facts
         reason = why_left_out(facts.words, facts.rest, self.kind, data)
@@ -161,16 +165,16 @@ class Survey:
         return self.characters - self.last_length
 
     def label_owners(self) -> npt.NDArray[np.int64]:
-        """(labels of all records,) the record that each of `label_numbers` belongs to."""
+        """Return the record of each of `label_numbers`; (labels of all records,)."""
         ends = np.frombuffer(self.label_ends, dtype=np.uint64).astype(np.int64)
         return np.repeat(np.arange(len(ends)), np.diff(ends, prepend=0))
 
     def label_counts(self) -> npt.NDArray[np.int64]:
-        """(labels,) how often each label occurs, in the order of `label_names`."""
+        """Return the number of occurrences of each label, in the order of `label_names`; (labels,)."""
         return np.bincount(np.frombuffer(self.label_numbers, dtype=np.int32))
 
     def refuse_nothing(self, name: str) -> None:
-        """Raise a `GlassError` if no record of the source of this name is kept."""
+        """Raise a `GlassError` if no record of the source called `name` is kept."""
         if self.records:
             return
         reasons = ", ".join(counted(count, reason) for reason, count in sorted(self.left_out.items()))
@@ -187,14 +191,14 @@ class Survey:
 
 
 def survey(source: Source, seed: int | None = None) -> Survey:
-    """Read everything once and count; once more before that where repeated documents are to be left out.
+    """Survey a source in one pass over its records, or two passes if duplicate documents are left out.
 
     Args:
-        source: is read as its own settings say.
-        seed: of the hashes; unset: that of the source. Only hashes with one seed can be compared.
+        source: the source, which is read with its own settings.
+        seed: seed of the hashes; None: that of the source. Only hashes with equal seeds can be compared.
 
     Raises:
-        GlassError: nothing is left to train on, or there are too many labels to be labels.
+        GlassError: no record is kept, or there are more than `MOST_LABELS` distinct labels.
     """
     kind = source.kind
     data = source.data if seed is None else source.data.model_copy(update={"seed": seed})
@@ -220,9 +224,9 @@ def facts_of(pieces: Iterable[RecordPiece], data: DataConfig, bands: bool = Fals
     """Yield the facts of each record, its number, and whether it came in one piece.
 
     Args:
-        pieces: of the records.
-        data: settings; `min_words` and `max_words` say whether words are counted.
-        bands: whether `Facts.bands` is wanted.
+        pieces: pieces of the records.
+        data: settings; words are counted if `min_words` or `max_words` is set.
+        bands: whether to compute `Facts.bands`.
     """
     counting = counts_words(data)
     facts = Facts()
@@ -266,7 +270,7 @@ def counts_words(data: DataConfig) -> bool:
 
 
 def mark_of(text: str, seed: int) -> int:
-    """64 bits of a hash of a text, keyed by `seed`: equal texts have equal marks."""
+    """Return a 64-bit hash of a text, keyed by `seed`; equal texts have equal hashes."""
     return _mark(text, _hasher(seed))
 
 
@@ -281,12 +285,12 @@ def _hasher(seed: int) -> hashlib.blake2b:
 
 
 def why_left_out(words: int, rest: tuple[str, ...], kind: RecordKind, data: DataConfig) -> str:
-    """Return why a record is left out for a blank part or its size; empty where it is kept.
+    """Return the reason to leave out a record for a blank part or its size; empty if the record is kept.
 
     Args:
-        words: of the first text.
+        words: number of words in the first text.
         rest: the other texts and the labels.
-        kind: of the record.
+        kind: kind of the record.
         data: the settings.
     """
     if words == 0 or (rest and not all(map(str.strip, rest))):
@@ -299,7 +303,7 @@ def why_left_out(words: int, rest: tuple[str, ...], kind: RecordKind, data: Data
 
 
 def first_records(source: Source) -> Iterator[tuple[str, ...]]:
-    """Yield the texts and labels of each record that is not left out for its size; of a long text the first piece."""
+    """Yield the texts and labels of each record that is not left out for its size; of a long text, its first piece."""
     counting = counts_words(source.data)
     for _, texts, labels, _, first, _, _ in source.records(Tally()):
         if first:
@@ -309,7 +313,7 @@ def first_records(source: Source) -> Iterator[tuple[str, ...]]:
 
 
 def kept_records(source: Source) -> Iterator[RecordPiece]:
-    """Yield the records that the survey counted, again and in the same order; none of them is running text."""
+    """Yield the kept records of a source that is not running text, in the order of the survey."""
     data = source.data
     counting = counts_words(data)
     for record in source.records(Tally()):
@@ -321,14 +325,14 @@ def kept_records(source: Source) -> Iterator[RecordPiece]:
 
 
 def kept_pieces(source: Source, found: Survey, marks: bool) -> Iterator[KeptPiece]:
-    """Yield the running text that the survey counted, again and in the same order; `mark` is 0 unless `marks`."""
+    """Yield the kept pieces of running text, in the order of the survey; `mark` is 0 unless `marks` is set."""
     return kept(source.records(Tally()), source.data, found, marks)
 
 
 def kept(
     pieces: Iterable[RecordPiece], data: DataConfig, found: Survey, marks: bool, start: int = 0
 ) -> Iterator[KeptPiece]:
-    """Yield the pieces that are kept. `start`: characters of kept records before them."""
+    """Yield the kept pieces; `start` is the number of characters in kept records before them."""
     length = 0
     counting = counts_words(data)
     kind = found.kind

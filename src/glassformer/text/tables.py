@@ -1,7 +1,7 @@
 """Open a table (CSV, TSV, JSONL) and read its rows, in the same way for every task.
 
-`open_table` finds out how the file is written and the names of its columns; `columns` chooses among them; `read_rows`
-yields the chosen values of each row, and counts the rows that it leaves out or changes.
+`open_table` detects the dialect and the names of the columns; `columns` chooses columns; `read_rows` yields the chosen
+values of each row, and counts the rows that it leaves out or changes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SAMPLE_ROWS = 2000  # to find the columns: files are often sorted by label
 SAMPLE_CHARACTERS = 400  # of one cell: enough to tell a text from a name
 SHOWN_CHARACTERS = 40  # of a cell, in a message
 ONLY_TABLES = ("header", "delimiter", "quoting", "extra_fields")
-"""Settings of `data` for CSV and TSV tables alone."""
+"""Settings of `data` for CSV and TSV tables only."""
 BEYOND = {
     "cut": "rows with more fields than row 1 (the extra fields are not read)",
     "join": "rows with more fields than row 1 (the extra fields are joined to the last column)",
@@ -33,19 +33,21 @@ BEYOND = {
 EMPTY = "rows with extra fields that are empty, which are dropped"
 BREAKS = "rows with line breaks in quotes"
 JSON = json.JSONDecoder(parse_constant=lambda constant: None)
-"""Decode NaN and Infinity, which are not JSON but which Python writes for a missing number, as null."""
+"""Decoder that reads NaN and Infinity as null: they are not JSON, but Python writes them for missing numbers."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """Hold how a table is read, and its first rows.
+    """A table: how it is read, and its first rows.
 
     Attributes:
-        dialect: how it is written; None: JSONL.
-        header: row 1 holds the names of the columns.
-        names: the columns: those names, or the keys of JSON objects, or numbers from 1.
+        name: name of the file.
+        format: format of the file.
+        dialect: dialect of CSV and TSV; None: JSONL.
+        header: whether row 1 holds the names of the columns.
+        names: names of the columns: those in row 1, or the keys of JSON objects, or numbers from 1.
         first: the cells of row 1 (CSV, TSV).
-        columns: the values of each column in the first rows, long ones cut; None where a row has none.
+        columns: the values of each column in the first rows, long values cut; None where a row has no value.
         extra_fields: how fields beyond the columns are treated: `data.extra_fields`, with "auto" resolved.
         notes: notes for the user.
     """
@@ -62,7 +64,7 @@ class Table:
 
 
 def open_table(text: Callable[[], Iterable[str]], format: Format, name: str, data: DataConfig) -> Table:
-    """Open a table by its first rows.
+    """Open a table, judged by its first rows.
 
     Args:
         text: opens the decoded text again.
@@ -71,7 +73,7 @@ def open_table(text: Callable[[], Iterable[str]], format: Format, name: str, dat
         data: settings; if row 1 has a column that they name, it is a header.
 
     Raises:
-        GlassError: there are no rows, or they are not rows of a table; the line is named.
+        GlassError: there are no rows, or a line is not a valid row; the error names the line.
     """
     wanted = wanted_columns(data)
     if format == "jsonl":
@@ -123,12 +125,12 @@ def refuse_idle_settings(tables: Iterable[Table], data: DataConfig, name: str) -
 def read_rows(
     chunks: Iterable[str], table: Table, indices: Sequence[int], tally: Tally
 ) -> Iterator[tuple[int, list[object]]]:
-    """Yield the line of each row, and its values in these columns: text in CSV and TSV, anything in JSONL.
+    """Yield the line number of each row, and its values in these columns: text in CSV and TSV, any value in JSONL.
 
-    Rows of CSV and TSV that lack one of the columns are left out and counted; a JSON object has None there.
+    Rows of CSV and TSV that lack one of the columns are left out and counted; the value of a missing JSON key is None.
 
     Raises:
-        GlassError: a row cannot be read or has extra fields that are refused; its line is named.
+        GlassError: a row cannot be read or has extra fields that are refused; the error names the line.
     """
     lines = text_lines(chunks, table.name)
     if table.dialect is None:
@@ -155,7 +157,7 @@ def _delimited_values(
 
 
 def _fitted(cells: list[str], table: Table, line: int, tally: Tally) -> list[str]:
-    """Return the cells to read of a row that has more fields than the table has columns."""
+    """Return the cells to read from a row that has more fields than the table has columns."""
     assert table.dialect is not None
     width = len(table.names)
     if table.extra_fields != "join" and not any(map(str.strip, cells[width:])):
@@ -203,7 +205,7 @@ def _has_header(
 
 
 def _names(cells: Sequence[str], name: str, notes: list[str]) -> list[str]:
-    """Return the names of the columns, all different; a column without a name is called by its number."""
+    """Return the names of the columns, all different; the name of a column without one is its number."""
     names: list[str] = []
     for number, cell in enumerate(cells, start=1):
         own = cell or str(number)
@@ -219,7 +221,7 @@ def _names(cells: Sequence[str], name: str, notes: list[str]) -> list[str]:
 
 
 def _usual_width(rows: Sequence[Sequence[str]]) -> int:
-    """Return the most frequent number of fields; if several are equally frequent, the one that comes first."""
+    """Return the most frequent number of fields, the first if several are equally frequent."""
     return Counter(map(len, rows)).most_common(1)[0][0]
 
 
@@ -235,7 +237,7 @@ def _refuse_wide_rows(rows: Sequence[Sequence[str]], width: int, name: str) -> N
 
 
 def _refuse_sentences(rows: Sequence[Sequence[str]], delimiter: str, name: str) -> None:
-    """Raise a `GlassError` if the delimiters seem to be commas in sentences, which would be split there."""
+    """Raise a `GlassError` if the delimiters seem to be commas in sentences, which must not be split."""
     later = [cell for row in rows for cell in row[1:] if cell]
     widths = Counter(map(len, rows))
     if delimiter != "\t" and len(widths) > 1 and later and all(cell.startswith(" ") for cell in later):

@@ -1,4 +1,4 @@
-"""Encoding a text with many processes or machines: four stages of independent tasks, run by datatrove's executors.
+"""Encode a text with many processes or machines: four stages of independent tasks, run by datatrove's executors.
 
 `job.EncodingJob` describes the work, `steps` does it, `local` runs it on this machine. Only `local` needs datatrove.
 """

@@ -1,13 +1,13 @@
-"""A job: a text, how it shall be encoded, and how the work is cut into tasks that need nothing of each other.
+"""Encoding jobs: a text, its encoding settings, and the division of the work into independent tasks.
 
 ::
 
-    OUT.encoding/job.json            what the job depends on; another job begins anew
-    OUT.encoding/parts/00007.jsonl   read: documents, as many as make a part; 00007.npz: what is known of each
-    OUT.encoding/plans/00007         decide: which of them are kept, and where the split falls
+    OUT.encoding/job.json            hash of the job's inputs; a job with other inputs starts again
+    OUT.encoding/parts/00007.jsonl   read: the documents of a part; 00007.npz: facts about each document
+    OUT.encoding/plans/00007         decide: which documents are kept, and the split
     OUT.encoding/tokens/00007.train  encode: token stores of each part
-    OUT.encoding/logs/STAGE          of datatrove; what it holds completed is not done again
-    OUT                              merge: appears whole
+    OUT.encoding/logs/STAGE          records of datatrove; tasks that are completed there are not repeated
+    OUT                              merge: the result, which appears when it is complete
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from glassformer.base.files import clear_disk_errors, write_text
 from glassformer.text.prepare import TokenizerOrigin
 from glassformer.text.source import Source
 
-WORK = 3  # format of the work folder: work in an older format starts again
+WORK = 3  # format of the work folder: a folder in another format is not resumed
 PART = 64_000_000
-"""Bytes of text that make one part, unless the number of parts is asked for."""
+"""Bytes of text in one part, unless the number of parts is given."""
 
 
 @dataclass(frozen=True)
 class Portion:
-    """Files and parts of one task: from `first_file` up to `end_file` (excluded), into `parts` from `first_part`."""
+    """Files and parts of a reading task: files `first_file` to `end_file` - 1, and `parts` parts from `first_part`."""
 
     first_file: int
     end_file: int
@@ -40,20 +40,20 @@ class Portion:
 
 @dataclass(frozen=True)
 class EncodingStep:
-    """One task of a stage, in the form that datatrove's pipelines take: documents, rank, number of tasks."""
+    """The work of a stage, in the form of datatrove's pipeline steps: called with documents, rank, number of tasks."""
 
     name: str
     job: EncodingJob = field(repr=False)
     work: Callable[[EncodingJob, int], None] = field(repr=False)
 
     def __call__(self, documents: object = None, rank: int = 0, world_size: int = 1) -> None:
-        """Do task `rank`. Nothing is handed on: stages meet in files."""
+        """Run task `rank`. It returns nothing, because stages exchange files."""
         self.work(self.job, rank)
 
 
 @dataclass(frozen=True)
 class EncodingStage:
-    """One stage: so many tasks, each in any process and in any order, after all tasks of the stage before."""
+    """One stage: `tasks` tasks, run in any process and in any order after all tasks of the previous stage."""
 
     name: str
     tasks: int
@@ -62,14 +62,14 @@ class EncodingStage:
 
 @dataclass(frozen=True)
 class EncodingJob:
-    """Inputs of all tasks of one encoding. Other processes may receive it; its paths must name the same files there.
+    """Inputs of all tasks of one encoding. It is sent to other processes, where its paths must name the same files.
 
     Attributes:
-        source: running text, opened by `source.open_source`, files with absolute paths.
-        vocabulary: where the tokenizer comes from.
-        out: the folder to be made.
-        portions: what each reading task reads.
-        part_bytes: bytes of text that make one part.
+        source: running text, opened by `source.open_source`; its files have absolute paths.
+        vocabulary: origin of the tokenizer.
+        out: the folder to make.
+        portions: files and parts of each reading task.
+        part_bytes: bytes of text in one part.
     """
 
     source: Source
@@ -80,7 +80,7 @@ class EncodingJob:
 
     @property
     def work(self) -> Path:
-        """The folder of everything that is not yet the result."""
+        """Return the work folder, which holds all intermediate files."""
         return self.out.with_name(self.out.name + ".encoding")
 
     @property
@@ -89,7 +89,7 @@ class EncodingJob:
         return sum(portion.parts for portion in self.portions)
 
     def part(self, number: int) -> Path:
-        """The documents of a part."""
+        """Return the file of the documents of a part."""
         return self.work / "parts" / f"{number:05d}.jsonl"
 
     def facts(self, number: int) -> Path:
@@ -101,12 +101,12 @@ class EncodingJob:
         return self.work / "plans" / f"{number:05d}"
 
     def tokens(self, number: int, side: str) -> Path:
-        """The store of one side of a part."""
+        """Return the path prefix of the token store of one side of a part."""
         return self.work / "tokens" / f"{number:05d}.{side}"
 
     @property
     def tokenizer_file(self) -> Path:
-        """The tokenizer, once it is decided."""
+        """Return the file of the tokenizer, which the stage `decide` writes."""
         return self.work / "plans" / "tokenizer.json"
 
     def logs(self, stage: EncodingStage) -> Path:
@@ -128,7 +128,7 @@ class EncodingJob:
         )
 
     def digest(self) -> str:
-        """A hash of all that decides what the files in `work` hold."""
+        """Return a hash of all inputs that determine the files in `work`."""
         given = self.vocabulary.file
         everything = {
             "version": self.source.kind.version,
@@ -145,13 +145,13 @@ class EncodingJob:
         return hashlib.sha256(json.dumps(everything, sort_keys=True).encode("utf-8")).hexdigest()
 
     def begun(self) -> bool:
-        """Return whether an interrupted call of this very job left the work folder."""
+        """Return whether an interrupted call of the same job left the work folder."""
         note = self.work / "job.json"
         with clear_disk_errors(self.work):
             return note.is_file() and note.read_text(encoding="utf-8") == self._note()
 
     def begin(self) -> bool:
-        """Make the work folder, or find it as an interrupted call of this very job left it; returns whether it was."""
+        """Make the work folder, or keep that of an interrupted call of the same job; return whether it was kept."""
         found = self.begun()
         with clear_disk_errors(self.work):
             if not found:
@@ -167,10 +167,10 @@ class EncodingJob:
 
 
 def plan_job(source: Source, vocabulary: TokenizerOrigin, out: Path, parts: int | None = None) -> EncodingJob:
-    """Cut the work: small files are read together, a large one is cut into parts while it is read.
+    """Divide the work into tasks: small files are read together, a large file is cut into parts while it is read.
 
-    The cut depends on the sizes of the files and on `parts` alone (about so many are made), never on how many
-    processes there will be.
+    The division depends only on the sizes of the files and on `parts`, the approximate number of parts, never on the
+    number of processes.
     """
     part_bytes = PART if parts is None else max(1, -(-source.size // parts))
     portions: list[Portion] = []

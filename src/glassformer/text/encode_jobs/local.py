@@ -1,4 +1,4 @@
-"""A job on this machine, by datatrove's local executor."""
+"""Run a job on this machine with datatrove's local executor."""
 
 from __future__ import annotations
 
@@ -34,26 +34,29 @@ def encode_with_datatrove(
     parts: int | None = None,
     alone: Callable[[Path], AbstractContextManager[None]] = lambda folder: nullcontext(),
 ) -> Prepared:
-    """Encode as `encoded.encode_here` does, by so many processes; the same files, byte for byte.
+    """Encode as `encoded.encode_here` does, with several processes; the files are the same, byte for byte.
 
-    A call that was killed is gone on with by the next one with the same text, settings and `out`: tasks that were
-    completed are not done again.
+    A killed call is resumed by the next call with the same text, settings and `out`: completed tasks are not repeated.
 
     Args:
-        progress: told which stage begins.
-        workers: processes.
-        parts: about so many parts the text is cut into; unset: by size.
-        alone: keeps other calls out of the work folder while its block lasts.
+        kind: the kind of records; running text.
+        data: the source and how to read it.
+        vocabulary: origin of the tokenizer.
+        out: the folder to make.
+        progress: receives the name of each stage as it begins.
+        workers: number of processes.
+        parts: approximate number of parts; None: chosen by size.
+        alone: context manager that keeps other calls out of the work folder.
 
     Raises:
-        GlassError: a package is missing, `out` holds something, or as `encode_here`.
+        GlassError: a package is missing, or as `encode_here`.
     """
     require_datatrove()
     with ExitStack() as stack:
         stack.enter_context(no_empty_folders(out.parent))
         source = stack.enter_context(open_source(kind, data, out.parent))
         job = plan_job(source, vocabulary, out, parts)
-        if not (job.begun() and is_whole(out)):  # killed after the last step, it has only to tidy up
+        if not (job.begun() and is_whole(out)):  # killed after the last stage: only the work folder is left
             refuse_taken(out)
         job.work.mkdir(parents=True, exist_ok=True)
         stack.enter_context(alone(job.work))
@@ -70,7 +73,7 @@ def run_stage(job: EncodingJob, stage: EncodingStage, workers: int) -> None:
     """Run the incomplete tasks of a stage, each in a separate process, at most `workers` at once.
 
     Raises:
-        GlassError: a task ended with it, or a process was killed. What is completed stays so.
+        GlassError: a task failed, or a process was killed. Completed tasks are not repeated by the next call.
     """
     with ThreadPoolExecutor(min(workers, stage.tasks)) as threads:
         tasks = [threads.submit(_in_a_process, job, stage, rank) for rank in range(stage.tasks)]
@@ -82,7 +85,10 @@ def run_stage(job: EncodingJob, stage: EncodingStage, workers: int) -> None:
 
 
 def _in_a_process(job: EncodingJob, stage: EncodingStage, rank: int) -> None:
-    """Wait for one task. A pool would wait forever for one that was killed, and outlive us if we are."""
+    """Run one task in a child process and wait for it.
+
+    A pool would wait forever for a killed child, and would outlive this process if this process is killed.
+    """
     if (job.logs(stage) / "completions" / f"{rank:05d}").exists():
         return
     context = _context()
@@ -91,8 +97,8 @@ def _in_a_process(job: EncodingJob, stage: EncodingStage, rank: int) -> None:
     process.start()
     end.close()
     killed = GlassError(
-        f"the process of task {rank} of {stage.tasks} of {stage.name!r} ended before its task did",
-        "Was there enough memory? Lower --workers, or raise --parts. The same command goes on.",
+        f"the process of task {rank} of {stage.tasks} of {stage.name!r} ended before its task was complete",
+        "Was there enough memory? Lower --workers, or raise --parts. The same command resumes.",
     )
     wait([result, process.sentinel])
     try:
@@ -105,7 +111,7 @@ def _in_a_process(job: EncodingJob, stage: EncodingStage, rank: int) -> None:
 
 
 def _context() -> SpawnContext | ForkServerContext:
-    """New processes that hold nothing of this one: no lock, no thread. What all tasks import is imported once."""
+    """Return a context for processes that inherit no locks or threads; modules that all tasks use are imported once."""
     if os.name == "nt":
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
@@ -118,12 +124,12 @@ def _run_task(stage: EncodingStage, logs: str, rank: int, end: Connection) -> No
     from datatrove.executor import LocalPipelineExecutor
     from loguru import logger
 
-    logger.disable("datatrove")  # it tells every step on standard error; what a person must know is raised
+    logger.disable("datatrove")  # it logs every step to standard error, while errors are raised
     try:
-        # What all its executors do with a task. `run` would leave a server process behind whenever we are killed.
+        # All executors run a task like this; `run` would leave a server process behind if this process is killed.
         LocalPipelineExecutor([stage.step], tasks=stage.tasks, logging_dir=logs)._run_for_rank(rank, local_rank=1)
     except KeyboardInterrupt:
-        pass  # Ctrl-C reaches all processes, and the one that waits for this one answers it
+        pass  # Ctrl-C reaches all processes, and the parent process handles it
     except Exception as error:
         end.send(error)
     else:

@@ -1,7 +1,7 @@
-"""Plans on disk: which documents are kept and where the split falls, as the stage `decide` hands them on.
+"""Plans on disk: the documents that are kept and the split, written by the stage `decide` for later stages.
 
-A plan is a NumPy archive of plain arrays, one of which holds JSON. Nothing in it is unpickled: the work folder may lie
-on a disk that others can write to, and reading a plan must not run code.
+A plan is a NumPy archive of plain arrays, one of which contains JSON. Nothing is unpickled: the work folder may be on a
+disk that other users can write to, and reading a plan must not run code.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ ARRAYS = ("starts", "marks", "bucket_documents", "bucket_characters")
 
 @dataclass(frozen=True)
 class PartPlan:
-    """Hold which documents of a part, or of the whole text, are kept, and on which side of the split.
+    """The documents of a part, or of the whole text, that are kept, and their split.
 
     Attributes:
-        start: characters of kept documents before the part; 0 for the whole text.
-        split: the split; its `limit` is the room left for validation where the part begins.
-        found: the survey; of a part only `large` and `repeated`, whose documents are numbered from 0.
+        start: number of characters in kept documents before the part; 0 for the whole text.
+        split: the split; its `limit` is the number of validation characters left at the start of the part.
+        found: the survey; for a part, only `large` and `repeated`, whose documents are numbered from 0.
     """
 
     start: int
@@ -41,7 +41,7 @@ class PartPlan:
 
 
 def write_plan(path: Path, plan: PartPlan) -> None:
-    """Write a plan, whole or not at all."""
+    """Write a plan atomically."""
     found = plan.found
     facts = {
         "start": plan.start,

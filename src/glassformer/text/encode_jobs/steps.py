@@ -1,7 +1,8 @@
-"""Tasks of each stage. Each takes a job and a number, reads files of the stage before, and writes its own.
+"""Tasks of each stage. A task takes a job and its number, reads files of the previous stage, and writes its own.
 
-The functions are those of the path within one process (`prepare.make`): documents, facts, split, encoder. A part knows
-where it stands in the whole text, so that all parts one after the other are what that path writes, token for token.
+The tasks use the same functions as encoding in one process (`prepare.make`): documents, facts, split, encoder. A plan
+records the position of its part in the whole text, so the joined parts equal the output of one process, token for
+token.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ Columns = dict[str, npt.NDArray[np.uint64]]
 
 
 def read(job: EncodingJob, rank: int) -> None:
-    """Write the documents of the files, cleaned if `data.clean` is set, into parts, with the facts of each document."""
+    """Write the documents of files, cleaned if `data.clean` is set, to parts, with facts about each document."""
     portion = job.portions[rank]
     source = replace(job.source, files=job.source.files[portion.first_file : portion.end_file])
     tally = Tally()
@@ -44,12 +45,12 @@ def read(job: EncodingJob, rank: int) -> None:
     with ExitStack() as stack:
         numbers = range(portion.first_part, portion.first_part + portion.parts)
         files = [stack.enter_context(job.part(number).open("wb")) for number in numbers]
-        places: list[int] = []  # the part of the document that is being read
-        written = _written(source.records(tally), files, places, job.part_bytes)
+        current: list[int] = []  # the part of the document that is being read
+        written = _written(source.records(tally), files, current, job.part_bytes)
         near = source.data.duplicates == "near"
         for known, _, in_one in facts_of(written, source.data, bands=near):
-            facts[places[-1]].append(known)
-            whole[places[-1]].append(in_one)
+            facts[current[-1]].append(known)
+            whole[current[-1]].append(in_one)
     for number, documents, ones in zip(numbers, facts, whole, strict=True):
         columns: Columns = {name: np.array([getattr(each, name) for each in documents], "<u8") for name in FACTS[:3]}
         bands = np.frombuffer(b"".join(each.bands for each in documents), "<u8")
@@ -59,22 +60,22 @@ def read(job: EncodingJob, rank: int) -> None:
 
 
 def _written(
-    documents: Iterator[RecordPiece], files: Sequence[IO[bytes]], places: list[int], part_bytes: int
+    documents: Iterator[RecordPiece], files: Sequence[IO[bytes]], current: list[int], part_bytes: int
 ) -> Iterator[RecordPiece]:
-    """Pass the pieces on, written into the files one after the other; a document goes into one file."""
-    place = size = 0
+    """Write the pieces to the files, one file after the other, and yield them; a document is in one file."""
+    number = size = 0
     for piece in documents:
-        if piece.first and size >= part_bytes and place + 1 < len(files):
-            place += 1
+        if piece.first and size >= part_bytes and number + 1 < len(files):
+            number += 1
             size = 0
-        places[:] = [place]
+        current[:] = [number]
         line = json.dumps([*piece.texts, piece.last], ensure_ascii=False) + "\n"
-        size += files[place].write(line.encode("utf-8", "surrogatepass"))
+        size += files[number].write(line.encode("utf-8", "surrogatepass"))
         yield piece
 
 
 def decide(job: EncodingJob, rank: int = 0) -> None:
-    """Decide which documents are kept and held out, and train the tokenizer: this needs all documents."""
+    """Decide which documents are kept and held out, and train the tokenizer, which needs all documents."""
     columns = [_facts(job, number) for number in range(job.parts)]
     found, chosen = _survey(job, columns)
     found.refuse_nothing(job.source.name)
@@ -98,7 +99,7 @@ def decide(job: EncodingJob, rank: int = 0) -> None:
 
 
 def _survey(job: EncodingJob, columns: list[Columns]) -> tuple[Survey, list[npt.NDArray[np.bool_]]]:
-    """The account of all documents, and which of each part are kept."""
+    """Return the survey of all documents, and for each part a mask of the documents that are kept."""
     data = job.source.data
     found = Survey(job.source.kind)
     for rank in range(len(job.portions)):
@@ -116,7 +117,7 @@ def _survey(job: EncodingJob, columns: list[Columns]) -> tuple[Survey, list[npt.
 
 
 def _documents(columns: list[Columns]) -> Iterator[tuple[Facts, bool]]:
-    """Each document's facts, and whether it came in one piece."""
+    """Yield each document's facts, and whether it came in one piece."""
     for each in columns:
         bands = each["bands"].tobytes()
         width = len(bands) // max(1, len(each["mark"]))
@@ -131,7 +132,7 @@ def _all_sides(job: EncodingJob) -> Iterator[SidedPiece]:
 
 
 def _part_sides(job: EncodingJob, number: int) -> Iterator[SidedPiece]:
-    """The kept text of a part, each piece with its side."""
+    """Return the kept text of a part, each piece with its side of the split."""
     plan = read_plan(job.source.kind, job.plan(number))
     random = plan.split.bucket >= 0
     pieces = kept(_pieces(job.part(number)), job.source.data, plan.found, marks=random, start=plan.start)
@@ -139,7 +140,7 @@ def _part_sides(job: EncodingJob, number: int) -> Iterator[SidedPiece]:
 
 
 def _pieces(path: Path) -> Iterator[RecordPiece]:
-    """The documents of a part as they were read, numbered from 0."""
+    """Yield the documents of a part as they were read, numbered from 0."""
     number = 0
     first = True
     with path.open("rb") as file:
@@ -151,7 +152,7 @@ def _pieces(path: Path) -> Iterator[RecordPiece]:
 
 
 def encode(job: EncodingJob, rank: int) -> None:
-    """The tokens of one part."""
+    """Encode the documents of one part."""
     tokenizer = Tokenizer.load(job.tokenizer_file)
     kind = job.source.kind
     tokenizers = {"text": tokenizer}
@@ -168,7 +169,7 @@ def encode(job: EncodingJob, rank: int) -> None:
 
 
 def merge(job: EncodingJob, rank: int = 0) -> None:
-    """All parts as one pair of stores, in the order of the text; the result appears when it is whole."""
+    """Concatenate all parts into one pair of stores, in the order of the text; `out` appears when it is complete."""
     tokenizer = Tokenizer.load(job.tokenizer_file)
     kind = job.source.kind
     plan = read_plan(kind, _whole_plan(job))

@@ -1,4 +1,4 @@
-"""Text to tokens and back: seven schemes behind one `Tokenizer`, each stored in one `tokenizer.json`."""
+"""Tokenizers: seven schemes behind one class, `Tokenizer`, each stored in a single `tokenizer.json`."""
 
 from glassformer.text.tokenizers.frames import Frame, frame_of
 from glassformer.text.tokenizers.tokenizer import StreamDecoder, Tokenizer

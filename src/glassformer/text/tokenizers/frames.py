@@ -1,7 +1,7 @@
-"""What stands around a text that a model reads: nothing, a token before it, `[CLS] … [SEP]`, `… </s> en_XX`.
+"""Frames: the special tokens around an input text, such as a token before it, `[CLS] … [SEP]` or `… </s> en_XX`.
 
-A tokenizer of ours has no frame of its own: the task and the settings say what its end token does. One that was
-imported brings the frame along that its model was trained with.
+A tokenizer that glassformer trained has no frame: the task and the settings decide where its end token is added. An
+imported tokenizer may have the frame that its model was trained with.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Frame:
-    """The ids before and after a text."""
+    """Token ids before and after a text."""
 
     before: tuple[int, ...] = ()
     after: tuple[int, ...] = ()
@@ -27,7 +27,7 @@ class Frame:
         return len(self.before) + len(self.after)
 
     def around(self, ids: Sequence[int], longest: int | None = None) -> list[int]:
-        """The ids in their frame; cut so that there are `longest` at most, of which the frame comes first."""
+        """Return the ids inside the frame, at most `longest` in total; the text is cut first, then the frame."""
         if longest is None:
             return [*self.before, *ids, *self.after]
         kept = ids[: max(0, longest - len(self))]
@@ -35,11 +35,11 @@ class Frame:
 
 
 def frame_of(tokenizer: Tokenizer, config: Config) -> Frame:
-    """The frame of what a run's model reads: of an encoder-decoder, of its sources.
+    """Return the frame of the text that a run's model reads; of an encoder-decoder, of its sources.
 
     Args:
-        tokenizer: of what is read.
-        config: of the run.
+        tokenizer: tokenizer of that text.
+        config: settings of the run.
     """
     if tokenizer.frame is not None:
         return tokenizer.frame

@@ -1,19 +1,19 @@
-"""The `tokenizer.json` of each scheme: Hugging Face's format, with our own facts under `model.glassformer`.
+"""The `tokenizer.json` of each scheme: Hugging Face's format, with additional fields under `model.glassformer`.
 
-Every file loads in Hugging Face `tokenizers` and gives the same ids there, with one exception: graphemes are cut by
-the `regex` package (whose `\\X` keeps the conjuncts of Indian scripts whole, Unicode Annex 29 rule GB9c), which that
-library cannot do.
+Every file loads in Hugging Face `tokenizers` and gives the same ids there, with one exception: text is split into
+graphemes by the `regex` package (whose `\\X` keeps the conjuncts of Indian scripts whole, Unicode Annex 29 rule GB9c),
+which that library cannot do.
 
 ========== ============================ ====================================================================
-scheme     model                        cut into words by
+scheme     model                        split into words by
 ========== ============================ ====================================================================
 characters WordLevel                    every character
 graphemes  WordLevel                    `regex`'s ``\\X``, in Python
 bytes      BPE without merges           nothing; ids 0 to 255 are the bytes themselves
-words      WordLevel                    `WORDS`: a word or a sign with the space before it, or a whitespace character
+words      WordLevel                    `WORDS`: a word or symbol with the space before it, or a whitespace character
 bpe        BPE over bytes               `WORD_PIECES`, the expression of Qwen3.5, which llama.cpp knows as `qwen35`
 wordpiece  WordPiece                    BERT's rule: at whitespace, and around every punctuation mark
-unigram    Unigram with byte fallback   before each space; newlines, tabs and `<` stand alone
+unigram    Unigram with byte fallback   before each space; newlines, tabs and `<` are words of their own
 ========== ============================ ====================================================================
 """
 
@@ -30,10 +30,10 @@ FACTS = "glassformer"
 END = "<|end|>"
 MASK = "<|mask|>"
 UNKNOWN = "<|unknown|>"
-REPLACEMENT = "\ufffd"  # what stands for an unknown symbol in decoded text
-LONGEST_WORD = 64  # characters: a longer run would only burden the trainers
+REPLACEMENT = "\ufffd"  # replaces an unknown symbol in decoded text
+LONGEST_WORD = 64  # characters: longer runs would only slow the trainers down
 
-# Marks (\p{M}) belong to words: without them, Bangla words break at every vowel sign. Published with Qwen3.5.
+# Marks (\p{M}) belong to words: otherwise Bangla words would be split at every vowel sign. Published with Qwen3.5.
 WORD_PIECES = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}"
     r"| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -51,12 +51,12 @@ Json = dict[str, Any]
 
 
 def split(pattern: str, behaviour: str = "Isolated") -> Json:
-    """A pre-tokeniser that cuts around, or before, each match."""
+    """Return a pre-tokenizer that splits around, or before, each match of a regular expression."""
     return {"type": "Split", "pattern": {"Regex": pattern}, "behavior": behaviour, "invert": False}
 
 
 def pre_tokenizer(kind: str) -> Json | None:
-    """What cuts text into the words that the model then turns into tokens."""
+    """Return the pre-tokenizer of a scheme, which splits text into words; None if the scheme has none."""
     byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
     table: dict[str, Json | None] = {
         "characters": split(r"[\s\S]"),
@@ -71,9 +71,10 @@ def pre_tokenizer(kind: str) -> Json | None:
 
 
 def normalizer(kind: str, normalization: str, lowercase: bool) -> Json | None:
-    """What happens to the text first. WordPiece's also drops control characters and sets ideographs apart.
+    """Return the normalizer of a scheme; None if the text is not changed.
 
-    BERT's own cleaning is off: it deletes the vowel signs of Bangla (as accents) and the joiner U+200D.
+    WordPiece's also removes control characters and puts spaces around ideographs. BERT's own cleaning is turned off,
+    because it deletes the vowel signs of Bangla (as accents) and the joiner U+200D.
     """
     steps: list[Json] = []
     if normalization != "none":
@@ -88,7 +89,7 @@ def normalizer(kind: str, normalization: str, lowercase: bool) -> Json | None:
 
 
 def decoder(kind: str) -> Json:
-    """How Hugging Face joins tokens into text again."""
+    """Return the decoder with which Hugging Face `tokenizers` joins tokens into text."""
     if kind in ("bytes", "bpe"):
         return {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
     if kind == "unigram":
@@ -99,13 +100,13 @@ def decoder(kind: str) -> Json:
 
 
 def word_level(symbols: list[str]) -> Json:
-    """A model that looks each word up; the unknown token comes last."""
+    """Return a model that maps whole words to ids; the unknown token has the last id."""
     vocab = {symbol: id for id, symbol in enumerate([*symbols, UNKNOWN])}
     return {"type": "WordLevel", "vocab": vocab, "unk_token": UNKNOWN}
 
 
 def document(config: TokenizerConfig, model: Json, tokens: int, mask: bool = False) -> Json:
-    """The whole file. The end token takes the id after the model's `tokens`, the mask token the one after that."""
+    """Return a `tokenizer.json`: the model's `tokens`, then the end token and, with `mask`, the mask token."""
     added = [_special(tokens, END)]
     if mask:
         added.append(_special(tokens + 1, MASK))
@@ -136,16 +137,16 @@ def _special(id: int, content: str) -> Json:
 
 
 def checksum(whole: Json) -> str:
-    """SHA-256 of everything in the file but the checksum itself."""
+    """Return the SHA-256 of everything in the file except the checksum itself."""
     facts = {key: value for key, value in whole["model"][FACTS].items() if key != "sha256"}
     bare = {**whole, "model": {**whole["model"], FACTS: facts}}
     return hashlib.sha256(json.dumps(bare, sort_keys=True).encode("ascii")).hexdigest()
 
 
 def byte_letters() -> list[str]:
-    """The printable character that stands for each byte in byte-level vocabularies (GPT-2's table).
+    """Return the printable character that represents each byte in byte-level vocabularies (GPT-2's table).
 
-    Printable Latin-1 bytes stand for themselves; the others take the characters from U+0100 on, in order.
+    Printable Latin-1 bytes represent themselves; the others are mapped to the characters from U+0100 on, in order.
     """
     itself = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
     others = [byte for byte in range(256) if byte not in itself]
@@ -153,13 +154,13 @@ def byte_letters() -> list[str]:
 
 
 def tokens(model: Json) -> list[str]:
-    """The model's tokens in id order: a unigram vocabulary is a list of pairs, the others map tokens to ids."""
+    """Return the model's tokens in id order. A unigram vocabulary is a list of pairs; the others map tokens to ids."""
     vocab = model["vocab"]
     return [token for token, _ in vocab] if isinstance(vocab, list) else sorted(vocab, key=vocab.__getitem__)
 
 
 def token_bytes(kind: str, tokens: list[str]) -> list[bytes]:
-    """The bytes that each token of the model stands for, in id order (see `Tokenizer.token_bytes`)."""
+    """Return the bytes of each token of the model, in id order (see `Tokenizer.token_bytes`)."""
     if kind in ("bytes", "bpe"):
         byte = {letter: bytes([value]) for value, letter in enumerate(byte_letters())}
         return [b"".join(byte[letter] for letter in token) for token in tokens]

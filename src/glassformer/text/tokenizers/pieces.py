@@ -1,4 +1,4 @@
-"""Where a text may be cut so that encoding the parts gives the same tokens as encoding the whole."""
+"""Safe positions to cut a text: encoding the parts gives the same tokens as encoding the whole."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ PREPEND = regex.compile(r"\p{Grapheme_Cluster_Break=Prepend}")
 
 
 def utf8(text: str) -> bytes:
-    """The text's UTF-8 bytes.
+    """Return a text as UTF-8 bytes.
 
     Raises:
-        GlassError: the text holds half of a surrogate pair, which is not a character and has no UTF-8 form.
+        GlassError: the text contains half of a surrogate pair, which is not a character and has no UTF-8 form.
     """
     try:
         return text.encode("utf-8")
@@ -28,12 +28,12 @@ def utf8(text: str) -> bytes:
 
 
 def is_safe(text: str, cut: int) -> bool:
-    """Whether no scheme has a token, and no Unicode form a composition, that crosses this position.
+    """Return whether a cut at this position splits no token of any scheme and no composition of any Unicode form.
 
-    Two places are safe in all seven schemes: before a space that follows a visible character (a space only ever
-    *starts* a token or is one), and after a newline that a visible character follows (a newline only ever *ends* a
-    token). A visible character here is one that Python does not call whitespace: the widest definition there is. The
-    few characters that stick to what follows them (Unicode's Prepend class, Annex 29 rule GB9b) are left out.
+    Two kinds of positions are safe in all seven schemes: before a space that follows a visible character (a space only
+    *starts* a token or is one), and after a newline that a visible character follows (a newline only *ends* a token).
+    A visible character is any character that Python does not call whitespace, the widest definition. The few characters
+    that combine with the next one (Unicode's Prepend class, Annex 29 rule GB9b) do not make a position safe.
     """
     before = text[cut - 1]
     after = text[cut]
@@ -43,14 +43,14 @@ def is_safe(text: str, cut: int) -> bool:
 
 
 def cut_before(text: str, start: int, near: int) -> int:
-    """The last safe place in `start < place <= near`, or `start` where there is none."""
+    """Return the last safe position with `start < position <= near`, or `start` if there is none."""
     if near >= len(text):
         return max(start, len(text))
     return next((cut for cut in range(near, start, -1) if is_safe(text, cut)), start)
 
 
 def pieces(text: str, size: int) -> Iterator[str]:
-    """The text in consecutive parts of about `size` characters, cut at safe places only (so a part may be longer)."""
+    """Yield a text in pieces of about `size` characters, cut only at safe positions, so a piece may be longer."""
     start = 0
     while start < len(text):
         end = cut_before(text, start, start + size)

@@ -1,7 +1,7 @@
-"""Special ids of a vocabulary, and the bytes that each id stands for, of our own and of imported tokenizers.
+"""Special ids of a vocabulary, and the bytes that each id represents, of trained and of imported tokenizers.
 
-Our tokenizers have their special tokens last: unknown, end, mask. Imported ones have them anywhere; their file names
-them under `roles`, with the ids around an input text.
+Tokenizers that glassformer trained have their special tokens last: unknown, end, mask. Imported tokenizers may have
+them anywhere; their file names them under `roles`, together with the ids around an input text.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 from glassformer.text.tokenizers import layout
 from glassformer.text.tokenizers.frames import Frame
 
-METASPACE = "\u2581"  # stands for a space in vocabularies made by sentencepiece
+METASPACE = "\u2581"  # represents a space in vocabularies made by sentencepiece
 
 
 @dataclass(frozen=True)
@@ -21,14 +21,17 @@ class Roles:
 
     Attributes:
         size: number of ids.
-        start: stands before a text's first token.
-        bytes: what each id stands for; nothing for special ones.
-        drops_space: the first token's space is no part of the text.
-        special: all ids that stand for no text: special tokens, the unknown one, rows without a token.
-        padding: the padding token, to which no text encodes; None: there is none.
+        start: id before a text's first token.
+        end: id of the end token.
+        mask: id of the mask token; None: there is none.
+        unknown: id of the unknown token; None: there is none.
+        bytes: the bytes of each id; empty for special ids, except that of U+FFFD for the unknown id.
+        drops_space: whether the space before the first token is not part of the text.
+        special: all ids that represent no text: special tokens, the unknown token, embedding rows without a token.
+        padding: id of the padding token, which no text contains; None: there is none.
         frame: ids around an input text; None: the task and the settings decide.
-        target_start: ids that begin the decoder's input in an encoder-decoder.
-        more_ends: further ids that end a text that is written.
+        target_start: ids at the beginning of the decoder's input in an encoder-decoder.
+        more_ends: further ids that end a generated text.
     """
 
     size: int
@@ -46,7 +49,7 @@ class Roles:
 
 
 def roles_of(document: dict[str, Any]) -> Roles:
-    """Return the roles in one of our `tokenizer.json` files, or in one that `imported_document` made."""
+    """Return the roles of a `tokenizer.json` that glassformer trained or that `imported_document` made."""
     facts = document["model"][layout.FACTS]
     model = document["model"]
     if "roles" in facts:
@@ -74,14 +77,14 @@ def roles_of(document: dict[str, Any]) -> Roles:
 def imported_document(
     document: dict[str, Any], kind: str, size: int, roles: dict[str, Any], drops_space: bool
 ) -> dict[str, Any]:
-    """Convert another program's `tokenizer.json` to our format: the ids stay, and the special ones are named.
+    """Convert another program's `tokenizer.json` to glassformer's format: ids are unchanged, special ids are named.
 
     Args:
         document: the file's contents.
         kind: "bpe", "wordpiece" or "unigram".
-        size: rows of the model's embedding; those beyond the file's tokens stand for nothing.
-        roles: the ids of "start", "end", "mask", "unknown" and "padding"; lists of ids "before" and "after" a text
-            that is read, of the "target_start", and of tokens that end a text beside the end token, "more_ends".
+        size: number of rows of the model's embedding; rows beyond the file's tokens represent no text.
+        roles: ids "start", "end", "mask", "unknown" and "padding"; lists of ids "before" and "after" an input text,
+            "target_start", and "more_ends", the tokens besides the end token that end a generated text.
         drops_space: see `Roles`.
     """
     facts: dict[str, Any] = {"format": layout.FORMAT, "kind": kind, "normalization": "none", "lowercase": False}
@@ -93,7 +96,7 @@ def imported_document(
 
 
 def _imported(document: dict[str, Any], kind: str, roles: dict[str, Any]) -> Roles:
-    """Return the roles of an imported vocabulary: added tokens stand for their content, special ids for no text."""
+    """Return the roles of an imported vocabulary: added tokens represent their content, special ids no text."""
     vocab = document["model"]["vocab"]
     size = roles["size"]
     pairs = enumerate(token for token, _ in vocab) if isinstance(vocab, list) else ((vocab[t], t) for t in vocab)

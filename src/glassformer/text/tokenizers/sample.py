@@ -1,4 +1,4 @@
-"""A bounded, even, repeatable draw from a text of any size, for the trainers that keep what they see in memory."""
+"""A bounded, uniform, reproducible sample of text of any size, for trainers that keep their input in memory."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from random import Random
 
 from glassformer.text.tokenizers.pieces import pieces, utf8
 
-BLOCK = 4096  # characters drawn together: long enough for whole sentences, short enough for an even draw
-LONGEST_BLOCK = 16 * BLOCK  # where a text offers no place to cut, it is cut anyway: memory comes first
-OVERHEAD = 128  # what Python needs to keep one block, so that many tiny documents stay within the bound too
+BLOCK = 4096  # characters sampled together: long enough for whole sentences, short enough for a uniform sample
+LONGEST_BLOCK = 16 * BLOCK  # a text without a safe position to cut is cut here anyway, to bound memory
+OVERHEAD = 128  # bytes that Python needs to keep one block, counted so that many tiny documents are bounded too
 
 
 def blocks(texts: Iterable[str]) -> Iterator[str]:
-    """The texts as blocks of about `BLOCK` characters; no block joins two texts."""
+    """Yield the texts in blocks of about `BLOCK` characters; no block joins two texts."""
     for text in texts:
         for piece in pieces(text, BLOCK):
             for start in range(0, len(piece), LONGEST_BLOCK):
@@ -22,11 +22,11 @@ def blocks(texts: Iterable[str]) -> Iterator[str]:
 
 
 def draw(texts: Iterable[str], limit: int, seed: int) -> list[str]:
-    """At most `limit` bytes of the texts, in their order; everything where everything fits.
+    """Return a sample of at most `limit` bytes of the texts, in order; everything if it fits.
 
-    Each block gets a random number and the blocks with the smallest numbers stay (bottom-k sampling: Cohen and Kaplan
-    2007), so that every part of the text has the same chance, whatever its place and however long the text turns out
-    to be. The draw depends on the texts, the limit and the seed alone.
+    Each block gets a random number, and the blocks with the smallest numbers are kept (bottom-k sampling: Cohen and
+    Kaplan 2007), so every part of the text has the same chance, and the length of the text need not be known. The
+    sample depends only on the texts, the limit and the seed.
 
     Raises:
         GlassError: a text is not valid Unicode.
@@ -45,7 +45,7 @@ def draw(texts: Iterable[str], limit: int, seed: int) -> list[str]:
 
 
 def _emptied(kept: list[tuple[float, int, bytes]]) -> list[str]:
-    """The blocks as text, each taken out of `kept` as it is decoded: both forms never stand in memory at once."""
+    """Return the blocks as text; each is removed from `kept` as it is decoded, so memory never holds both forms."""
     kept.reverse()
     texts = []
     while kept:

@@ -23,13 +23,13 @@ from glassformer.text.tokenizers.pieces import cut_before, pieces, utf8
 from glassformer.text.tokenizers.roles import roles_of
 
 PIECE = 32_768  # characters given to Hugging Face at once
-GROUP = 32 * PIECE  # characters per batch: its result objects take some hundred bytes a token while they live
+GROUP = 32 * PIECE  # characters per batch, whose result objects need about a hundred bytes per token
 GRAPHEME = regex.compile(r"\X")
 CONTROL = {code: repr(chr(code))[1:-1] for code in (*range(32), *range(0x7F, 0xA0))}
 
 
 class _Lookup(dict[str, int]):
-    """Symbol to id; every symbol that is not there has the unknown id."""
+    """A map from symbols to ids, in which every missing symbol has the unknown id."""
 
     def __init__(self, vocabulary: dict[str, int], unknown_id: int) -> None:
         super().__init__(vocabulary)
@@ -40,9 +40,9 @@ class _Lookup(dict[str, int]):
 
 
 class StreamDecoder:
-    """Text from tokens as they come, in whole characters only.
+    """An incremental decoder that turns a stream of tokens into whole characters.
 
-    What `feed` and `finish` return, joined, equals `Tokenizer.decode` of all the tokens fed.
+    The joined results of `feed` and `finish` equal `Tokenizer.decode` of all tokens.
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
@@ -51,7 +51,7 @@ class StreamDecoder:
         self._at_start = tokenizer.drops_space
 
     def feed(self, id: int) -> str:
-        """Return the characters that a token completes; none if it holds only a part of one."""
+        """Return the characters that a token completes; empty if it contains only a part of a character."""
         data = self._tokenizer.token_bytes(id)
         if self._at_start and data:
             self._at_start = False
@@ -59,39 +59,39 @@ class StreamDecoder:
         return self._decoder.decode(data)
 
     def finish(self) -> str:
-        """Return U+FFFD if the last character was never completed, and otherwise an empty text."""
+        """Return U+FFFD if the last character is incomplete, and otherwise an empty string."""
         return self._decoder.decode(b"", True)
 
 
 class Tokenizer:
-    """One trained tokenizer; never changes. Made by `train_tokenizer` or `Tokenizer.load`.
+    """A trained, immutable tokenizer, made by `train_tokenizer` or `Tokenizer.load`.
 
     Attributes:
         kind: the scheme (`config.TOKENIZER_KINDS`).
         vocab_size: number of tokens, special ones included; ids are 0 to vocab_size - 1.
-        end_id: ends a document, and stands before a document's first token. No text encodes to it.
-        start_id: stands before a text's first token where something must; the end token, unless the tokenizer was
-            imported and has another one.
-        special: ids that stand for no text: special tokens, the unknown one, rows without a token. In tokenizers of
-            ours they are the last ids; in imported ones they are anywhere.
-        padding_id: fills rows, and no text encodes to it; None where the tokenizer has none.
-        frame: what stands around a text that is read, where an imported tokenizer says it; see `frames.frame_of`.
-        target_start: the ids that a text begins with that an encoder-decoder writes.
-        more_ends: further ids that end a text that is written, where an imported tokenizer's model has them.
-        drops_space: the space that the first token carries is no part of the text.
-        mask_id: stands for a token that is hidden and to be filled in; None where the tokenizer has none. No text
-            encodes to it.
-        unknown_id: stands for a symbol that the vocabulary lacks; None where every text can be written.
-        exact: True where `decode(encode(text)) == text` for every Unicode text. Elsewhere the round trip is exact for
+        end_id: id of the end token, which ends a document and precedes its first token. No text encodes to it.
+        start_id: id of the token before a text's first token, if one is needed: the end token, unless an imported
+            tokenizer has a separate start token.
+        special: ids that represent no text: special tokens, the unknown token, embedding rows without a token. They
+            are the last ids, except in imported tokenizers, which may have them anywhere.
+        padding_id: id of the padding token, to which no text encodes; None if there is none.
+        frame: ids around an input text, if an imported tokenizer defines them; see `frames.frame_of`.
+        target_start: ids at the beginning of a text that an encoder-decoder generates.
+        more_ends: further ids that end a generated text, if the model of an imported tokenizer has them.
+        drops_space: whether the space before the first token is not part of the text.
+        mask_id: id of the mask token, which replaces hidden tokens; None if there is none. No text encodes to it.
+        unknown_id: id of the unknown token, which replaces symbols outside the vocabulary; None if every text can be
+            encoded.
+        exact: True if `decode(encode(text)) == text` for every Unicode text. If False, the round trip is exact for
             text of known symbols (characters, graphemes, words), or spaces change (wordpiece: one space between
-            words and around punctuation), or the text is normalised first, if the settings said so.
+            words and around punctuation), or the text is normalized first, as the settings say.
         normalization: the Unicode form applied first ("none", "nfc", …).
         lowercase: whether text is lower-cased first.
-        digest: SHA-256 of what `save` writes, in hexadecimal.
+        digest: SHA-256 of the file that `save` writes, in hexadecimal.
     """
 
     def __init__(self, document: dict[str, Any]) -> None:
-        """Take the contents of a `tokenizer.json` as `layout.document` makes them."""
+        """Build the tokenizer from the contents of a `tokenizer.json`, as `layout.document` makes them."""
         facts = document["model"][layout.FACTS]
         self.kind: str = facts["kind"]
         self.normalization: str = facts["normalization"]
@@ -122,12 +122,12 @@ class Tokenizer:
 
     @cached_property
     def text_ids(self) -> npt.NDArray[np.int64]:
-        """The ids that stand for text, in ascending order."""
+        """Return the ids that represent text, in ascending order."""
         return np.array([id for id in range(self.vocab_size) if id not in self.special], dtype=np.int64)
 
     @cached_property
     def special_tokens(self) -> dict[str, int]:
-        """The id of each special token, by its name."""
+        """Return the id of each special token by its name."""
         names = {id: self._hf.id_to_token(id) for id in sorted(self.special)}
         return {name: id for id, name in names.items() if name}
 
@@ -142,7 +142,7 @@ class Tokenizer:
         return frozenset(token.content for token in self._hf.get_added_tokens_decoder().values() if token.rstrip)
 
     def encode(self, text: str) -> list[int]:
-        """The text's ids; never a special one but `unknown_id`.
+        """Return the ids of a text, none of which is special except `unknown_id`.
 
         Raises:
             GlassError: the text is not valid Unicode (a lone surrogate).
@@ -150,7 +150,7 @@ class Tokenizer:
         return self.encode_many([text])[0]
 
     def encode_many(self, texts: list[str]) -> list[list[int]]:
-        """`encode` of each text, faster: in parallel, and in memory that does not grow with the longest text."""
+        """Encode several texts, faster: in parallel, and in memory that does not grow with the longest text."""
         if self.kind in ("characters", "graphemes", "bytes"):
             return [self._encode_in_python(text) for text in texts]
         for text in texts:
@@ -176,7 +176,7 @@ class Tokenizer:
         return list(map(self._lookup.__getitem__, symbols))
 
     def _groups(self, texts: list[str]) -> Iterator[list[tuple[int, str]]]:
-        """The texts cut into pieces, each with its text's index, in batches of about `GROUP` characters."""
+        """Yield batches of about `GROUP` characters: pieces of the texts, each with its text's index."""
         group: list[tuple[int, str]] = []
         size = 0
         for index, text in enumerate(texts):
@@ -191,7 +191,7 @@ class Tokenizer:
             yield group
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of the ids: special tokens left out, U+FFFD for an unknown symbol and for invalid UTF-8.
+        """Return the text of the ids, without special tokens; unknown symbols and invalid UTF-8 become U+FFFD.
 
         Raises:
             GlassError: an id is outside the vocabulary.
@@ -213,29 +213,29 @@ class Tokenizer:
             )
 
     def token_bytes(self, id: int) -> bytes:
-        """The bytes one token stands for; none for the end and mask tokens, U+FFFD's for the unknown one.
+        """Return the bytes of one token: none for the end and mask tokens, those of U+FFFD for the unknown token.
 
-        `decode` joins them and reads them as UTF-8. WordPiece: a token that starts a word carries the space before
-        it, and `decode` drops the first token's. All other schemes: plain joining, nothing added or dropped.
+        `decode` joins the bytes and decodes them as UTF-8. WordPiece: a token that starts a word includes the space
+        before it, and `decode` drops the space of the first token. In all other schemes, nothing is added or dropped.
         """
         self._check(id)
         return self._bytes[id]
 
     def token_text(self, id: int) -> str:
-        r"""A printable form of one token: part of a character as `\xe0`, a newline as `\n`, special ones by name."""
+        r"""Return a printable form of one token: a part of a character as `\xe0`, a newline as `\n`, a special name."""
         self._check(id)
         if id in self.special:
             return str(self._hf.id_to_token(id) or f"<{id}>")
         return self._bytes[id].decode("utf-8", "backslashreplace").translate(CONTROL)
 
     def stream_decoder(self) -> StreamDecoder:
-        """A new decoder for one stream of tokens."""
+        """Return a new decoder for one stream of tokens."""
         return StreamDecoder(self)
 
     def safe_cut(self, text: str, near: int) -> int:
-        """The largest position <= `near` (characters) where cutting keeps the tokens; 0 where there is none.
+        """Return the largest position <= `near`, in characters, where a cut keeps the tokens; 0 if there is none.
 
-        `encode(text[:cut]) + encode(text[cut:]) == encode(text)`. See `pieces.is_safe` for what counts.
+        `encode(text[:cut]) + encode(text[cut:]) == encode(text)`. See `pieces.is_safe` for the rule.
         """
         if near <= 0 or near >= len(text):
             return max(0, min(near, len(text)))
@@ -247,7 +247,7 @@ class Tokenizer:
         return f"Tokenizer({self.description()})"
 
     def description(self) -> str:
-        """One line for people: scheme, size, what happens to the text."""
+        """Return a one-line description: the scheme, the vocabulary size, and how text is changed."""
         parts = [f"{self.kind}, {self.vocab_size:,} tokens"]
         parts += [self.normalization.upper()] if self.normalization != "none" else []
         parts += ["lower-cased"] if self.lowercase else []
@@ -260,7 +260,7 @@ class Tokenizer:
         return "; ".join(parts)
 
     def save(self, path: Path) -> None:
-        """Write the one file that `load`, and Hugging Face's `Tokenizer.from_file`, read."""
+        """Write the `tokenizer.json` that `load` and Hugging Face's `Tokenizer.from_file` read."""
         write_text(path, self._saved)
 
     @classmethod
@@ -283,7 +283,7 @@ class Tokenizer:
         _check_document(document, path)
         try:
             return cls(document)
-        except Exception as error:  # the library raises nothing narrower
+        except Exception as error:  # the library raises no narrower exception
             raise GlassError(
                 f"{path} cannot be used by tokenizers {tokenizers.__version__}: {error}",
                 "Install the version of tokenizers that constraints.txt names.",

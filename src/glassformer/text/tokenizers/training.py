@@ -1,4 +1,4 @@
-"""Training a tokenizer: the same texts and settings give the same bytes, on any machine, in bounded memory."""
+"""Train tokenizers in bounded memory; the same texts and settings give the same file on any machine."""
 
 from __future__ import annotations
 
@@ -22,19 +22,20 @@ from glassformer.text.tokenizers.unigram import train_unigram
 Json = layout.Json
 UNIGRAM_SHARE = 3  # its trainer needs about three times the memory of the others for the same text
 LONG_BLOCK = 256
-"""Characters from which on it pays to count them in NumPy."""
+"""Length, in characters, from which counting characters in NumPy is faster."""
 RUN = regex.compile(r"[\p{L}\p{M}]{17,}")
-"""Letters without a space, as Chinese, Japanese and Thai are written: such a "word" hardly ever comes twice."""
+"""Letters without a space, as Chinese, Japanese and Thai are written: such a "word" hardly ever repeats."""
 RUN_BYTES = 4_000_000
-"""Most bytes in such runs that pair counting sees: its memory is some 100 times those, and 10 times those of words."""
+"""Maximum number of bytes in such runs for pair counting, which needs about 100 bytes of memory for each of them, and
+about 10 for each byte of ordinary words."""
 
 
 def train_tokenizer(config: TokenizerConfig, texts: Iterable[str], mask: bool = False) -> Tokenizer:
-    """Train on the texts, read once, in order, one at a time.
+    """Train a tokenizer on texts, which are read once, in order, one at a time.
 
-    Characters are counted over the whole text. The other schemes see at most `config.sample_bytes` of it, drawn
-    evenly (`sample.draw`): all of it where it is shorter. Unigram sees a third of that, for its trainer's sake. Bytes
-    need no training. With `mask` it has one token more, `Tokenizer.mask_id`; all others are the same as without.
+    Characters are counted over the whole text. The other schemes are trained on a uniform sample of at most
+    `config.sample_bytes` (`sample.draw`), or a third of that for unigram, whose trainer needs more memory. Bytes need
+    no training. With `mask`, the tokenizer has one more token, `Tokenizer.mask_id`; all other tokens are the same.
 
     Raises:
         GlassError: there is no text, `vocab_size` is too small for the scheme, a text is not valid Unicode, or the
@@ -83,7 +84,7 @@ def _too_small(config: TokenizerConfig, least: int, why: str) -> GlassError:
 
 
 def _bare(config: TokenizerConfig, model: Json, pre_tokenizer: Json | None = None) -> tokenizers.Tokenizer:
-    """An untrained Hugging Face tokenizer with this scheme's normaliser and pre-tokeniser."""
+    """Return an untrained Hugging Face tokenizer with this scheme's normalizer and pre-tokenizer."""
     whole = layout.document(config, model, tokens=len(model["vocab"]))
     whole["added_tokens"] = []
     whole["pre_tokenizer"] = pre_tokenizer or whole["pre_tokenizer"]
@@ -105,7 +106,7 @@ def _count_characters(config: TokenizerConfig, texts: Iterable[str]) -> Counter[
     of_ascii = np.zeros(128, dtype=np.int64)
     for block in _normalized(config, blocks(texts)):
         data = utf8(block)
-        if len(data) == len(block) >= LONG_BLOCK:  # ASCII alone: NumPy counts its bytes ten times faster
+        if len(data) == len(block) >= LONG_BLOCK:  # only ASCII: NumPy counts bytes ten times faster
             of_ascii += np.bincount(np.frombuffer(data, dtype=np.uint8), minlength=128)
         else:
             counts.update(block)
@@ -122,7 +123,7 @@ def _graphemes(config: TokenizerConfig, sample: list[str]) -> Json:
 
 
 def _symbols_model(config: TokenizerConfig, counts: Counter[str]) -> Json:
-    """The most frequent symbols, sorted; ties go to the symbol that sorts first."""
+    """Return a model of the most frequent symbols, sorted; among ties, the symbols that sort first are kept."""
     if not counts:
         raise _no_text()
     _check_symbol_room(config)
@@ -135,18 +136,18 @@ def _symbols_model(config: TokenizerConfig, counts: Counter[str]) -> Json:
 
 def _check_symbol_room(config: TokenizerConfig) -> None:
     if config.vocab_size < 3:
-        raise _too_small(config, 3, f"{layout.UNKNOWN} and {layout.END} take two places")
+        raise _too_small(config, 3, f"{layout.UNKNOWN} and {layout.END} take two ids")
 
 
 def _none_often_enough(config: TokenizerConfig) -> GlassError:
     return GlassError(
-        f"tokenizer.min_count = {config.min_count}: no symbol of the text is seen that often",
+        f"tokenizer.min_count = {config.min_count}: no symbol of the text occurs that often",
         "Lower tokenizer.min_count.",
     )
 
 
 def _words(config: TokenizerConfig, sample: list[str]) -> Json:
-    """The most frequent words; the trainer breaks ties by the word itself."""
+    """Return a model of the most frequent words; the trainer breaks ties by the word itself."""
     _check_symbol_room(config)
     trained = _bare(config, layout.word_level([]))
     trainer = trainers.WordLevelTrainer(
@@ -160,7 +161,7 @@ def _words(config: TokenizerConfig, sample: list[str]) -> Json:
 
 
 def _bpe(config: TokenizerConfig, sample: list[str]) -> Json:
-    """Byte-level BPE (Sennrich et al. 2016 over bytes, as GPT-2); `Tokenizer.exact` rests on its 256 bytes."""
+    """Train byte-level BPE (Sennrich et al. 2016, on bytes as in GPT-2); `Tokenizer.exact` relies on its 256 bytes."""
     if config.vocab_size < 257:
         raise _too_small(config, 257, f"256 bytes and {layout.END} come first")
     cut = _in_chunks(layout.split(layout.WORD_PIECES), layout.pre_tokenizer("bytes"))
@@ -176,9 +177,9 @@ def _bpe(config: TokenizerConfig, sample: list[str]) -> Json:
 
 
 def _with_few_runs(sample: list[str], seed: int) -> list[str]:
-    """An even part of the sample with about `RUN_BYTES` in unbroken runs of letters; all of it where there are fewer.
+    """Return a uniform part of the sample with about `RUN_BYTES` in runs of letters; all of it if it has fewer.
 
-    Equal words are counted once, so words with spaces between them cost little however much text there is.
+    Equal words are stored once, so words with spaces between them need little memory for any amount of text.
     """
     runs = sum(len(utf8(run)) for block in sample for run in RUN.findall(block))
     if runs <= RUN_BYTES:
@@ -187,7 +188,7 @@ def _with_few_runs(sample: list[str], seed: int) -> list[str]:
 
 
 def _in_chunks(words: Json | None, *then: Json | None) -> Json:
-    """While training, words are cut at 64 characters: a line of dashes would burden the trainer and teach nothing."""
+    """Return a pre-tokenizer for training that also cuts words at 64 characters, such as a line of dashes."""
     chunks = layout.split(rf"[\s\S]{{1,{layout.LONGEST_WORD}}}")
     return {"type": "Sequence", "pretokenizers": [words, chunks, *then]}
 
@@ -198,10 +199,10 @@ def _model_of(trained: tokenizers.Tokenizer) -> Json:
 
 
 def _wordpiece(config: TokenizerConfig, sample: list[str]) -> Json:
-    """WordPiece (Schuster and Nakajima 2012), trained by pair counts as BERT's open re-trainings are.
+    """Train WordPiece (Schuster and Nakajima 2012) by pair counts, as open reimplementations of BERT's training do.
 
     The library numbers the continuation letters (`##x`) in the order of a hash map, which differs from run to run and
-    decides ties between merges. Given to the trainer sorted, as if they were special, they make it repeatable.
+    decides ties between merges. Passed to the trainer in sorted order, as special tokens, they make it reproducible.
     """
     empty = {"type": "WordPiece", "vocab": {}, "unk_token": layout.UNKNOWN, "continuing_subword_prefix": "##"}
     model = {**empty, "max_input_chars_per_word": 100}
@@ -224,7 +225,7 @@ def _wordpiece(config: TokenizerConfig, sample: list[str]) -> Json:
 
 
 def _wordpiece_letters(cut: tokenizers.Tokenizer, sample: list[str]) -> tuple[list[str], list[str]]:
-    """The characters of all words, each of which the trainer keeps, and those that follow another one; sorted."""
+    """Return the characters of all words, and the characters that follow another one in a word; both sorted."""
     letters: set[str] = set()
     inside: set[str] = set()
     for block in sample:

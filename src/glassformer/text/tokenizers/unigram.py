@@ -1,7 +1,7 @@
 """Unigram vocabularies (Kudo 2018), trained by sentencepiece and run by Hugging Face `tokenizers`.
 
-The library's own unigram trainer gives other vocabularies from run to run; sentencepiece with one thread does not.
-What a vocabulary lacks is written in bytes (`<0x00>` to `<0xFF>`), so every text can be encoded and comes back exactly.
+Hugging Face's own unigram trainer is not reproducible; sentencepiece with one thread is. Characters outside the
+vocabulary are encoded as bytes (`<0x00>` to `<0xFF>`), so every text can be encoded and is decoded exactly.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from glassformer.base.errors import GlassError
 from glassformer.text.tokenizers import layout
 from glassformer.text.tokenizers.pieces import pieces
 
-COVERAGE = 0.9995  # where letters would fill the vocabulary: the share of the text that single letters must cover
+COVERAGE = 0.9995  # share of the text that single letters must cover, if all letters would fill the vocabulary
 LINE = 1000  # characters: sentencepiece leaves out sentences of more than a few thousand bytes
 BOUNDARY = regex.compile(layout.ALONE_IN_UNIGRAM)
-SPACE = "\u2581"  # sentencepiece's own sign for a space
+SPACE = "\u2581"  # sentencepiece's symbol for a space
 
 
 def train_unigram(config: TokenizerConfig, sample: Iterable[str]) -> layout.Json:
-    """The model part of the file, trained on the sample.
+    """Train on a sample and return the model part of a `tokenizer.json`.
 
     Raises:
         GlassError: sentencepiece is not installed, or `vocab_size` cannot hold the bytes and the letters.
@@ -53,7 +53,7 @@ def train_unigram(config: TokenizerConfig, sample: Iterable[str]) -> layout.Json
 
 
 def _lines(sample: Iterable[str]) -> Iterator[str]:
-    """What sentencepiece sees: no character on which a token must start or end, none that it reserves."""
+    """Yield lines to train on, without characters that start or end a token or that sentencepiece reserves."""
     for block in sample:
         for line in BOUNDARY.split(block):
             for piece in pieces(line.replace("\0", "").replace(SPACE, ""), LINE):
@@ -61,7 +61,7 @@ def _lines(sample: Iterable[str]) -> Iterator[str]:
 
 
 def _letters(counts: Counter[str], coverage: float) -> int:
-    """How many characters cover that share of the text, most frequent first; the others are written in bytes."""
+    """Return how many characters, most frequent first, cover that share of the text; the others become bytes."""
     total = sum(counts.values())
     covered = 0
     for needed, (_, count) in enumerate(counts.most_common(), start=1):
@@ -72,7 +72,7 @@ def _letters(counts: Counter[str], coverage: float) -> int:
 
 
 def _train(sentencepiece: Any, lines: list[str], vocab_size: int, coverage: float) -> Any:
-    """A trained sentencepiece processor. Its unknown token's place is the end token's in our file."""
+    """Return a trained sentencepiece processor. Its unknown token makes room for the end token in our file."""
     written = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
@@ -80,7 +80,7 @@ def _train(sentencepiece: Any, lines: list[str], vocab_size: int, coverage: floa
             model_writer=written,
             model_type="unigram",
             vocab_size=vocab_size,
-            hard_vocab_limit=False,  # a short text may not have that many pieces
+            hard_vocab_limit=False,  # a short text may have fewer pieces
             character_coverage=coverage,
             byte_fallback=True,
             normalization_rule_name="identity",
@@ -99,10 +99,10 @@ def _train(sentencepiece: Any, lines: list[str], vocab_size: int, coverage: floa
 
 
 def _model(trained: Any) -> layout.Json:
-    """The trained pieces with spaces in place of sentencepiece's sign, after the 256 bytes.
+    """Return the model: the 256 bytes, then the trained pieces with spaces instead of sentencepiece's symbol.
 
-    Bytes score as the rarest piece does. The library asks for an unknown token: with all bytes there it is never
-    used, so the first byte's place is named.
+    Bytes have the score of the rarest piece. The library requires an unknown token; with all bytes in the vocabulary
+    it is never used, so the id of the first byte is given.
     """
     ids = [id for id in range(trained.vocab_size()) if not (trained.is_byte(id) or trained.is_unknown(id))]
     pieces_and_scores = [[trained.id_to_piece(id).replace(SPACE, " "), trained.get_score(id)] for id in ids]
