@@ -69,7 +69,7 @@ def test_a_study_takes_a_text_and_changes() -> None:
     assert (config.train.steps, config.model.layers, config.model.width) == (9, 1, 64)
     assert chosen("--study", "heads", "--minutes", "2").cells[0].config.train.steps is None
     for words, problem in (
-        (["--study", "head"], "there is no study 'head'"),
+        (["--study", "head"], "unknown study 'head'"),
         (["--study", "heads", "--vary", "model.layers=1,2"], "was given with --vary"),
         (["--study", "heads", "--set", "model.heads=2"], "both varies and is set"),
     ):

@@ -172,7 +172,7 @@ def test_the_held_out_part_of_a_filler_is_that_of_glass_probe(registry: ModelReg
 
 def test_a_text_that_is_too_long_is_refused(registry: ModelRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loss, "MOST", 12)
-    with pytest.raises(GlassError, match="12 are read at once"):
+    with pytest.raises(GlassError, match="at most 12 are allowed"):
         ask(registry, "book", "loss", text="It was a tall day when the dog met the bird and the child.")
     with pytest.raises(GlassError, match="no probability"):
         ask(registry, "mails", "loss", text=TEXTS["mails"])
