@@ -130,7 +130,7 @@ class Coreference:
     """The corpus `coreference`: sentences, and minimal pairs."""
 
     name: str = "coreference"
-    summary: str = "the horse did not cross the river because it was too tired, or too wide; minimal pairs"
+    summary: str = "pronouns: the horse did not cross the river because it was too tired, or too wide; minimal pairs"
     tasks: tuple[str, ...] = TEXT_TASKS
 
     def recommended(self, task: str) -> Mapping[str, str]:

@@ -102,7 +102,7 @@ class Stories:
     """The corpus `stories`, which is the default corpus."""
 
     name: str = "stories"
-    summary: str = "small English stories; names and things come back later; true entropy known exactly"
+    summary: str = "short English stories that repeat names and things later; the true entropy is known exactly"
     tasks: tuple[str, ...] = TEXT_TASKS
 
     def recommended(self, task: str) -> Mapping[str, str]:

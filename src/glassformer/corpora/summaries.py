@@ -98,7 +98,7 @@ class Summaries:
     """The corpus `summaries`: stories with their summaries."""
 
     name: str = "summaries"
-    summary: str = "stories, and who wanted what, what went wrong, what helped and how it ended"
+    summary: str = "stories with two-sentence summaries: the wish, the trouble, the tool that helped, and the ending"
     tasks: tuple[str, ...] = ("summarize",)
 
     def recommended(self, task: str) -> Mapping[str, str]:

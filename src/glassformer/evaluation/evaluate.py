@@ -276,7 +276,9 @@ def _of_examples(request: EvaluationRequest, model: AnyTextModel, folder: Path) 
         return label_report(model, text, examples, estimate, unknown, train, corpus, other, said)
     numbers = drawn_records(store, request.examples, used)
     if not can_score():
-        note('without BLEU and chrF++, which need sacrebleu: pip install -c constraints.txt -e ".[metrics]"')
+        note(
+            'BLEU and chrF++ are left out, because they need sacrebleu: pip install -c constraints.txt -e ".[metrics]"'
+        )
     for writer in (model, other):
         if isinstance(writer, Translator | ChatModel):
             writer.engine = choose_engine(request.backend, writer.model, writer.config.sample, len(numbers))

@@ -30,7 +30,7 @@ class Agreement:
 
     most: int = 4
     name: str = "agreement"
-    summary: str = "verbs agree with far subjects: the keys to the cabinet are old; minimal pairs"
+    summary: str = "verbs that agree with distant subjects: the keys to the cabinet are old; minimal pairs"
     tasks: tuple[str, ...] = TEXT_TASKS
 
     def __post_init__(self) -> None:

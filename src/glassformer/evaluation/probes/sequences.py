@@ -38,13 +38,13 @@ class SequenceQuestion:
     """A token that can be predicted from the tokens before it in the row.
 
     Attributes:
-        row, place: index of the row, and position in the row.
+        row, position: index of the row, and position in the row.
         groups: names of the groups that it belongs to, besides the group of all questions.
         rules: probability that each heuristic predicts this token.
     """
 
     row: int
-    place: int
+    position: int
     groups: Sequence[str]
     rules: Mapping[str, float]
 
@@ -65,7 +65,7 @@ def shares(
         chance: share that guessing gets right.
         everything: name of the group of all questions.
     """
-    right = [float(read[q.row].best[q.place] == rows[q.row][q.place]) for q in questions]
+    right = [float(read[q.row].best[q.position] == rows[q.row][q.position]) for q in questions]
     names = sorted({name for q in questions for name in q.groups}, key=by_number)
     found = []
     for name in (everything, *names):
@@ -126,10 +126,13 @@ def probe_induction(model: Readable, known: Known | None, size: int, seed: int) 
     read = read_rows(model, rows)
     questions = [
         SequenceQuestion(
-            number, place, list(_copies(row, place, length, known)), _frequent(row[place - 1], row[place], known)
+            number,
+            position,
+            list(_copies(row, position, length, known)),
+            _frequent(row[position - 1], row[position], known),
         )
         for number, row in enumerate(rows)
-        for place in range(length + 1, len(row))
+        for position in range(length + 1, len(row))
     ]
     symbols = len(middle_tokens(model, known))
     nats = np.array([found.nats for found in read])  # (rows, T)
@@ -147,9 +150,9 @@ def probe_induction(model: Readable, known: Known | None, size: int, seed: int) 
     return ProbeResult("induction", about, shares(rows, read, questions, 1 / symbols, "repeated tokens"), figures)
 
 
-def _copies(row: Sequence[int], place: int, length: int, known: Known | None) -> Iterator[str]:
-    yield f"copy {place // length + 1}"
-    if known is not None and not known.has(row[place - 1], row[place]):
+def _copies(row: Sequence[int], position: int, length: int, known: Known | None) -> Iterator[str]:
+    yield f"copy {position // length + 1}"
+    if known is not None and not known.has(row[position - 1], row[position]):
         yield "neighbours never trained on"
 
 
@@ -219,7 +222,9 @@ def _asked(number: int, row: Sequence[int], known: Known | None) -> Iterator[Seq
     pairs = len(row) // 4
     shown = list(row[1 : 2 * pairs : 2])
     start = len(row) - 2 * pairs
-    for place in range(start + 1, len(row), 2):
-        seen = shown if place == start + 1 else [row[place - 2]]
-        rules = {"last value": float(row[place] == seen[-1]), "a value shown": shown.count(row[place]) / pairs}
-        yield SequenceQuestion(number, place, [f"{pairs} pairs"], rules | _frequent(row[place - 1], row[place], known))
+    for position in range(start + 1, len(row), 2):
+        seen = shown if position == start + 1 else [row[position - 2]]
+        rules = {"last value": float(row[position] == seen[-1]), "a value shown": shown.count(row[position]) / pairs}
+        yield SequenceQuestion(
+            number, position, [f"{pairs} pairs"], rules | _frequent(row[position - 1], row[position], known)
+        )
