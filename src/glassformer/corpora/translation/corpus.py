@@ -34,7 +34,7 @@ class Translation:
     @property
     def summary(self) -> str:
         """One-line description."""
-        return f"{self.source.title()} to {self.target.title()} from one grammar: distant agreement, one correct translation"
+        return f"{self.source.title()} to {self.target.title()} from one grammar: distant agreement, one correct answer"
 
     def recommended(self, task: str) -> Mapping[str, str]:
         """Return settings with words as tokens, and a small model that learns the task in minutes."""
