@@ -1,4 +1,4 @@
-"""The studies that are built in, and what the cost of a pass is measured to be."""
+"""The built-in studies, and the measured cost of a pass."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_every_study_is_a_grid_that_can_run(name: str) -> None:
     assert grid.seeds == 3
     for cell in grid.cells:
         assert cell.config.train.threads == 1
-        assert cell.config.train.evaluate_every < (cell.config.train.steps or 0)  # there is a curve to draw
+        assert cell.config.train.evaluate_every < (cell.config.train.steps or 0)  # the picture has a curve
 
 
 def test_the_questions_of_the_tutorials_have_a_study() -> None:

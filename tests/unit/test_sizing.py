@@ -1,4 +1,4 @@
-"""Sizes for a text, a time and a speed: they fit, they grow, and what a person said stays."""
+"""Sizes for a text, a time and a speed: they fit, they grow, and settings of the user are kept."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SPEED = 1e11
 
 
 def config_of(settings: dict[str, Any], task: str = "lm") -> Config:
-    """The settings in a run of this task with rotary positions."""
+    """Return the settings of a run of this task with rotary positions."""
     sections: dict[str, dict[str, Any]] = {"model": {"positions": "rotary"}, "train": {"task": task}}
     for name, value in settings.items():
         section, _, field = name.partition(".")
@@ -120,7 +120,7 @@ def test_a_small_text_is_not_read_for_ever() -> None:
     assert sizes.tokens == pytest.approx(RULES["lm"].epochs * 50_000, rel=0.01)
     assert sizes.settings["train.steps"] * sizes.settings["train.batch"] * sizes.shape.context == sizes.tokens
     assert "read 40 times and no more" in sizes.why[-1]
-    assert "train.steps" not in choose_sizes(CASE, 1e9, {}).settings  # there the minutes end the run
+    assert "train.steps" not in choose_sizes(CASE, 1e9, {}).settings  # in these cases the minutes end the run
 
 
 @pytest.mark.parametrize(
