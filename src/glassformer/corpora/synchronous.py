@@ -38,16 +38,16 @@ class Derivation(NamedTuple):
 
     def words(self, language: str) -> list[str]:
         """Return the words in one language; a word with two spellings is given as "a|b"."""
-        said: list[str] = []
-        self._say(language, said)
-        return said
+        words: list[str] = []
+        self._add_words(language, words)
+        return words
 
-    def _say(self, language: str, said: list[str]) -> None:
+    def _add_words(self, language: str, words: list[str]) -> None:
         for item in self.rule.sides[language]:
             if isinstance(item, int):
-                self.parts[item]._say(language, said)
+                self.parts[item]._add_words(language, words)
             else:
-                said.append(item)
+                words.append(item)
 
 
 class Rules:

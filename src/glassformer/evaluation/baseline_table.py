@@ -123,7 +123,7 @@ def baselines(
     ladder.append(step("5-gram", _ngram_nats(counted, validation, vocab_size, tokenizer.end_id, first), note))
     if validation.unknown:
         return ladder
-    note = "compressed size after the last 32 KiB of the training text (as far back as gzip looks), level 9"
+    note = "compressed size after the last 32 KiB of the training text (the window of gzip), level 9"
     ladder.append(step("gzip", _gzip_nats(train, validation, tokenizer), note))
     if corpus is not None:
         truth = true_nats(validation, tokenizer, corpus)

@@ -54,10 +54,10 @@ class EvaluationRequest:
         which: checkpoint to evaluate.
         device: device to compute on.
         precision: precision of matrix multiplications; None: as in training, which gives the same figures.
-        seed: seed for sampling the text of the copy meter; None: the run's own seed.
+        seed: seed for sampling text, such as that of the copy meter; None: the run's own seed.
         changes: settings of `data` for reading `source`, and of `sample` for generating text, as strings.
-        examples: for translate and summarize, the maximum number of evenly selected sources to generate text for;
-            None: all.
+        examples: for translate, summarize and chat, the maximum number of evenly selected examples to generate text
+            for; None: all.
         against: another run of the same task to compare with, on the same examples.
         ablate: parts to ablate, such as dec.1.self.2; then only the loss is measured, with and without them.
         instead: kind of ablation; a key of `ablation.ABLATION_KINDS`.
@@ -105,7 +105,7 @@ def evaluate_run(request: EvaluationRequest) -> Report:
         what = "the validation part" if request.tokens is None else "evenly selected rows of the validation part"
         return ablation_report(opened.model, data, check_ablation(opened.model, request.ablate, request.instead), what)
     model = opened.text_model
-    model.config = config.with_changes(_writing(request))
+    model.config = config.with_changes(_sample_changes(request))
     if request.against is not None and config.train.task not in EXAMPLES:
         raise GlassError(
             f"--against compares runs of {', '.join(EXAMPLES)}, not train.task = {config.train.task}",
@@ -133,8 +133,8 @@ def _check(request: EvaluationRequest, config: Config) -> None:
                 f"{key} = {request.changes[key]} applies to other data, but no DATA was given",
                 "Name the data: glass evaluate RUN DATA; the run's own data is read as in training.",
             )
-    if _writing(request) and config.train.task in ("classify", "masked"):
-        key, value = next(iter(_writing(request).items()))
+    if _sample_changes(request) and config.train.task in ("classify", "masked"):
+        key, value = next(iter(_sample_changes(request).items()))
         raise GlassError(
             f"{key} = {value} is for text generation, but {request.folder} learnt train.task = {config.train.task}",
             "Leave it out: this task generates no text.",
@@ -190,7 +190,7 @@ def _check_ablation(request: EvaluationRequest) -> None:
         raise GlassError(f"--tokens {request.tokens} is less than one", "Give a number of tokens, or leave it out.")
 
 
-def _writing(request: EvaluationRequest) -> dict[str, str]:
+def _sample_changes(request: EvaluationRequest) -> dict[str, str]:
     """Return the changed settings of `sample`."""
     changes = {key: value for key, value in request.changes.items() if key.startswith("sample.")}
     return changes if request.seed is None else {**changes, "sample.seed": str(request.seed)}
@@ -199,10 +199,10 @@ def _writing(request: EvaluationRequest) -> dict[str, str]:
 def _of_text(request: EvaluationRequest, model: TextModel | MaskFiller, folder: Path) -> Report:
     """Evaluate a language model or a masked model on a text."""
     config = model.config
-    said: list[str] = []
+    notes: list[str] = []
 
     def note(text: str) -> None:
-        said.append(text)
+        notes.append(text)
         request.note(text)
 
     own = _own(request, config, note)
@@ -211,7 +211,7 @@ def _of_text(request: EvaluationRequest, model: TextModel | MaskFiller, folder: 
         assert own is not None
         text = "the validation split"
         measured = own
-        reading = Reading({}, None, said)
+        reading = Reading({}, None, notes)
     else:
         kind = RECORD_KINDS[config.train.task]
         tokenizers = {"text": model.tokenizer}
@@ -225,7 +225,7 @@ def _of_text(request: EvaluationRequest, model: TextModel | MaskFiller, folder: 
         seen = _seen(request.folder, whole, train)
         for remark in (*whole.notes, *seen.notes(text)):
             note(remark)
-        reading = Reading(whole.left_out, seen, said)
+        reading = Reading(whole.left_out, seen, notes)
     precision = request.precision or config.train.precision
     if isinstance(model, TextModel):
         corpus = _corpus(request, config)
@@ -250,11 +250,11 @@ def _seen(folder: Path, whole: WholeData, train: TokenStore | None) -> Seen:
 def _of_examples(request: EvaluationRequest, model: AnyTextModel, folder: Path) -> Report:
     """Evaluate a run that was trained on examples: pairs, labelled texts or conversations."""
     assert isinstance(model, Translator | TextClassifier | ChatModel)
-    said: list[str] = []
+    notes: list[str] = []
     tell = request.note
 
     def note(text: str) -> None:
-        said.append(text)
+        notes.append(text)
         tell(text)
 
     own = _own(request, model.config, note)
@@ -273,7 +273,7 @@ def _of_examples(request: EvaluationRequest, model: AnyTextModel, folder: Path) 
         examples = list(drawn_texts(store, None, used))
         corpus = _corpus(request, config)
         unknown = store.source.unknown_share
-        return label_report(model, text, examples, estimate, unknown, train, corpus, other, said)
+        return label_report(model, text, examples, estimate, unknown, train, corpus, other, notes)
     numbers = drawn_records(store, request.examples, used)
     if not can_score():
         note(
@@ -285,10 +285,10 @@ def _of_examples(request: EvaluationRequest, model: AnyTextModel, folder: Path) 
     tell(f"generating {counted(len(numbers), 'texts')} ({model.backend}, {model.precision})")
     if isinstance(model, ChatModel):
         assert other is None or isinstance(other, ChatModel)
-        return chat_report(model, text, store, numbers.tolist(), estimate, train, other, said)
+        return chat_report(model, text, store, numbers.tolist(), estimate, train, other, notes)
     assert other is None or isinstance(other, Translator)
     examples = list(drawn_texts(store, request.examples, used))
-    return pair_report(model, text, examples, estimate, store, train, other, said)
+    return pair_report(model, text, examples, estimate, store, train, other, notes)
 
 
 def _measured_on(
@@ -340,7 +340,7 @@ def _other(request: EvaluationRequest, model: Translator | TextClassifier | Chat
             f"{request.against} has another tokenizer or chat template than {request.folder}",
             "Compare runs with the same tokenizer and template, or evaluate each separately.",
         )
-    other.config = other.config.with_changes(_writing(request))
+    other.config = other.config.with_changes(_sample_changes(request))
     ours = model.config.sample.model_dump()
     theirs = other.config.sample.model_dump()
     differing = [key for key in ours if ours[key] != theirs[key] and key != "prompt"]

@@ -101,7 +101,7 @@ def masked_report(
     counts = np.array(hits, dtype=np.float64)  # (rows, 3)
     measures = [
         whole_set("accuracy", "accuracy", lambda chosen: _share(counts, 0, chosen), len(counts)),
-        whole_set("accuracy_of_five", "among best five", lambda chosen: _share(counts, 1, chosen), len(counts)),
+        whole_set("accuracy_of_five", "top-5 accuracy", lambda chosen: _share(counts, 1, chosen), len(counts)),
     ]
     return MaskedReport(
         measured_on=text,

@@ -135,7 +135,7 @@ def surprisals(model: AnyTextModel, text: str, target: str | None = None, forwar
                 f"the text has {len(tokens):,} tokens, and each would be masked in turn, in a pass of its own",
                 f"Give a text of at most {MOST_HOLES} tokens.",
             )
-        nats = _hidden_in_turn(model, tokens, forward) if isinstance(model, MaskFiller) else [None] * len(tokens)
+        nats = _masked_in_turn(model, tokens, forward) if isinstance(model, MaskFiller) else [None] * len(tokens)
         how = PSEUDO if isinstance(model, MaskFiller) else NO_PROBABILITY
     return Surprisals(
         tokens=tuple(tokens),
@@ -170,7 +170,7 @@ def _left_to_right(model: AnyTextModel, batch: Batch, forward: Forward | None) -
     return found
 
 
-def _hidden_in_turn(model: MaskFiller, tokens: Sequence[int], forward: Forward | None) -> list[float | None]:
+def _masked_in_turn(model: MaskFiller, tokens: Sequence[int], forward: Forward | None) -> list[float | None]:
     """Return the nats of each token when it alone is masked; None for special tokens."""
     row = np.array(tokens)
     device = model.model.embedding.tokens.weight.device

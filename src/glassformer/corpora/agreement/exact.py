@@ -135,7 +135,7 @@ def read(document: str, most: int) -> Kind | None:
     subject, number = known[match["subject"]]
     front = known[match["front"]] if match["front"] else None
     predicates = [pair[NUMBERS.index(number)] for pair in PREDICATES[animacy(subject)]]
-    if match["main"] not in predicates or not _together(
+    if match["main"] not in predicates or not _compatible(
         subject, frame, [noun for noun, _ in chain], links, front, most
     ):
         return None
@@ -153,7 +153,7 @@ def read(document: str, most: int) -> Kind | None:
     return (subject, frame, len(chain), front is not None) if expected == document else None
 
 
-def _together(
+def _compatible(
     subject: str, frame: str, chain: list[str], links: list[str], front: tuple[str, str] | None, most: int
 ) -> bool:
     """Return whether a document can contain these nouns and prepositions together."""

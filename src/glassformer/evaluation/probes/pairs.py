@@ -59,7 +59,7 @@ def probe_pairs(
     groups = pair_groups(pairs, ratios, rules)
     mean = float(np.mean(ratios))
     figures = {"mean log-ratio, good over bad, in nats": mean}
-    return ProbeResult(name, about, groups, figures, list(_unwritten(model, pairs, ours)))
+    return ProbeResult(name, about, groups, figures, list(_tie_notes(model, pairs, ours)))
 
 
 def pair_groups(
@@ -111,7 +111,7 @@ def _by_rule(
     return scored(tokenizer, rows, rule(rows))
 
 
-def _unwritten(model: Readable, pairs: Sequence[MinimalPair], ours: Sequence[MinimalPair]) -> Iterator[str]:
+def _tie_notes(model: Readable, pairs: Sequence[MinimalPair], ours: Sequence[MinimalPair]) -> Iterator[str]:
     """Yield a note on pairs whose two sentences have the same tokens."""
     same = sum(pair.good == pair.bad for pair in ours)
     if same:

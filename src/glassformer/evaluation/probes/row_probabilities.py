@@ -77,7 +77,7 @@ def read_after(model: Readable, rows: Sequence[npt.NDArray[np.integer]]) -> list
         model: a language model or a masked language model; the latter sees its frame instead of the first token.
         rows: (T+1,) token ids each.
     """
-    spread = list(map(Row.of_text, rows)) if isinstance(model, TextModel) else _Holes(model, rows)
+    spread = list(map(Row.of_text, rows)) if isinstance(model, TextModel) else _MaskedCopies(model, rows)
     return _read(model.model, spread, [len(row) - 1 for row in rows])
 
 
@@ -113,7 +113,7 @@ def longest(model: Readable) -> int:
     return model.config.model.context - (len(model.frame) if isinstance(model, MaskFiller) else 0)
 
 
-class _Holes(Sequence[Row]):
+class _MaskedCopies(Sequence[Row]):
     """A lazy sequence of copies of each row, with one token masked, for each token but the first."""
 
     def __init__(self, model: MaskFiller, rows: Sequence[npt.NDArray[np.integer]]) -> None:
