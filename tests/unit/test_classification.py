@@ -53,7 +53,7 @@ def test_by_hand() -> None:
 
 
 def test_precision_goes_by_what_was_said_and_recall_by_what_is() -> None:
-    """1 of 3 predictions of a is correct, and 1 of 1; a predicted label that is never true has F1 0 in macro-F1."""
+    """Label a has precision 1/3 and recall 1; a predicted label that is never true counts in macro-F1 with 0."""
     scores = classification_scores([0, 1, 1, 1], certain([0, 0, 0, 2], 4), ["a", "b", "c", "d"])
     first, second, third, _ = scores.classes
     assert (first.precision, first.recall, first.f1) == (1 / 3, 1.0, 0.5)

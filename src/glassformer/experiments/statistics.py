@@ -216,7 +216,9 @@ def warnings_of(grid: Grid) -> list[str]:
     if any(key.startswith("data.") for key in grid.varied):
         found.append("The cells are trained and measured on different text.")
     if "model.context" in grid.varied:
-        found.append("Each cell is measured in windows of its own context; a longer context means more text per prediction.")
+        found.append(
+            "Each cell is measured in windows of its own context; a longer context means more text per prediction."
+        )
     if REMOVE in grid.varied:
         found.append("Runs whose model lacks a part are marked, and other commands refuse to open them.")
     return found
