@@ -74,7 +74,7 @@ def test_a_comparison_reports_every_cell(home: Path) -> None:
     assert page.count("<svg") == 2
     assert not any(word in page for word in ("<script", "src=", "<link", "@import"))
     words = (home / "grid" / "report.md").read_text(encoding="utf-8")
-    assert "A standard deviation of two seeds is hardly known" in words
+    assert "A standard deviation from two seeds is very uncertain" in words
     assert {path.name for path in (home / "grid").glob("*.svg")} == {"curves.svg", "bars.svg"}
 
 
@@ -113,7 +113,10 @@ def test_it_goes_on_only_with_what_is_not_done(home: Path, tmp_path: Path) -> No
     other = here(*MASK, "--steps", "9", "--seeds", "2", folder=home)
     assert (other.returncode, other.stderr.splitlines()[-2:]) == (
         2,
-        ["grid holds a comparison with train.steps = 8, not 9", "Give the same settings to go on, or another --out."],
+        [
+            "grid holds a comparison with train.steps = 8, not 9",
+            "Give the same settings to resume it, or another --out.",
+        ],
     )
     text = (home / "proverbs.txt").read_text(encoding="utf-8")
     (home / "proverbs.txt").write_text(text + "one more\n", encoding="utf-8")

@@ -36,14 +36,14 @@ def test_all_probes_of_a_run_that_learnt_something_else(task_home: Path, task: s
         assert f"{name}: " in done.stdout
         if name == "surprisal":
             continue
-        assert "this run learnt from book.txt, not from the corpus" in result["notes"][0]
+        assert "this run was trained on book.txt, not on the corpus" in result["notes"][0]
         for group in result["groups"]:
             low, high = group["ci95"]
             assert 0 <= low <= group["share"] <= high <= 1
             assert group["count"] > 0
             assert 0 < group["chance"] < 1
             assert "bigram" in group["rules"]
-    assert done.stdout.count("this run learnt from book.txt") == len(PROBES) - 1
+    assert done.stdout.count("this run was trained on book.txt") == len(PROBES) - 1
     assert ("pseudo-log-likelihood" in done.stdout) == (task == "masked")
 
 
@@ -114,13 +114,13 @@ def test_a_run_that_was_moved_is_probed_without_rules_of_frequency(task_home: Pa
     told["data"]["tokens"] = str(tmp_path / "gone")
     manifest.write_text(json.dumps(told), encoding="utf-8")
     found = facts("probe", "moved", *QUICK, folder=tmp_path)
-    assert any("which need the training text" in note for note in found["notes"])
+    assert any("because they need the training text" in note for note in found["notes"])
     assert any("surprisal is left out" in note for note in found["notes"])
     assert list(found["probes"]) == [name for name in PROBES if name != "surprisal"]
     assert list(found["probes"]["agreement"]["groups"][0]["rules"]) == ["last noun", "first noun", "majority"]
     problem, remedy = refused("probe", "moved", "surprisal", folder=tmp_path)
-    assert problem == "the run's own text is not at hand"
-    assert remedy == "Name one: --text FILE."
+    assert problem == "the run's own text is not available"
+    assert remedy == "Name a text: --text FILE."
 
 
 def test_a_text_longer_than_the_context_is_named(task_home: Path, tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ def test_a_run_with_a_short_context_is_asked_what_fits(task_home: Path) -> None:
 
 def test_what_cannot_be_asked_is_refused(task_home: Path) -> None:
     assert refused("probe", "runs/lm", "agrement", folder=task_home) == (
-        "there is no probe 'agrement'",
+        "unknown probe 'agrement'",
         "Did you mean agreement?",
     )
     assert "does not exist" in refused("probe", "runs/lm", "--text", "no.txt", folder=task_home)[0]

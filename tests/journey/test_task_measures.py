@@ -122,7 +122,7 @@ def test_both_runs_write_as_the_command_says(task_home: Path) -> None:
     file.write_text(changed, encoding="utf-8", newline="")
     same = facts("evaluate", "runs/translate", "--against", "reseeded", *settings, folder=task_home)
     assert {test["difference"] for test in same["against"].values()} == {0}
-    assert not any("own settings" in note for note in same["notes"])
+    assert not any("different settings" in note for note in same["notes"])
     own = facts("evaluate", "runs/translate", "--against", "reseeded", *settings[:4], folder=task_home)
     assert any("sample.temperature = 0.0 and 0.9" in note for note in own["notes"])
 
@@ -158,7 +158,7 @@ def test_what_becomes_of_long_texts_can_be_said_anew(name: str, task_home: Path)
 def test_nothing_that_is_given_is_without_effect(task_home: Path) -> None:
     for name in ("lm", "masked"):
         cause, _ = refused("evaluate", f"runs/{name}", "sentences.txt", "book.txt", folder=task_home)
-        assert "takes one text" in cause
+        assert "takes one file" in cause
         assert "book.txt" in cause
     for key in ("train.steps", "model.layers", "tokenizer.kind"):
         cause, _ = refused("evaluate", "runs/lm", "sentences.txt", "--set", f"{key}=3", folder=task_home)
@@ -191,7 +191,7 @@ def test_the_text_that_a_run_began_with_is_measured_on_its_validation_part(task_
     for name, files in {"classify": ["mails.csv"], "lm": ["book.txt"], "masked": ["book.txt"]}.items():
         own = facts("evaluate", f"runs/{name}", folder=task_home)
         named = here("evaluate", f"runs/{name}", *files, "--json", folder=task_home)
-        assert f"{files[0]} is the text that runs/{name} began with: measuring its validation part" in named.stderr
+        assert f"{files[0]} is the training data of runs/{name}: evaluating on its validation part" in named.stderr
         assert json.loads(named.stdout)["loss"] == own["loss"]
         assert json.loads(named.stdout)["tokens"] == own["tokens"]
 
@@ -228,7 +228,7 @@ def test_a_run_folder_alone_is_enough(name: str, task_home: Path, tmp_path: Path
         shutil.copy(task_home / file, tmp_path)
     there = facts("evaluate", "taken away", *OTHER_TEXT[name], folder=tmp_path)
     if "notes" in there:
-        assert any("no figures that need the training text" in note for note in there["notes"])
+        assert any("baselines that need the training text are left out" in note for note in there["notes"])
     assert there["loss"] == facts("evaluate", f"runs/{name}", *OTHER_TEXT[name], folder=task_home)["loss"]
     cause, _ = refused("evaluate", "taken away", folder=tmp_path)
     assert RUNS[name][0] in cause

@@ -1,4 +1,4 @@
-"""Random rows of the task that each family of models is trained for."""
+"""Random rows of the task that each model family is trained for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows that come and go in a token loop, and what they must become: what they are alone."""
+"""Rows that join and leave a token loop, and a check that each equals the row decoded alone."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ WAYS = (
 
 @dataclass
 class Guest:
-    """A row: what it reads, how it is drawn, when it comes, and whether it is sent away before it ends."""
+    """A row: its prompt, its sampling settings, the step at which it joins, and whether it is cancelled early."""
 
     prompt: list[int]
     how: SampleConfig
@@ -37,7 +37,7 @@ class Guest:
 
 
 def guests(longest: int) -> st.SearchStrategy[list[Guest]]:
-    """Up to seven of them, often several at once."""
+    """Generate up to seven guests, often several at once."""
     prompt = st.builds(
         lambda length, seed: tokens(1, length, seed)[0].tolist(), st.integers(1, longest), st.integers(0, 99)
     )
@@ -47,7 +47,7 @@ def guests(longest: int) -> st.SearchStrategy[list[Guest]]:
 
 
 def play(loop: TokenLoop, visitors: list[Guest]) -> None:
-    """Let them come and go, until all have ended."""
+    """Let the guests join and leave until all have ended."""
     inside: dict[int, Guest] = {}
     waiting = sorted(visitors, key=lambda guest: guest.comes)
     for clock in range(2000):
@@ -74,14 +74,14 @@ def note(step: TokenStep, inside: dict[int, Guest]) -> None:
 
 
 def alone(model: Decoder | EncoderDecoder, guest: Guest) -> list[TokenStep]:
-    """What the row becomes without others."""
+    """Return the result of a row that is decoded alone."""
     if isinstance(model, Decoder):
         return list(generate(model, [guest.prompt], guest.how, END))
     return list(generate(model, [guest.prompt], guest.how, END))
 
 
 def agree(model: Decoder | EncoderDecoder, guest: Guest, close: float = 1e-5) -> None:
-    """Tokens, logits (to `close`), and why it ended; of who was sent away, as far as it came."""
+    """Compare tokens, logits (to `close`) and end reasons; a cancelled row is compared as far as it came."""
     steps = alone(model, guest)
     if guest.ended == "gone":
         steps = steps[: len(guest.written)]

@@ -1,4 +1,4 @@
-"""Small models with prime-sized dimensions, so that no swapped axis can pass."""
+"""Small models with mostly prime sizes, so that swapped axes cannot pass."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ POSITIONS: tuple[str, ...] = get_args(Positions)
 
 
 def tiny(**changes: Any) -> ModelConfig:
-    """3 layers, 6 heads of 10, width 22, hidden 37: all different."""
+    """Return the settings of a model with 3 layers, 6 heads of size 10, width 22 and hidden size 37, all different."""
     shape: dict[str, Any] = {
         "layers": 3,
         "heads": 6,
@@ -30,7 +30,7 @@ def tiny(**changes: Any) -> ModelConfig:
 
 
 def some_heads(family: str) -> tuple[str, ...]:
-    """Heads of `tiny` to remove: groups become unequal, a key head may serve nobody, one attention has no head left."""
+    """Return heads of `tiny` to remove: unequal groups, a key head without queries, an attention without heads."""
     own = "enc" if family == "encoder" else "dec"
     found = [(f"{own}.0.self", (0, 4, 5)), (f"{own}.1.self", range(6)), (f"{own}.2.self", (3,))]
     if family == "encoder-decoder":
@@ -39,7 +39,7 @@ def some_heads(family: str) -> tuple[str, ...]:
 
 
 def kinds(family: str) -> list[dict[str, Any]]:
-    """What rules about masks, padding, batches and caches must hold for: positions, and all that changes a block."""
+    """Return the kinds of models on which masks, padding, batches and caches are tested."""
     some = {"removed_heads": some_heads(family)}
     return [
         *({"positions": name} for name in POSITIONS),
@@ -52,7 +52,7 @@ def kinds(family: str) -> list[dict[str, Any]]:
 
 
 def named(kind: Any) -> str | None:
-    """The name of a test of a kind of model."""
+    """Return the test id of a kind of model."""
     return (
         "-".join("some" if isinstance(each, tuple) else str(each) for each in kind.values())
         if isinstance(kind, dict)
@@ -61,7 +61,7 @@ def named(kind: Any) -> str | None:
 
 
 def as_if_trained(config: ModelConfig) -> Model:
-    """A model whose every parameter is away from its first value, with logits that spread by about 1."""
+    """Return a model with all parameters moved away from their initial values, and a logit spread of about 1."""
     model = build_model(config, VOCAB, seed=1)
     generator = torch.Generator().manual_seed(2)
     with torch.no_grad():
@@ -72,26 +72,26 @@ def as_if_trained(config: ModelConfig) -> Model:
 
 
 def decoder(config: ModelConfig) -> Decoder:
-    """A decoder as if trained."""
+    """Return a decoder as if trained."""
     model = as_if_trained(config)
     assert isinstance(model, Decoder)
     return model
 
 
 def encoder(**changes: Any) -> Encoder:
-    """An encoder as if trained."""
+    """Return an encoder as if trained."""
     model = as_if_trained(tiny(family="encoder", **changes))
     assert isinstance(model, Encoder)
     return model
 
 
 def encoder_decoder(**changes: Any) -> EncoderDecoder:
-    """An encoder-decoder as if trained."""
+    """Return an encoder-decoder as if trained."""
     model = as_if_trained(tiny(family="encoder-decoder", **changes))
     assert isinstance(model, EncoderDecoder)
     return model
 
 
 def tokens(rows: int, length: int, seed: int = 0) -> torch.Tensor:
-    """Random ids (rows, length)."""
+    """Return random ids (rows, length)."""
     return torch.randint(0, VOCAB, (rows, length), generator=torch.Generator().manual_seed(seed))

@@ -1,4 +1,4 @@
-"""What each of several processes does for `test_parallel.py`, for each number of them."""
+"""Work of each process for `test_parallel.py`, for several numbers of processes."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ from tests.property.trainers import small_config, stop_during
 STILL = {"model__dropout_residual": 0.0}
 GRADIENTS: list[tuple[str, dict[str, Any]]] = [
     *((task, {"train__batch": 7}) for task in ("lm", "masked", "classify", "translate")),
-    *((task, {"train__batch": 2}) for task in ("lm", "classify")),  # of three processes one has no row
-    ("translate", {"train__batch_tokens": 90, "train__micro_batch": 2}),  # one has forward passes less to do
+    *((task, {"train__batch": 2}) for task in ("lm", "classify")),  # one of three processes has no row
+    ("translate", {"train__batch_tokens": 90, "train__micro_batch": 2}),  # one process has fewer forward passes
 ]
 """Tasks and settings whose gradients are compared."""
 CURVES: dict[str, dict[str, Any]] = {
@@ -52,32 +52,32 @@ STOP = 5
 
 
 def stepper_of(config: Any, tokens: Path, processes: Processes) -> Stepper:
-    """For one of `GRADIENTS`."""
+    """Return a stepper for one case of `GRADIENTS`."""
     data = open_text(config, tokens)
     return Stepper(fresh_model(config, data), make_task(config, data), config, processes)
 
 
 def gradients(stepper: Stepper, step: int = 3) -> dict[str, Tensor]:
-    """Loss, targets, norm and whole gradients of a step."""
+    """Return loss, number of targets, gradient norm and full gradients of a step."""
     found = compute_gradients(stepper, step)
     numbers = {"loss": torch.tensor(found.loss), "targets": torch.tensor(found.targets), "norm": found.norm}
     return numbers | {name: whole(p.grad) for name, p in stepper.model.named_parameters() if p.grad is not None}
 
 
 def whole(tensor: Any) -> Tensor:
-    """A sharded tensor put together; others as they are."""
+    """Gather a sharded tensor; return other values unchanged."""
     return (tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor).detach().clone()
 
 
 def trained(folder: Path, name: str, processes: Processes, stop: int | None = None, **changes: Any) -> Trainer:
-    """A run of `CURVES`, to its end or broken off."""
+    """Train a run of `CURVES` to its end, or stop it early."""
     config = small_config(folder, **STILL, **SHORT, **changes)
     with new_training(config, folder / name, Silent(), processes=processes) as trainer:
         return finished(trainer, stop)
 
 
 def finished(trainer: Trainer, stop: int | None = None) -> Trainer:
-    """Train to the end, or have one process ask to stop."""
+    """Train to the end, or until one process asks to stop."""
     if stop is not None and trainer.processes.rank == trainer.processes.world - 1:
         stop_during(trainer, stop)
     assert (train(trainer) is None) == (stop is not None)
@@ -85,14 +85,14 @@ def finished(trainer: Trainer, stop: int | None = None) -> Trainer:
 
 
 def bad_in_the_last(stepper: Stepper, processes: Processes) -> None:
-    """The output of one layer is not finite, in the last process alone."""
+    """Make the output of one layer non-finite in the last process only."""
     if processes.rank == processes.world - 1:
         layer = stepper.model.stack.blocks[1].feedforward.down
         layer.register_forward_hook(lambda module, inputs, output: output * torch.nan)
 
 
 def refusal(folder: Path, name: str, processes: Processes, **changes: Any) -> str:
-    """What a run says whose loss is not finite in one process."""
+    """Return the error of a run whose loss is not finite in one process."""
     try:
         with new_training(
             small_config(folder, **STILL, **changes), folder / name, Silent(), processes=processes
@@ -129,14 +129,14 @@ def second_start(folder: Path, name: str, processes: Processes) -> str:
 
 
 def evaluation(folder: Path, stepper: Stepper, processes: Processes) -> tuple[float, float | None, int]:
-    """The validation loss by all processes together."""
+    """Return the validation loss computed by all processes together."""
     rows = stepper.task.held_out(None)
     found = validation_loss(stepper.model, rows, stepper.device, most_tokens=50, processes=processes)
     return found.loss, found.ci95, found.tokens
 
 
 def work(folder: Path, processes: Processes) -> dict[str, Any]:
-    """All that is compared, as this process sees it."""
+    """Return all values that are compared, as this process computes them."""
     from glassformer.training.parallel.shards import Shards
 
     found: dict[str, Any] = {}
@@ -157,7 +157,7 @@ def work(folder: Path, processes: Processes) -> dict[str, Any]:
         found[f"{kind} refusal"] = refusal(folder, f"{kind}-bad-{world}", make())
         found[f"{kind} full disk"] = full_disk(folder, f"{kind}-full-{world}", make(), train__shard=kind == "shards")
         found[f"{kind} second start"] = second_start(folder, f"{kind}-full-{world}", make())
-        for optimizer in CURVES:  # saved by two processes; gone on with by this number, of this kind
+        for optimizer in CURVES:  # saved by two processes, resumed by this number of processes of this kind
             run = folder / f"{kind}-{world}-from-{optimizer}"
             processes.on_rank_zero(partial(shutil.copytree, folder / f"broken-{optimizer}", run))
             with resume_training(run, {}, Silent(), processes=make()) as trainer:
@@ -166,7 +166,7 @@ def work(folder: Path, processes: Processes) -> dict[str, Any]:
 
 
 def prepare(folder: Path) -> list[Stepper]:
-    """In one process: the settings and texts of `GRADIENTS`, for the others to read; returns the steppers of one."""
+    """Prepare settings and texts of `GRADIENTS` in one process for the others; return the steppers of one process."""
     cases = list[Any]()
     steppers = list[Stepper]()
     for number, (task, changes) in enumerate(GRADIENTS):
@@ -178,7 +178,7 @@ def prepare(folder: Path) -> list[Stepper]:
 
 
 def start_all(worlds: Sequence[int], folder: Path) -> dict[int, list[dict[str, Any]]]:
-    """Start so many processes, of each of these numbers in turn, and return what each of them found."""
+    """Start groups of processes of each of these sizes in turn, and return the results of every process."""
     command = ["-m", "tests.property.parallel_worker", str(folder), *map(str, worlds)]
     done = ended(begin(*command, folder=Path(__file__).parents[2]))
     assert done.returncode == 0, done.stdout + done.stderr
@@ -189,7 +189,7 @@ def start_all(worlds: Sequence[int], folder: Path) -> dict[int, list[dict[str, A
 
 
 def main(folder: Path, worlds: Sequence[int]) -> None:
-    """Load what every process needs, and fork them all from here, which saves each of them that."""
+    """Load the imports that every process needs, and fork all processes from here, which saves time."""
     for name in ("glassformer.training.parallel.shards", "torch._dynamo"):  # the latter at the first step of shards
         importlib.import_module(name)
     context = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
@@ -207,7 +207,7 @@ def main(folder: Path, worlds: Sequence[int]) -> None:
 
 
 def one(folder: Path, world: int, rank: int, port: int) -> None:
-    """One process, as torchrun would start it."""
+    """Run one process as torchrun would start it."""
     places = {"WORLD_SIZE": world, "RANK": rank, "LOCAL_RANK": rank, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     os.environ.update({name: str(value) for name, value in places.items()})
     torch.set_num_threads(1)

@@ -1,4 +1,4 @@
-"""attend(): two equal paths, exact zeros where hidden, finite everywhere."""
+"""attend(): the explicit and the fused path agree, masked weights are exactly zero, everything is finite."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_fused_and_explicit_agree_forward_and_backward(
 @pytest.mark.parametrize("kind", ["everything", "causal", "holes", "holes+bias", "everything+bias"])
 @pytest.mark.parametrize(("T", "heads"), [(7, 1), (7, 6), (EXPLICIT_BF16_TOKENS, 2), (EXPLICIT_BF16_TOKENS + 3, 2)])
 def test_bfloat16_on_a_processor_is_right_short_and_long(kind: str, T: int, heads: int) -> None:
-    """Up to `EXPLICIT_BF16_TOKENS` tokens the computation is explicit; beyond, the kernel is fused."""
+    """Up to `EXPLICIT_BF16_TOKENS` tokens attention is computed explicitly; above, by the fused kernel."""
     generator = torch.Generator().manual_seed(T)
     q, k, v = (torch.randn(2, n, T, 8, generator=generator, dtype=torch.bfloat16) for n in (6, heads, heads))
     mask = random_mask(kind, T, T, 6, seed=3)
@@ -69,7 +69,7 @@ def test_bfloat16_on_a_processor_is_right_short_and_long(kind: str, T: int, head
     for found, wanted in zip(results[1], results[0], strict=True):
         assert found is not None
         assert wanted is not None
-        assert (found.double() - wanted).norm() < 0.03 * wanted.norm()  # 8 bits of weights, values and sums
+        assert (found.double() - wanted).norm() < 0.03 * wanted.norm()  # weights, values and sums have 8 bits
 
 
 def test_hidden_weights_are_exact_zeros_and_rows_sum_to_one() -> None:

@@ -1,4 +1,4 @@
-"""The maps that are drawn are the model's weights, masked places apart, in every family; the model stays as it was."""
+"""Attention maps equal the model's weights except at masked positions, in every family; the model is unchanged."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def made(family: str, **more: object) -> Model:
 
 
 def subject(model: Model, length: int, target: int | None = None) -> Subject:
-    """Tokens that are their own ids' names, with an s or a t before them."""
+    """Return tokens that are named by their own ids, with the prefix s or t."""
     source, written = (
         tuple(int(id) for id in np.random.default_rng(size).integers(V, size=size)) for size in (length, target or 0)
     )

@@ -1,4 +1,4 @@
-"""What attributions promise: sums that are exact, shares that add up, flows that no cut allows more of."""
+"""Properties of attributions: exact sums, shares that add up, and flows bounded by the minimum cut."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ FAMILIES = ("decoder", "encoder", "classifier", "encoder-decoder")
 
 
 def made(family: str, **changes: Any) -> AttributionCase:
-    """A model of that family with random tokens, and an answer at each place."""
+    """Return a model of a family with random tokens, and an output at each position."""
     target = None
     if family == "decoder":
         model: Model = decoder(tiny(**changes))
@@ -80,7 +80,7 @@ def made(family: str, **changes: Any) -> AttributionCase:
 
 
 def in_double(case: AttributionCase) -> AttributionCase:
-    """The same in float64."""
+    """Return the same case in float64."""
     return AttributionCase(case.model.double(), case.tokens, case.target, case.outputs)
 
 
@@ -109,7 +109,7 @@ def test_every_logit_of_a_text_is_the_sum_of_its_parts(family: str, kind: dict[s
             assert torch.allclose(found.values[:, column], values, atol=1e-12, rtol=0)
             for part, same in zip(one, receipt, strict=True):
                 assert part.value == pytest.approx(same.value, abs=1e-12)
-                if part.sources is not None:  # the receipt of a head by source adds up to the head
+                if part.sources is not None:  # the contributions of the sources add up to that of the head
                     assert math.fsum(part.sources) == pytest.approx(part.value, abs=1e-12)
 
 
@@ -128,7 +128,7 @@ def test_neurons_add_up_to_their_layer(family: str, kind: dict[str, Any]) -> Non
 
 
 def test_a_neuron_that_is_switched_off_takes_its_value_with_it() -> None:
-    """Without norms, the last layer writes straight into the logit."""
+    """Without norms, the last layer writes directly into the logit."""
     case = in_double(made("decoder", norm="none", tied=False, activation="relu"))
     output = case.outputs[6]
     found = split_neurons(case.model, case.trace(), output, 2)
@@ -142,7 +142,7 @@ def test_a_neuron_that_is_switched_off_takes_its_value_with_it() -> None:
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind["norm"])
 def test_the_stream_is_the_sum_of_its_parts(kind: dict[str, Any]) -> None:
-    """Along its own direction, and along its axes."""
+    """The sum holds along the stream's own direction and along its axes."""
     case = in_double(made("encoder-decoder", **kind))
     seen = case.trace()
     x = seen.stack.blocks[-1].after[0, 6]  # (D)
@@ -278,7 +278,7 @@ def test_a_flow_reaches_the_source_and_nothing_that_is_ahead() -> None:
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.sampled_from([0.0, 0.1, 0.25, 0.3, 0.7]), min_size=20, max_size=20))
 def test_no_flow_is_larger_or_smaller_than_the_least_cut(widths: list[float]) -> None:
-    """Max-flow min-cut (Ford and Fulkerson 1956), over all cuts: one start, layers of 2, 3 and 2, one end."""
+    """Max-flow min-cut (Ford and Fulkerson 1956) over all cuts: one source, layers of 2, 3 and 2 nodes, one sink."""
     levels = [range(0, 1), range(1, 3), range(3, 6), range(6, 8), range(8, 9)]
     pipes = {}
     network = Network()
@@ -364,7 +364,7 @@ def test_agreement_has_every_layer_and_measure(family: str) -> None:
 
 
 def question(case: AttributionCase) -> Question:
-    """The same text with one token changed, and two answers."""
+    """Return a text with one token changed, and two answers."""
     corrupt = case.tokens.clone()
     corrupt[0, 2] = (corrupt[0, 2] + 1) % VOCAB
     return Question(case.tokens, corrupt, case.row.shape[1] - 1, 1, 3, case.target, case.target)
@@ -380,16 +380,16 @@ def test_patching_all_restores_all_and_nothing_restores_nothing(
     asked = question(case)
     for grid in patch_grids(case.model, asked):
         assert np.abs(grid.nothing).max() <= 1e-10
-        if grid.stack == "dec" and family == "encoder-decoder":  # its own text is the same: the memory decides
+        if grid.stack == "dec" and family == "encoder-decoder":  # the target is the same, so the memory decides
             assert grid.everything[0] == pytest.approx(0, abs=1e-10)
             assert grid.everything[-1] == pytest.approx(1, abs=1e-10)
         else:
             assert grid.everything == pytest.approx([1.0] * 4, abs=1e-8)
             changed = [0.0] * len(grid.values[0])
-            changed[2] = 1.0  # in the embedding the texts differ at one place
+            changed[2] = 1.0  # in the embedding the texts differ at one position
             assert grid.values[0] == pytest.approx(changed, abs=1e-8)
         if family in ("decoder", "encoder") or grid.stack == "dec":
-            last = [0.0] * (len(grid.values[-1]) - 1) + [1.0]  # at the end the answer's own place is all
+            last = [0.0] * (len(grid.values[-1]) - 1) + [1.0]  # at the end only the position of the answer matters
             assert grid.values[-1] == pytest.approx(last, abs=1e-8)
 
 

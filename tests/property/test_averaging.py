@@ -1,4 +1,4 @@
-"""`train.average`: the average by its definition, kept as the weights of a run, and resumed bit for bit."""
+"""`train.average` follows its definition, is kept as the weights of a run, and resumes bit for bit."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def weights(trainer: Trainer) -> dict[str, torch.Tensor]:
 
 
 def steps_of(trainer: Trainer, count: int) -> list[dict[str, torch.Tensor]]:
-    """Return the weights after each of so many steps."""
+    """Return the weights after each of these steps."""
     found = []
     for step in range(count):
         trainer.stepper.update(compute_gradients(trainer.stepper, step), 1.0)
@@ -31,7 +31,7 @@ def steps_of(trainer: Trainer, count: int) -> list[dict[str, torch.Tensor]]:
 
 
 def by_hand(steps: list[dict[str, torch.Tensor]], kind: str, decay: float) -> dict[str, torch.Tensor]:
-    """The definitions of both averages, in float64."""
+    """Compute both averages from their definitions in float64."""
     average = {name: value.double() for name, value in steps[0].items()}
     for count, step in enumerate(steps[1:], start=2):
         share = 9 / (count + 8) if kind == "last" else 1 - min(decay, (1 + count) / (10 + count))
@@ -48,11 +48,11 @@ def test_the_average_is_that_of_the_definition(kind: str, decay: float, tmp_path
         found = weights(trainer)
     for name, wanted in by_hand(steps, kind, decay).items():
         torch.testing.assert_close(found[name].double(), wanted, rtol=1e-5, atol=1e-7)
-    assert same(weights(trainer), steps[-1])  # afterwards they are as before, bit for bit
+    assert same(weights(trainer), steps[-1])  # afterwards the weights are restored bit for bit
 
 
 def test_late_steps_weigh_most_in_last() -> None:
-    """Of a hundred numbers that grow by 1, the mean is 49.5, and this average 90 % of the largest."""
+    """The mean of the numbers 0 to 99 is 49.5; this average is about 90 % of the largest."""
     average = 0.0
     for count in range(1, 101):
         average += 9 / (count + 8) * (count - 1 - average)
@@ -72,7 +72,7 @@ def test_a_run_keeps_the_average_and_goes_on_from_the_weights(kind: str, optimiz
     last = load_tensors(straight.run.checkpoint("last") / "optimizer.safetensors")
     raw = sorted(float(value.double().sum()) for name, value in last.items() if name.endswith(".other"))
     wanted = sorted(float(value.double().sum()) for value in last_weights(plain).values())
-    assert raw == wanted  # averaging changes nothing in training itself
+    assert raw == wanted  # averaging does not change the training
     killed_after(trainer_of("lm", tmp_path, "broken", train__average=kind, **changes), 9)
     again = resumed(tmp_path, "broken")
     train(again)

@@ -1,4 +1,4 @@
-"""Rows and batches: every token predicted exactly once, nothing shifted twice, nothing shared between the sides."""
+"""Rows and batches: every token is predicted exactly once, shifted once, and on one side of the split only."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LENGTHS = st.lists(st.sampled_from([0, 1, 2, 3, 5, 7, 11, 13, 23, 47]), min_size
 
 
 class Numbers:
-    """A tokenizer's facts, as far as a store needs them."""
+    """The properties of a tokenizer that a store needs."""
 
     vocab_size = 65_001
     end_id = END
@@ -36,7 +36,7 @@ class Numbers:
 
 
 def store_of(folder: Path, lengths: list[int], first: int = 0, name: str = "s") -> TokenStore:
-    """Documents of these lengths; every token but the end tokens is a different number, counted from `first`."""
+    """Return a store of documents of these lengths; all tokens but end tokens are distinct, counted from `first`."""
     writer = StoreWriter(folder / name, Numbers())  # type: ignore[arg-type]
     for length in lengths:
         writer.add(["x" * length], [list(range(first, first + length))], [True])
@@ -51,7 +51,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def predicted(rows: list[Row]) -> list[tuple[int, int]]:
-    """(token before, token) for each prediction that counts, as the model will see it: through a Batch."""
+    """Return the (previous token, token) pairs of all scored predictions, read from a Batch."""
     batch = Batch.from_rows(rows)
     pairs = zip(batch.inputs[batch.loss_mask].tolist(), batch.targets[batch.loss_mask].tolist(), strict=True)
     return list(pairs)
@@ -141,7 +141,7 @@ def test_rows_of_a_step_depend_on_nothing_else(
 
     whole = rows()
     assert len(whole) == batch
-    assert whole == rows()  # nothing is remembered between calls
+    assert whole == rows()  # no state is kept between calls
     tokens = store.tokens.tolist()
     if not documents:
         assert all(len(row) == context + 1 for row in whole)
@@ -153,7 +153,7 @@ def _place(tokens: list[int], row: list[int]) -> int:
 
 
 def test_stream_rows_are_drawn_evenly_from_all_places(folder: Path) -> None:
-    store = store_of(folder, [28])  # 29 tokens: 16 places
+    store = store_of(folder, [28])  # 29 tokens: 16 positions
     context = 13
     counts = Counter(
         int(row.inputs[0]) for step in range(400) for row in training_rows(store, STREAM, context, 8, 1, step, END)
@@ -166,7 +166,7 @@ def test_stream_rows_are_drawn_evenly_from_all_places(folder: Path) -> None:
 
 
 def test_order_of_samples_is_fixed_for_ever(folder: Path) -> None:
-    """These numbers must never change: a resumed run, on any machine, continues the same order."""
+    """These numbers must never change: a run that is resumed on any machine must continue the same order."""
     store = store_of(folder, [1000])
     assert [int(row.inputs[0]) for row in training_rows(store, STREAM, 7, 5, 1337, 42, END)] == STREAM_ORDER
     assert [shuffled(position, 11, seed=1337, epoch=2) for position in range(11)] == SHUFFLED
@@ -199,13 +199,13 @@ def test_shuffle_is_a_bijection(size: int, seed: int, epoch: int) -> None:
 
 
 def test_shuffle_is_even() -> None:
-    """Over many epochs each document comes first about equally often."""
+    """Over many epochs each document is first about equally often."""
     counts = Counter(shuffled(0, 7, 3, epoch) for epoch in range(2100))
     assert sum((count - 300) ** 2 / 300 for count in counts.values()) < 22.5  # chi-square, 6 d.f., p = 0.001
 
 
 def test_rows_across_many_blocks_of_documents(folder: Path) -> None:
-    """More documents than are counted together: places are found in each block."""
+    """With more documents than one block holds, positions are found in each block."""
     lengths = [n % 5 for n in range(3001)]
     store = store_of(folder, lengths)
     rows = validation_rows(store, DOCUMENTS, 2, END)

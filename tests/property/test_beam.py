@@ -1,4 +1,4 @@
-"""Beam search: equal to trying everything where the beam is wide enough, to greedy decoding where it is 1."""
+"""Beam search equals exhaustive search with a wide enough beam, and greedy decoding with one beam."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LENGTHS = (3, 29, 1, 17)
 
 
 def lively(model: nn.Module, end: float = 0.0) -> Any:
-    """The same model with larger logits, and `end` added to that of the end token."""
+    """Return the model with larger logits, and `end` added to the logit of the end token."""
     head = model.head
     assert isinstance(head, nn.Module)
     head.weight.mul_(2)  # type: ignore[operator, union-attr]
@@ -50,7 +50,7 @@ def ids(lengths: Sequence[int]) -> list[list[int]]:
 
 
 def of_prompt(model: Decoder, prompt: list[int]) -> Scorer:
-    """Plain forward passes over what is seen of the rows; no cache, no padding, no batch mates."""
+    """Return log-probabilities by plain forward passes over the visible part of the rows, without cache or padding."""
 
     def score(rows: Sequence[Sequence[int]]) -> Tensor:
         whole = torch.tensor([[*prompt, *row] for row in rows])
@@ -61,7 +61,7 @@ def of_prompt(model: Decoder, prompt: list[int]) -> Scorer:
 
 
 def of_source(model: EncoderDecoder, source: list[int]) -> Scorer:
-    """The same for targets of one source."""
+    """Return log-probabilities of targets of one source by plain forward passes."""
 
     def score(rows: Sequence[Sequence[int]]) -> Tensor:
         target = torch.tensor([[END, *row] for row in rows])
@@ -84,7 +84,7 @@ def hypothesis(
 def by_hand(
     score: Scorer, beams: int, alpha: float, end: int | Sequence[int] | None, most: int, wanted: int | None = None
 ) -> list[Hypothesis]:
-    """The rules as they are written, for one source, in plain Python."""
+    """Compute beam search for one source from the stated rules, in plain Python."""
     wanted = wanted or beams
     running: list[tuple[tuple[int, ...], float]] = [((), 0.0)]
     pool: list[Hypothesis] = []
@@ -106,7 +106,7 @@ def by_hand(
 
 
 def everything(score: Scorer, V: int, alpha: float, end: int | None, most: int) -> list[Hypothesis]:
-    """All texts of up to `most` tokens: those that end, and those of `most` tokens that do not."""
+    """Return all texts of up to `most` tokens: ended texts, and unended texts of `most` tokens."""
     result = []
     open_ = [((), 0.0)]
     for n in range(1, most + 1):
@@ -120,7 +120,7 @@ def everything(score: Scorer, V: int, alpha: float, end: int | None, most: int) 
 
 
 def assert_same(found: list[Hypothesis], expected: list[Hypothesis], limit: float = 1e-5) -> None:
-    """The same texts; log-probabilities and scores differ by at most `limit` for each token."""
+    """Assert equal texts, and log-probabilities and scores that differ by at most `limit` per token."""
     assert [each.tokens for each in found] == [each.tokens for each in expected]
     assert [each.ended for each in found] == [each.ended for each in expected]
     for one, other in zip(found, expected, strict=True):
@@ -128,11 +128,11 @@ def assert_same(found: list[Hypothesis], expected: list[Hypothesis], limit: floa
         assert abs(one.score - other.score) <= limit * len(one.tokens)
 
 
-# ---- against all texts that there are
+# ---- against exhaustive search
 
 
 def prime(family: str, V: int, seed: int) -> Any:
-    """A model of prime sizes and V tokens."""
+    """Return a model with prime sizes and a vocabulary of V tokens."""
     shape: dict[str, Any] = {"layers": 2, "heads": 3, "kv_heads": 1, "head_width": 2, "width": 7, "hidden": 11}
     config = ModelConfig(family=family, context=13, positions="rotary", tied=False, **shape)  # type: ignore[arg-type]
     model = build_model(config, V, seed=seed).eval().requires_grad_(False)
@@ -168,7 +168,7 @@ def test_without_an_end_token_a_beam_of_all_texts_is_an_exhaustive_search() -> N
     assert_same(found, everything(of_prompt(model, [2, 1]), 3, 0.6, None, 4), 1e-12)
 
 
-# ---- against the rules, written plainly
+# ---- against the rules in plain Python
 
 
 @pytest.mark.thorough
@@ -181,7 +181,7 @@ def test_without_an_end_token_a_beam_of_all_texts_is_an_exhaustive_search() -> N
     ],
 )
 def test_prompts_that_grow_past_the_context(positions: str, window: int | None, alpha: float) -> None:
-    """Batched, ragged and cached is what the rules give for each prompt alone, uncached."""
+    """Batched, ragged and cached search equals the rules applied to each prompt alone, without a cache."""
     model = writer(1.0, positions=positions, kv_heads=(6, 2, 1)[len(positions) % 3], window=window)
     starts = ids((3, 40, 17, 29))
     config = SampleConfig(tokens=31, beams=4, length_penalty=alpha)
@@ -207,7 +207,7 @@ SHAPES = [
 @pytest.mark.thorough
 @pytest.mark.parametrize(("positions", "heads", "window", "shared", "order"), SHAPES)
 def test_targets_of_a_ragged_batch(positions: str, heads: int, window: int | None, shared: bool, order: str) -> None:
-    """The same for encoder-decoders, up to the context limit; and uncached gives the same tokens."""
+    """The same for encoder-decoders up to the context limit; uncached decoding gives the same tokens."""
     model = translator(
         1.0, positions=positions, kv_heads=heads, window=window, shared_embedding=shared, norm_order=order
     )
@@ -223,7 +223,7 @@ def test_targets_of_a_ragged_batch(positions: str, heads: int, window: int | Non
 
 @pytest.mark.parametrize("beams", [1, 2, 4])
 def test_several_tokens_may_end_a_text(beams: int) -> None:
-    """Also where most of the likeliest continuations end, as many hypotheses as there are beams go on."""
+    """As many hypotheses as beams continue, even if most of the likeliest continuations end."""
     model = writer(end=1.0)
     model.head.bias[[2, 3, 4]] += 1.0  # type: ignore[index, operator, union-attr]
     starts = ids([3, 9, 5, 4])
@@ -238,7 +238,7 @@ def test_several_tokens_may_end_a_text(beams: int) -> None:
 @pytest.mark.thorough
 @pytest.mark.parametrize("end", [-50.0, 1.0, 2.0])
 def test_targets_of_every_length(end: float) -> None:
-    """Those that never end, those that end at once, and those that end here and there."""
+    """Targets that never end, that end at once, and that end at various lengths."""
     model = translator(end, positions="rotary").double()
     sources = ids((5, 8, 2, 13, 21))
     for beams, alpha in ((1, 0.6), (3, 0.0), (5, 2.0), (40, 1.0)):
@@ -247,14 +247,14 @@ def test_targets_of_every_length(end: float) -> None:
             assert_same(each, by_hand(of_source(model, source), beams, alpha, END, 17), 1e-12)
 
 
-# ---- what follows from the rules
+# ---- consequences of the rules
 
 
 @pytest.mark.thorough
 @settings(max_examples=15, deadline=None)
 @given(seed=st.integers(0, 1000), end=st.sampled_from([None, 3, 1]), alpha=st.sampled_from([0.0, 0.6, 3.0]))
 def test_one_beam_is_greedy_decoding(seed: int, end: int | None, alpha: float) -> None:
-    """Also past the context."""
+    """This also holds past the context."""
     starts = [tokens(1, n, seed=seed + n)[0].tolist() for n in (4, 13, 1)]
     greedy = SampleConfig(tokens=19, temperature=0)
     narrow = SampleConfig(tokens=19, beams=1, length_penalty=alpha)
@@ -284,7 +284,7 @@ def test_one_beam_is_greedy_decoding(seed: int, end: int | None, alpha: float) -
 def test_what_comes_is_sorted_and_its_own_and_has_the_models_probabilities(
     lengths: list[int], positions: str, beams: int, alpha: float
 ) -> None:
-    """Alone as in the batch; scores as of one forward pass over the whole text."""
+    """Results are the same alone and in a batch; scores equal those of one forward pass over the whole text."""
     model = translator(1.0, positions=positions, kv_heads=2)
     sources = ids(lengths)
     config = SampleConfig(tokens=23, beams=beams, length_penalty=alpha)
@@ -306,7 +306,7 @@ def test_what_comes_is_sorted_and_its_own_and_has_the_models_probabilities(
 @pytest.mark.thorough
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 2.0])
 def test_fewer_wanted_end_sooner(alpha: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the same rules; without a length penalty they are the first of those that all are."""
+    """By the same rules; without a length penalty they equal the first results of a larger request."""
     model = translator(1.0, positions="rotary").double()
     sources = ids((5, 8, 2, 13, 21))
     config = SampleConfig(tokens=17, beams=4, length_penalty=alpha)
@@ -334,14 +334,14 @@ def test_a_prompt_does_not_depend_on_its_mates() -> None:
     starts = ids((8, 29, 1, 33, 8))
     config = SampleConfig(tokens=25, beams=3)
     alone = [beam_search(model, [start], config, END)[0] for start in starts]
-    assert len({len(each[0].tokens) for each in alone}) > 1  # some are done early
+    assert len({len(each[0].tokens) for each in alone}) > 1  # some rows finish early
     for order in ([0, 1, 2, 3, 4], [4, 2, 0, 3, 1], [3, 0]):
         for each, index in zip(beam_search(model, [starts[i] for i in order], config, END), order, strict=True):
             assert_same(each, alone[index])
 
 
 def test_a_wider_beam_finds_a_better_text_than_greedy_decoding() -> None:
-    """Not always so, but on the whole."""
+    """This holds on average, not for every text."""
     model = translator(-50.0, positions="sinusoidal")
     sources = ids(range(1, 12))
     best = [
@@ -352,7 +352,7 @@ def test_a_wider_beam_finds_a_better_text_than_greedy_decoding() -> None:
     assert totals[0] < totals[1] < totals[2]
 
 
-# ---- ties, small vocabularies, and what is refused
+# ---- ties, small vocabularies, and errors
 
 
 def test_ties_go_to_the_lower_row_then_to_the_lower_id() -> None:
@@ -362,7 +362,7 @@ def test_ties_go_to_the_lower_row_then_to_the_lower_id() -> None:
         parameter.zero_()
     config = SampleConfig(tokens=3, beams=4)
     rows = [[each.tokens for each in found] for found in beam_search(model, [[5], [7, 8]], config, end_id=2)]
-    assert rows == [[(2,), (0, 2), (0, 0, 2), (0, 0, 0)]] * 2  # what ended before what did not
+    assert rows == [[(2,), (0, 2), (0, 0, 2), (0, 0, 0)]] * 2  # ended texts before unended ones
     free = beam_search(model, [[5]], config)
     assert [each.tokens for each in free[0]] == [(0, 0, 0), (0, 0, 1), (0, 0, 2), (0, 0, 3)]
 
@@ -370,7 +370,7 @@ def test_ties_go_to_the_lower_row_then_to_the_lower_id() -> None:
 @settings(max_examples=100, deadline=None)
 @given(data=st.data(), V=st.integers(1, 40), n=st.integers(1, 12), rows=st.integers(1, 4))
 def test_the_likeliest_are_those_of_a_stable_sort(data: st.DataObject, V: int, n: int, rows: int) -> None:
-    """Few distinct numbers: ties everywhere."""
+    """With few distinct numbers there are ties everywhere."""
     values = data.draw(st.lists(st.integers(0, 7), min_size=rows * V, max_size=rows * V))
     logits = torch.tensor(values, dtype=torch.float32).reshape(rows, V)
     assert torch.equal(likeliest(logits, n), logits.sort(dim=-1, descending=True, stable=True).indices[:, :n])

@@ -1,4 +1,4 @@
-"""Chat models: only answers teach, a chat reads the tokens of training, and long conversations keep their end."""
+"""Chat models: only answers are trained, a chat reads the tokens of training, long conversations keep their end."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ KINDS = ("bpe", "characters", "words", "unigram", "wordpiece", "bytes", "graphem
 
 
 def conversations(count: int = 30) -> list[list[dict[str, str]]]:
-    """Conversations of one to three questions, in two scripts."""
+    """Return conversations of one to three questions, in two scripts."""
     found = []
     for number in range(count):
         messages = [] if number % 4 else [{"role": "system", "content": "Be brief."}]
@@ -98,12 +98,12 @@ def test_a_chat_reads_the_tokens_of_training(tmp_path: Path, kind: str, template
             ids, answer = last_question(store, index)
             assert chat.conversation_ids(messages[:-1]) == [data.tokenizer.start_id, *ids]
             assert rows[index].ids.tolist()[: len(ids) + 1] == [data.tokenizer.start_id, *ids]
-            if kind not in ("words", "wordpiece"):  # these do not give every text back
+            if kind not in ("words", "wordpiece"):  # these tokenizers do not restore every text
                 assert messages[-1]["content"] in data.tokenizer.decode(answer)
 
 
 def test_a_question_always_stays(tmp_path: Path) -> None:
-    """Also after an odd number of messages: a conversation may begin with an answer."""
+    """This also holds after an odd number of messages, when a conversation begins with an answer."""
     config = config_of("characters", context=60)
     data = prepared(tmp_path, config)
     chat = ChatModel(model_of(config, data), data.tokenizer, config)
@@ -148,7 +148,7 @@ def test_as_few_messages_as_possible_are_left_out(
 
     monkeypatch.setattr(chat, "conversation_ids", counted)
     assert chat.fitting(messages, 20, kept) == left
-    assert len(lengths) <= 9  # a template takes long for a long conversation: it is not tried for each message
+    assert len(lengths) <= 9  # rendering a long conversation is slow, so the template is not rendered for each message
 
 
 TOKENS_ONLY = "{% for m in messages %}{{ bos_token }}{{ m.content }}{{ eos_token }}{{ eos_token }}{% endfor %}"
@@ -190,7 +190,7 @@ def test_the_tokens_around_a_question_are_those_of_every_question(
 
 
 def test_nothing_but_answers_teaches(tmp_path: Path) -> None:
-    """The loss is that of the answers alone, and no gradient comes from the logits of a prompt."""
+    """The loss is that of the answers alone, and the logits of the prompt have no gradient."""
     config = config_of()
     data = prepared(tmp_path, config)
     model = model_of(config, data)
@@ -228,7 +228,7 @@ def test_other_words_of_a_question_change_no_target(tmp_path: Path) -> None:
 
 
 def test_rows_of_text_and_of_conversations_stand_in_one_batch(tmp_path: Path) -> None:
-    """As with `data.mix`: of a row without a mask everything counts."""
+    """As with `data.mix`: in a row without a loss mask every token counts."""
     config = config_of()
     data = prepared(tmp_path, config)
     row = ChatTask(config, data).rows(0)[0]
@@ -257,7 +257,7 @@ def test_long_conversations_keep_their_last_tokens(tmp_path: Path, kind: str) ->
 
 @pytest.mark.parametrize("beams", [1, 3])
 def test_answers_end_where_the_template_ends_them(tmp_path: Path, beams: int) -> None:
-    """The text by which a template ends an answer ends the generated one too, and is left out."""
+    """The text with which a template ends an answer also ends a generated answer, and is left out."""
     config = config_of("characters", LINES)
     data = prepared(tmp_path, config)
     chat = ChatModel(model_of(config, data), data.tokenizer, config)
@@ -277,7 +277,7 @@ def test_answers_end_where_the_template_ends_them(tmp_path: Path, beams: int) ->
 
 @pytest.mark.parametrize("beams", [1, 3])
 def test_an_answer_ends_at_the_end_token_and_at_that_of_the_template(tmp_path: Path, beams: int) -> None:
-    """As in the API: a base model's own end token may differ from the one that its template writes."""
+    """As in the API: the end token of a base model may differ from that of the template."""
     template = NAMED.replace("{{ eos_token }}", "<|unknown|>")
     config = config_of("words", NAMED).with_changes({"model.tied": "false", "model.head_bias": "true"})
     data = prepared(tmp_path, config)
@@ -322,7 +322,7 @@ def test_a_receipt_ends_at_the_text_by_which_the_template_ends_an_answer(tmp_pat
 
 
 def test_a_chat_reads_messages_as_training_did(tmp_path: Path) -> None:
-    """Names of roles, messages of one role in a row, and an empty first message, which begins with an end token."""
+    """Role names, consecutive messages of one role, and an empty first message, which begins with an end token."""
     config = config_of("characters")
     data = prepared(tmp_path, config)
     chat = ChatModel(model_of(config, data), data.tokenizer, config)
@@ -351,4 +351,4 @@ def test_a_prompt_is_a_conversation_of_one_question(tmp_path: Path) -> None:
     assert one == "".join(chat.stream(question, settings))
     with_end = f"What is {data.tokenizer.token_text(data.tokenizer.end_id)}?"
     ids = chat.prompt_ids(with_end)
-    assert ids.count(data.tokenizer.end_id) == 2  # before the text and after it: what a person writes is text
+    assert ids.count(data.tokenizer.end_id) == 2  # at the beginning and at the end: user input is always text

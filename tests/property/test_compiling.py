@@ -1,4 +1,4 @@
-"""A compiled step computes what the step computes; a run that is compiled resumes as it went."""
+"""A compiled step computes the same as an uncompiled step; a compiled run resumes as before."""
 
 from __future__ import annotations
 
@@ -49,4 +49,4 @@ def test_what_is_asked_for_without_a_compiler_is_refused(tmp_path: Path, monkeyp
     with pytest.raises(GlassError, match="no compiler for cpu") as caught:
         small_trainer(tmp_path, train__compile=True)
     assert "train.compile = false" in caught.value.remedy
-    assert not (tmp_path / "run").exists()  # the command can be given again as it is, mended
+    assert not (tmp_path / "run").exists()  # the corrected command can be run again

@@ -18,7 +18,7 @@ LETTERS = st.text(alphabet="ab\nক\U0001f600\0", max_size=60)
 
 
 def brute_force(sample: str, text: str) -> tuple[int, int]:
-    """Length of the longest common substring, and where it first stands in `text`."""
+    """Return the length of the longest common substring, and its first position in `text`."""
     for length in range(min(len(sample), len(text)), 0, -1):
         windows = {sample[at : at + length] for at in range(len(sample) - length + 1)}
         for at in range(len(text) - length + 1):
@@ -28,7 +28,7 @@ def brute_force(sample: str, text: str) -> tuple[int, int]:
 
 
 def check(overlap: Overlap | None, sample: str, text: str) -> None:
-    """Every field, from the definition."""
+    """Check every field against its definition."""
     length, at = brute_force(sample, text)
     if length == 0:
         assert overlap is None
@@ -59,7 +59,7 @@ def test_equals_brute_force(sample: str, pieces: list[str]) -> None:
     block=st.integers(1, 30),
 )
 def test_overlaps_across_blocks(sample: str, text: str, cut: int, block: int) -> None:
-    """Blocks of a few characters, so that nearly every overlap and excerpt straddles a border."""
+    """With blocks of a few characters, nearly every overlap and its context cross a block boundary."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(copying, "BLOCK", block)
         pieces = (text[at : at + cut] for at in range(0, len(text), cut))
@@ -69,7 +69,7 @@ def test_overlaps_across_blocks(sample: str, text: str, cut: int, block: int) ->
 @settings(max_examples=25, deadline=None)
 @given(seed=st.randoms(use_true_random=False), length=st.integers(1, 120), shift=st.integers(-119, 0))
 def test_a_planted_overlap_across_a_full_sized_border(seed: object, length: int, shift: int) -> None:
-    """At the real block size: planted text that ends in the second block."""
+    """At the real block size, a planted text ends in the second block."""
     from random import Random
 
     assert isinstance(seed, Random)
@@ -83,7 +83,7 @@ def test_a_planted_overlap_across_a_full_sized_border(seed: object, length: int,
 
 
 def test_false_hits_of_the_hash_are_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a hash that is the same for every window, the answer does not change; only the time does."""
+    """A hash that is equal for all windows changes the run time but not the result."""
     monkeypatch.setattr(
         copying.Powers, "window_hashes", lambda self, sums, length: sums[: len(sums) - length] * 0 + copying.BASE
     )

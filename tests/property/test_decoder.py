@@ -1,4 +1,4 @@
-"""What must hold for a decoder with any setting: no look ahead, no leak from padding or batch, cached = uncached."""
+"""Decoder invariants for all settings: causality, no effect of padding or batch, cached equals uncached."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_cached_logits_equal_uncached(kind: dict[str, Any], heads: str, window: 
     cache = Cache(config, len(whole), 29, whole.device, torch.float32)
     pieces = []
     start = 0
-    for length in (13, 1, 1, 3, 1, 4):  # a prompt, single tokens, and pieces of several
+    for length in (13, 1, 1, 3, 1, 4):  # a prompt, single tokens, and chunks of several tokens
         part = slice(start, start + length)
         pieces.append(model(whole[:, part], real[:, part] if ragged and start == 0 else None, cache))
         start += length
@@ -78,7 +78,7 @@ def test_cached_logits_equal_uncached(kind: dict[str, Any], heads: str, window: 
 
 
 def test_a_cache_that_is_one_place_off_is_seen() -> None:
-    """The cached test can fail: places shifted by one change the logits."""
+    """The cache test can fail: positions shifted by one change the logits."""
     config = tiny(positions="rotary")
     model = decoder(config)
     whole = tokens(1, 9)
@@ -96,7 +96,7 @@ def test_a_cache_that_is_one_place_off_is_seen() -> None:
     ("norm", "order"), [("layernorm", "pre"), ("rmsnorm", "post"), ("none", "pre"), ("rmsnorm", "output")]
 )
 def test_the_first_loss_is_ln_v(vocab: int, tied: bool, norm: str, order: str) -> None:
-    """For every kind of position and activation, and for narrow and wide models."""
+    """This holds for every kind of position and activation, and for narrow and wide models."""
     inputs = torch.randint(0, vocab, (4, 32), generator=torch.Generator().manual_seed(0))
     targets = torch.randint(0, vocab, (4, 32), generator=torch.Generator().manual_seed(1))
     for positions, activation, width, scale in [

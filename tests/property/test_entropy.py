@@ -1,4 +1,4 @@
-"""Entropies in closed form against probabilities, and probabilities against enumeration."""
+"""Closed-form entropies against probabilities, and probabilities against enumeration."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from glassformer.corpora.strings import StringTask
 
 
 def moments(corpus: Corpus, size: int) -> tuple[float, float, float]:
-    """Mean of -log p over documents, its standard error, and the mean length."""
+    """Return the mean of -log p over documents, its standard error, and the mean length."""
     costs = []
     lengths = []
     for text in corpus.documents(size, seed=2024):
@@ -61,7 +61,7 @@ def test_entropy_of_stories_over_20_000_of_them() -> None:
 
 
 def tasks() -> list[tuple[Corpus, list[str]]]:
-    """Small versions of the line corpora, with all their lines."""
+    """Return small versions of the line corpora, with all their lines."""
     small = StringTask("tiny", "", lambda text: text[::-1], alphabet="ab", longest=3)
     strings = ["".join(s) for n in (1, 2, 3) for s in words("ab", n)]
     addition = [f"{a}+{b}={a + b}" for a in range(100) for b in range(100)]
@@ -88,7 +88,7 @@ def test_probabilities_of_all_lines_sum_to_one(corpus: Corpus, lines: list[str])
 
 
 def test_counting_arguments_of_recall_and_repeats() -> None:
-    """p times the number of equally likely lines of each size sums to one."""
+    """The probability times the number of equally likely lines of each size sums to 1."""
     recall = Recall()
     total = 0.0
     for pairs in range(recall.fewest, recall.most + 1):
@@ -102,7 +102,7 @@ def test_counting_arguments_of_recall_and_repeats() -> None:
 
 
 def enumerated(grammar: Grammar) -> Iterator[tuple[str, float]]:
-    """Every way to draw a text, with its probability: written apart from the grammar's own sampling and reading."""
+    """Yield every derivation of a text with its probability, independently of the grammar's sampling and parsing."""
 
     def say(pieces: tuple[Piece, ...], known: Mapping[str, Word]) -> Iterator[tuple[str, Mapping[str, Word], float]]:
         if not pieces:
@@ -166,7 +166,7 @@ def test_a_small_grammar_enumerated() -> None:
 @settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_any_unambiguous_grammar(data: st.DataObject) -> None:
-    """Random weights and dependencies: the closed form is the entropy of the enumeration, and samples read back."""
+    """For random weights and dependencies, the closed form equals the enumerated entropy, and samples parse."""
     weights = st.sampled_from([0.5, 1.0, 2.0, 3.5])
     first = [Word(name, weight=data.draw(weights)) for name in ("ax", "bx", "cx")[: data.draw(st.integers(1, 3))]]
     second = {
@@ -205,7 +205,7 @@ def test_grammars_that_break_the_rule_are_refused() -> None:
 
 
 def beginnings(grammar: Grammar, pieces: tuple[Piece, ...], reach: int = 12) -> set[str]:
-    """How a row of pieces may begin: at least `reach` characters each, or the whole row; whatever the slots hold."""
+    """Return the possible beginnings of a sequence of pieces, of at least `reach` characters or the whole sequence."""
     begun = {""}
     for piece in pieces:
         if all(len(text) >= reach for text in begun):
@@ -219,12 +219,12 @@ def beginnings(grammar: Grammar, pieces: tuple[Piece, ...], reach: int = 12) -> 
 
 
 def clash(one: set[str], other: set[str]) -> bool:
-    """Whether a text could begin both ways."""
+    """Return whether some text could begin in both ways."""
     return any(a.startswith(b) or b.startswith(a) for a in one for b in other)
 
 
 def test_every_choice_in_a_story_is_decided_by_the_text_that_follows() -> None:
-    """So text and draws correspond one to one, for all stories and not only for those sampled."""
+    """Texts and draws therefore correspond one to one for all stories, not only for sampled ones."""
     grammar = story_grammar()
     for wordings in grammar.sentences:
         for one, other in combinations(wordings, 2):
@@ -236,7 +236,7 @@ def test_every_choice_in_a_story_is_decided_by_the_text_that_follows() -> None:
             for mention in (piece for piece in wording.pieces if isinstance(piece, Mention)):
                 for options in grammar.slots[mention.slot].words.values():
                     forms = [{word.form(mention.form)} for word in options]
-                    if mention.form not in ("he", "him"):  # never a first mention: see the next test
+                    if mention.form not in ("he", "him"):  # this is never a first mention: see the next test
                         assert not any(clash(one, other) for one, other in combinations(forms, 2)), mention
 
 

@@ -1,4 +1,4 @@
-"""What must hold for the encoder and the encoder-decoder: who sees whom, and that padding and batch change nothing."""
+"""Invariants of the encoder and the encoder-decoder: visibility, and no effect of padding and batch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.property.models import POSITIONS, VOCAB, as_if_trained, encoder, enco
 
 
 def padded(rows: list[Tensor], width: int, side: str, filler: int) -> tuple[Tensor, Tensor]:
-    """Rows (1, n) side by side as ids (B, width), padded on one side, and which are real (B, width)."""
+    """Return rows (1, n) padded on one side to ids (B, width), with their attention mask (B, width)."""
     ids = torch.full((len(rows), width), filler)
     real = torch.zeros(len(rows), width, dtype=torch.bool)
     for i, row in enumerate(rows):
@@ -27,7 +27,7 @@ def padded(rows: list[Tensor], width: int, side: str, filler: int) -> tuple[Tens
 
 
 def other(ids: Tensor, row: int, place: int) -> Tensor:
-    """The same ids but for one."""
+    """Return the ids with one token changed."""
     changed = ids.clone()
     changed[row, place] = (changed[row, place] + 1) % VOCAB
     return changed
@@ -75,7 +75,7 @@ def test_every_token_of_an_encoder_sees_both_sides(positions: str) -> None:
 
 
 def test_a_window_lets_an_encoder_look_as_far_to_either_side() -> None:
-    """One layer with window 3 sees the token itself and two on each side."""
+    """One layer with window 3 attends to the token itself and to two tokens on each side."""
     model = encoder(positions="none", window=3, layers=1)
     before = tokens(1, 13)
     changed = (model(before) - model(other(before, 0, 6))).abs().amax(dim=2)[0]
@@ -91,7 +91,7 @@ def test_an_encoder_without_positions_does_not_know_the_order() -> None:
 
 @pytest.mark.parametrize("positions", [name for name in POSITIONS if name != "none"])
 def test_an_encoder_with_positions_knows_the_order(positions: str) -> None:
-    """The test above can fail: with places, swapped tokens give other logits."""
+    """The previous test can fail: with positions, swapped tokens give different logits."""
     model = encoder(positions=positions)
     ids = tokens(1, 13)
     order = torch.tensor([0, 7, 2, 3, 4, 5, 6, 1, 8, 9, 10, 11, 12])
@@ -174,7 +174,7 @@ def test_source_and_target_may_have_any_lengths() -> None:
 
 @pytest.mark.parametrize(("family", "norm"), list(product(["encoder", "encoder-decoder"], ["layernorm", "rmsnorm"])))
 def test_norms_keep_their_precision_under_autocast(family: str, norm: str) -> None:
-    """Wherever they stand: a part before them gives bfloat16."""
+    """This holds at every position of the norm, although the part before it returns bfloat16."""
     seen: list[torch.dtype] = []
     for kind in kinds(family):
         model = as_if_trained(tiny(**{"family": family, "norm": norm, **kind}))

@@ -1,4 +1,4 @@
-"""One token of each row by `FastDecoder`, and the model on the same cache: equal, for every choice of a block."""
+"""`FastDecoder` and the model give equal logits for the next token on the same cache, for every kind of block."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ RAGGED = [11, 7, 1]
 def steps_of_both(
     model: Decoder | EncoderDecoder, layout: bool, ragged: bool
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Logits of the fast decoder and of the model, with a cache each; rows move halfway, as in a search.
+    """Return the logits of the fast decoder and of the model, each with its own cache; rows are reordered halfway.
 
-    Ragged: prompts, or sources, of several lengths.
+    Ragged: prompts or sources of several lengths.
     """
     given = tokens(3, 20)
     weight = model.embedding.tokens.weight
@@ -95,7 +95,7 @@ def test_a_decoders_steps_are_the_models(changes: dict[str, Any], ragged: bool, 
 @pytest.mark.parametrize("ragged", [False, True], ids=["even", "ragged"])
 @pytest.mark.parametrize("changes", [*kinds("encoder-decoder"), *BIASES, *NORM_ORDERS], ids=named)
 def test_a_translations_steps_are_the_models(changes: dict[str, Any], ragged: bool, layout: bool) -> None:
-    """Several rows share a source, and a source goes."""
+    """Several rows share a source, and one source is dropped."""
     model = encoder_decoder(**changes)
     with inference(model):
         for ours, expected in steps_of_both(model, layout, ragged):
@@ -140,7 +140,7 @@ def test_in_bfloat16_the_steps_are_no_further_from_float32_than_the_models(
 @pytest.mark.thorough
 @pytest.mark.parametrize("temperature", [0.0, 0.9])
 def test_what_is_written_is_the_same_without_it(temperature: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Past the context limit, with rows of several lengths, enough of them for a new layout of the weights."""
+    """Past the context limit, with enough rows of several lengths for a new layout of the weights."""
     model = decoder(tiny())
     settings = SampleConfig(tokens=40, temperature=temperature)
     prompts = [tokens(1, length, seed=length)[0].tolist() for length in (3, 17, 28, 9, 29)]
@@ -156,7 +156,7 @@ def test_what_is_written_is_the_same_without_it(temperature: float, monkeypatch:
 
 
 def test_whoever_listens_is_heard() -> None:
-    """Before the first token and between two, by a hook on any part; without it, the fast way is taken again."""
+    """A hook on any part, before the first token or later, is called; without it, the fast path is used again."""
     model = decoder(tiny())
     heard = []
     part = model.stack.blocks[1].feedforward.up

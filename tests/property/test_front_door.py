@@ -1,7 +1,7 @@
-"""The front door gives the numbers of the model itself, for every task, whatever the text.
+"""The Python API returns the numbers of the model itself, for every task and text.
 
-Each number is computed a second time here with plain PyTorch: the module called with token ids, and forward hooks on
-the modules that attention consists of.
+Each number is computed a second time here with plain PyTorch: the module is called with token ids, with forward
+hooks on the modules of attention.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def opened(name: str) -> gf.Transformer:
 
 
 def target_of(name: str, written: str) -> str | None:
-    """Return the target that the methods of this run take, beside the text."""
+    """Return the target that the methods of this run take besides the text."""
     if name.startswith("classify"):
         return LABEL
     return written if name.startswith(PAIRS) else None
@@ -65,7 +65,7 @@ def attention_of(model: gf.Transformer, part: str = "attention") -> Any:
 
 @contextmanager
 def hooked(module: nn.Module, hook: Callable[[Tensor], Tensor | None]) -> Iterator[None]:
-    """Call `hook` with what a module gives; a tensor that it returns takes its place."""
+    """Call `hook` with the output of a module; a tensor that it returns replaces the output."""
     handle = module.register_forward_hook(lambda _module, _inputs, output: hook(output))
     try:
         yield

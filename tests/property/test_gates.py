@@ -1,4 +1,4 @@
-"""Gates on heads: at 1 they change nothing, at 0 they remove, and their gradients are right for every row by itself."""
+"""Gates on heads: 1 changes nothing, 0 removes a head, and gradients are correct for each row separately."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CASES = [(family, choice) for family in FAMILIES for choice in ({}, {"kv_heads":
 
 
 def losses(model: Model, given: dict[str, Tensor | None]) -> Tensor:
-    """One number for each row, (B), with a different weight for every logit."""
+    """Return one number for each row, (B), with a different weight for every logit."""
     logits = logits_of(model, given)
     weights = torch.linspace(-1, 1, logits[0].numel(), dtype=logits.dtype).reshape(logits.shape[1:])
     return (logits * weights).flatten(1).sum(dim=1) + logits.square().flatten(1).mean(dim=1)
@@ -35,7 +35,7 @@ def losses(model: Model, given: dict[str, Tensor | None]) -> Tensor:
 @pytest.mark.parametrize("real", [None, PAD], ids=["whole", "padded"])
 @pytest.mark.parametrize(("family", "choice"), CASES)
 def test_gradients_are_those_of_each_row(family: str, choice: dict[str, Any], real: Tensor | None) -> None:
-    """One backward of the sum: equal to Σ z · dL/dz, to the differences of two losses, and to rows alone."""
+    """One backward pass of the sum equals Σ z · dL/dz, finite differences of the loss, and single-row gradients."""
     model = model_of(family, **choice).double()
     given = inputs(family, real)
     kept: dict[str, Tensor] = {}
@@ -63,7 +63,7 @@ def test_gradients_are_those_of_each_row(family: str, choice: dict[str, Any], re
 
 
 def check_differences(model: Model, given: dict[str, Tensor | None], name: str, gate: Tensor) -> None:
-    """Both rows at once: a row's loss answers to its own gate alone."""
+    """Check both rows at once: the loss of a row depends only on its own gate."""
     step = 1e-5
     for head in range(6):
         moved = []
@@ -97,7 +97,7 @@ def test_at_one_nothing_changes_and_at_zero_the_head_is_gone(family: str) -> Non
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_gates_at_zero_are_heads_that_do_not_exist(family: str) -> None:
-    """The same weights without the rows and columns of some heads; then gates on the heads that stay."""
+    """The same weights without the rows and columns of some heads; then gates on the remaining heads."""
     changes: dict[str, Any] = {"kv_heads": 2, "attention_bias": True, "positions": "alibi"}
     model = model_of(family, **changes).double()
     given = inputs(family, PAD)
@@ -131,10 +131,10 @@ def named(model: nn.Module) -> list[tuple[str, Attention]]:
 
 
 def test_beams_that_share_a_source_have_their_own_gates() -> None:
-    """Hypotheses have rows of their own in the decoder; the source has one row.
+    """Hypotheses have separate rows in the decoder, but share one row of the source.
 
-    Under gates every row attends to a copy of its source, without them rows of a source share it: the same terms are
-    added in another order.
+    With gates every row attends to its own copy of the source, without gates rows of a source share it: the same terms
+    are added in another order.
     """
     model = encoder_decoder()
     settings = SampleConfig(beams=3, tokens=2)
@@ -163,7 +163,7 @@ def test_beams_that_share_a_source_have_their_own_gates() -> None:
 
 
 def test_training_through_given_gates_and_lower_precision() -> None:
-    """A gate that is a parameter learns; in bfloat16 its gradient is float32."""
+    """A gate that is a parameter is trained; its gradient is float32 under bfloat16."""
     model = model_of("decoder").bfloat16()
     given = inputs("decoder", None)
     gate = nn.Parameter(torch.full((6,), 0.5))
@@ -178,7 +178,7 @@ def test_training_through_given_gates_and_lower_precision() -> None:
 
 
 def test_every_forward_pass_has_gates_of_its_own() -> None:
-    """Gradients of two batches never add up behind one's back."""
+    """Gradients of two batches never accumulate unintentionally."""
     model = model_of("decoder")
     given = inputs("decoder", None)
     with gated(model) as gates:

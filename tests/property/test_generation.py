@@ -1,4 +1,4 @@
-"""What must hold while rows grow: cached = uncached also past the context, and a row never depends on its mates."""
+"""Invariants of generation: cached equals uncached, also past the context, and rows do not depend on each other."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.property.models import POSITIONS, VOCAB, decoder, tiny, tokens
 
 HEADS = {"multi-head": 6, "grouped-query": 2, "multi-query": 1}
 GREEDY = SampleConfig(temperature=0, tokens=256)
-RAGGED = (3, 40, 17, 29)  # shorter than the context of 29, longer, and exactly it: all hop at different times
+RAGGED = (3, 40, 17, 29)  # shorter than, longer than and equal to the context of 29: rows shift at different times
 
 
 def prompts(lengths: tuple[int, ...], seed: int = 0) -> list[list[int]]:
@@ -32,12 +32,12 @@ def prompts(lengths: tuple[int, ...], seed: int = 0) -> list[list[int]]:
 
 
 def small(**changes: Any) -> Decoder:
-    """Its own output matrix, and an embedding larger than the waves, keep greedy text from repeating one token."""
+    """Return a model with an untied output matrix and large embeddings, so that greedy text does not repeat."""
     return decoder(tiny(layers=2, **{"tied": False, "head_bias": True, "embedding_scale": True, **changes}))
 
 
 def grown(starts: list[list[int]], steps: list[TokenStep]) -> list[list[int]]:
-    """The rows after all steps."""
+    """Return the rows after all steps."""
     rows = [list(row) for row in starts]
     for step in steps:
         for row, token in zip(step.rows, step.tokens, strict=True):
@@ -54,7 +54,7 @@ def logits_by_row(steps: list[TokenStep]) -> dict[int, list[Tensor]]:
 
 
 def whole_logits(model: Decoder, row: list[int], first: int) -> Tensor:
-    """Logits after row[:first], row[:first + 1], … by plain forward passes over what is seen: no cache, no padding."""
+    """Return the logits after row[:first], row[:first + 1], … by plain forward passes over the visible tokens."""
     ends = range(first, len(row))
     context = model.config.context
     by_length: dict[int, list[int]] = defaultdict(list)
@@ -74,7 +74,7 @@ def whole_logits(model: Decoder, row: list[int], first: int) -> Tensor:
 def test_cached_equals_uncached_for_256_greedy_steps(
     positions: str, heads: str, window: int | None, lengths: tuple[int, ...]
 ) -> None:
-    """Every logit, and with it every token: the uncached argmax after each prefix is the token that came."""
+    """All logits are equal, and so are all tokens: the uncached argmax of each prefix is the generated token."""
     model = small(positions=positions, kv_heads=HEADS[heads], window=window)
     starts = prompts(lengths)
     steps = list(generate(model, starts, GREEDY))
@@ -84,7 +84,7 @@ def test_cached_equals_uncached_for_256_greedy_steps(
     for index, (row, start) in enumerate(zip(rows, starts, strict=True)):
         expected = whole_logits(model, row, len(start))
         assert expected.std() > 0.4
-        assert len(set(row[len(start) :])) > 1  # not one token for ever
+        assert len(set(row[len(start) :])) > 1  # not the same token forever
         assert (torch.stack(cached[index]) - expected).abs().max() <= 1e-5
         assert row[len(start) :] == expected.argmax(dim=-1).tolist()
 
@@ -122,7 +122,7 @@ def test_the_window_is_the_longest_that_starts_at_a_hop(length: int, context: in
 def test_a_reader_sees_each_row_as_if_alone_whoever_comes_and_goes(
     lengths: list[int], positions: str, drops: list[tuple[int, int]], room: int
 ) -> None:
-    """Rows of any length, rows that leave at any time, and too small a guess of the final length."""
+    """Rows of any length, rows that leave at any time, and an estimate of the final length that is too small."""
     model = small(positions=positions, window=7, kv_heads=2)
     rows = prompts(tuple(lengths))
     fresh = torch.Generator().manual_seed(5)
@@ -144,7 +144,7 @@ def test_a_reader_sees_each_row_as_if_alone_whoever_comes_and_goes(
 
 
 def test_a_row_in_the_slot_of_another_keeps_its_own_window() -> None:
-    """The first row has hopped long ago; the second, in its slot now, hops at the next token."""
+    """The first row has shifted its window long ago; the second row, now in its slot, shifts at the next token."""
     model = small(positions="learned")
     rows = prompts((35, 29))
     cached = CachedReader(model, steps=60)
@@ -158,7 +158,7 @@ def test_a_row_in_the_slot_of_another_keeps_its_own_window() -> None:
 
 
 class SharedHop(CachedReader):
-    """Wrong on purpose: when one row hops, its mates are cut to the same window."""
+    """A deliberately wrong cache: when one row shifts, all rows are cut to the same window."""
 
     def read(self, rows: Any) -> Any:
         start = max(window_start(len(row), self.context) for row in rows)
@@ -169,7 +169,7 @@ class SharedHop(CachedReader):
 
 
 class ForgetfulHop(CachedReader):
-    """Wrong on purpose: a row that hops reads its second token in place of the first of its new window."""
+    """A deliberately wrong cache: a row that shifts reads its second token instead of the first of its new window."""
 
     def _unread(self, row: int, tokens: Any) -> Any:
         window = super()._unread(row, tokens)
@@ -195,7 +195,7 @@ SAMPLED = SampleConfig(temperature=1.0, top_k=20, top_p=0.95, repetition_penalty
 
 
 def test_a_row_depends_on_its_own_prompt_and_seed_alone() -> None:
-    """Alone, in any batch, at any place in it, with mates that end early or late: the same tokens."""
+    """Alone or at any position of any batch, with rows that end early or late, the tokens are the same."""
     model = small(positions="rotary", kv_heads=2)
     starts = prompts((8, 29, 1, 33, 8))
     seeds = [11, 12, 13, 14, 15]
@@ -203,7 +203,7 @@ def test_a_row_depends_on_its_own_prompt_and_seed_alone() -> None:
         grown([start], list(generate(model, [start], SAMPLED, end_id=4, seeds=[seed])))[0]
         for start, seed in zip(starts, seeds, strict=True)
     ]
-    assert len({len(row) - len(start) for row, start in zip(alone, starts, strict=True)}) > 1  # some end early
+    assert len({len(row) - len(start) for row, start in zip(alone, starts, strict=True)}) > 1  # some rows end early
     for order in ([0, 1, 2, 3, 4], [4, 2, 0, 3, 1], [3, 0]):
         mixed = [starts[i] for i in order]
         steps = list(generate(model, mixed, SAMPLED, end_id=4, seeds=[seeds[i] for i in order]))
@@ -232,7 +232,7 @@ def test_the_global_random_state_is_neither_used_nor_changed() -> None:
 
 
 def test_the_model_keeps_its_mode_and_the_caller_its_gradients() -> None:
-    """Also between steps, when a stream is left unfinished, and part by part; dropout is off inside."""
+    """This also holds between steps and for an unfinished stream; dropout is off during generation."""
     model = small(dropout_attention=0.5, dropout_residual=0.5, dropout_embedding=0.5)
     start = prompts((6,))
     quiet = grown(start, list(generate(model, start, SAMPLED)))
@@ -273,7 +273,7 @@ def test_rows_end_by_end_token_stop_and_length() -> None:
     assert (reasons[0], reasons[1]) == ("end", "stop")
     assert rows[1] == starts[1] + generated[1][:3]
     assert reasons[2] == ("length" if first[2] is None else "end")
-    assert all(new == generated[row][: len(new)] for row, new in seen)  # the stop condition sees what was generated
+    assert all(new == generated[row][: len(new)] for row, new in seen)  # the stop condition receives the generated text
 
 
 def test_several_tokens_may_end_a_row() -> None:

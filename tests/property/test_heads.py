@@ -1,4 +1,4 @@
-"""Roles of real models: a head whose weights are set by hand is found, in all families and with shared key heads."""
+"""Head roles in real models: a head with weights set by hand is found, in all families and with shared key heads."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FAMILIES = {
 
 
 def text(model: Model) -> HeadProbe:
-    """Random ids of unequal lengths as if they were text."""
+    """Return random ids of unequal lengths as text."""
     ids = tokens(5, 23).numpy() % (VOCAB - 1)
     rows = [row[: 17 + number] for number, row in enumerate(ids)]
     targets = [np.insert(row[3:], 0, BEGIN) for row in rows] if hasattr(model, "decoder") else None
@@ -71,7 +71,7 @@ def test_importance_has_its_place() -> None:
 
 
 def looking_back() -> Decoder:
-    """Head 0 of layer 0 looks at the previous token, head 1 at its own; layer 1 looks at everything alike."""
+    """Set the weights of layer 0: head 0 attends to the previous token, head 1 to itself; layer 1 attends uniformly."""
     C = 29
     K = 29
     model = build_model(
@@ -90,7 +90,7 @@ def looking_back() -> Decoder:
             block.attention.key.weight.zero_()
         for head in range(2):
             rows = slice(head * K, (head + 1) * K)
-            first.attention.query.weight[rows, :C] = 400 * torch.eye(C)  # place i asks for i
+            first.attention.query.weight[rows, :C] = 400 * torch.eye(C)  # position i queries i
             first.attention.key.weight[rows, :C] = torch.eye(C) if head else torch.eye(C).roll(1, 0)  # j is j + 1
     return model.eval().requires_grad_(False)
 
@@ -104,7 +104,7 @@ def test_a_head_that_is_set_to_look_back_is_found() -> None:
     assert back.roles["positional"].detail == {"offset": -1.0}
     assert set(own.names) - {"copying", "copying_by_weights"} == {"self", "positional"}
     assert own.roles["positional"].detail == {"offset": 0.0}
-    for even in rest:  # uniform attention of a real model scores chance
+    for even in rest:  # uniform attention of a real model scores at chance
         for role in ("previous", "self", "first", "duplicate", "induction", "positional"):
             scored = even.roles[role]
             assert scored.score == pytest.approx(scored.chance, abs=1e-6)
@@ -137,7 +137,7 @@ def test_copying_by_weights_is_that_of_the_whole_matrix(norm: str, kv_heads: int
 
 
 def test_raised_logits_are_what_the_head_adds_to_them() -> None:
-    """Without the head, the last layer's logits differ by just that, but for the final norm's scale."""
+    """Removing a head of the last layer changes the logits by that amount, up to the final norm's scale."""
     model = decoder(tiny(norm="none"))
     ids = tokens(2, 11)
     head = 4
@@ -168,7 +168,7 @@ def test_copying_is_left_out_with_the_reason_where_it_has_no_meaning() -> None:
 
 
 def test_padding_and_batches_change_nothing() -> None:
-    """Rows one by one give the sums that they give side by side, padded."""
+    """Single rows and padded batches give the same sums."""
     model = decoder(tiny(kv_heads=2))
     probe = text(model)
     together = [passed.looks for passed in passes.passes(model, probe, frozenset({BEGIN}))]

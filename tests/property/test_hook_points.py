@@ -1,4 +1,4 @@
-"""Hook points: what is shown is what the model used, by an independent computation; unheard, they change no bit."""
+"""Hook points show the values that the model uses, by an independent computation; without hooks, no bit changes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ EVERY = [pytest.param(f, c, id=f"{f} {' '.join(f'{k}={v}' for k, v in c.items())
 
 
 class Heard:
-    """Everything that passed through the hook points of a model's attentions, and the masks that they were given."""
+    """A recorder of all tensors at the hook points of a model's attentions, and of the masks that they were given."""
 
     def __init__(self, model: nn.Module, points: tuple[str, ...] = SHOWN) -> None:
         self.layers = [part for part in model.modules() if isinstance(part, Attention)]
@@ -59,7 +59,7 @@ class Heard:
 
 
 def check(heard: Heard, atol: float = 1e-5) -> None:
-    """Softmax of q kᵀ by plain torch in float64, from the q, k, v and mask of the pass: the oracle."""
+    """Compare with softmax of q kᵀ by plain torch in float64, from the q, k, v and mask of the pass."""
     for layer in heard.layers:
         q, k, v, products, scores, pattern, z = (heard.seen[layer, name].double() for name in SHOWN)
         k = k[:, kv_index(layer)]  # (B, H, S, K)
@@ -170,7 +170,7 @@ def test_gradients_of_the_pattern_can_be_heard() -> None:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_table_of_names_fits_the_model(family: str) -> None:
-    """Every kind but `head_output`, which is computed from z, has a module in a real model."""
+    """Every kind except `head_output`, which is computed from z, has a module in a real model."""
     assert set(HOOK_POINTS) == set(THINGS) - {"head_output"}
     model: Model = model_of(family, positions="learned")
     modules = dict(model.named_modules())

@@ -1,4 +1,4 @@
-"""Taps see the model's own tensors and leave nothing behind; evaluation mode gives every module its own mode back."""
+"""Taps see the model's own tensors and are removed completely; evaluation mode restores the mode of each module."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.property.traced_models import model_of
 
 
 def hooks_of(model: nn.Module) -> list[Any]:
-    """All forward hooks that are on a model."""
+    """Return all forward hooks of a model."""
     return [hook for part in model.modules() for hook in (*part._forward_hooks, *part._forward_pre_hooks)]
 
 

@@ -1,4 +1,4 @@
-"""Training with gates: the gradients are those of the whole loss, the numbers its own, and prices close gates."""
+"""Training with gates: gradients are those of the whole loss, random numbers are separate, and prices close gates."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FAMILY = "encoder-decoder"
 
 
 def stepper(**train: Any) -> Stepper:
-    """A model with weights to train, and the same rows at every step."""
+    """Return a stepper for a model with trainable weights and the same rows at every step."""
     rows = data(FAMILY)
     task: Any = SimpleNamespace(rows=lambda step: rows.rows)
     model = model_of(FAMILY, kv_heads=2).requires_grad_(True)
@@ -37,11 +37,11 @@ def stepper(**train: Any) -> Stepper:
 
 
 def silent(text: str) -> None:
-    """Says nothing."""
+    """Ignore all messages."""
 
 
 def by_hand(found: Stepper, how: L0, first: int) -> dict[str, Tensor]:
-    """The same by one backward pass of the whole sum."""
+    """Compute the same by one backward pass of the whole sum."""
     logs = {str(site): torch.full((6,), FIRST, requires_grad=True) for site in attentions(found.model)}
     optimizer = torch.optim.Adam(list(logs.values()), lr=how.gate_rate)
     batch = found.batches(found.task.rows(0))[0]
@@ -59,7 +59,7 @@ def by_hand(found: Stepper, how: L0, first: int) -> dict[str, Tensor]:
 
 @pytest.mark.parametrize("micro", [None, 2])
 def test_gates_follow_the_gradient_of_loss_and_price(micro: int | None) -> None:
-    """Also where the rows of a step go through in several batches, which see the same draw."""
+    """This also holds if the rows of a step are split into several batches, which share the same random gates."""
     how = L0(0.02, steps=9, gate_rate=0.4, gates_alone=True)
     first = 7
     wanted = by_hand(stepper(), how, first)

@@ -1,4 +1,4 @@
-"""Word-for-word matches with the training text, against trying every stretch."""
+"""Verbatim matches with the training text, against brute force over all substrings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LETTERS = st.text(alphabet="ab\nক\U0001f600\0", max_size=50)
 
 
 def brute_force(sample: str, text: str, least: int) -> set[tuple[int, int]]:
-    """(start, length) of all stretches of the sample that are in the text and cannot be made longer."""
+    """Return (start, length) of all maximal substrings of the sample that occur in the text."""
     inside = {
         (start, end)
         for start in range(len(sample))
@@ -34,7 +34,7 @@ def brute_force(sample: str, text: str, least: int) -> set[tuple[int, int]]:
 def test_matches_are_all_that_cannot_be_made_longer(sample: str, pieces: list[str], least: int, block: int) -> None:
     text = "".join(pieces)
     before = meter.BLOCK
-    meter.BLOCK = block  # blocks far smaller than a match, so that matches cross their edges
+    meter.BLOCK = block  # blocks are much smaller than a match, so that matches cross block boundaries
     try:
         found = matches(sample, pieces, least)
     finally:
@@ -57,7 +57,7 @@ def test_cover_gives_each_character_its_longest_match() -> None:
 
 
 class Counted(list[int]):
-    """A list that counts how often it was read."""
+    """A list that counts its reads."""
 
     reads = 0
 
@@ -67,7 +67,7 @@ class Counted(list[int]):
 
 
 def test_a_text_that_repeats_itself_takes_no_more_steps_than_any() -> None:
-    """Its states are one long chain: to climb it from each of them would take the square of its length."""
+    """Its states form one long chain; following it from each state would take quadratic time."""
     automaton = meter._Automaton("a" * 3_000)
     automaton.meet("b" + "a" * 9, 0, 10, 0, 4)
     automaton.link = Counted(automaton.link)
@@ -77,7 +77,7 @@ def test_a_text_that_repeats_itself_takes_no_more_steps_than_any() -> None:
 
 
 def test_a_long_copy_takes_no_more_memory_than_a_few_of_it() -> None:
-    """Each of its characters ends a match as long as all before it: to keep them all would be quadratic."""
+    """Each of its characters ends a match as long as the text so far; storing all of them would be quadratic."""
     text = "".join(random.Random(5).choices(string.ascii_lowercase, k=6_000))
     tracemalloc.start()
     found = matches(text, ["some words before " + text + " and some after"], 20)
@@ -86,4 +86,4 @@ def test_a_long_copy_takes_no_more_memory_than_a_few_of_it() -> None:
     assert [(match.start, match.length, match.before, match.after) for match in found] == [
         (0, len(text), "some words before ", " and some after")
     ]
-    assert most < 12e6  # the automaton itself; kept one by one, the matches alone would take 18 MB
+    assert most < 12e6  # the automaton itself; all single matches would take 18 MB

@@ -1,4 +1,4 @@
-"""A run of minutes keeps them, whatever things cost, by a clock that advances by those costs alone."""
+"""A run with a time limit keeps it for any costs, by a clock that advances only by those costs."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ LEARNING_RATE = 0.01
 
 @dataclass
 class Costs:
-    """What everything costs, in shares of the minutes; `evaluation`: of the whole validation part."""
+    """The cost of each action as a share of the minutes; `evaluation` is for the whole validation part."""
 
     minutes: float = 1.0
     before: float = 0.05
@@ -54,7 +54,7 @@ class Costs:
 
 @dataclass
 class World:
-    """A clock that only work moves, and what was spent on what."""
+    """A clock that only work advances, with a record of the time spent on each action."""
 
     costs: Costs
     now: float = 0.0
@@ -69,13 +69,13 @@ class World:
 
     @property
     def evaluating(self) -> float:
-        """Seconds of evaluations while training; those of the final one are kept apart."""
+        """Return the seconds of evaluations during training; the final evaluation is recorded separately."""
         return self.spent.get("evaluation", 0.0) + self.spent.get("sample", 0.0)
 
 
 @contextmanager
 def costing(world: World) -> Iterator[None]:
-    """Inside, steps, evaluations, samples and checkpoints move the clock of a world."""
+    """Let steps, evaluations, samples and checkpoints advance the clock of a world inside this context."""
     gradients = loop.compute_gradients
     loss_of = Trainer._loss_of
     save = OneProcess.save
@@ -124,7 +124,7 @@ def trained(
     parent: Parent | None = None,
     **changes: Any,
 ) -> tuple[TrainingOutcome | None, Trainer]:
-    """Train a run of minutes in a world; `stop` is asked after each step whether a signal comes."""
+    """Train a run of minutes in a world; `stop` is called after each step and returns whether a signal arrives."""
     own = {
         "train__minutes": world.costs.minutes,
         "train__steps": None,
@@ -148,7 +148,7 @@ def trained(
 def gone_on(
     folder: Path, world: World, name: str = "run", stop: Callable[[Trainer], bool] | None = None, **changes: str
 ) -> tuple[TrainingOutcome | None, Trainer]:
-    """Resume it in a world of its own."""
+    """Resume a run in a new world."""
     world.now += world.costs.seconds("before")
     with costing(world), resume_training(folder / name, changes, Silent(), seconds=lambda: world.now) as trainer:
         return _ended(trainer, stop), trainer
@@ -243,7 +243,7 @@ def test_legs_share_the_minutes_and_the_time_between_them_does_not_count(tmp_pat
 
 @pytest.mark.parametrize("stopped", [False, True])
 def test_time_is_kept_to_measure_the_parents_text_at_the_end(stopped: bool, tmp_path: Path) -> None:
-    """Also by a resumed leg, which does not measure it at its start."""
+    """This also holds for a resumed leg, which does not measure it at its start."""
     train(small_trainer(tmp_path, "parent", train__steps=4))
     parent = Parent.open(tmp_path / "parent")
     costs = Costs(evaluation=0.09, sample=0.001)
@@ -310,7 +310,7 @@ def test_too_few_minutes_are_one_step_evaluated_saved_and_said(tmp_path: Path) -
     assert outcome is not None
     assert trainer.state.step == 1
     assert [step for step, _ in trainer.state.evaluations] == [1]
-    assert lines(trainer)[0]["learning_rate"] == LEARNING_RATE  # the schedule is not over before it began
+    assert lines(trainer)[0]["learning_rate"] == LEARNING_RATE  # the schedule does not end before it begins
     assert trainer.run.checkpoint("last").name == "step-000001"
     (note,) = (text for text in said if "longer than train.minutes = 0.01" in text)
     assert "is the minimum that leaves time to train" in note
@@ -349,7 +349,7 @@ def test_a_run_of_steps_reads_no_clock_and_tries_no_threads(tmp_path: Path, monk
 def test_trying_threads_leaves_no_trace_and_is_recorded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, faster: int
 ) -> None:
-    """Weights and random numbers are those of a run whose threads were given."""
+    """Weights and random numbers equal those of a run with a given number of threads."""
     used = [2]
     monkeypatch.setattr(torch, "get_num_threads", lambda: used[0])
     monkeypatch.setattr(torch, "set_num_threads", lambda number: used.__setitem__(0, number))
@@ -367,7 +367,7 @@ def test_trying_threads_leaves_no_trace_and_is_recorded(
     assert torch.equal(ends[0][1], ends[1][1])
     (leg,) = json.loads((tmp_path / "tried" / "manifest.json").read_text(encoding="utf-8"))["legs"]
     assert leg["threads"] == faster
-    assert used[0] == 2  # given back
+    assert used[0] == 2  # restored
     assert leg["threads_tried"].keys() == {"1", "2"}
     (given,) = json.loads((tmp_path / "given" / "manifest.json").read_text(encoding="utf-8"))["legs"]
     assert "threads_tried" not in given
@@ -396,4 +396,4 @@ def test_how_a_run_of_minutes_ended_is_in_its_manifest(tmp_path: Path) -> None:
     assert leg["validation_share"] == outcome.validation_share < 1
     assert leg["wall_seconds"] == pytest.approx(world.now, abs=0.01)
     state = load_checkpoint(trainer.run.checkpoint("last"), trainer.model, trainer.optimizers)
-    assert state.train_seconds + state.times.other == pytest.approx(60, rel=0.05)  # what followed was foreseen
+    assert state.train_seconds + state.times.other == pytest.approx(60, rel=0.05)  # the rest was predicted

@@ -1,4 +1,4 @@
-"""A position method that is a subclass alone: what decodes and shows a model takes it as it is."""
+"""A position method defined only by a subclass works in decoding and in all views."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HEADS = 6
 
 
 class Waves(ScorePositions):
-    """A bias that goes up and down with the distance, at another pace in each head."""
+    """A bias that oscillates with the distance, at a different frequency in each head."""
 
     def by_distance(self, back: Tensor) -> Tensor:
         pace = torch.arange(1, HEADS + 1, device=back.device)  # (H)
@@ -39,7 +39,7 @@ class Steps(AddedPositions):
 
 @pytest.fixture(params=["added", "score"])
 def model(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Decoder:
-    """A decoder whose setting says "none", and whose parts have a method of their own."""
+    """Return a decoder with the setting "none" whose parts use a custom position method."""
     if request.param == "added":
         monkeypatch.setattr(transformer, "added_positions", lambda config: Steps(config.width))
     else:

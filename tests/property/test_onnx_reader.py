@@ -1,4 +1,4 @@
-"""Writing by onnxruntime: the logits of the model itself, whatever its settings, whoever comes and goes."""
+"""Generation by onnxruntime uses the logits of the model itself, for all settings, while rows join and leave."""
 
 from __future__ import annotations
 
@@ -74,13 +74,13 @@ def ready(reader: Reader, rows: list[list[int]], room: int = 0) -> None:
 
 
 def grow(rows: list[list[int]], seed: int) -> None:
-    """Give each row another token."""
+    """Append a token to each row."""
     for row, token in zip(rows, tokens(1, len(rows), seed)[0].tolist(), strict=True):
         row.append(token)
 
 
 def difference(model: Decoder, reader: Reader, rows: list[list[int]], steps: int) -> float:
-    """The largest difference of a logit from the model's own, in a number of reads."""
+    """Return the largest absolute difference from the model's logits over several reads."""
     worst = 0.0
     with inference(model):
         for step in range(steps):
@@ -112,10 +112,10 @@ def test_greedy_text_is_the_models_own(positions: str) -> None:
     rows = [[row.tokens for row in loop.rows] for loop in loops]
     for found, expected in zip(loops[0].steps(), loops[1].steps(), strict=True):
         best = expected.logits.topk(2, dim=-1).values  # (rows, 2)
-        assert (best[:, 0] - best[:, 1]).min() > 2 * CLOSE  # none is level
+        assert (best[:, 0] - best[:, 1]).min() > 2 * CLOSE  # no two best logits tie
         assert found.tokens == expected.tokens
     assert rows[0] == rows[1]
-    assert all(len(set(row[-70:])) > 1 for row in rows[0])  # not one token for ever
+    assert all(len(set(row[-70:])) > 1 for row in rows[0])  # not the same token forever
 
 
 @pytest.mark.thorough
@@ -123,7 +123,7 @@ def test_greedy_text_is_the_models_own(positions: str) -> None:
 @settings(max_examples=3, deadline=None)
 @given(data=st.data())
 def test_a_row_becomes_what_it_is_alone(kind: dict[str, Any], data: st.DataObject) -> None:
-    """Whoever comes and goes: beyond the context, in pieces."""
+    """While rows join and leave, beyond the context, with chunked prompts."""
     model = decoder(tiny(**{**PLAIN, **kind}))
     visitors = data.draw(guests(45))
     limit = data.draw(st.sampled_from([1, 16, 64, 1000, None]))
@@ -144,7 +144,7 @@ def test_rows_come_and_go_and_long_prompts_are_read_in_pieces(positions: str, li
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "rotary", "relative"])
 def test_rows_are_dropped_permuted_and_duplicated(positions: str) -> None:
-    """As a beam search does: 2 rows become 6, then others, past the context."""
+    """As in a beam search: 2 rows become 6, then others, past the context."""
     model = decoder(tiny(positions=positions))
     reader = onnx_reader(model, threads=1)
     rows = prompts((11, 11))
@@ -162,7 +162,7 @@ def test_rows_are_dropped_permuted_and_duplicated(positions: str) -> None:
 
 
 def test_the_memory_of_a_prompt_is_kept_and_copied_as_before() -> None:
-    """One row with room to grow, whose tensors are taken over; then a second one, in a larger cache."""
+    """One row with room to grow, whose tensors are reused; then a second row in a larger cache."""
     model = decoder(tiny(positions="rotary"))
     reader = onnx_reader(model, threads=1)
     rows = prompts((5,))
@@ -187,7 +187,7 @@ SOURCES = (3, 28, 17, 29, 1)
 @pytest.mark.parametrize("precision", ["float32", "int8"])
 @pytest.mark.parametrize("changes", TARGETS, ids=[named(each) for each in TARGETS])
 def test_targets_are_the_models_own(changes: dict[str, Any], precision: Any) -> None:
-    """Sources of all lengths, whose targets become several that share a memory, and fewer, in another order."""
+    """Sources of all lengths with several targets that share a memory, then fewer targets in another order."""
     model = encoder_decoder(**changes)
     reader = onnx_reader(model, 1, precision=precision)
     sources = prompts(SOURCES)
@@ -222,7 +222,7 @@ def test_targets_come_and_go(positions: str, limit: int | None) -> None:
 
 
 def test_a_bfloat16_encoder_decoder_writes() -> None:
-    """PyTorch encodes in bfloat16, and the steps are in float32."""
+    """PyTorch encodes in bfloat16, and decoding steps are in float32."""
     model = encoder_decoder(positions="rotary").to(torch.bfloat16)
     visitors = some_guests(29)
     play(TokenLoop(onnx_reader(model, 1, 16), 4), visitors)
@@ -250,7 +250,7 @@ def test_eight_bits_are_near(changes: dict[str, Any]) -> None:
 
 
 def test_eight_bits_read_a_row_as_if_alone() -> None:
-    """Its mates change neither its scales nor its sums: a mate's vectors are a thousand times as long."""
+    """Other rows change neither scales nor sums, although their vectors are a thousand times as long."""
     model = decoder(tiny(norm="none", layers=1, **PLAIN))
     model.embedding.tokens.weight[30] *= 1000
     alone = outputs_of(model, "int8", [[3, 1, 4]])
@@ -265,14 +265,14 @@ def test_a_row_of_zeros_is_no_division_by_zero() -> None:
 
 
 def test_bytes_and_their_scales_are_the_weights_to_half_a_level() -> None:
-    """Each block of 64 inputs has its own scale; the last one is filled up."""
+    """Each block of 64 inputs has its own scale; the last block is padded."""
     weight = torch.randn(5, 70, generator=torch.Generator().manual_seed(0))
     weight[:, 64:] *= 1000
     weight[2] = 0
     levels, scales = quantized_matrix(weight)
     assert levels.dtype == torch.uint8
     assert levels.shape == (5, 2, 64)
-    assert scales.min() > 0  # also of an output without weights
+    assert scales.min() > 0  # also for an output without weights
     back = (levels.float() - 128) * scales[:, :, None]  # (5, 2, 64)
     wanted = torch.nn.functional.pad(weight, (0, 58)).view(5, 2, 64)
     assert ((back - wanted).abs() <= scales[:, :, None] * 0.5001).all()
@@ -285,7 +285,7 @@ def test_the_threads_are_those_asked_for() -> None:
 
 
 def test_weights_are_shared_not_copied() -> None:
-    """All but queries, keys and values, which one multiplication computes; nothing large is in the graph itself."""
+    """Except queries, keys and values, which one matrix multiplication computes; the graph itself is small."""
     model = decoder(tiny(positions="rotary", head_width=16, width=64, hidden=256))
     graph = step_graph(model)
     shared = {tensor.data_ptr() for tensor in graph.weights.values()}
@@ -303,7 +303,7 @@ def test_head_widths_of_the_operator(positions: str, width: int, padded: int) ->
 
 
 def test_key_heads_serve_equally_many_places() -> None:
-    """Of heads 0 to 5 with 2 key heads, 0, 4 and 5 are removed: 1 and 2 are served by the first, 3 by the second."""
+    """Of heads 0 to 5 with 2 key heads, 0, 4 and 5 are removed: key head 0 serves heads 1 and 2, key head 1 head 3."""
     model = decoder(tiny(kv_heads=2, **SOME))
     block = model.stack.blocks[0]
     assert isinstance(block, PreNormBlock)
@@ -321,7 +321,7 @@ def test_a_bfloat16_model_is_computed_in_float32() -> None:
 
 
 class Louder(nn.Linear):
-    """A part that no graph knows."""
+    """A custom part that the exporter does not know."""
 
     def forward(self, x: Tensor) -> Tensor:
         return 2 * super().forward(x)

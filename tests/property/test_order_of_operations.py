@@ -1,7 +1,7 @@
-"""Names, first weights and every bit of a pass stay as they are: saved runs open, and resumed runs go on unchanged.
+"""Names, initial weights and every bit of a forward pass stay fixed, so that saved runs open and resume unchanged.
 
-The pass is compared with the same arithmetic written out here without any module, bit for bit: another order of
-operations rounds differently, and a run that is resumed would no longer be what it would have been.
+The pass is compared bit for bit with the same arithmetic written here without modules. Another order of operations
+would round differently, and a resumed run would differ from an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ CHOICES: list[dict[str, Any]] = [
 
 
 def forward(config: ModelConfig, model: Decoder, ids: Tensor, dropout: bool = False) -> Tensor:
-    """Ids (1, T) -> logits (1, T, V), from the weights alone; with dropout in the order in which the model drops."""
+    """Return logits (1, T, V) of ids (1, T) from the weights alone, with dropout in the order of the model."""
     weights = dict(model.named_parameters())
     H = config.heads
     G = config.G
@@ -91,7 +91,7 @@ def forward(config: ModelConfig, model: Decoder, ids: Tensor, dropout: bool = Fa
                 return F.gelu(x)
             case "gelu_tanh":
                 return F.gelu(x, approximate="tanh")
-            case other:  # the cases of this file have no other
+            case other:  # the cases of this file use no other kind
                 pytest.fail(f"write {other} here too")
 
     def feedforward(x: Tensor, name: str) -> Tensor:
@@ -160,7 +160,7 @@ def test_a_pass_and_its_gradients_are_the_arithmetic_written_out(
 
 
 def test_the_arithmetic_written_out_feels_the_order_of_operations() -> None:
-    """The comparison can fail: the sum of a product in another order is not the same to the last bit."""
+    """The comparison can fail: a matrix product summed in another order differs in the last bit."""
     config = tiny(positions="none")
     model = as_if_trained(config)
     assert isinstance(model, Decoder)
@@ -168,7 +168,7 @@ def test_the_arithmetic_written_out_feels_the_order_of_operations() -> None:
     with torch.no_grad():
         for name, weight in model.named_parameters():
             if name.endswith("query.weight"):
-                weight.mul_(1 / 3)  # what another way to scale would do
+                weight.mul_(1 / 3)  # another way to scale would give this
             if name.endswith("key.weight"):
                 weight.mul_(3)
     other = model(tokens(1, 13))
@@ -177,7 +177,7 @@ def test_the_arithmetic_written_out_feels_the_order_of_operations() -> None:
 
 
 def names_of_block(prefix: str, parts: tuple[str, ...] = ("attention",)) -> list[str]:
-    """The parameters of a block without biases, in the order in which they are made."""
+    """Return the parameter names of a block without biases, in the order of creation."""
     found = []
     for part in parts:
         found.append(f"{prefix}.{part}_norm.weight")
@@ -239,7 +239,7 @@ def test_the_names_and_their_order_are_those_of_saved_runs() -> None:
 @pytest.mark.parametrize("tied", [False, True])
 @pytest.mark.parametrize("removed", [(), ("dec.0.self.1", *(f"dec.1.self.{head}" for head in range(6)))])
 def test_the_first_weights_are_one_stream_of_random_numbers(tied: bool, removed: tuple[str, ...]) -> None:
-    """Every matrix in the order of its name, each element standard normal times its standard deviation."""
+    """Matrices are drawn in the order of their names: standard normal entries times the standard deviation."""
     config = tiny(tied=tied, removed_heads=removed)
     weights = build_model(config, VOCAB, seed=5).state_dict()
     generator = torch.Generator().manual_seed(5)

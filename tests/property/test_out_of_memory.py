@@ -1,4 +1,4 @@
-"""Memory runs out in a step: fewer rows at a time, the same gradients, said once, and two lines where nothing helps."""
+"""Out of memory in a step: smaller micro-batches, the same gradients, one message, or a two-line error."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ ROWS = 13
 
 
 class Listener(Silent):
-    """Keeps what is said."""
+    """A recorder of messages."""
 
     def __init__(self) -> None:
         self.said: list[str] = []
 
     def note(self, text: str) -> None:
-        """One sentence."""
+        """Record one message."""
         self.said.append(text)
 
 
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A function that makes every forward pass of more than so many rows fail, with the sizes that were tried."""
+    """Return a function that makes forward passes of more than `most` rows raise, and returns the list of sizes."""
     own = TrainingLoss.forward
     tried = []
 
@@ -91,7 +91,7 @@ def test_the_gradients_are_those_of_the_undisturbed_step(
         torch.testing.assert_close(got, wanted, rtol=0, atol=1e-6)
     tried.clear()
     gradients(stepper, 5)
-    assert max(tried) <= most  # the smaller number is kept: nothing fails again
+    assert max(tried) <= most  # the smaller number is kept, so nothing fails again
 
 
 def test_a_failure_in_the_middle_of_a_step_counts_nothing_twice(
@@ -115,7 +115,7 @@ def test_a_failure_in_the_middle_of_a_step_counts_nothing_twice(
 
 
 def test_a_failed_attempt_keeps_no_tensor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second attempt begins with the memory that the first one had."""
+    """The second attempt starts with as much free memory as the first."""
     forward = TrainingLoss.forward
     cross_entropy = losses.linear_cross_entropy
     made: list[weakref.ref[Tensor]] = []

@@ -1,4 +1,4 @@
-"""Several processes give what one gives: gradients, losses, evaluations, and runs that any number goes on with."""
+"""Several processes give the results of one: gradients, losses, evaluations, and runs resumed by any number."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ CLOSE = {"adamw": 1e-5, "muon": 1e-3}
 
 @dataclass
 class Found:
-    """What one process found in `alone`, and each of two and three in `together`."""
+    """Results of one process in `alone`, and of each of two and of three processes in `together`."""
 
     folder: Path
     alone: dict[str, Any]
     together: dict[int, list[dict[str, Any]]]
 
     def everywhere(self, key: str) -> list[Any]:
-        """That of every process of every number of them."""
+        """Return the results of every process of every group."""
         return [found[key] for world in WORLDS for found in self.together[world]]
 
 
@@ -62,7 +62,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Found:
 
 
 def losses(run: Path) -> list[tuple[float, float]]:
-    """Of every step: the training loss, and the validation loss where there is one."""
+    """Return the training loss of every step, and the validation loss where there is one."""
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
     assert [line["step"] for line in lines] == list(range(1, 9))
     return [(line["loss"], line.get("validation_loss", 0.0)) for line in lines]
@@ -83,7 +83,7 @@ def test_gradients_of_several_processes_are_those_of_one(found: Found, kind: str
 @pytest.mark.parametrize("number", range(len(GRADIENTS)))
 def test_evaluation_gives_the_same_number(found: Found, kind: str, number: int) -> None:
     for ours in found.everywhere(f"{kind} evaluation {number}"):
-        assert ours == found.alone[f"evaluation {number}"]  # bit for bit: rows are grouped alike
+        assert ours == found.alone[f"evaluation {number}"]  # bit for bit, because rows are grouped alike
 
 
 @pytest.mark.parametrize("world", WORLDS)
@@ -165,7 +165,7 @@ def test_a_damaged_part_is_noticed(found: Found) -> None:
 
 @pytest.mark.parametrize(("was", "now"), [("adamw", "muon"), ("muon", "adamw")])
 def test_sharded_state_of_another_optimizer_is_refused(found: Found, tmp_path: Path, was: str, now: str) -> None:
-    """The run keeps no settings in its checkpoint, as an older version left it; the state itself is compared."""
+    """The checkpoint has no settings, like one of an older version; the state itself is compared."""
     shutil.copytree(found.folder / f"broken-{was}", tmp_path / "run")
     change_state(Run(tmp_path / "run"), lambda facts: facts.pop("settings"))
     edit("run/config.toml", f'optimizer = "{was}"', f'optimizer = "{now}"')(tmp_path)

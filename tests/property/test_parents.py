@@ -1,4 +1,4 @@
-"""Runs that begin from another one: what is kept, frozen, repeated and forgotten, and resuming without the parent."""
+"""Runs that begin from another run: kept, frozen, mixed and forgotten parts, and resuming without the parent."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ FINE = {"steps": 8, "batch": 5, "warmup": 0, "evaluate_every": 4, "save_every": 
 
 
 def child_of(parent: Path, folder: Path, name: str = "child", task: str | None = None, **changes: Any) -> Trainer:
-    """Return the trainer at step 0 of a run that begins from another one, on that one's own text."""
+    """Return the trainer at step 0 of a run that begins from another run, on the text of that run."""
     opened = Parent.open(parent)
     task = task or opened.task
     sections = opened.settings(task)  # type: ignore[arg-type]
@@ -57,7 +57,7 @@ def test_a_child_begins_with_its_parents_weights_and_tokenizer(task: str, tmp_pa
     best = load_tensors(Run(parent).checkpoint("best") / "model.safetensors")
     assert same(best, child.model.state_dict())
     assert (child.run.folder / "tokenizer.json").read_bytes() == (parent / "tokenizer.json").read_bytes()
-    assert not any(optimizer.state for optimizer in child.optimizers)  # fresh ones
+    assert not any(optimizer.state for optimizer in child.optimizers)  # newly initialized
     outcome = train(child)
     assert outcome is not None
     assert outcome.first_loss == pytest.approx(child.state.evaluations[0][1])
@@ -77,11 +77,11 @@ def test_a_child_resumes_bit_for_bit_without_its_parent(task: str, tmp_path: Pat
     assert again.state.step in (3, 4)
     train(again)
     assert same(last_weights(straight), last_weights(again))
-    assert again.state.parent_loss == straight.state.parent_loss  # of before the first step
+    assert again.state.parent_loss == straight.state.parent_loss  # from before the first step
 
 
 def test_a_childs_text_is_encoded_again_with_the_tokenizer_of_its_parent(tmp_path: Path) -> None:
-    """It is not trained on the child's text, where it would become another one."""
+    """The tokenizer is not trained on the child's text, which would change it."""
     parent = parent_of("classify", tmp_path)
     lines = [f"aab {i} {'xyz'[i % 3] * (1 + i % 5)}\t{['odd', 'even'][i % 2]}\n" for i in range(60)]
     (tmp_path / "labels.tsv").write_text("".join(lines), encoding="utf-8")
@@ -208,7 +208,7 @@ def test_a_new_head_cannot_be_frozen(tmp_path: Path) -> None:
 
 
 def test_a_frozen_output_matrix_costs_no_gradient(tmp_path: Path) -> None:
-    """Its gradient is the largest tensor of the loss."""
+    """Its gradient is the largest tensor of the loss computation."""
     parent = parent_of("lm", tmp_path)
     child = child_of(parent, tmp_path, train__freeze="embedding")
     batch = child.stepper.batches(child.task.rows(0))[0]
@@ -220,7 +220,7 @@ def test_a_frozen_output_matrix_costs_no_gradient(tmp_path: Path) -> None:
 
 
 def test_verify_and_pruning_know_frozen_parts(tmp_path: Path) -> None:
-    """Whatever makes the optimizers of a run finds the parameters that its checkpoints number."""
+    """All functions that create the optimizers of a run find the parameters numbered in its checkpoints."""
     parent = parent_of("lm", tmp_path)
     child = child_of(parent, tmp_path, train__freeze="layers.0")
     train(child)

@@ -1,4 +1,4 @@
-"""Patches: whole sets of them turn one input's pass into another's, and afterwards nothing of them is left."""
+"""Patches: full sets of patches turn the pass of one input into that of another, and leave nothing behind."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ CHOICES: list[dict[str, Any]] = [
 
 
 def values(found: Trace, family: str) -> dict[str, Tensor]:
-    """Everything that a trace has, by the names of its places."""
+    """Return all values of a trace by site name."""
     kept: dict[str, Tensor] = {}
     own = {"dec" if "decoder" in family else "enc": found.stack}
     for name, stack in {**({} if found.source is None else {"enc": found.source}), **own}.items():
@@ -74,7 +74,7 @@ def clean_and_corrupt(family: str, real: Tensor | None = None) -> tuple[dict[str
 @pytest.mark.thorough
 @pytest.mark.parametrize(("family", "choice"), list(product(FAMILIES, CHOICES)))
 def test_all_of_clean_in_corrupt_is_clean_and_nothing_is_corrupt(family: str, choice: dict[str, Any]) -> None:
-    """By heads and feed-forward layers, by whole attentions, by the stream at any layer: each time exactly."""
+    """By heads and feed-forward layers, by whole attentions, and by the stream at any layer, exactly each time."""
     model = model_of(family, **choice)
     clean, corrupt = clean_and_corrupt(family, PAD)
     unobserved = [name for name in catalogue(model) if name.split(".")[-1] not in ("scores", "pattern")]
@@ -94,7 +94,7 @@ def test_all_of_clean_in_corrupt_is_clean_and_nothing_is_corrupt(family: str, ch
         with patch(model, {name: Resample(source) for name in chosen}):
             assert torch.equal(logits_of(model, corrupt), wanted), chosen
     without = [name for name in others if name != f"{names[-1][:3]}.embedding"]
-    for chosen in ([*heads, *without], parts):  # not all of them
+    for chosen in ([*heads, *without], parts):  # not all parts
         with patch(model, {name: Resample(source) for name in chosen}):
             assert not torch.allclose(logits_of(model, corrupt), wanted, atol=1e-3)
     assert torch.equal(logits_of(model, corrupt), plain)
@@ -129,7 +129,7 @@ def test_its_own_pattern_changes_nothing_and_anothers_freezes_it(family: str, re
 
 
 def values_of(model: Model, given: dict[str, Any], name: str) -> Tensor:
-    """The values v of an attention."""
+    """Return the values v of an attention."""
     found = trace(model, **given)
     stack, layer, part = name.split(".")
     own = found.source if stack == "enc" and found.source is not None else found.stack
@@ -141,7 +141,7 @@ def values_of(model: Model, given: dict[str, Any], name: str) -> Tensor:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_rows_are_patched_each_for_itself(family: str) -> None:
-    """A batch of copies, another head taken away in each: as one after the other. And each at another place."""
+    """A batch with a different head ablated in each row equals single passes; likewise at different positions."""
     model = model_of(family)
     given = inputs(family, PAD)
     names = [name for name in patchable(model) if name.split(".")[-1].isdigit()][::5][:7]
@@ -194,7 +194,7 @@ def logits_of_rows(model: Model, given: dict[str, Tensor | None], rows: list[int
 
 
 def test_all_attention_to_the_first_real_token() -> None:
-    """Padding on the left: the first token is where it begins."""
+    """With padding on the left, the first token is the first real token."""
     model = decoder(tiny(positions="rotary"))
     ids = tokens(2, 13)
     real = torch.tensor([[True] * 13, [False] * 4 + [True] * 9])
@@ -210,7 +210,7 @@ def test_all_attention_to_the_first_real_token() -> None:
 
 @pytest.mark.parametrize("positions", POSITIONS)
 def test_without_positions_and_without_a_mask(positions: str) -> None:
-    """An encoder then cannot tell places apart, in whatever way it told them; a decoder sees ahead."""
+    """An encoder then cannot distinguish positions of any kind; a decoder sees later tokens."""
     model = model_of("encoder", positions=positions)
     ids = tokens(2, 13)
     order = torch.randperm(13, generator=torch.Generator().manual_seed(3))
@@ -242,7 +242,7 @@ def test_source_and_target_that_share_an_embedding_are_patched_apart() -> None:
 
 
 def test_generation_with_a_cache_is_patched_as_without() -> None:
-    """Heads, whole attentions, and attention to the first token, in cached decoding and in beams of one source."""
+    """Heads, whole attentions, and attention to the first token, in cached decoding and beam search of one source."""
     model = decoder(tiny(kv_heads=2, positions="rotary"))
     settings = SampleConfig(tokens=6, temperature=0)
     patches: dict[str, Kind] = {"dec.0.self.2": Zero(), "dec.1.self": KnockOut(), "dec.2.feedforward": Zero()}

@@ -1,4 +1,4 @@
-"""Importance is a slope, effects are differences of losses, and a removed head is a head whose gate is 0."""
+"""Importance is a gradient, effects are differences of losses, and a removed head equals a head with gate 0."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ CASES = [(family, shape) for family in FAMILIES for shape in SHAPES]
 
 
 def loss(model: Model, rows: TaskRows) -> float:
-    """Mean over all targets, in the model's own precision."""
+    """Return the mean loss over all targets, in the model's own precision."""
     batches = [rows.batch([row]) for row in rows.rows]
     with torch.no_grad():
         return sum(float(row_losses(model, each).sum()) for each in batches) / sum(each.n_targets for each in batches)
@@ -46,7 +46,7 @@ def loss(model: Model, rows: TaskRows) -> float:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_importance_is_the_mean_of_absolute_slopes(family: str) -> None:
-    """Against differences of each row's loss; and not the absolute sum, which is smaller where signs differ."""
+    """Compared with finite differences of each row's loss; the absolute sum is smaller where signs differ."""
     model = model_of(family, kv_heads=2).double()
     rows = data(family)
     found = head_importance(model, rows)
@@ -87,7 +87,7 @@ def test_importance_per_layer_has_length_one() -> None:
 @pytest.mark.parametrize("kind", HEAD_KINDS)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_ablation_is_the_loss_without_minus_the_loss(family: str, kind: Any) -> None:
-    """Each head by itself and each row by itself, with the other values taken from one row at a time."""
+    """Each head and each row separately, with replacement values taken from one row at a time."""
     model = model_of(family, removed_heads=tuple(removable(family)))
     rows = data(family)
     model = model.double()
@@ -100,7 +100,7 @@ def test_ablation_is_the_loss_without_minus_the_loss(family: str, kind: Any) -> 
 
 
 def _one(model: Model, rows: TaskRows, head: Any, kind: str) -> float:
-    """The loss without one head, row by row."""
+    """Return the loss of each row without one head."""
     index = head_numbers(attentions(model)[head.site]).index(head.head)
     values = []
     for row in rows.rows:
@@ -123,7 +123,7 @@ def _one(model: Model, rows: TaskRows, head: Any, kind: str) -> float:
 
 
 class _Put:
-    """Other values in the place of what one head mixed, by a hook of its own."""
+    """A hook that replaces the output z of one head."""
 
     def __init__(self, model: Model, site: Any, index: int, values: Tensor) -> None:
         self.layer = attentions(model)[site]
@@ -152,7 +152,7 @@ def test_resampling_one_row_is_refused() -> None:
 @pytest.mark.parametrize("shape", [{"norm": "none"}, {"norm": "none", "kv_heads": 2, "tied": False}])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_without_anything_after_it_the_direct_effect_is_the_whole_effect(family: str, shape: dict[str, Any]) -> None:
-    """The heads of a last attention, with a feed-forward layer that writes nothing and no norm."""
+    """Heads of a last attention, followed by a feed-forward layer that returns 0 and no norm."""
     model = model_of(family, **shape).double()
     rows = data(family)
     last = list(attentions(model))[-1]
@@ -173,7 +173,7 @@ def test_without_anything_after_it_the_direct_effect_is_the_whole_effect(family:
     "shape", [{}, {"norm": "rmsnorm"}, {"norm_order": "output"}, {"norm_order": "output", "norm": "rmsnorm"}]
 )
 def test_direct_effects_keep_the_scale_of_every_norm(shape: dict[str, Any]) -> None:
-    """A norm whose scale is held is a linear map: here the norms are made that map, and the head is left out."""
+    """A norm with a fixed scale is linear: here norms are replaced by that linear map, and the head is removed."""
     model = model_of("decoder", **shape, layers=1).double()
     rows = data("decoder", (11,))
     block = model.stack.blocks[0]  # type: ignore[union-attr]
@@ -211,12 +211,12 @@ def test_no_direct_effect_where_there_is_none() -> None:
 
 
 def removable(family: str) -> list[str]:
-    """Heads of the stacks of a family."""
+    """Return the removable heads of the stacks of a family."""
     return list(some_heads("encoder" if family == "classifier" else family))
 
 
 def at_zero(model: Model, names: list[str]) -> dict[str, Tensor]:
-    """Gates of 1, and of 0 for these heads."""
+    """Return gates of 0 for these heads and 1 for all others."""
     gates = {str(site): torch.ones(6, dtype=torch.float64) for site in attentions(model)}
     for name in names:
         site, _, number = name.rpartition(".")
@@ -227,7 +227,7 @@ def at_zero(model: Model, names: list[str]) -> dict[str, Tensor]:
 @pytest.mark.thorough
 @pytest.mark.parametrize(("family", "shape"), CASES, ids=named)
 def test_a_gate_of_zero_is_a_head_that_is_not_there(family: str, shape: dict[str, Any]) -> None:
-    """Attentions with groups made unequal, with a key head that serves nobody, with no head left; twice in a row."""
+    """With unequal groups, a key head without queries, and an attention without heads; removed twice in a row."""
     model = model_of(family, **shape).double()
     rows = data(family)
     names = removable(family)
@@ -273,7 +273,7 @@ def test_what_cannot_be_removed_is_refused_in_two_lines() -> None:
 
 
 def steps(model: Model, optimizers: list[Any], rows: TaskRows, frozen: dict[str, Tensor] | None, count: int) -> None:
-    """Training steps; with `frozen`, heads have these gates."""
+    """Take training steps; with `frozen`, heads have these gates."""
     batch = rows.batch(rows.rows)
     for _ in range(count):
         with gated(model, frozen or {}):
@@ -285,7 +285,7 @@ def steps(model: Model, optimizers: list[Any], rows: TaskRows, frozen: dict[str,
 
 @pytest.mark.parametrize("name", ["adamw", "muon"])
 def test_optimizers_keep_what_they_know_of_the_weights_that_stay(name: Any) -> None:
-    """After two steps with gates at 0, the whole model and the cut one go on alike."""
+    """After two steps with gates of 0, the whole and the pruned model train on alike."""
     rows = data("encoder-decoder")
     config = TrainConfig(task="translate", optimizer=name, learning_rate=0.01)
     model = model_of("encoder-decoder", kv_heads=2).requires_grad_(True)
@@ -303,7 +303,7 @@ def test_optimizers_keep_what_they_know_of_the_weights_that_stay(name: Any) -> N
         moments = [value for value in held[id(parameter)].values() if isinstance(value, Tensor) and value.dim()]
         assert moments
         assert all(value.shape == parameter.shape for value in moments)
-    if name == "muon":  # it orthogonalises a whole matrix: its step depends on the rows that are gone
+    if name == "muon":  # it orthogonalizes a whole matrix, so its step depends on the removed rows
         return
     steps(model, optimizers, rows, gates, 2)
     steps(smaller, own, rows, None, 2)

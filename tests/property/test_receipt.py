@@ -1,4 +1,4 @@
-"""What a receipt promises: its parts add up to the logit, each is what it says, and the draw is what happened."""
+"""Direct logit attribution (receipt): parts add up to the logit, each is correct, and the sampling is reproduced."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ LIMITS = {torch.float64: 1e-10, torch.float32: 1e-4}
 
 
 def classifier(**changes: Any) -> Classifier:
-    """With 7 classes, every parameter away from its first value."""
+    """Return a classifier with 7 classes and all parameters moved away from their initial values."""
     model = build_model(tiny(family="encoder", **changes), VOCAB, seed=1, classes=7)
     generator = torch.Generator().manual_seed(2)
     with torch.no_grad():
@@ -83,7 +83,7 @@ def classifier(**changes: Any) -> Classifier:
 
 
 def seen(model: Model) -> tuple[Trace, list[int], Tensor]:
-    """A trace, the places that the head reads, and all logits there."""
+    """Return a trace, the positions that the head reads, and all logits there."""
     if isinstance(model, EncoderDecoder):
         made = trace(model, tokens(1, SOURCE, seed=1), tokens(1, LENGTH))
     else:
@@ -110,7 +110,7 @@ def assert_adds_up(model: Model, token: int = TOKEN, against: int = OTHER) -> No
 @pytest.mark.parametrize("norm", NORMS, ids=lambda norm: "-".join(map(str, norm.values())))
 def test_the_parts_of_a_decoder_add_up(positions: str, norm: dict[str, Any]) -> None:
     for choice in CHOICES:
-        if norm["norm"] == "none":  # a gate squares what no norm holds back: float32 ends before 1e-4 of thousands
+        if norm["norm"] == "none":  # a gate squares values that no norm bounds: float32 cannot give 1e-4 of thousands
             choice = {**choice, "activation": "relu", "embedding_norm": False, "norm_eps": None}
         assert_adds_up(decoder(tiny(positions=positions, **norm, **choice)))
 
@@ -128,7 +128,7 @@ def test_the_parts_of_every_other_family_add_up(positions: str) -> None:
 
 @pytest.mark.parametrize("norm", NORMS, ids=lambda norm: "-".join(map(str, norm.values())))
 def test_each_part_is_its_vector_through_the_frozen_norm(norm: dict[str, Any]) -> None:
-    """By another way: autograd through the norms with their scales held, and head by head, source by source."""
+    """Computed independently: autograd through norms with fixed scales, head by head and source by source."""
     normed = norm["norm"] != "none"
     model = encoder_decoder(positions="learned", kv_heads=2, embedding_norm=normed, **norm, **BIASES).double()
     made, _, _ = seen(model)
@@ -166,7 +166,7 @@ def test_each_part_is_its_vector_through_the_frozen_norm(norm: dict[str, Any]) -
 
 
 def held_gradient(norm: nn.Module, x: Tensor, w: Tensor) -> Tensor:
-    """d logit / d x by autograd, the scale of the norm a constant: (D), (D) -> (D)."""
+    """Return d logit / d x by autograd with the scale of the norm held constant: (D), (D) -> (D)."""
     x = x.clone().requires_grad_()
     centred = x - x.mean() if isinstance(norm, nn.LayerNorm) else x
     scale = torch.ones(())
@@ -178,7 +178,7 @@ def held_gradient(norm: nn.Module, x: Tensor, w: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("kv_heads", [1, 2, 6])
 def test_a_head_is_split_by_the_token_it_read(kv_heads: int) -> None:
-    """Term by term: weight × value × that head's columns of the output matrix."""
+    """Term by term: weight × value × the head's columns of the output matrix."""
     model = encoder_decoder(positions="rotary", norm="none", kv_heads=kv_heads, tied=False).double()
     made, _, _ = seen(model)
     assert model.head.weight is not None
@@ -203,7 +203,7 @@ def test_a_head_is_split_by_the_token_it_read(kv_heads: int) -> None:
 
 
 def test_a_part_that_is_switched_off_takes_its_value_with_it() -> None:
-    """Without norms and the last feed-forward layer, nothing stands between the last heads and the logit."""
+    """Without norms and the last feed-forward layer, nothing follows the last heads before the logit."""
     model = decoder(tiny(norm="none", tied=False)).double()
     made, _, logits = seen(model)
     parts = {part.name: part.value for part in split_logit(model, made, [PLACE], TOKEN)}
@@ -218,7 +218,7 @@ def test_a_part_that_is_switched_off_takes_its_value_with_it() -> None:
 
 @pytest.mark.parametrize("choice", SOME, ids=lambda choice: str(choice["kv_heads"]))
 def test_the_parts_add_up_where_heads_were_removed(choice: dict[str, Any]) -> None:
-    """And each head that is left has its own name."""
+    """Each remaining head keeps its own name."""
     model = encoder_decoder(removed_heads=some_heads("encoder-decoder"), **choice)
     assert_adds_up(model)
     assert_adds_up(encoder(removed_heads=some_heads("encoder"), **choice))
@@ -239,7 +239,7 @@ def test_a_model_without_an_exact_sum_is_refused_with_the_reason(choice: dict[st
     assert len(str(caught.value).splitlines()) == 2
 
 
-# ---- the draw
+# ---- sampling
 
 RANDOM_SETTINGS = st.fixed_dictionaries(
     {
@@ -253,12 +253,12 @@ RANDOM_SETTINGS = st.fixed_dictionaries(
 
 
 def wide() -> Decoder:
-    """With logits that differ, so that every filter has something to do."""
+    """Return a decoder whose logits differ widely, so that every filter has an effect."""
     return decoder(tiny(layers=1, tied=False, head_bias=True))
 
 
 def assert_explains(steps: Sequence[tuple[Tensor, int]], how: SampleConfig, counted: list[int]) -> None:
-    """Every token that was written, from its logits alone."""
+    """Check every generated token from its logits alone."""
     for number, (logits, token) in enumerate(steps, start=1):
         draw = explain_draw(logits, how, counted, number)
         assert draw.token == token
@@ -391,7 +391,7 @@ def test_the_repetition_penalty_counts_the_prompt_and_what_is_written(step: int)
     model = text_model()
     how = SampleConfig(temperature=1.0, repetition_penalty=4.0)
     receipt = write_receipt(model, "once", settings=how, step=step)
-    counted = receipt.moment.read  # nothing is outside the context yet
+    counted = receipt.moment.read  # no token is outside the context yet
     assert counted[:4] == tuple(model.prompt_ids("once"))
     assert len(counted) == 3 + step
     expected = probabilities(receipt.moment.logits, how, counted)
@@ -424,7 +424,7 @@ def test_a_classifier_is_explained_by_its_labels() -> None:
         assert "label" in table(receipt)
 
 
-# ---- what a token is called
+# ---- token names
 
 
 def test_a_token_is_named_by_its_text_or_its_id() -> None:

@@ -1,4 +1,4 @@
-"""`train.checkpoint_blocks`: the same gradients bit for bit, dropout included, from less memory."""
+"""`train.checkpoint_blocks`: bit-identical gradients, dropout included, with less memory."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_gradients_are_equal_bit_for_bit(task: str, precision: str, tmp_path: Pa
 
 
 def kept_bytes(trainer: Trainer) -> int:
-    """Bytes that the forward pass of a step keeps for the backward pass, weights apart."""
+    """Return the bytes that the forward pass of a step saves for the backward pass, without weights."""
     weights = {parameter.data_ptr() for parameter in trainer.model.parameters()}
     kept: dict[int, int] = {}
 
@@ -47,7 +47,7 @@ def kept_bytes(trainer: Trainer) -> int:
 
     with saved_tensors_hooks(keep, lambda tensor: tensor):
         loss = trainer.stepper.loss(Batch.from_rows(trainer.task.rows(0)))
-    loss.backward()  # the tensors are held until here, so that no two of them have one address
+    loss.backward()  # the tensors are kept alive until here, so that no address is reused
     return sum(kept.values())
 
 

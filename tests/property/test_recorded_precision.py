@@ -1,4 +1,4 @@
-"""A run records its precisions when it is created and keeps them when it is resumed, wherever that is."""
+"""A run records its precisions when it is created and keeps them when it is resumed, on any machine."""
 
 from __future__ import annotations
 
@@ -23,30 +23,30 @@ MUON: dict[str, Any] = {"train__optimizer": "muon", "train__steps": 8, "train__d
 
 
 class Listener(Silent):
-    """Keeps the notes."""
+    """A recorder of notes."""
 
     def __init__(self) -> None:
         self.notes: list[str] = []
 
     def note(self, text: str) -> None:
-        """Keep one."""
+        """Record a note."""
         self.notes.append(text)
 
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder for caches of its own, to be filled."""
+    """Return an empty folder for caches."""
     monkeypatch.setenv("GLASS_CACHE", str(tmp_path / "cache"))
 
 
 def precisions(trainer: Trainer) -> tuple[str, str]:
-    """As the run folder records them."""
+    """Return the precisions recorded in the run folder."""
     train = trainer.run.config().train
     return train.precision, train.muon_precision
 
 
 def begun(folder: Path, speeds: Speeds) -> Trainer:
-    """A finished run of 8 steps, of which more are wanted."""
+    """Return a finished run of 8 steps that can be resumed with more."""
     remember(speeds)
     trainer = small_trainer(folder, **MUON)
     train(trainer)
@@ -71,7 +71,7 @@ def test_a_new_run_records_what_was_decided_and_says_why(speeds: Speeds, name: s
 
 
 def config_lines(trainer: Trainer) -> list[str]:
-    """Of config.toml."""
+    """Return the lines of config.toml."""
     return (trainer.run.folder / "config.toml").read_text(encoding="utf-8").splitlines()
 
 
@@ -120,7 +120,7 @@ def test_a_resume_changes_a_precision_when_it_is_asked_to(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("speeds", [SLOW, FAST])
 def test_a_run_of_an_older_version_goes_on_bit_for_bit(speeds: Speeds, tmp_path: Path) -> None:
-    """It recorded `auto`, which was float32 on a processor, and no precision of Muon, which was bfloat16."""
+    """It recorded `auto`, which was float32 on a CPU, and no precision of Muon, which was bfloat16."""
     remember(SLOW)
     explicit = {**MUON, "train__precision": "fp32", "train__muon_precision": "bf16"}
     old = small_trainer(tmp_path, **explicit)

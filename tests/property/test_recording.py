@@ -1,4 +1,4 @@
-"""A recording holds what the trace has, in as many bytes as it said, during generation too; nothing stays behind."""
+"""A recording holds the values of a trace in the estimated number of bytes, also during generation, and cleans up."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_everything_is_as_in_the_trace_and_as_estimated(family: str, choice: dic
 
 
 def of_trace(wanted: Any, family: str) -> dict[str, Tensor]:
-    """All that a trace has, under the names of a recording."""
+    """Return all values of a trace under the names of a recording."""
     names = ["enc", "dec"] if wanted.source is not None else ["dec" if family == "decoder" else "enc"]
     kept: dict[str, Tensor] = {"logits": wanted.logits}
     for name, stack in zip(names, stacks(wanted), strict=True):
@@ -90,7 +90,7 @@ def of_attention(site: str, own: AttentionTrace) -> dict[str, Tensor]:
 
 
 def test_the_promised_size() -> None:
-    """Six layers of eight heads, 256 wide, 256 tokens, all that can be kept: at most 63 MB, exactly the estimate."""
+    """Six layers of eight heads, width 256, 256 tokens, all kept: at most 63 MB, and exactly the estimate."""
     config = ModelConfig(layers=6, heads=8, width=256, context=256)
     model = build_model(config, 4096)
     found = record(model, torch.arange(256)[None], keep=EVERYTHING)
@@ -112,7 +112,7 @@ def test_rows_and_precision_save_memory_exactly() -> None:
 
 
 def test_what_is_read_is_a_copy() -> None:
-    """Writing to it changes neither the recording nor the model; writing to what was given changes nothing either."""
+    """Writing to a returned tensor changes neither the recording nor the model, and inputs are copied as well."""
     model = model_of("decoder")
     ids = tokens(2, 13)
     found = record(model, ids, keep=EVERYTHING)
@@ -149,7 +149,7 @@ def test_heads_have_names_of_their_own_and_keep_their_numbers() -> None:
 
 @pytest.mark.parametrize("choice", [{}, {"kv_heads": 2, "positions": "rotary"}, {"positions": "alibi"}], ids=str)
 def test_cached_generation_shows_the_last_row_of_the_whole(choice: dict[str, Any]) -> None:
-    """Two prompts of different length; each step's pattern is the last row of an uncached trace of the text so far."""
+    """Two prompts of different lengths; the pattern of each step is the last row of an uncached trace."""
     model = decoder(tiny(**choice))
     settings = SampleConfig(tokens=6, temperature=0)
     texts: list[list[int]] = [[3, 4, 5, 6, 7], [8, 9]]
@@ -173,7 +173,7 @@ def test_cached_generation_shows_the_last_row_of_the_whole(choice: dict[str, Any
 
 
 def test_cached_translation_and_beams_show_where_they_look() -> None:
-    """Cross-attention of each step is the last row of the uncached trace; hypotheses of one source have their own."""
+    """Cross-attention of each step is the last row of the uncached trace; hypotheses have separate rows."""
     model = encoder_decoder(kv_heads=2)
     settings = SampleConfig(tokens=5, temperature=0)
     sources = [[3, 5, 7, 11], [2, 4]]
@@ -220,7 +220,7 @@ def test_training_can_be_watched() -> None:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_only_what_is_kept_has_hooks_and_none_is_left(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also after an exception inside the model, and after a budget that is used up on the way."""
+    """This also holds after an exception inside the model, and after the memory budget is exceeded."""
     model = model_of(family).train()
     given = inputs(family, None)
     before = full_state(model)

@@ -1,4 +1,4 @@
-"""Parts taken out of a model: what is gone, and that all else is as it was."""
+"""Parts removed from a model are gone, and everything else is unchanged."""
 
 from __future__ import annotations
 

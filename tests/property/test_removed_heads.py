@@ -1,4 +1,4 @@
-"""A head that is not there is a head whose gate is 0: the same logits, from smaller matrices and a smaller cache."""
+"""A removed head equals a head with gate 0: the same logits from smaller matrices and a smaller cache."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ REAL = torch.tensor([[True] * 17, [False] * 4 + [True] * 13, [True] * 9 + [False
 
 
 def removed_from(model: Model, config: ModelConfig) -> Model:
-    """A model of that config with the weights of `model` that are left."""
+    """Return a model of this config with the remaining weights of `model`."""
     small = build_model(config, VOCAB).eval().requires_grad_(False)
     weights = model.state_dict()
     K = config.K
@@ -53,14 +53,14 @@ def removed_from(model: Model, config: ModelConfig) -> Model:
 
 
 def both(**changes: Any) -> tuple[Model, Model]:
-    """A model in float64, and the same one without some heads."""
+    """Return a model in float64, and the same model without some heads."""
     config = tiny(**changes)
     model = as_if_trained(config)
     return model.double(), removed_from(model, config.replace(removed_heads=some_heads(config.family))).double()
 
 
 def closed(model: Model, config: ModelConfig) -> dict[str, Tensor]:
-    """Gates: 0 for the removed heads, 1 for the others."""
+    """Return gates of 0 for the removed heads and 1 for all others."""
     return {
         str(site): torch.tensor([float(head in config.kept_heads(str(site))) for head in range(layer.heads)])
         for site, layer in attentions(model).items()
@@ -77,7 +77,7 @@ def say(model: Model, padded: bool) -> Tensor:
 @pytest.mark.thorough
 @pytest.mark.parametrize(("family", "positions", "kv_heads"), list(product(FAMILIES, POSITIONS, KV_HEADS)))
 def test_a_gate_of_0_is_a_head_that_is_not_there(family: str, positions: str, kv_heads: str) -> None:
-    """Self- and cross-attention, groups that become unequal, and an attention that has no head left."""
+    """Self- and cross-attention, groups that become unequal, and an attention without heads."""
     index = POSITIONS.index(positions)
     other = {"qk_norm": ("head", "none")[index % 2], "norm_order": ("pre", "post", "output")[index % 3]}
     whole, small = both(
@@ -102,7 +102,7 @@ def test_a_gate_of_0_is_a_head_that_is_not_there(family: str, positions: str, kv
 
 @pytest.mark.parametrize("kv_heads", [1, 2, 3, 6])
 def test_the_rows_and_columns_are_gone(kv_heads: int) -> None:
-    """Of heads 0 to 5, 1, 2 and 3 stay in the first layer; key heads that serve none of these are gone, too."""
+    """Of heads 0 to 5, heads 1, 2 and 3 stay in the first layer; key heads without queries are removed, too."""
     _, small = both(kv_heads=kv_heads, attention_bias=True, qk_norm="head")
     first, second, third = attentions(small).values()
     left = {1: 1, 2: 2, 3: 2, 6: 3}[kv_heads]  # groups of 6, 3, 2 and 1
@@ -166,7 +166,7 @@ def test_heads_keep_their_names() -> None:
 
 @pytest.mark.parametrize(("kv_heads", "optimizer"), [(2, "adamw"), (3, "muon")])
 def test_what_is_left_learns(kv_heads: int, optimizer: Literal["adamw", "muon"]) -> None:
-    """Every weight moves, but for the norm before the attention that has no head left."""
+    """Every weight changes, except the norm before an attention without heads."""
     model = build_model(tiny(removed_heads=some_heads("decoder"), qk_norm="head", kv_heads=kv_heads), VOCAB, seed=1)
     before = {name: value.clone() for name, value in model.state_dict().items()}
     optimizers = make_optimizers(model, TrainConfig(optimizer=optimizer, weight_decay=0.0))

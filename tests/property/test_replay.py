@@ -1,4 +1,4 @@
-"""Snapshots: taking them changes nothing, each can be made again from its weights, and a kill leaves no trace."""
+"""Snapshots do not change training, can be recomputed from the weights, and leave no trace after a kill."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from tests.property.trainers import killed_after, last_weights, resumed, same, s
 
 
 def watched(trainer: Trainer) -> Trainer:
-    """As `glass train` runs it."""
+    """Attach the recorder of snapshots, as `glass train` does."""
     trainer.observer = Recorder(trainer)
     return trainer
 
 
 def camera_of(trainer: Trainer) -> Camera:
-    """Made from the run folder alone, as if another day."""
+    """Return a camera created from the run folder alone, as in another process."""
     return Camera(trainer.config, trainer.task, encoded_text(trainer.run, trainer.config, print), trainer.model)
 
 
@@ -47,7 +47,7 @@ def test_a_schedule_has_the_first_and_the_last_step_and_grows_denser_never(count
     assert (steps[0], steps[-1], len(steps)) == (0, end, min(count, end + 1))
     assert steps == sorted(set(steps))
     gaps = np.diff(steps)
-    assert (gaps[1:] - gaps[:-1] >= -1).all()  # but for rounding
+    assert (gaps[1:] - gaps[:-1] >= -1).all()  # except for rounding
 
 
 def test_a_run_without_a_known_end_has_room_for_its_last_step() -> None:
@@ -73,12 +73,12 @@ def test_a_run_that_goes_on_again_and_again_keeps_64_snapshots_evenly(tmp_path: 
     one = read_snapshot(snapshot_files(folder)[0])
     for step in snapshot_steps(64, 1000):
         write_snapshot(replace(one, step=step), folder)
-    for end in range(1500, 10_000, 500):  # as --resume --steps goes on
+    for end in range(1500, 10_000, 500):  # as with --resume --steps
         trainer.observer.look(trainer.model, end, last=True)
     steps = list(snapshot_files(folder))
     assert (len(steps), steps[0], steps[-1]) == (MOST, 0, 9500)
     ratios = [after / before for before, after in itertools.pairwise(steps[20:])]
-    assert max(ratios) <= 1.5  # from 1,000 to 1,500, between which nothing was taken
+    assert max(ratios) <= 1.5  # from 1,000 to 1,500, without a snapshot in between
     assert not list(folder.glob("*.partial"))
 
 
@@ -104,7 +104,7 @@ def test_recording_changes_no_bit_and_the_last_snapshot_is_that_of_the_last_weig
 
 
 def build_like(trainer: Trainer) -> Any:
-    """A model of the same shape with other weights."""
+    """Return a model of the same shape with other weights."""
     source = getattr(trainer.model, "source_embedding", None)
     classes = None if trainer.config.train.task != "classify" else trainer.model.head.out_features
     own = None if source is None else source.tokens.num_embeddings
@@ -216,7 +216,7 @@ def test_64_snapshots_fit_into_30_mb_even_if_nothing_can_be_compressed(task: str
 
 
 def history_of(trainer: Trainer, scores: list[list[float]]) -> History:
-    """A history whose scores in the role "previous" (snapshots, heads) are given."""
+    """Return a history with these scores (snapshots, heads) in the role "previous"."""
     taken = camera_of(trainer).snapshot(trainer.model, 0)
     column = taken.labels.roles.index("previous")
     snapshots = []
@@ -231,7 +231,7 @@ def history_of(trainer: Trainer, scores: list[list[float]]) -> History:
 
 def test_a_head_is_born_with_the_first_of_three_snapshots_in_a_row(tmp_path: Path) -> None:
     curves = [
-        [0.1, 0.5, 0.5, 0.1, 0.6, 0.7, 0.8],  # not at the second: it is lost again
+        [0.1, 0.5, 0.5, 0.1, 0.6, 0.7, 0.8],  # not at the second, because it is lost again
         [0.5, 0.5, 0.3, 0.5, 0.5, 0.3, 0.9],  # never three
         [0.4, 0.5, 0.6, 0.1, 0.1, 0.1, 0.1],  # from the beginning, and lost
         [0.0, 0.0, 0.0, 0.0, 0.0, 0.9, 0.9],  # two at the end
@@ -244,7 +244,7 @@ def test_a_head_is_born_with_the_first_of_three_snapshots_in_a_row(tmp_path: Pat
     assert history.births("previous", heads[0])[0].score == pytest.approx(0.6)
     assert history.births("previous", heads[2])[0].last_score == pytest.approx(0.1)
     assert history.births("induction") == history.births(None, heads[1]) == []
-    assert history.chosen(None, "previous") == (heads[1], "previous")  # of equal ones the first
+    assert history.chosen(None, "previous") == (heads[1], "previous")  # the first one of a tie
     assert history.facts("previous")["scores"][heads[0]]["previous"] == pytest.approx(curves[0])
     assert first_in_a_row(np.array([True, True])) is None
 

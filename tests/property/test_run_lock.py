@@ -1,4 +1,4 @@
-"""One process at a time trains in a run: a second one is refused before it changes anything, and no file is shared."""
+"""Only one process trains in a run: a second one is refused before it changes anything, and no file is shared."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TRAINING = "another process is training in run"
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with a text and a finished run of 3 steps."""
+    """Return a folder with a text and a finished run of 3 steps."""
     text_file(tmp_path)
     done = here(*train("proverbs.txt", out="run"), folder=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -57,7 +57,7 @@ def test_a_second_new_run_in_the_same_folder_is_refused_while_the_first_makes_it
 
 
 def test_resumes_of_a_run_that_trains_leave_it_as_it_would_be(tmp_path: Path) -> None:
-    """Around saves a second process tries to resume the run; it ends as a run that was left alone."""
+    """A second process tries to resume the run around saves; the run ends as if left alone."""
     straight = small_trainer(tmp_path, "straight", train__save_every=1)
     loop.train(straight)
     refused: list[str] = []
@@ -74,7 +74,7 @@ def test_resumes_of_a_run_that_trains_leave_it_as_it_would_be(tmp_path: Path) ->
             if trainer.state.step not in (0, 4, 6, 7, 24):
                 save(last)
                 return
-            resume_too(glass if trainer.state.step == 7 else here)  # once in a process of its own
+            resume_too(glass if trainer.state.step == 7 else here)  # once in a separate process
             save(last)
             resume_too(here)
 
@@ -100,7 +100,7 @@ def test_of_two_new_runs_in_one_folder_one_is_made(tmp_path: Path) -> None:
 
 
 def test_a_pointer_that_another_program_wrote_costs_no_checkpoint(tmp_path: Path) -> None:
-    """The pointers are written from the state of training and not read back: the best checkpoint stays."""
+    """Pointers are written from the state of training and never read back, so the best checkpoint stays."""
     trainer = small_trainer(tmp_path)
     best: list[str] = []
     save = trainer.save_checkpoint
@@ -138,7 +138,7 @@ def test_a_file_system_without_locks_is_told_as_such(folder: Path, monkeypatch: 
 
 
 def test_asking_whether_a_run_is_held_refuses_nobody(tmp_path: Path) -> None:
-    """`is_held` takes the lock for a moment; a trainer that starts in that moment waits for it."""
+    """`is_held` takes the lock for a moment; a trainer that starts at that moment waits for it."""
     fcntl = pytest.importorskip("fcntl", reason="this system locks in another way")
     with only_one(tmp_path):
         assert is_held(tmp_path)
@@ -151,7 +151,7 @@ def test_asking_whether_a_run_is_held_refuses_nobody(tmp_path: Path) -> None:
 
 
 def test_a_lock_that_was_removed_with_its_folder_locks_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process that waited for the lock of a folder which was made anew takes the lock of the new folder."""
+    """A process that waited for the lock of a recreated folder takes the lock of the new folder."""
     fcntl = pytest.importorskip("fcntl", reason="this system locks in another way")
     flock = fcntl.flock
     removed = list[Path]()
@@ -170,7 +170,7 @@ def test_a_lock_that_was_removed_with_its_folder_locks_nothing(tmp_path: Path, m
 
 
 def test_two_processes_may_write_the_same_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One writes it whole while the other is in the middle of writing it."""
+    """One process writes the file while another one is in the middle of writing it."""
     path = tmp_path / "best"
     fsync = os.fsync
     others = list[bytes]()
@@ -201,7 +201,7 @@ def test_what_killed_processes_left_is_removed_and_what_others_write_is_not(fold
 
 
 def test_a_run_that_is_being_written_is_not_resumed_as_the_newest(folder: Path) -> None:
-    """As `glass prune` writes one: under another name until it is whole."""
+    """As in `glass prune`: a run has another name until it is complete."""
     (folder / "runs").mkdir()
     (folder / "run").rename(folder / "runs/run")
     shutil.copytree(folder / "runs/run", folder / "runs/smaller.0123abcd.partial")
@@ -214,7 +214,7 @@ def test_a_run_that_is_being_written_is_not_resumed_as_the_newest(folder: Path) 
 
 
 def test_a_refused_resume_changes_nothing(folder: Path) -> None:
-    """The lock was free, but the run cannot be resumed: its text has changed."""
+    """The lock was free, but the run cannot be resumed because its text has changed."""
     shutil.rmtree(folder / ".tokens")
     (folder / "proverbs.txt").write_text("something else " * 99, encoding="utf-8")
     before = tree(folder / "run")

@@ -1,4 +1,4 @@
-"""No setting of the model may be a dead knob: each one changes the output or the parameters."""
+"""Every setting of the model changes the output or the parameters."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ CHANGES: dict[str, tuple[dict[str, Any], Any]] = {
 
 
 def logits(config: ModelConfig) -> torch.Tensor:
-    """Of a model in training mode, its parameters away from their first values."""
+    """Return the logits of a model in training mode, with all parameters moved away from their initial values."""
     model = build_model(config, VOCAB, seed=1).train()
     generator = torch.Generator().manual_seed(2)
     with torch.no_grad():

@@ -1,4 +1,4 @@
-"""No dead knobs in the other sections either: each setting of tokenizer, data and sample changes what comes out."""
+"""Every setting of tokenizer, data and sample changes some result."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def outcome(folder: Path, data: dict[str, Any], tokenizer: dict[str, Any]) -> tuple[Any, ...]:
-    """All that preparation decides: both token stores, the tokenizer, and one step's rows."""
+    """Return all results of preparation: both token stores, the tokenizer, and the rows of one step."""
     config = DataConfig(**{"source": "book.txt", **data})
     found = prepare(RECORD_KINDS["lm"], config, TokenizerConfig(**{"vocab_size": 300, **tokenizer}), folder / "cache")
     rows = training_rows(found.train.source, config, 16, 4, 0, 0, found.tokenizer.end_id)
@@ -108,7 +108,7 @@ def outcome(folder: Path, data: dict[str, Any], tokenizer: dict[str, Any]) -> tu
 def test_all_settings_are_tried() -> None:
     assert set(TOKENIZER) | {"joint"} == set(TokenizerConfig.model_fields)
     assert set(DATA) | set(EXAMPLES) | {"mix"} == set(DataConfig.model_fields)  # mix: see test_parents.py
-    assert set(SAMPLE) | {"prompt"} == set(SampleConfig.model_fields)  # the prompt is what is continued
+    assert set(SAMPLE) | {"prompt"} == set(SampleConfig.model_fields)  # the prompt is the text that is continued
 
 
 @pytest.mark.parametrize("name", TOKENIZER)
@@ -124,7 +124,7 @@ def test_a_data_setting_matters(folder: Path, name: str) -> None:
 
 
 def examples(folder: Path, task: str, data: dict[str, Any], joint: bool = True) -> tuple[Any, ...]:
-    """All that is decided of examples: the tokenizers, the texts of both sides, and one step's rows."""
+    """Return all results for examples: the tokenizers, the texts of both sides, and the rows of one step."""
     config = Config.from_dict(
         {
             "train": {"task": task, "batch": 40},

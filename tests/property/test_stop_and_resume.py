@@ -1,4 +1,4 @@
-"""Stopped, killed, edited, damaged: a resumed run computes what an uninterrupted one does, or says why it does not."""
+"""Stopped, killed, edited or damaged: a resumed run computes the same as an uninterrupted one, or raises an error."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ RESUME = ("train", "--resume", "--out", "run")
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with a text and a finished run of 3 steps."""
+    """Return a folder with a text and a finished run of 3 steps."""
     text_file(tmp_path)
     done = here(*train("proverbs.txt", out="run"), folder=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -50,7 +50,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def kept(run: Run) -> dict[str, Any]:
-    """All that a run computed: weights, optimizer, progress, log, samples and pointers, without times."""
+    """Return all results of a run without times: weights, optimizer, progress, log, samples and pointers."""
     last = run.checkpoint("last")
     found: dict[str, Any] = {
         f"{file} {name}": tensor.numpy().tobytes()
@@ -72,7 +72,7 @@ def kept(run: Run) -> dict[str, Any]:
 @pytest.mark.parametrize("changes", [{}, {"train__schedule": "plateau", "train__plateau_patience": 0}])
 @pytest.mark.parametrize("step", [1, 5, 6, 13, 23])
 def test_a_signal_changes_nothing_that_a_run_computes(tmp_path: Path, step: int, changes: dict[str, Any]) -> None:
-    """Before the first evaluation at step 6, in it, between two of them, and in the last step."""
+    """Before the first evaluation at step 6, during it, between two evaluations, and in the last step."""
     straight = small_trainer(tmp_path, "straight", train__steps=23, **changes)
     loop.train(straight)
     stopped = small_trainer(tmp_path, "run", train__steps=23, **changes)
@@ -134,11 +134,11 @@ def test_a_finished_run_says_how_to_train_on(folder: Path) -> None:
 
 
 def test_a_micro_batch_lowered_for_memory_stays_low(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Memory runs out once, in step 3. Whether it is killed later or not, the run computes the same."""
+    """Memory runs out once, in step 3. Killed later or not, the run computes the same."""
     own = TrainingLoss.forward
 
     def train_with_little_memory(name: str, stop: int | None) -> Trainer:
-        trainer = small_trainer(tmp_path, name)  # with dropout: the weights depend on how rows are grouped
+        trainer = small_trainer(tmp_path, name)  # with dropout, the weights depend on the grouping of rows
 
         def forward(loss: TrainingLoss, batch: Any, targets: int) -> torch.Tensor:
             if trainer.state.step == 2 and len(batch.inputs) > 2:
@@ -224,7 +224,7 @@ def test_edited_limits_and_sampling_are_taken_and_told(folder: Path) -> None:
 
 @pytest.mark.parametrize(("was", "now"), [("adamw", "muon"), ("muon", "adamw")])
 def test_optimizer_state_of_another_optimizer_is_refused(tmp_path: Path, was: str, now: str) -> None:
-    """Also in a run whose checkpoints do not keep their settings: PyTorch would load it, and crash in the next step."""
+    """This also holds for checkpoints without settings, which PyTorch would load and then crash in the next step."""
     trainer = small_trainer(tmp_path, train__optimizer=was)
     stop_after(trainer, 4)
     change_state(trainer.run, lambda facts: facts.pop("settings"))
@@ -279,7 +279,7 @@ def test_checkpoints_that_nothing_names_are_removed_on_resume(folder: Path) -> N
 
 
 def test_a_checkpoint_whose_replacement_was_killed_is_used(folder: Path) -> None:
-    """Killed between the two renames, `write_folder` leaves the only checkpoint as step-N.old."""
+    """Killed between its two renames, `write_folder` leaves the only checkpoint as step-N.old."""
     before = kept(Run(folder / "run"))
     code = """
 import os, sys
@@ -346,7 +346,7 @@ def test_pointers_are_on_the_disk_before_a_checkpoint_is_deleted(
 
 @pytest.mark.parametrize("renames", range(6))
 def test_a_run_killed_while_its_folder_is_made_is_made_by_the_same_command(tmp_path: Path, renames: int) -> None:
-    """Each file of the folder appears by a rename: the process is killed before every one of them."""
+    """Each file of the folder appears by a rename; the process is killed before every one of them."""
     text_file(tmp_path)
     command = train("proverbs.txt", out="run")
     code = f"""
@@ -388,7 +388,7 @@ def test_a_half_made_run_with_a_file_of_somebody_else_is_refused(tmp_path: Path)
     assert tree(tmp_path / "run") == before
 
 
-# Where it ran
+# Another machine
 
 
 def test_the_manifest_tells_what_each_leg_ran_on(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -421,7 +421,7 @@ def test_a_leg_without_a_step_is_not_listed(folder: Path) -> None:
 
 
 def test_a_run_of_a_later_version_is_told_as_such(folder: Path) -> None:
-    """Its settings have a name that this version does not know, which is not the person's mistake."""
+    """Its settings have a name that this version does not know, which is not an error of the user."""
     edit("run/manifest.json", '"format": 1', '"format": 2')(folder)
     edit("run/config.toml", "\nlayers = ", "\ndepth = ")(folder)
     for command in (RESUME, ("generate", "run", "the"), ("evaluate", "run")):
@@ -432,7 +432,7 @@ def test_a_run_of_a_later_version_is_told_as_such(folder: Path) -> None:
 
 
 def test_weights_of_a_straight_run_and_of_one_resumed_after_an_edit_are_the_same(tmp_path: Path) -> None:
-    """A limit edited in the file counts from the run's start, as on the command line."""
+    """A limit edited in the file counts from the start of the run, as on the command line."""
     straight = small_trainer(tmp_path, "straight")
     loop.train(straight)
     trainer = small_trainer(tmp_path)

@@ -1,4 +1,4 @@
-"""All five tasks through one trainer: padding, causality, batching, gradients, and runs that go on bit for bit."""
+"""All five tasks with one trainer: padding, causality, batching, gradients, and bit-identical resuming."""
 
 from __future__ import annotations
 
@@ -198,7 +198,7 @@ def test_a_label_is_read_from_the_text_and_nothing_is_shifted() -> None:
 @given(length=st.integers(1, 40), share=st.floats(0.01, 0.99), key=st.tuples(st.integers(0, 2**63), st.integers(0, 99)))
 def test_holes_are_what_they_should_be(length: int, share: float, key: tuple[int, int]) -> None:
     row = np.arange(length) % 29
-    row[0] = 29  # the end token is never hidden
+    row[0] = 29  # the end token is never masked
     words = np.arange(29)
     found = mask(row, share, 30, words, key)
     assert found.loss_mask is not None
@@ -280,7 +280,7 @@ def test_any_length_takes_every_example_once_an_epoch() -> None:
 
 @pytest.mark.parametrize(("pooling", "expected"), [("first", False), ("mean", True)])
 def test_pooling_reads_the_first_vector_or_all(pooling: str, expected: bool) -> None:
-    """With a window of one, no token sees another: only the mean can see the last one."""
+    """With a window of one, no token attends to another, so only the mean can use the last one."""
     model = as_if_trained(tiny(family="encoder", classes=5, pooling=pooling, window=1))
     tokens = torch.tensor([[30, 4, 5]])
     with torch.no_grad():
@@ -342,7 +342,7 @@ def test_too_many_unknown_tokens_are_called_so(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("context", [23, 7])
 def test_what_is_read_in_use_is_what_was_read_in_training(tmp_path: Path, context: int) -> None:
-    """End tokens and cuts are the same on both ways, or a model would meet rows that it never saw."""
+    """End tokens and truncation are the same in inference and training; otherwise rows would differ."""
     for task in ("translate", "classify"):
         trainer = trainer_of(task, tmp_path, task, model__context=context, data__split="tail")
         trained = trainer.task

@@ -1,4 +1,4 @@
-"""Rows that join and leave a token loop become what they are alone, whatever other rows there are, at any time."""
+"""Rows that join and leave a token loop at any time give the same results as alone."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PLAIN = {"tied": False, "head_bias": True, "embedding_scale": True}  # greedy te
 
 
 def loop_of(model: Decoder | EncoderDecoder, end: int | None = END, limit: int | None = 512) -> TokenLoop:
-    """A loop as the server has it."""
+    """Return a loop like that of the server."""
     return TokenLoop(CachedReader(model, steps=16, limit=limit), end, [END] if end is None else ())
 
 
@@ -37,7 +37,7 @@ CASES = [(family, kind) for family, each in MODELS.items() for kind in each]
 @settings(max_examples=3, deadline=None)
 @given(data=st.data())
 def test_a_row_becomes_what_it_is_alone(family: str, kind: dict[str, Any], data: st.DataObject) -> None:
-    """Whoever comes and goes: beyond the context, in pieces, with any positions and heads."""
+    """While rows join and leave, beyond the context, with chunked prompts, for any positions and heads."""
     changes = {"layers": 2, **PLAIN, **kind} if "removed_heads" not in kind else {**PLAIN, **kind}
     model = decoder(tiny(**changes)) if family == "decoder" else encoder_decoder(**changes)
     visitors = data.draw(guests(45 if family == "decoder" else 29))
@@ -48,7 +48,7 @@ def test_a_row_becomes_what_it_is_alone(family: str, kind: dict[str, Any], data:
 
 @pytest.mark.parametrize("family", ["decoder", "encoder-decoder"])
 def test_the_model_itself_runs_where_someone_listens(family: str) -> None:
-    """A hook on a part: then nothing may take the model's place."""
+    """With a hook on a part, the model itself must run."""
     model = decoder(tiny(layers=2, **PLAIN)) if family == "decoder" else encoder_decoder(layers=2, **PLAIN)
     seen: list[int] = []
     stack = model.stack if isinstance(model, Decoder) else model.decoder
@@ -63,7 +63,7 @@ def test_the_model_itself_runs_where_someone_listens(family: str) -> None:
 
 @pytest.mark.parametrize("family", ["decoder", "encoder-decoder"])
 def test_the_plain_reader_lets_rows_join_and_leave_too(family: str) -> None:
-    """The oracle of every loop: targets of unequal lengths, and prompts in windows of their own."""
+    """The reference of every loop: targets of unequal lengths, and prompts with separate windows."""
     model = decoder(tiny(layers=2, **PLAIN)) if family == "decoder" else encoder_decoder(layers=2, **PLAIN)
     visitors = some_guests(29)
     play(TokenLoop(PlainReader(model), END), visitors)
@@ -73,7 +73,7 @@ def test_the_plain_reader_lets_rows_join_and_leave_too(family: str) -> None:
 
 @pytest.mark.parametrize("family", ["decoder", "encoder-decoder"])
 def test_nothing_is_kept_of_rows_that_are_gone(family: str) -> None:
-    """Their slots go to others; when no row is left, the memory is freed; a row that never was is no error."""
+    """Their slots are reused, memory is freed when no row is left, and removing an unknown row is not an error."""
     model = decoder(tiny(layers=1)) if family == "decoder" else encoder_decoder(layers=1)
     reader = CachedReader(model, steps=16, limit=512)
     loop = TokenLoop(reader, None, [END])
@@ -100,7 +100,7 @@ def test_a_long_prompt_is_read_in_pieces_while_others_write() -> None:
 
 
 def test_rows_that_hop_wait_within_the_limit_and_first() -> None:
-    """Three rows outgrow a context of 29 at once, and one window of 16 tokens is read in a step."""
+    """Three rows exceed a context of 29 at once, and one window of 16 tokens is read per step."""
     loop = loop_of(decoder(tiny(layers=1)), None, limit=16)
     for _ in range(3):
         loop.join([1], SampleConfig(tokens=60, temperature=0))

@@ -1,4 +1,4 @@
-"""For every text: the round trip where it is promised, cuts that change nothing, and streams that equal the whole."""
+"""Tokenizers on any text: the promised round trip, splits that change nothing, and streams that equal the whole."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_every_text_comes_back_exactly(kind: str, text: str) -> None:
 @settings(max_examples=100, deadline=None)
 @given(text=TEXTS)
 def test_unseen_symbols_are_the_only_loss(kind: str, text: str) -> None:
-    """A tokenizer trained on the text itself returns it; another one returns it with U+FFFD in places."""
+    """A tokenizer trained on the text restores it; another one replaces unseen symbols by U+FFFD."""
     if text:
         own = train_tokenizer(TokenizerConfig(kind=kind, vocab_size=4000), [text])
         assert own.decode(own.encode(text)) == text

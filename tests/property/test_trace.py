@@ -1,4 +1,4 @@
-"""The trace shows the model's own numbers, all of them, for every family and choice, and leaves nothing behind."""
+"""A trace shows all numbers of the model itself, for every family and setting, and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def close(one: Tensor, other: Tensor) -> None:
 @pytest.mark.thorough
 @pytest.mark.parametrize(("family", "choice"), EVERY)
 def test_everything_in_a_trace_follows_from_the_rest(family: str, choice: dict[str, Any]) -> None:
-    """With padding and without: the logits are those of an observed pass bit for bit, and every step follows."""
+    """With and without padding: logits equal those of an observed pass bit for bit, and every step follows."""
     model = model_of(family, **choice)
     for real in (None, PAD):
         given = inputs(family, real)
@@ -90,7 +90,7 @@ def check_stack(stack: StackTrace) -> None:
 
 
 def check_block(block: BlockTrace) -> None:
-    """Residual sums, in the order of the block."""
+    """Check the residual sums in the order of the block."""
     steps = [(block.attention_norm, block.attention.input, block.attention.output, block.after_attention)]
     if block.cross is not None:
         assert block.cross_norm is not None
@@ -144,11 +144,11 @@ def check_attention(part: AttentionTrace) -> None:
     added = 0.0 if part.output_bias is None else part.output_bias
     close(part.head_outputs.sum(dim=1), part.output - added)
     assert (part.rotation is None) == torch.equal(part.q, part.q_unturned)
-    close(part.q.norm(dim=-1), part.q_unturned.norm(dim=-1))  # a rotation keeps lengths
+    close(part.q.norm(dim=-1), part.q_unturned.norm(dim=-1))  # a rotation preserves lengths
 
 
 def check_ends(model: Model, found: Trace) -> None:
-    """From the ids to the first vectors, and from the last ones to the logits."""
+    """Check the steps from the ids to the first vectors, and from the last vectors to the logits."""
     if found.pooled is not None:
         assert isinstance(model.head, nn.Linear)
         assert torch.equal(model.head(found.pooled), found.logits)
@@ -216,7 +216,7 @@ def test_shared_embeddings_of_source_and_target_are_told_apart() -> None:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_nothing_is_left_behind(family: str) -> None:
-    """Hooks of others stay, ours go; modes and gradients are as they were, however they were mixed."""
+    """Other hooks stay, the trace's hooks are removed, and modes and gradients are restored, however mixed."""
     model = model_of(family, dropout_residual=0.3).train().requires_grad_(True)
     model.embedding.eval()
     seen: list[int] = []

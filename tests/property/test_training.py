@@ -1,4 +1,4 @@
-"""Training: accumulated = whole, resumed = uninterrupted, watched = unwatched, and it stops before it does harm."""
+"""Training: accumulated equals whole, resumed equals uninterrupted, watched equals unwatched, and it stops in time."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_gradients_do_not_depend_on_how_ragged_rows_are_grouped(tmp_path: Path, 
 
 
 def test_weight_decay_is_taken_off_the_weights() -> None:
-    """And is no part of the gradient: where that is 0, a matrix shrinks by rate times decay, and nothing else moves."""
+    """It is not part of the gradient: with gradient 0, a matrix shrinks by rate times decay; nothing else changes."""
     model = decoder(tiny(norm_bias=True)).requires_grad_()
     (optimizer,) = make_optimizers(model, TrainConfig(learning_rate=0.1, weight_decay=0.5))
     before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
@@ -128,7 +128,7 @@ def test_the_seed_is_all_that_makes_two_runs_differ(tmp_path: Path) -> None:
     second = small_trainer(tmp_path, "b")
     other = small_trainer(tmp_path, "c", train__seed=1)
     for trainer in (first, second, other):
-        torch.rand(1)  # someone else draws random numbers meanwhile
+        torch.rand(1)  # other code draws random numbers meanwhile
         train(trainer)
     assert same(last_weights(first), last_weights(second))
     assert not same(last_weights(first), last_weights(other))
@@ -276,7 +276,7 @@ def test_every_training_setting_is_tried() -> None:
 
 @pytest.fixture(scope="module")
 def unchanged(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Trainer]:
-    """A finished run with what a setting needs and with the setting as it is; one for all that need the same."""
+    """Return a function that trains a run with the setting unchanged; settings with the same needs share a run."""
     made: dict[str, Trainer] = {}
 
     def finished(name: str) -> Trainer:
@@ -310,7 +310,7 @@ def test_cadence_settings_change_what_is_written(tmp_path: Path) -> None:
 
 @pytest.mark.thorough
 def test_random_tokens_cannot_be_learnt(tmp_path: Path) -> None:
-    """A model that beats ln V on uniform tokens has seen its answers."""
+    """A model whose loss on uniform tokens is below ln V has seen its targets."""
     from glassformer.launch.request import chosen_settings, named_source
     from glassformer.training.setup import new_training
 
@@ -363,7 +363,7 @@ def test_a_limit_lowered_below_the_steps_done_still_measures_the_last_weights(tm
 
 
 def test_going_on_with_steps_ends_at_the_steps(tmp_path: Path) -> None:
-    """A run of minutes that goes on with steps has no minutes left that could end it, and the other way round."""
+    """A run of minutes that is resumed with steps has no time limit any more, and the other way round."""
     timed = small_trainer(tmp_path, "run", train__steps=None, train__minutes=0.0005)
     train(timed)
     more = timed.state.step + 3

@@ -1,4 +1,4 @@
-"""The loss of training, made of a few logits at a time, against the loss of all logits at once."""
+"""The training loss, computed from a few logits at a time, against the loss of all logits at once."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_loss_and_gradients_are_those_of_all_logits(
 ) -> None:
     trainer = trainer_of(task, tmp_path)
     model = trainer.model.double().eval()
-    monkeypatch.setitem(losses.LOSS_LOGITS, "cpu", 7 * trainer.task.choices)  # seven rows, and fewer in the last turn
+    monkeypatch.setitem(losses.LOSS_LOGITS, "cpu", 7 * trainer.task.choices)  # seven rows, and fewer in the last chunk
     batch = Batch.from_rows(trainer.task.rows(0))
     found = TrainingLoss(model, smoothing)(batch)
     wanted = exact_loss(logits_of(model, batch), batch, smoothing)
@@ -44,7 +44,7 @@ def test_loss_and_gradients_are_those_of_all_logits(
 
 
 def exact_loss(logits: Tensor, batch: Batch, smoothing: float) -> Tensor:
-    """The sum of the cross-entropies of the targets that count, in the precision of the logits."""
+    """Return the sum of the cross-entropies of the scored targets, in the precision of the logits."""
     flat = logits.reshape(-1, logits.shape[-1])[batch.loss_mask.flatten()]  # (N, V)
     targets = batch.targets[batch.loss_mask]  # (N)
     return F.cross_entropy(flat, targets, reduction="sum", label_smoothing=smoothing)
@@ -78,7 +78,7 @@ def test_rows_at_a_time_change_nothing(rows: int, bias: bool, monkeypatch: pytes
 
 
 def test_large_logits_neither_overflow_nor_vanish() -> None:
-    """The likeliest token leads by 400 nats: its share is 1, and that of the target rounds to 0."""
+    """The most probable token leads by 400 nats: its probability is 1, and that of the target rounds to 0."""
     x = torch.tensor([[200.0, -200.0]], requires_grad=True)
     matrix = torch.eye(2)
     found = linear_cross_entropy(x, matrix, None, torch.tensor([1]))
@@ -114,7 +114,7 @@ def test_without_a_target_loss_and_gradients_are_zero() -> None:
 
 
 def test_no_more_logits_are_made_than_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A masked batch makes logits where a token is hidden, and nowhere else."""
+    """A masked batch computes logits only at masked tokens."""
     trainer = trainer_of("masked", tmp_path)
     batch = Batch.from_rows(trainer.task.rows(0))
     made: list[int] = []

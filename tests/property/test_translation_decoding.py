@@ -1,4 +1,4 @@
-"""What must hold while targets grow: cached = uncached, and a target depends on its own source and on nothing else."""
+"""Invariants of decoding targets: cached equals uncached, and a target depends only on its own source."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ END = 5
 GREEDY = SampleConfig(temperature=0, tokens=100)
 SAMPLED = SampleConfig(temperature=1.0, top_k=20, top_p=0.95, repetition_penalty=1.1, tokens=23, seed=7)
 RAGGED = (3, 29, 1, 17, 11)
-SHAPES = [  # every position kind, and of the other settings every one at least twice
+SHAPES = [  # every position kind, and each other setting at least twice
     (positions, heads, window, shared, order)
     for i, positions in enumerate(POSITIONS)
     for heads, window, shared, order in [
@@ -39,7 +39,7 @@ SHAPES = [  # every position kind, and of the other settings every one at least 
 
 
 def small(end: float = 0.5, **changes: Any) -> EncoderDecoder:
-    """Its own output matrix, and an embedding larger than the waves, keep greedy targets from repeating one token.
+    """Return a model with an untied output matrix and large embeddings, so that greedy targets do not repeat one token.
 
     `end` is the bias of the end token's logit.
     """
@@ -54,7 +54,7 @@ def sources(lengths: Iterable[int]) -> list[list[int]]:
 
 
 def written(count: int, steps: Sequence[TokenStep]) -> list[list[int]]:
-    """What each target became, without the token that it begins with."""
+    """Return each generated target without its start token."""
     rows: list[list[int]] = [[] for _ in range(count)]
     for step in steps:
         for row, token in zip(step.rows, step.tokens, strict=True):
@@ -74,7 +74,7 @@ def logits_by_row(steps: Sequence[TokenStep]) -> dict[int, Tensor]:
 def test_cached_equals_one_forward_pass_over_the_whole_target(
     positions: str, heads: int, window: int | None, shared: bool, order: str
 ) -> None:
-    """Every logit of a ragged batch up to the context limit, and with it every token of greedy decoding."""
+    """All logits of a ragged batch up to the context limit, and all tokens of greedy decoding, are equal."""
     model = small(-9.0, positions=positions, kv_heads=heads, window=window, shared_embedding=shared, norm_order=order)
     check_cached(model)
 
@@ -106,7 +106,7 @@ def check_cached(model: EncoderDecoder) -> None:
 @pytest.mark.thorough
 @pytest.mark.parametrize("positions", POSITIONS)
 def test_a_target_depends_on_its_own_source_and_seed_alone(positions: str) -> None:
-    """Alone, in any batch, at any place in it, with mates that end early or late: the same tokens."""
+    """Alone or at any position of any batch, with rows that end early or late, the tokens are the same."""
     model = small(positions=positions, kv_heads=2)
     given_ = sources((8, 29, 1, 13, 8))
     seeds = [1, 2, 3, 4, 5]
@@ -114,7 +114,7 @@ def test_a_target_depends_on_its_own_source_and_seed_alone(positions: str) -> No
         written(1, list(generate(model, [source], SAMPLED, END, seeds=[seed])))[0]
         for source, seed in zip(given_, seeds, strict=True)
     ]
-    assert len({len(row) for row in alone}) > 1  # some end early
+    assert len({len(row) for row in alone}) > 1  # some rows end early
     for order in ([0, 1, 2, 3, 4], [4, 2, 0, 3, 1], [3, 0]):
         mixed = [given_[i] for i in order]
         for cached in (True, False):
@@ -128,7 +128,7 @@ def test_a_target_depends_on_its_own_source_and_seed_alone(positions: str) -> No
 def test_a_reader_sees_each_row_as_if_alone_whatever_is_selected(
     data: st.DataObject, positions: str, per_source: int
 ) -> None:
-    """Sources leave and change places; rows become several, are exchanged, and take each other's place."""
+    """Sources are dropped and reordered; rows are duplicated, exchanged and replaced."""
     model = small(positions=positions, kv_heads=3, shared_embedding=False, source_vocab_size=37)
     given_ = sources(data.draw(st.lists(st.integers(1, 29), min_size=1, max_size=4)))
     rows = [[END] for _ in given_]
@@ -201,7 +201,7 @@ def test_targets_end_by_end_token_stop_and_length() -> None:
         assert reasons[index] == ("end" if free[index][-1] == END else "length")
         assert END not in rows[index][:-1]
         assert len(rows[index]) == SAMPLED.tokens or reasons[index] == "end"
-    assert all(new == free[row][: len(new)] for row, new in seen)  # what was generated, without the first token
+    assert all(new == free[row][: len(new)] for row, new in seen)  # the generated tokens, without the first one
 
 
 @pytest.mark.parametrize("tokens_", [1, 2, 28, 29, 30, 1000])
@@ -213,7 +213,7 @@ def test_no_more_is_written_than_the_context_and_the_settings_allow(tokens_: int
 
 
 def test_the_repetition_penalty_does_not_count_the_token_that_a_target_begins_with() -> None:
-    """That token also ends the target: counted, it would make every target longer."""
+    """That token also ends the target; if it were counted, every target would be longer."""
     model = small(20.0)
     [step] = list(generate(model, sources((4,)), SampleConfig(temperature=0, repetition_penalty=100, tokens=9), END))
     assert step.tokens == (END,)
@@ -252,7 +252,7 @@ def test_the_model_keeps_its_mode_the_caller_its_gradients_and_its_random_number
 )
 def test_impossible_sources_are_refused_at_once(given_: Any, seeds: Any, message: str) -> None:
     model = small(shared_embedding=False, source_vocab_size=37)
-    list(generate(model, [[36]], GREEDY, END))  # the source's vocabulary counts
+    list(generate(model, [[36]], GREEDY, END))  # the vocabulary of the source counts
     with pytest.raises(GlassError, match=message):
         generate(model, given_, GREEDY, END, seeds=seeds)
 

@@ -1,6 +1,6 @@
-"""Every check of the proof sheet, shown to fail: faults are planted one by one, and the checks that notice are named.
+"""Every check of `glass verify` can fail: faults are planted one by one, and the failing checks are listed.
 
-All checks are made with every fault, but for the slow ones of `SLOW`, which are made where the fault concerns them.
+All checks run with every fault, except the slow ones of `SLOW`, which run only for the faults that concern them.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ TRAIN = {"steps": 30, "batch": 8, "warmup": 0, "learning_rate": 0.01, "threads":
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of each family: a decoder as Llama is, with grouped queries, an encoder, an encoder-decoder."""
+    """Return a folder with a run of each family; the decoder is Llama-like with grouped queries."""
     folder = tmp_path_factory.mktemp("faults")
     write_all(folder)
     few: dict[str, Any] = {"train": TRAIN, "sample": {"tokens": 5, "beams": 1}}
@@ -86,7 +86,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def failed(run: Path, also: set[str]) -> set[str]:
-    """The names of the checks that fail, out of all quick ones and these."""
+    """Return the names of the failing checks among all quick checks and these."""
     names = [check.name for check in CHECKS if check.name not in SLOW - also]
     return {result.check.name for result in verify_run(run, device="cpu", only=names).results if result.ok is False}
 
@@ -213,7 +213,7 @@ def residual_is_left_out(patch: Patch) -> None:
 
 
 def changed_activation(change: Callable[[Tensor], Tensor]) -> Callable[[Patch], None]:
-    """The activation with something done to what it gives."""
+    """Return the activation with a function applied to its output."""
 
     def plant(patch: Patch) -> None:
         own = transformer.activate
@@ -237,7 +237,7 @@ def norms_compute_in_bfloat16(patch: Patch) -> None:
     patch.setattr(nn.LayerNorm, "forward", forward)
 
 
-# --- faults of writing -------------------------------------------------------------------------------------------
+# --- faults of generation ----------------------------------------------------------------------------------------
 
 
 def with_a_cache_the_token_before_the_last_is_read(patch: Patch) -> None:
@@ -315,7 +315,7 @@ def optimizer_starts_anew(patch: Patch) -> None:
 
 
 def _fresh(model: nn.Module) -> list[torch.optim.Optimizer]:
-    """Optimizers that nobody uses."""
+    """Return new optimizers that nothing else uses."""
     from glassformer.base.config import TrainConfig
     from glassformer.training.optimizers import make_optimizers
 
@@ -408,7 +408,7 @@ def test_a_planted_fault_is_noticed_by_the_right_checks(name: str, home: Path, m
 
 @pytest.fixture
 def spoilt(home: Path, tmp_path: Path) -> Path:
-    """A copy of the decoder's run, to be damaged."""
+    """Return a copy of the decoder's run, to be damaged."""
     return Path(shutil.copytree(home / "decoder", tmp_path / "decoder"))
 
 
@@ -448,7 +448,7 @@ def test_another_tokenizer_of_the_same_size_is_noticed(spoilt: Path) -> None:
 
 
 def test_a_device_that_computes_something_else_is_noticed(home: Path, monkeypatch: Patch) -> None:
-    """The check as it is made where there is such a device, with a "device" that is the processor."""
+    """The check runs as for an accelerator, with the CPU as the "device"."""
     check = next(check for check in CHECKS if check.name == "device")
     assert make(check, VerifiedRun(open_run(home / "decoder"), device="cpu")).ok is None
     check = replace(check, exempt=lambda subject: None)

@@ -1,4 +1,4 @@
-"""What a model without positions can know of order: nothing in an encoder, nothing in one causal layer, much in two."""
+"""Order in models without positions: unknown to an encoder and to one causal layer, known to two causal layers."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ LENGTH = 23
 
 
 def shuffled_prefix(seed: int) -> torch.Tensor:
-    """All places but the last in another order (T)."""
+    """Return all positions but the last in another order, (T)."""
     order = torch.randperm(LENGTH - 1, generator=torch.Generator().manual_seed(seed))
     return torch.cat([order, torch.tensor([LENGTH - 1])])
 
 
 def largest_change_of_the_last(layers: int, positions: str = "none", **changes: object) -> float:
-    """How much the last place's logits change when the prefix is shuffled, in float64; the smallest of five shuffles,
-    or the largest where that is asked of one layer."""
+    """Return the largest change of the last position's logits when the prefix is shuffled, in float64.
+
+    Of five shuffles, return the largest value for one layer and the smallest for more layers.
+    """
     model = as_if_trained(tiny(layers=layers, positions=positions, **changes)).double()
     ids = tokens(5, LENGTH)
     before = model(ids)[:, -1]  # (B, V)

@@ -1,4 +1,4 @@
-"""Models of every family with the inputs they read, for the tests of traces, recordings, gates and patches."""
+"""Models of every family with their inputs, for the tests of traces, recordings, gates and patches."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def model_of(family: str, **changes: Any) -> Model:
 
 
 def inputs(family: str, real: Tensor | None) -> dict[str, Tensor | None]:
-    """Return random tokens for a family by argument name: 2 rows of 13, and targets where it takes them."""
+    """Return random tokens for a family by argument name: 2 rows of 13, and targets if the family takes them."""
     both = {"target": tokens(2, 7, seed=1)} if family == "encoder-decoder" else {}
     return {"tokens": tokens(2, 13), "real": real, **both}
 
@@ -37,7 +37,7 @@ def logits_of(model: Model, given: dict[str, Tensor | None]) -> Tensor:
 
 
 def observed_logits_of(model: Model, given: dict[str, Tensor | None]) -> Tensor:
-    """Return the logits of a pass in which every attention computes step by step, because somebody listens."""
+    """Return the logits of a pass in which hooks make every attention compute explicitly."""
     layers = [part for part in model.modules() if isinstance(part, Attention)]
     handles = [layer.hook_pattern.register_forward_hook(lambda *_: None) for layer in layers]
     try:
@@ -53,14 +53,14 @@ def stacks(found: Trace) -> list[StackTrace]:
 
 
 def state(model: Model) -> tuple[list[int], list[bool], list[bool]]:
-    """Return what tracing could leave on a model: numbers of hooks, modes, and which parameters need gradients."""
+    """Return the state that tracing could change: numbers of hooks, modes, and parameters that need gradients."""
     parts = list(model.modules())
     gradients = [parameter.requires_grad for parameter in model.parameters()]
     return [len(part._forward_hooks) for part in parts], [part.training for part in parts], gradients
 
 
 def full_state(model: nn.Module) -> tuple[object, ...]:
-    """Return what a context manager could leave on a model: hooks of either kind, attributes, and its `state`."""
+    """Return the state that a context manager could change: all hooks, attributes, and `state`."""
     every = list(model.modules())
     hooks = [(len(part._forward_hooks), len(part._forward_pre_hooks)) for part in every]
     return hooks, [sorted(vars(part)) for part in every], state(model)  # type: ignore[arg-type]

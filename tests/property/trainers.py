@@ -36,7 +36,7 @@ SMALL: dict[str, dict[str, Any]] = {
 
 
 def text_file(folder: Path) -> Path:
-    """Lines of proverbs in a fixed, scrambled order."""
+    """Write lines of proverbs in a fixed, shuffled order."""
     path = folder / "proverbs.txt"
     if not path.exists():
         lines = [LINES[(i * i + i // 3) % len(LINES)] + f" {i % 7}" for i in range(120)]
@@ -45,7 +45,7 @@ def text_file(folder: Path) -> Path:
 
 
 def small_config(folder: Path, **changes: Any) -> Config:
-    """`SMALL` with changes given as `section__field=value`."""
+    """Return `SMALL` with changes given as `section__field=value`."""
     sections = {name: dict(values) for name, values in SMALL.items()}
     sections["data"]["source"] = str(text_file(folder))
     for key, value in changes.items():
@@ -67,7 +67,7 @@ def resumed(folder: Path, name: str = "run", **changes: str) -> Trainer:
 
 
 def before_each_step(trainer: Trainer, do: Callable[[], object]) -> None:
-    """Have `do` called before each step of the training loop."""
+    """Call `do` before each step of the training loop."""
     rate_factor = trainer.rate_factor
 
     def watched() -> float:
@@ -78,7 +78,7 @@ def before_each_step(trainer: Trainer, do: Callable[[], object]) -> None:
 
 
 def killed_after(trainer: Trainer, step: int) -> None:
-    """Train until the process is killed after that step, without saving."""
+    """Train until the process is killed after this step, without saving."""
 
     def kill() -> None:
         if trainer.state.step == step:
@@ -90,7 +90,7 @@ def killed_after(trainer: Trainer, step: int) -> None:
 
 
 def stop_during(trainer: Trainer, step: int) -> None:
-    """Have a signal come during that step; of several processes, in this one."""
+    """Send a signal during this step; with several processes, in this one."""
 
     def signal() -> None:
         trainer.stop_requested = trainer.state.step == step - 1
@@ -99,33 +99,33 @@ def stop_during(trainer: Trainer, step: int) -> None:
 
 
 def stop_after(trainer: Trainer, step: int) -> None:
-    """Train, with a signal during that step, after which everything is saved."""
+    """Train with a signal during this step, after which everything is saved."""
     stop_during(trainer, step)
     assert train(trainer) is None
     assert trainer.state.step == step
 
 
 def take_step(trainer: Trainer) -> None:
-    """Take one step without what the loop does around it."""
+    """Take one step without the rest of the loop."""
     gradients = compute_gradients(trainer.stepper, trainer.state.step)
     trainer.stepper.update(gradients, trainer.rate_factor())
     trainer.state.step += 1
 
 
 def weights(trainer: Trainer) -> dict[str, torch.Tensor]:
-    """A copy of all weights."""
+    """Return a copy of all weights."""
     return {name: value.detach().clone() for name, value in trainer.model.state_dict().items()}
 
 
 def last_weights(trainer: Trainer) -> dict[str, torch.Tensor]:
-    """The weights of the last checkpoint (`train` ends with the best ones in place)."""
+    """Return the weights of the last checkpoint (`train` ends with the best weights loaded)."""
     from glassformer.model.weights import load_tensors
 
     return load_tensors(trainer.run.checkpoint("last") / "model.safetensors")
 
 
 def same(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
-    """Bit for bit."""
+    """Return whether weights are equal bit for bit."""
     return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
 
 

@@ -1,7 +1,7 @@
-"""How often simple rules choose the right verb of the minimal pairs of `agreement`, exactly, by cell.
+"""Exact accuracy of simple heuristics on the minimal pairs of `agreement`, by cell.
 
-The pairs' design is known: chains of 1 to 4 nouns, equally often; half of them without a noun in front of the subject,
-a quarter with one of the subject's number, a quarter with one of the other.
+The design of the pairs is known: chains of 1 to 4 nouns, equally often; half of them have no noun before the subject,
+a quarter has one with the subject's number, and a quarter has one with the other number.
 """
 
 from __future__ import annotations
@@ -15,29 +15,29 @@ LENGTHS = (1, 2, 3, 4)
 
 
 def last_noun() -> Mapping[str, float]:
-    """The verb has the number of the last noun before it."""
+    """Predict the number of the last noun before the verb."""
     return _by_cell(lambda nouns: float(nouns[-1] == "S"))
 
 
 def first_noun() -> Mapping[str, float]:
-    """The verb has the number of the first noun of the sentence."""
+    """Predict the number of the first noun of the sentence."""
     return _by_cell(lambda nouns: float(nouns[0] == "S"))
 
 
 def majority() -> Mapping[str, float]:
-    """The verb has the number of most nouns before it; a coin where it is even."""
+    """Predict the number of most nouns before the verb; a tie is decided by a coin."""
     return _by_cell(
         lambda nouns: (1 + (nouns.count("S") > nouns.count("P")) - (nouns.count("S") < nouns.count("P"))) / 2
     )
 
 
 def always_singular() -> Mapping[str, float]:
-    """The verb is singular."""
+    """Predict a singular verb."""
     return _by_cell(lambda nouns: 1.0)
 
 
 def _by_cell(singular: Callable[[str], float]) -> Mapping[str, float]:
-    """`singular`: how likely the rule takes the singular verb after nouns of these numbers, such as "SPP"."""
+    """Return the accuracy by cell; `singular` gives the probability of a singular verb after numbers such as "SPP"."""
     accuracy = {}
     for cell in CELLS:
         subject, other = tuple(cell)

@@ -1,4 +1,4 @@
-"""Small grids of a comparison, and results as their cells would give them; nothing is trained."""
+"""Small grids of a comparison, with made-up results of their cells; nothing is trained."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def grid_of(*vary: str, seeds: int = 3) -> Grid:
 
 
 def result(loss: float, **more: Any) -> dict[str, Any]:
-    """Return what a cell reports."""
+    """Return a result as a cell reports it."""
     return {
         "loss": loss,
         "bits_per_byte": loss / 3,

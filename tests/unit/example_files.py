@@ -1,4 +1,4 @@
-"""Files of examples, and what the tests of them ask again and again."""
+"""Files of examples, and functions that their tests share."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Write = Callable[[str, str | bytes], str]
 
 
 def writer(folder: Path) -> Write:
-    """Writes a file below `folder` and tells its path."""
+    """Return a function that writes a file below `folder` and returns its path."""
 
     def written(name: str, content: str | bytes) -> str:
         path = folder / name
@@ -34,17 +34,17 @@ def writer(folder: Path) -> Write:
 
 
 def lines(texts: Iterable[str]) -> str:
-    """One text in each line."""
+    """Join texts, one per line."""
     return "".join(f"{text}\n" for text in texts)
 
 
 def tsv(rows: Iterable[Iterable[str]]) -> str:
-    """Rows with tabs."""
+    """Join rows with tabs."""
     return lines("\t".join(row) for row in rows)
 
 
 def jsonl(rows: Iterable[object]) -> str:
-    """One object in each line."""
+    """Join objects, one per line."""
     return lines(json.dumps(row, ensure_ascii=False) for row in rows)
 
 
@@ -52,25 +52,25 @@ LABELLED = tsv((label, text) for text, label in SPAM)
 
 
 def made(folder: Path, task: Task, tokenizer: TokenizerConfig = BYTES, **data: Any) -> Prepared:
-    """Prepared in a cache below `folder`, split at random unless said otherwise."""
+    """Prepare data in a cache below `folder`, with a random split by default."""
     data.setdefault("split", "random")
     return prepare(RECORD_KINDS[task], DataConfig(**data), tokenizer, folder / "cache")
 
 
 def texts(found: Prepared) -> list[tuple[str, ...]]:
-    """Of both sides, training first."""
+    """Return the texts of both sides, training first."""
     return [*found.train.texts(), *found.validation.texts()]
 
 
 def notes(found: Prepared) -> str:
-    """All of them, in lines."""
+    """Return all notes, one per line."""
     return "\n".join(found.notes)
 
 
 def encoded(
     task: Task, data: DataConfig, tokenizers: tuple[Tokenizer, Tokenizer], labels: tuple[str, ...], folder: Path
 ) -> tuple[RecordStore, list[str]]:
-    """Data that is only measured, with the tokenizers of sources and of targets; and its notes."""
+    """Encode data for evaluation with these tokenizers of source and target; return it with its notes."""
     kind = RECORD_KINDS[task]
     by_role = {kind.roles[-1]: tokenizers[1], kind.roles[0]: tokenizers[0]}
     found = encode_whole(kind, data, by_role, folder, labels)

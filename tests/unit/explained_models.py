@@ -1,4 +1,4 @@
-"""Tiny models of every family and choice, ready to be explained."""
+"""Tiny models of every family and setting, ready to be explained."""
 
 from __future__ import annotations
 

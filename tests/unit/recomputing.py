@@ -1,4 +1,4 @@
-"""Does every step of a walk again, in NumPy, from the names and formulas that are shown and the numbers beside them."""
+"""Recompute every step of a walk in NumPy, from the displayed names, formulas and numbers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NAMES = {**{name: name for name in CHOICES["activation"]}, "silu": "swiglu"}
 
 
 class Bench:
-    """Does every step again, from the names and formulas that are shown and the numbers beside them."""
+    """Recomputation of every step from the displayed names, formulas and numbers."""
 
     def __init__(self, causal: bool, window: int | None) -> None:
         self.known: dict[str, Numbers] = {}
@@ -35,7 +35,7 @@ class Bench:
             self.matrix(matrix)
         for child in section.children:
             self.section(child)
-        if section.key == "layer":  # the next one calls X what this one leaves
+        if section.key == "layer":  # the next step names the output of this one X
             self.known["X"] = self.known[max(name for name in self.known if re.fullmatch(r"X\d", name))]
             self.known = {name: value for name, value in self.known.items() if not re.fullmatch(r"X\d|N\d|O\d?", name)}
 
@@ -59,7 +59,7 @@ class Bench:
             return powers / powers.sum(axis=1, keepdims=True)
         if formula.startswith("zeros"):
             return np.zeros(1)
-        if "all heads" in formula:  # of which one is on the bench
+        if "all heads" in formula:  # only one head is known
             return None
         if found := re.fullmatch(r"(\w+) / (r_\w) · (\w+)", formula):
             return self.known[found[1]] / self.known[found[2]] * self.known[found[3]]
@@ -75,7 +75,7 @@ class Bench:
         return self.value(formula)
 
     def hidden(self, shape: tuple[int, ...]) -> Any:
-        """What a causal mask and a window hide."""
+        """Return the positions hidden by a causal mask and a window."""
         back = np.arange(shape[0])[:, None] - np.arange(shape[1])
         return ((back < 0) & self.causal) | (abs(back) >= (self.window or shape[1]))
 
@@ -89,8 +89,8 @@ class Bench:
         return value
 
     def value(self, formula: str) -> Numbers:
-        """Sums of products: `X W_Q + b_Q`, `O0 + … + O5`, `a(G) · U`."""
-        if "…" in formula:  # O0 + … + O5, and perhaps a bias
+        """Evaluate sums of products, such as `X W_Q + b_Q`, `O0 + … + O5` or `a(G) · U`."""
+        if "…" in formula:  # O0 + … + O5, possibly with a bias
             heads = sum(value for name, value in self.known.items() if re.fullmatch(r"O\d+", name))
             return heads + self.known.get("b_O", np.zeros(1))
         total = np.zeros(1)
@@ -113,7 +113,7 @@ def recompute(walk: Walk, places: tuple[int, ...], window: int | None = None) ->
     bench = Bench(walk.facts["family"] == "decoder", window)
     first = "transform" if any(section.key == "transform" for section in walk.sections) else "logits"
     for section in walk.sections:
-        if section.key == first and places:  # shown for the places that count
+        if section.key == first and places:  # shown for the relevant positions
             bench.known["Y" if "Y" in bench.known else "X"] = bench.known.get("Y", bench.known["X"])[list(places)]
         bench.section(section)
     return bench

@@ -1,4 +1,4 @@
-"""Runs of each family that learnt from a text that is at hand, served by a registry; and asking their views."""
+"""Runs of each family, trained on an available text and served by a registry, and requests to their views."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def make(folder: Path, learnt: dict[str, list[str]]) -> None:
 
 
 def ask(registry: ModelRegistry, run: str, name: str, **question: Any) -> Any:
-    """What a view answers to a body of JSON."""
+    """Return the answer of a view to a JSON body."""
     view = find_view(name)
     opened = registry.open(run)
     asked = view.asked(json.dumps({"text": TEXTS[run], **question}).encode())
@@ -61,12 +61,12 @@ def ask(registry: ModelRegistry, run: str, name: str, **question: Any) -> Any:
 
 
 def library(opened: ServedModel) -> AnyTextModel:
-    """The run, opened by the library alone."""
+    """Open the run with the library alone."""
     return OpenedRun.load(opened.folder, device="cpu").text_model
 
 
 def check_scripts(scripts: list[Script], home: Path) -> None:
-    """Run all scripts, in one process: each has to print its numbers in their order."""
+    """Run all scripts in one process; each must print its numbers in order."""
     mark = "=== the next script"
     code = "\n".join(f"print({mark!r})\nexec(compile({script!r}, 'script', 'exec'), {{}})" for script, _ in scripts)
     done = ended(begin("-c", code, folder=home))
@@ -74,7 +74,7 @@ def check_scripts(scripts: list[Script], home: Path) -> None:
     for shown, (script, numbers) in zip(done.stdout.split(mark)[1:], scripts, strict=True):
         said = [value for word in shown.split() if (value := _number(word)) is not None]
         at = 0
-        for number in numbers:  # whatever else is printed between them
+        for number in numbers:  # other output may be in between
             while at < len(said) and abs(said[at] - number) > 1e-6:
                 at += 1
             assert at < len(said), f"{script}\nprints no {number} in its place:\n{shown}"

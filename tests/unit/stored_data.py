@@ -1,7 +1,7 @@
-"""Prepared data of every kind, and the hashes of every file that an earlier version wrote for it.
+"""Prepared data of every kind, and the hashes of all files that an earlier version wrote for it.
 
-`python -m tests.unit.stored_data` writes `tests/fixtures/stores.json` anew. Only a change of what is stored,
-which makes older token folders unusable, is a reason to do that.
+`python -m tests.unit.stored_data` rewrites `tests/fixtures/stores.json`. Do so only after a change of the stored data,
+which makes older token folders unusable.
 """
 
 from __future__ import annotations

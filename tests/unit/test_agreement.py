@@ -1,4 +1,4 @@
-"""The agreement corpus: verbs that agree by an independent look, balance, held-out combinations, probabilities."""
+"""The agreement corpus: verb agreement by an independent parser, balance, held-out combinations, probabilities."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PAIRS = list(Agreement().minimal_pairs(640, seed=5))
 
 
 def nouns_of(text: str) -> list[tuple[str, str, int]]:
-    """Every noun: its lemma, its number, and where it stands."""
+    """Return the lemma, the number and the position of every noun."""
     found = []
     for match in re.finditer(r"\b[Tt]he (\w+)", text):
         word = match[1]
@@ -41,7 +41,7 @@ def nouns_of(text: str) -> list[tuple[str, str, int]]:
 
 
 def structure(text: str) -> tuple[str, str, list[tuple[str, str]], str]:
-    """Subject and its number, the nouns between it and the verb, and the verb's number; by the text alone."""
+    """Return subject, its number, the nouns before the verb, and the verb's number, parsed from the text alone."""
     front = text.partition(", ")[0] if ", " in text else ""
     (subject, number, _), *rest = [noun for noun in nouns_of(text) if noun[2] >= len(front)]
     words = re.findall(r"\w+", text)
@@ -80,7 +80,7 @@ def test_no_document_has_a_held_out_combination() -> None:
         subject = next(noun for noun, _, place in nouns if place > front)
         combinations.update((subject, noun) for noun, _, _ in nouns if noun != subject)
     assert not any(held_out(*pair) for pair in combinations)
-    assert len(combinations) == sum(len(partners(noun, held=False)) for noun in NOUNS)  # all others are there
+    assert len(combinations) == sum(len(partners(noun, held=False)) for noun in NOUNS)  # all others occur
 
 
 def test_enough_is_held_out_and_enough_is_not() -> None:
@@ -142,7 +142,7 @@ def by_cell(guess: dict[str, list[float]]) -> dict[str, float]:
 
 
 def test_simple_rules_by_counting() -> None:
-    """What the rules are said to reach is what they reach on a balanced set of pairs."""
+    """Heuristics reach their stated accuracy on a balanced set of pairs."""
     names = ("last_noun", "first_noun", "majority", "always_singular")
     reached: dict[str, dict[str, list[float]]] = {name: {cell: [] for cell in CELLS} for name in names}
     for pair in PAIRS:
@@ -183,7 +183,7 @@ def test_what_no_document_is(wrong: str) -> None:
 
 
 def test_pairs_are_not_documents() -> None:
-    """Wrong verbs never are, held-out combinations neither; with seen combinations the right ones are."""
+    """Neither wrong verbs nor held-out combinations occur in documents; correct sentences of seen combinations can."""
     assert all(Agreement().log_probability(text) == -math.inf for pair in PAIRS for text in (pair.good, pair.bad))
     for pair in Agreement().minimal_pairs(100, seed=8, held=False):
         chance = Agreement().log_probability(pair.good)
@@ -192,7 +192,7 @@ def test_pairs_are_not_documents() -> None:
 
 
 def test_probabilities_of_all_sentences_about_keys_sum_to_their_share() -> None:
-    """One document in 24 has this subject; two thirds have no noun in front; the chain has no noun, or one."""
+    """One document in 24 has this subject, two thirds have no noun before it, and the chain has zero or one noun."""
     corpus = Agreement(most=1)
     texts = []
     for number in (0, 1):

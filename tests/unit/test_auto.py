@@ -1,4 +1,4 @@
-"""Sizes are chosen again with the speed that was found, until they stay; what was measured is what is trained."""
+"""Sizes are chosen again with the measured speed until they are stable, and the measured shape is trained."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Speed = Callable[[Config], float]
 
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A function that sets how many operations a second a model of some settings reaches; it gives what was probed."""
+    """Return a function that sets the speed that a model of some settings reaches; it returns the probed settings."""
 
     def of(speed: Speed) -> list[Config]:
         probed: list[Config] = []
@@ -44,7 +44,7 @@ VOCABULARY = 36
 
 
 def long_text(folder: Path, lines: int = 15_000) -> Config:
-    """Settings with a text of a million characters, or of fewer lines, all sizes open."""
+    """Return settings with a text of a million characters, or fewer lines, and all sizes open."""
     path = folder / "long.txt"
     path.write_text("the early bird catches the worm, and a rolling stone gathers no moss\n" * lines, encoding="utf-8")
     config = small_config(folder, data__source=str(path), data__document="file", train__minutes=1.0, train__steps=None)
@@ -92,7 +92,7 @@ def test_it_ends_where_two_shapes_each_speak_for_the_other(machine: Any, tmp_pat
 def test_batch_and_steps_belong_to_the_speed_that_was_measured(
     first: float, real: float, machine: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Both speeds speak for the smallest model, but for other batches."""
+    """Both speeds suggest the smallest model, but different batches."""
     monkeypatch.setattr(auto_sizes, "FIRST_SPEED", {"cpu": first, "cuda": first, "mps": first})
     config = long_text(tmp_path, lines=300)
     probed = machine(lambda settings: real)
@@ -139,7 +139,7 @@ def test_the_precision_is_decided_before_anything_is_probed(
 
 
 def pairs(folder: Path, count: int) -> Config:
-    """Settings with so many pairs of short lines, and one long one, all sizes open."""
+    """Return settings with this many pairs of short lines, one long pair, and all sizes open."""
     lines = [f"the {number} early birds catch worm {number}" for number in range(count - 1)]
     lines.append("a rolling stone gathers no moss " * 9)
     (folder / "pairs.tsv").write_text("".join(f"{line}\t{line[::-1].strip()}\n" for line in lines), encoding="utf-8")

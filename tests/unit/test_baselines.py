@@ -1,4 +1,4 @@
-"""The ladder: normalised, right on small cases by hand, and in order on real and generated text."""
+"""Baselines: normalized, correct on small cases by hand, and ordered on real and generated text."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SHAKESPEARE = Path(__file__).parents[3] / "shared" / "data" / "shakespeare" / "i
 
 @dataclass
 class Characters:
-    """A character tokenizer: token 0 ends documents, the others are `alphabet`."""
+    """A character tokenizer: token 0 ends documents, the other tokens are `alphabet`."""
 
     alphabet: str
     end_id: int = 0
@@ -72,7 +72,7 @@ def test_the_ngram_model_is_a_distribution(tokens: list[int], context: list[int]
 
 
 def slow_kneser_ney(tokens: list[int], V: int, order: int) -> dict[int, dict[tuple[int, ...], float]]:
-    """The counts of each order, straight from the definition (Chen and Goodman 1999)."""
+    """Compute the counts of each order directly from the definition (Chen and Goodman 1999)."""
     counts: dict[int, dict[tuple[int, ...], float]] = {}
     for n in range(1, order + 1):
         if n == order:
@@ -157,7 +157,7 @@ def test_gzip_is_the_difference_of_two_compressed_sizes() -> None:
     bits = ladder["gzip"].bits_per_byte
     assert bits is not None
     assert bits == pytest.approx(difference * 8 / validation.bytes, rel=0.05)
-    assert bits < 0.5  # it has seen these texts a moment ago
+    assert bits < 0.5  # gzip has just seen these texts
 
 
 def test_gzip_in_small_groups_of_documents(monkeypatch: pytest.MonkeyPatch) -> None:

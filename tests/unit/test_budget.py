@@ -1,4 +1,4 @@
-"""The arithmetic of minutes: what may be evaluated, when training ends, how the schedule runs."""
+"""Arithmetic of time limits: allowed evaluations, the end of training, and the schedule."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from glassformer.training.budget import EVALUATIONS, FINAL, LEAST_ROWS, ONE_EVAL
 
 
 def budget(**changes: float) -> Budget:
-    """Ten minutes: rows of 10 ms, a sample of 2 s, a checkpoint of 1 s, a step of 0.5 s."""
+    """Return a budget of ten minutes: rows of 10 ms, a sample of 2 s, a checkpoint of 1 s, a step of 0.5 s."""
     facts = {"seconds": 600.0, "wanted_rows": 500, "all_rows": 2000, "row": 0.01, "sample": 2.0, "save": 1.0}
     return Budget(**{**facts, "step": 0.5, **changes})  # type: ignore[arg-type]
 

@@ -1,4 +1,4 @@
-"""Characters are counted alike in long blocks of ASCII, in short ones and in other scripts."""
+"""Characters are counted equally in long blocks of ASCII, in short blocks and in other scripts."""
 
 from __future__ import annotations
 

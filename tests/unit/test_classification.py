@@ -1,4 +1,4 @@
-"""Accuracy, F1, calibration and the confusion table: by hand, by simulation, and whatever the labels are called."""
+"""Accuracy, F1, calibration and the confusion matrix: by hand, by simulation, and for any label names."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def certain(predicted: list[int], labels: int) -> np.ndarray:
 
 
 def drawn(n: int, labels: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Probabilities, and truths that are drawn from them: perfectly calibrated."""
+    """Return probabilities, and labels sampled from them: perfectly calibrated predictions."""
     numbers = np.random.default_rng(seed)
     chances = numbers.dirichlet(np.full(labels, 0.7), size=n)
     truth = (chances.cumsum(axis=1) > numbers.random((n, 1))).argmax(axis=1)
@@ -36,7 +36,7 @@ def drawn(n: int, labels: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def test_by_hand() -> None:
-    """3 cats (2 called so, 1 dog), 1 dog (called cat), no cow."""
+    """3 cats (2 predicted as cat, 1 as dog), 1 dog (predicted as cat), no cow."""
     chances = [[0.7, 0.2, 0.1], [0.6, 0.3, 0.1], [0.2, 0.5, 0.3], [0.9, 0.1, 0.0]]
     scores = classification_scores([0, 0, 0, 1], chances, ["cat", "dog", "cow"])
     assert scores.confusion.tolist() == [[2, 1, 0], [1, 0, 0], [0, 0, 0]]
@@ -53,7 +53,7 @@ def test_by_hand() -> None:
 
 
 def test_precision_goes_by_what_was_said_and_recall_by_what_is() -> None:
-    """1 of 3 called a is a, and 1 of 1; a label that is said and never true counts in macro-F1, with 0."""
+    """Label a has precision 1/3 and recall 1; a predicted label that is never true counts in macro-F1 with 0."""
     scores = classification_scores([0, 1, 1, 1], certain([0, 0, 0, 2], 4), ["a", "b", "c", "d"])
     first, second, third, _ = scores.classes
     assert (first.precision, first.recall, first.f1) == (1 / 3, 1.0, 0.5)
@@ -73,7 +73,7 @@ def test_a_perfect_and_a_wholly_wrong_classifier() -> None:
 
 
 def test_bins_hold_their_upper_end_and_are_weighted() -> None:
-    """Of two labels, confidence is from a half up: 9/15 is the end of the ninth bin, 0.61 is in the tenth."""
+    """With two labels, confidence is at least 0.5: 9/15 is the end of the ninth bin, 0.61 is in the tenth."""
     confidences = [9 / 15, 9 / 15, 0.61, 1.0]
     chances = [[p, 1 - p] for p in confidences]
     scores = classification_scores([0, 1, 0, 0], chances, ["a", "b"])
@@ -146,7 +146,7 @@ def test_macro_f1_from_counts_is_that_of_the_matrix(pairs: list[tuple[int, int]]
 
 
 def test_thousands_of_labels_need_no_matrix_for_each_resample() -> None:
-    """With a matrix, each of these calls would make 800 MB."""
+    """With a confusion matrix, each of these calls would use 800 MB."""
     numbers = np.random.default_rng(0).integers(10_000, size=(2, 50))
     statistic = macro_f1_of(numbers[0], numbers[1], 10_000)
     tracemalloc.start()
@@ -158,7 +158,7 @@ def test_thousands_of_labels_need_no_matrix_for_each_resample() -> None:
 
 
 def test_brier_needs_no_matrix_of_labels_by_labels() -> None:
-    """A matrix of truths would be 8 MB, of which the (5, 1,000) probabilities are 40 kB; the confusion has its own."""
+    """A (1,000, 1,000) matrix of truths would use 8 MB, but the (5, 1,000) probabilities use 40 kB."""
     chances = np.random.default_rng(1).dirichlet(np.ones(1000), size=5)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(np, "eye", lambda *_: pytest.fail("a matrix of labels by labels"))
@@ -230,9 +230,9 @@ def test_many_labels_give_the_worst_confused_pairs() -> None:
         ["4", "10", "label 0 -> label 5"],
         ["1", "3", "label 2 -> label 20"],
     ]
-    assert scores.confusion[0, 0] == 6  # what is shown leaves the counts alone
+    assert scores.confusion[0, 0] == 6  # the report does not change the counts
     perfect = classification_scores([0], certain([0], 21), names)
-    assert perfect.text() == "no two labels were ever confused"
+    assert perfect.text() == "no two labels were confused"
     _, many = table_of([f"label {i}" for i in range(60)], 3000)
     assert len(many) == 2 + 20
 

@@ -1,4 +1,4 @@
-"""Documents are cleaned the same however they are cut; repeated ones are found, in every script."""
+"""Documents are cleaned independently of how they are split; duplicates are found, in every script."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def bands(text: str, *more: str) -> bytes:
 
 
 def shared(first: str, second: str) -> int:
-    """How many bands two documents share."""
+    """Return the number of bands that two documents share."""
     pairs = (bands(text) for text in (first, second))
     return sum(a == b for a, b in zip(*(([k[i : i + 8] for i in range(0, 8 * BANDS, 8)]) for k in pairs), strict=True))
 
@@ -81,11 +81,11 @@ def test_near_duplicates_share_a_band_and_strangers_share_none(words: list[str])
 
 
 def test_the_share_of_equal_bands_is_what_the_theory_says() -> None:
-    """Of sets with Jaccard similarity J, a band of 8 agrees with probability J^8."""
+    """For sets with Jaccard similarity J, a band of 8 is equal with probability J^8."""
     agree = 0
     pairs = 150
     for number in range(pairs):
-        words = [f"w{number}n{place}" for place in range(80)]  # 76 runs of 5 words, of which 72 stay the same
+        words = [f"w{number}n{place}" for place in range(80)]  # 76 5-grams of words, of which 72 stay the same
         agree += shared(" ".join(words), " ".join([*words[:76], "a", "b", "c", "d"]))
     assert agree / (pairs * BANDS) == pytest.approx((72 / 80) ** 8, abs=0.05)
 

@@ -1,4 +1,4 @@
-"""The clock of a run begins with its process, goes on over its legs, and follows no wall clock."""
+"""The clock of a run starts with its process, continues over its legs, and is independent of the wall clock."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_process_began_when_it_was_started() -> None:
 
 @LINUX
 def test_the_age_is_read_after_the_name_of_the_program(tmp_path: Path) -> None:
-    """The name may hold spaces and brackets: proc(5)."""
+    """The program name may contain spaces and parentheses: proc(5)."""
     import os
 
     ticks = os.sysconf("SC_CLK_TCK")

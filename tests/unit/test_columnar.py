@@ -1,4 +1,4 @@
-"""Parquet and Arrow files: the same records as the same rows in a .jsonl file."""
+"""Parquet and Arrow files give the same records as the same rows in a .jsonl file."""
 
 from __future__ import annotations
 

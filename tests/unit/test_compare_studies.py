@@ -1,4 +1,4 @@
-"""The studies that are built in, and what the cost of a pass is measured to be."""
+"""The built-in studies, and the measured cost of a pass."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_every_study_is_a_grid_that_can_run(name: str) -> None:
     assert grid.seeds == 3
     for cell in grid.cells:
         assert cell.config.train.threads == 1
-        assert cell.config.train.evaluate_every < (cell.config.train.steps or 0)  # there is a curve to draw
+        assert cell.config.train.evaluate_every < (cell.config.train.steps or 0)  # the picture has a curve
 
 
 def test_the_questions_of_the_tutorials_have_a_study() -> None:
@@ -69,7 +69,7 @@ def test_a_study_takes_a_text_and_changes() -> None:
     assert (config.train.steps, config.model.layers, config.model.width) == (9, 1, 64)
     assert chosen("--study", "heads", "--minutes", "2").cells[0].config.train.steps is None
     for words, problem in (
-        (["--study", "head"], "there is no study 'head'"),
+        (["--study", "head"], "unknown study 'head'"),
         (["--study", "heads", "--vary", "model.layers=1,2"], "was given with --vary"),
         (["--study", "heads", "--set", "model.heads=2"], "both varies and is set"),
     ):

@@ -1,4 +1,4 @@
-"""Conversations: the forms in which data sets write them, what is left out or refused, and the borders of answers."""
+"""Conversations: the formats of data sets, errors and left-out records, and the boundaries of answers."""
 
 from __future__ import annotations
 
@@ -220,7 +220,7 @@ def test_settings_of_other_tasks_are_refused() -> None:
 
 
 def chatml_names() -> SpecialNames:
-    """Names of ChatML's tokens beside an end token with another name."""
+    """Return the names of ChatML's tokens, with another end token."""
     marks = {name: f"{NAME_MARK}{name}{NAME_END_MARK}" for name in ("<|im_start|>", "<|im_end|>")}
     return SpecialNames({**marks, "<|endoftext|>": END_MARK})
 

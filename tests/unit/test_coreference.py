@@ -27,7 +27,7 @@ OF_THINGS = {word for _, words in THINGS.values() for word in words}
 
 
 def parts(text: str) -> tuple[str, str, str, str]:
-    """The animal, the thing, what stands in the reason, and the adjective."""
+    """Return the animal, the thing, the subject of the reason, and the adjective."""
     words = re.findall(r"\w+", text)
     told = words[: words.index("because")]
     reason = words[words.index("because") + 1 :]
@@ -99,7 +99,7 @@ def test_pairs_depend_on_seed_and_number_alone() -> None:
 
 
 def test_probabilities_of_all_documents_sum_to_one() -> None:
-    """Every text of two animals, all of whose documents together have their share."""
+    """All sentences about two animals together have the probability of these animals."""
     corpus = Coreference()
     total = 0.0
     for animal in ANIMALS[:2]:

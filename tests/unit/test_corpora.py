@@ -1,4 +1,4 @@
-"""Generated corpora: repeatable, well formed, and right about their own probabilities."""
+"""Generated corpora: reproducible, well formed, and correct about their own probabilities."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ def test_random_symbols_are_uniform() -> None:
 
 
 def test_stories_are_stories() -> None:
-    """Agreement and memory: right articles and pronouns, and what was wished for is what is given."""
+    """Agreement and memory: correct articles and pronouns, and the gift is the wish."""
     words: set[str] = set()
     for story in Stories().documents(400, seed=2):
         words.update(re.findall(r"\w+", story.lower()))

@@ -1,4 +1,4 @@
-"""The account of a model adds up, on the model itself and against torch's own counter."""
+"""The counts of `glass count` add up, on the model itself and against torch's own counter."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_flops_are_those_that_torch_counts(changes: dict[str, object]) -> None:
     config = tiny(**changes)
     model = build_model(config, VOCAB)
     tokens = torch.zeros(1, config.context, dtype=torch.long)
-    # torch does not count its fused CPU kernel; the plain one does the same products.
+    # torch does not count its fused CPU kernel; the plain one does the same matrix multiplications.
     with FlopCounterMode(display=False) as counter, torch.no_grad(), sdpa_kernel(SDPBackend.MATH):
         model(tokens)
     per_token = sum(part.flops for part in count_model(config, VOCAB))

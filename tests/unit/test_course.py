@@ -1,4 +1,4 @@
-"""The course is a package beside the library, which finds it by the entry points that it declares."""
+"""The course is a package beside the library, which finds it by its entry points."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def run(arguments):
 
 
 def declare(folder: Path, **entries: str) -> None:
-    """Write what pip writes for a package that declares modules of a course."""
+    """Write the files that pip writes for a package that declares modules of a course."""
     info = folder / "another_course-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: another-course\nVersion: 1.0\n", encoding="utf-8")
@@ -74,13 +74,13 @@ def test_a_declared_package_that_is_missing_is_not_installed(tmp_path: Path, mon
     with pytest.raises(GlassError) as caught:
         course_module("command")
     assert str(caught.value) == f"the course is not installed: there is no package absent_course\n{INSTALL}"
-    with pytest.raises(ModuleNotFoundError, match="no_such_dependency"):  # what is missing is another package
+    with pytest.raises(ModuleNotFoundError, match="no_such_dependency"):  # another package is missing
         course_module("notebook")
 
 
 @pytest.mark.parametrize("words", [["learn", "list"], ["learn", "--help"]])
 def test_without_the_course_the_command_says_so_in_two_lines(words: list[str]) -> None:
-    """Without site-packages, no package declares anything; the rest of the command line goes on."""
+    """Without site-packages no package declares anything; the rest of the command line still works."""
     source = ROOT / "src"
     code = f"import sys; sys.path.insert(0, {str(source)!r}); from glassformer.app.cli.main import main; "
     done = subprocess.run(

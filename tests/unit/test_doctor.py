@@ -1,4 +1,4 @@
-"""What `glass doctor` measures: sound here, and not so when something computes wrongly."""
+"""Checks of `glass doctor` pass here, and fail when a computation is wrong."""
 
 from __future__ import annotations
 
@@ -62,12 +62,12 @@ def test_a_sound_machine_agrees_and_differs_by_rounding_only(changes: dict[str, 
 
 
 def wrong_scale(q: torch.Tensor, *rest: Any, **named: Any) -> torch.Tensor:
-    """Fused attention with scores a thousandth too large, in float32 alone."""
+    """Make the scores of fused attention a thousandth too large, in float32 only."""
     return RIGHT(q * 1.001 if q.dtype == torch.float32 else q, *rest, **named)
 
 
 def wrong_slope(x: torch.Tensor, approximate: str = "none") -> torch.Tensor:
-    """A GELU whose value is right and whose gradient is not, in float32 alone."""
+    """Return a GELU with the right value and a wrong gradient, in float32 only."""
     value = GELU(x, approximate=approximate)
     return value if x.dtype == torch.float64 else value + 1e-3 * (x - x.detach())
 
@@ -165,7 +165,7 @@ def test_the_machine_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert found.memory is None or found.memory_free is None or found.memory >= found.memory_free > 0
     assert found.devices[0].name == "cpu"
     assert found.devices[0].speeds["float32"] == 1
-    assert found.devices[0].gflops == {"float32": 100, "bfloat16": 1}  # as the tests' cache says
+    assert found.devices[0].gflops == {"float32": 100, "bfloat16": 1}  # from the cache of the tests
     assert found.devices[0].speeds["bfloat16"] == 0.01
     assert found.devices[0].auto == "float32"
     compiler = tmp_path / "my-compiler"

@@ -1,4 +1,4 @@
-"""A text encoded in parts is the text encoded whole, byte for byte, however it is cut, in any order of tasks."""
+"""A text encoded in parts equals the text encoded whole, byte for byte, for any split and any order of tasks."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ VOCABULARY = TokenizerOrigin(TokenizerConfig(kind="bpe", vocab_size=300))
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Texts of many lines, some of them repeated, in three files of very different sizes."""
+    """Return a folder with texts of many lines, some repeated, in three files of very different sizes."""
     draw = random.Random(5)
     lines = [" ".join(draw.choices(WORDS, k=draw.randint(2, 24))) + draw.choice(["", " ", "\t"]) for _ in range(240)]
     lines += [line.replace("cat", "Cat") for line in lines[20:60]]
@@ -58,7 +58,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def run_all(job: EncodingJob, order: random.Random) -> None:
-    """Every stage, its tasks in any order, each with a job that came from another process."""
+    """Run every stage, with its tasks in any order, each with a job from another process."""
     job.begin()
     for stage in job.stages():
         ranks = list(range(stage.tasks))
@@ -72,7 +72,7 @@ def files(folder: Path) -> dict[str, bytes]:
 
 
 def silent(message: str) -> None:
-    """Nobody reads."""
+    """Ignore all messages."""
 
 
 @pytest.mark.thorough
@@ -90,7 +90,7 @@ def test_parts_together_are_the_whole(case: str, folder: Path) -> None:
 
 
 def test_documents_longer_than_memory_holds(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They come in several pieces: some lines here, and every file."""
+    """They arrive in several pieces: some lines here, and every file."""
     monkeypatch.setattr(documents, "HELD", 90)
     for name, settings in {"lines": {**LINES, "duplicates": "near", "max_words": 22}, "files": {"clean": True}}.items():
         data = DataConfig(source=str(folder / "texts"), **settings)
@@ -132,7 +132,7 @@ def test_a_job_that_was_stopped_is_known_again_and_another_one_begins_anew(folde
 
 
 class Planted:
-    """Creates a file when it is unpickled."""
+    """An object that creates a file when it is unpickled."""
 
     def __init__(self, made: Path) -> None:
         self.made = made
@@ -147,7 +147,7 @@ def test_a_pickle_planted_in_the_work_folder_is_refused_and_not_run(folder: Path
     made = folder / "the planted code ran"
     planted = io.BytesIO(pickle.dumps(Planted(made)))
     pickle.loads(planted.getvalue())
-    assert made.exists()  # the file would do harm
+    assert made.exists()  # the file would run code
     made.unlink()
     if packed:
         planted = io.BytesIO()
@@ -171,12 +171,12 @@ def test_a_pickle_planted_in_the_work_folder_is_refused_and_not_run(folder: Path
 
 
 def die(job: EncodingJob, rank: int) -> None:
-    """As a machine without memory makes a process end."""
+    """End the process as an out-of-memory kill does."""
     os._exit(9)
 
 
 def fail(job: EncodingJob, rank: int) -> None:
-    """As a step of ours does."""
+    """Raise an error as a failing step does."""
     raise GlassError(f"the text of {job.out.name} is wrong", "Put it right.")
 
 

@@ -1,4 +1,4 @@
-"""Measuring a loss needs as much memory for a large validation part as for a small one."""
+"""Measuring a loss needs the same memory for a large validation part as for a small one."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from tests.property.models import VOCAB, decoder, encoder_decoder, tiny
 pytestmark = pytest.mark.thorough
 
 CONTEXT = 13
-FEW = 60  # rows: few are three batches
+FEW = 60  # rows, in three batches
 MANY = 4000
 BATCH = 20
 
 
 class Held(TorchDispatchMode):
-    """Counts the bytes of tensors that operations made and that are still held, and the most there ever were."""
+    """A counter of the bytes of tensors created by operations and still alive, and of their peak."""
 
     def __init__(self) -> None:
         super().__init__()
         self.now = self.peak = 0
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Any operation."""
+        """Run an operation and count its results."""
         made = function(*args, **(kwargs or {}))
         for value in made if isinstance(made, tuple | list) else [made]:
             if isinstance(value, torch.Tensor):
@@ -46,7 +46,7 @@ class Held(TorchDispatchMode):
 
 
 def peaks(model: Any, make: Any, rows: int) -> tuple[int, int]:
-    """Bytes of tensors, and of everything that Python and NumPy hold, at most."""
+    """Return the peak bytes of tensors, and of all Python and NumPy objects."""
 
     def measure() -> None:
         some = LazyRows(range(rows), make)
@@ -71,7 +71,7 @@ def test_memory_does_not_grow_with_the_rows(family: str) -> None:
     def make(number: int) -> Row:
         return Row.of_text(ids, source=source)
 
-    peaks(model, make, FEW)  # what is made once and kept
+    peaks(model, make, FEW)  # objects that are created once and kept
     few = peaks(model, make, FEW)
     many = peaks(model, make, MANY)
     assert few[0] == many[0] > 0

@@ -1,4 +1,4 @@
-"""Pairs and labelled texts in the forms that people have them in: each is read exactly, its columns found."""
+"""Pairs and labelled texts in common file formats: each is read exactly, and its columns are found."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def write(tmp_path: Path) -> Write:
     return writer(tmp_path)
 
 
-# Pairs: what they may come as
+# Formats of pairs
 
 
 def test_stores_hold_the_pairs_as_tokens_and_as_text(write: Write, tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ def test_a_generated_corpus_is_validated_on_other_pairs_of_it(tmp_path: Path) ->
     assert "60 of 60 validation pairs are also in" not in notes(found)  # short ones may be drawn again
 
 
-# Labelled texts: what they may come as
+# Formats of labelled texts
 
 
 def test_labels_are_sorted_and_numbered(write: Write, tmp_path: Path) -> None:
@@ -163,7 +163,7 @@ def test_labels_are_sorted_and_numbered(write: Write, tmp_path: Path) -> None:
 
 
 FORMS: dict[str, tuple[str, str, dict[str, Any], str]] = {
-    # name: (file, content, settings, what is said of the columns)
+    # name: (file, content, settings, note on the columns)
     "no suffix, tabs": ("SMS", LABELLED, {}, "label: column 1, text: column 2"),
     "short first row": ("t.tsv", tsv([("ham", "Ok lar"), *((b, a) for a, b in SPAM)]), {}, "label: column 1"),
     "a first label that is a usual name": (

@@ -1,4 +1,4 @@
-"""Prepared examples: tokenizers of the training part, the same bytes again, whole or absent, measured elsewhere."""
+"""Prepared examples: tokenizers of the training part, identical bytes, complete or absent, evaluation data."""
 
 from __future__ import annotations
 
@@ -203,10 +203,10 @@ def test_memory_does_not_grow_with_the_texts(write: Write, tmp_path: Path) -> No
         made(tmp_path, "translate", source=source)
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
-    assert peaks[1] - peaks[0] < 20_000 * 120  # bytes: of marks and their sorting, where an example has some 700
+    assert peaks[1] - peaks[0] < 20_000 * 120  # bytes; an example has about 700
 
 
-# Data that is only measured
+# Data for evaluation only
 
 
 def test_examples_to_be_measured(write: Write, tmp_path: Path) -> None:
@@ -262,7 +262,7 @@ def test_a_store_without_texts_says_so(write: Write, tmp_path: Path) -> None:
         next(RecordStore(found.kind, found.train.tokens).texts())
 
 
-# A run that is taken up again
+# A run that is resumed
 
 
 @pytest.mark.parametrize("changed", ["source", "target", "labels", "nothing"])

@@ -1,4 +1,4 @@
-"""Examples as people have them, with their faults: refused in two lines, or left out and counted; and the split."""
+"""Example files with common faults: refused with a two-line error, or left out and counted; and the split."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def write(tmp_path: Path) -> Write:
     return writer(tmp_path)
 
 
-# What is refused, in two lines
+# Errors of two lines
 
 
 FILES: dict[str, str] = {
@@ -64,7 +64,7 @@ FILES: dict[str, str] = {
     "news.tsv": LABELLED + "news\tof today\n",
     "same.tsv": "x\tone and two\nx\tone and two\ny\tthree and four\ny\tthree and four\n",
 }
-REFUSED: list[tuple[Task, str, str, str]] = [  # task, settings, what the problem and the remedy must say
+REFUSED: list[tuple[Task, str, str, str]] = [  # task, settings, words of the problem and of the remedy
     ("translate", "source=3.txt target=1.txt", "3.txt has 3 lines, 1.txt 1", "1.txt ends before line 2 of 3.txt .'y'."),
     (
         "translate",
@@ -148,7 +148,7 @@ def test_running_text_refuses_what_examples_have(setting: str, write: Write, tmp
         pass
 
 
-# What is left out, or only worth knowing, is counted
+# Left-out records and notes are counted
 
 
 def test_rows_that_cannot_be_used_are_counted(write: Write, tmp_path: Path) -> None:
@@ -232,7 +232,7 @@ def test_labels_seen_once_are_learnt_and_named(write: Write, tmp_path: Path) -> 
     assert {"odd", "rare"} <= {label for _, label in found.train.texts()}
 
 
-# A validation part of its own
+# A separate validation part
 
 
 def test_validation_of_its_own(write: Write, tmp_path: Path) -> None:
@@ -267,7 +267,7 @@ def test_labels_that_only_the_validation_part_has(write: Write, tmp_path: Path) 
 
 
 def survey_of(examples: Sequence[tuple[int, object]], characters: int = 10) -> Survey:
-    """A survey of (source, label) numbers."""
+    """Return a survey of (source, label) numbers."""
     found = Survey(RECORD_KINDS["classify"], records=len(examples))
     for source, label in examples:
         found.marks.append((source * 0x9E3779B97F4A7C15) % (1 << 64))
@@ -300,7 +300,9 @@ def test_every_split_keeps_its_promises(
         return
     assert 0 < held.sum() < len(examples)
     drawn = {source for (source, _), side in zip(examples, held, strict=True) if side}
-    assert held.sum() <= limit // 10 or held.sum() == 1 or (split == "random" and len(drawn) == 1)  # no half sources
+    assert (
+        held.sum() <= limit // 10 or held.sum() == 1 or (split == "random" and len(drawn) == 1)
+    )  # sources are not split
     if split == "tail":
         assert held.tolist() == sorted(held.tolist())
         return
@@ -330,7 +332,7 @@ def test_the_share_is_that_of_each_label_and_of_the_whole() -> None:
     held = hold_out(survey_of(examples), DataConfig(split="random", validation_fraction=0.25))
     assert held.sum() == 250
     assert sum(side for side, (_, label) in zip(held, examples, strict=True) if label) == 25
-    many = survey_of([(n, n // 4) for n in range(400)])  # a tenth of four texts is none: labels take turns
+    many = survey_of([(n, n // 4) for n in range(400)])  # a tenth of four texts is 0, so labels take turns
     assert hold_out(many, DataConfig(split="random")).sum() == 40
     groups = survey_of([(n // 3, 0) for n in range(300)])
     assert hold_out(groups, DataConfig(split="random", validation_fraction=0.1)).sum() == 30

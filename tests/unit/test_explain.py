@@ -1,4 +1,4 @@
-"""`glass explain`: every number shown follows from other numbers shown, and every step has its words at five depths."""
+"""`glass explain`: every displayed number follows from other displayed numbers, with explanations at five depths."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_transform_before_the_output_layer_is_shown(family: str, norm: str) ->
 
 @pytest.mark.parametrize("kv_heads", [2, 6])
 def test_heads_that_were_removed_are_not_shown(kv_heads: int) -> None:
-    """Those that are left keep their numbers; an attention without any writes zeros."""
+    """Remaining heads keep their numbers; an attention without heads writes zeros."""
     removed = [name for name in some_heads("decoder") if ".2." not in name]
     made = subject("decoder", removed_heads=removed, kv_heads=kv_heads)
     walk = make_walk(made)
@@ -96,7 +96,7 @@ def test_the_bench_sees_a_wrong_number() -> None:
 
 
 def test_the_example_by_hand() -> None:
-    """The three tokens with NumPy alone, and the printed figures with pencil and paper."""
+    """Compute the example of three tokens with NumPy alone, and check the printed numbers by hand."""
     x = np.array(EMBEDDING[:3]) + np.array(POSITIONS)
     q, k, v = (x @ np.array(matrix, dtype=float) for matrix in (QUERY, KEY, VALUE))
     scores = np.where(np.tri(3) > 0, q @ k.T / 2, -np.inf)
@@ -196,7 +196,7 @@ def test_what_is_chosen_is_shown_and_nothing_else() -> None:
 
 
 class Tags(HTMLParser):
-    """What stands in a page, and whether all that is opened is closed."""
+    """A parser that checks that all tags of a page are closed."""
 
     def __init__(self) -> None:
         super().__init__()

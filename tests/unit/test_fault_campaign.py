@@ -1,4 +1,4 @@
-"""The campaign of faults: which changes it makes, which tests it runs, and that it sees a suite grow weaker."""
+"""The fault campaign: the mutations it makes, the tests it runs, and that it detects a weaker suite."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_the_nearest_tests_come_first(tmp_path: Path) -> None:
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """A checkout with one module, whose test is strong, then weak, elsewhere and thorough: a tag for each."""
+    """Return a checkout with one module and a tag for each suite: strong, weak, elsewhere and thorough."""
     (tmp_path / "src/glassformer/sums").mkdir(parents=True)
     (tmp_path / "tests/unit").mkdir(parents=True)
     (tmp_path / "src/glassformer/__init__.py").touch()
@@ -141,7 +141,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def git(folder: Path, *words: str) -> None:
-    """Run git in a folder, as nobody in particular."""
+    """Run git in a folder with an anonymous identity."""
     who = ["-c", "user.name=Nobody", "-c", "user.email=nobody@example.org", "-c", "commit.gpgsign=false"]
     subprocess.run(["git", *who, *words], cwd=folder, check=True)
 

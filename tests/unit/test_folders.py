@@ -1,4 +1,4 @@
-"""A run folder may be named by a text or by a path, wherever people name one."""
+"""A run folder may be given as a string or as a path everywhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The loss band: its formula is the one that was fitted, it moves the right way, and it held runs that it never saw."""
+"""The loss forecast: its formula is the fitted one, it is monotonic, and it covers runs outside the fit."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_where_there_is_no_saying(tmp_path: Path) -> None:
     assert 0 < band.low < band.middle
     assert band.middle <= band.high <= math.log(plan.vocab_size)
     assert loss_band(replace(plan, steps=None), rungs(3.0, 2.0)) is None
-    assert loss_band(replace(plan, steps=10**12), rungs(3.0, 2.0)) is None  # nothing so large was ever seen
+    assert loss_band(replace(plan, steps=10**12), rungs(3.0, 2.0)) is None  # larger than any run of the fit
     assert loss_band(plan, rungs(3.0, 3.0)) is None
     assert loss_band(plan, rungs(3.0, 2.0)[:2]) is None
     other = config.replace(

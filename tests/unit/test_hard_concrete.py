@@ -1,4 +1,4 @@
-"""Hard-concrete gates: the closed forms are what draws come to, and gates learn."""
+"""Hard-concrete gates: closed forms equal averages of samples, and gates are trained."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ LOGS = (-3.0, -1.0, 0.0, 0.7, 2.5)
 
 
 def whole_probability(log_alpha: torch.Tensor) -> torch.Tensor:
-    """P(g = 1): by the symmetry of the distribution, that of g = 0 at the opposite ln α."""
+    """Return P(g = 1), which by symmetry is P(g = 0) at the opposite ln α."""
     return 1 - open_probability(-log_alpha)
 
 
 @pytest.mark.parametrize("log_alpha", LOGS)
 def test_closed_forms_are_what_draws_come_to(log_alpha: float) -> None:
-    """Within three standard deviations of the share of so many draws."""
+    """The share of samples is within three standard deviations."""
     log = torch.tensor(log_alpha, dtype=torch.float64)
     drawn = sample(log.expand(DRAWS), torch.Generator().manual_seed(11))
     assert drawn.min() >= 0

@@ -1,4 +1,4 @@
-"""Head roles on attention made by hand: each role is found, no other is, uniform attention scores chance exactly."""
+"""Head roles on constructed attention: each role is found, no other is, and uniform attention scores at chance."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ COUNTS = np.arange(1000, 0, -1)  # id 0 is the most frequent token
 
 
 def repeated() -> np.ndarray[Any, Any]:
-    """(N, T): a special token, then different tokens, several times."""
+    """Return (N, T) ids: a special token, then distinct tokens, repeated several times."""
     numbers_ = np.random.default_rng(1)
     rows = [np.tile(numbers_.permutation(400)[:R], COPIES) for _ in range(N)]
     return np.array([[BEGIN, *row] for row in rows])
 
 
 def distinct(length: int) -> np.ndarray[Any, Any]:
-    """(N, length) different tokens, no special one."""
+    """Return (N, length) distinct tokens without special tokens."""
     numbers_ = np.random.default_rng(2)
     return np.array([numbers_.permutation(400)[:length] for _ in range(N)])
 
 
 def pointing(ids: np.ndarray[Any, Any], to: Callable[[int, list[int]], list[int]]) -> np.ndarray[Any, Any]:
-    """(N, 1, T, T): each query divides its weight over the keys that `to` names; where there are none, looks at 1."""
+    """Return (N, 1, T, T) weights spread over the keys that `to` names for each query, or on key 1 if none."""
     weights = np.zeros((len(ids), 1, ids.shape[1], ids.shape[1]))
     for row, tokens in enumerate(ids.tolist()):
         for query in range(len(tokens)):
@@ -50,28 +50,28 @@ def pointing(ids: np.ndarray[Any, Any], to: Callable[[int, list[int]], list[int]
 
 
 def uniform(allowed: np.ndarray[Any, Any], heads: int = 2) -> np.ndarray[Any, Any]:
-    """(N, heads, T, S) equal weights on all allowed keys."""
+    """Return (N, heads, T, S) equal weights on all allowed keys."""
     even = allowed / np.maximum(allowed.sum(axis=-1, keepdims=True), 1)
     return np.repeat(even[:, None], heads, axis=1)
 
 
 def causal(n: int, length: int) -> np.ndarray[Any, Any]:
-    """(n, T, T)."""
+    """Return causal masks (n, T, T)."""
     return np.broadcast_to(np.tri(length, dtype=bool), (n, length, length))
 
 
 def share(tally: RoleTally) -> float:
-    """The first head's score."""
+    """Return the score of the first head."""
     return float(tally.score[:, 0].sum() / tally.rows.sum())
 
 
 def chance(tally: RoleTally) -> float:
-    """The first head's chance."""
+    """Return the chance of the first head."""
     return float(tally.chance[:, 0].sum() / tally.rows.sum())
 
 
 def earlier(query: int, tokens: list[int]) -> list[int]:
-    """Places of the same token before."""
+    """Return the earlier positions of the same token."""
     return [place for place in range(query) if tokens[place] == tokens[query]]
 
 
@@ -86,7 +86,7 @@ HEADS: dict[str, Callable[[int, list[int]], list[int]]] = {
 
 
 def all_roles(here: Looks) -> dict[str, RoleTally]:
-    """Every role of self-attention."""
+    """Return every role of self-attention."""
     found = {name: roles.role(here, name) for name in roles.ROLES}
     return found | {"delimiter": roles.delimiter(here, {STOP}), "rare_word": roles.rare_word(here, COUNTS)}
 
@@ -101,7 +101,7 @@ def test_a_head_made_for_a_role_has_it_and_no_other(name: str) -> None:
     assert found.pop(name) >= 0.99
     if name == "first":  # the first token is a special one
         assert found.pop("delimiter") >= 0.99
-    for role in ("delimiter", "rare_word"):  # a copy in R tokens is such a one: what a blind head finds
+    for role in ("delimiter", "rare_word"):  # one of R tokens is a copy, which is the share of uniform attention
         assert found.pop(role, 0.0) <= 1.5 / R
     assert max(found.values()) < 0.1, found
 
@@ -123,7 +123,7 @@ def test_a_positional_head_is_found_with_its_offset() -> None:
     here = looks(pointing(ids, lambda query, _: [query - 3] if query > 2 else []), ids, causal=True)
     tally, offsets = roles.positional(*roles.offset_votes(here, 50))
     assert offsets == [-3]
-    # rows 1 and 2 cannot look there
+    # rows 1 and 2 cannot attend to it
     assert share(tally) == pytest.approx(38 / 40)
     assert share(roles.role(here, "previous")) < 0.1
 
@@ -166,9 +166,9 @@ def test_uniform_causal_attention_has_the_known_figures(n: int) -> None:
     assert means["distance"] == pytest.approx(distance, abs=1e-9)
     assert means["distance_share"] == pytest.approx(1.0, abs=1e-12)
     assert means["entropy_share"] == pytest.approx(1.0, abs=1e-12)
-    exact = sum(math.log(i + 1) for i in range(1, n)) / (n - 1)  # row 0, which has no choice, is left out
+    exact = sum(math.log(i + 1) for i in range(1, n)) / (n - 1)  # row 0 has only one key and is left out
     assert means["entropy"] == pytest.approx(exact, abs=1e-9)
-    assert exact * (n - 1) / n == pytest.approx(nats, abs=5e-3)  # the usual figure has it
+    assert exact * (n - 1) / n == pytest.approx(nats, abs=5e-3)  # the usual measure includes it
 
 
 @pytest.mark.parametrize("both_sides", [False, True])
@@ -192,7 +192,7 @@ def test_uniform_attention_scores_chance_in_every_role(both_sides: bool) -> None
 
 
 def digest(*arrays: Any) -> str:
-    """Of all bytes."""
+    """Return the hash of all bytes."""
     return hashlib.sha256(b"".join(np.asarray(array).tobytes() for array in arrays)).hexdigest()
 
 
@@ -292,10 +292,10 @@ def test_copying_goes_from_minus_one_to_one() -> None:
     ids = np.concatenate([np.full((N, 1), BEGIN), distinct(12)], axis=1)
     weights = np.repeat(pointing(ids, HEADS["self"]), 4, axis=1)
     raised = np.zeros((N, 4, 13, 13))
-    raised[:, 0] = np.eye(13)  # raises what it looks at alone
-    raised[:, 1] = 1 - np.eye(13)  # raises everything else
-    raised[:, 2] = 1.0  # raises all alike
-    raised[:, 3] = -np.eye(13)  # lowers it
+    raised[:, 0] = np.eye(13)  # raises only the tokens that it attends to
+    raised[:, 1] = 1 - np.eye(13)  # raises all other tokens
+    raised[:, 2] = 1.0  # raises all tokens equally
+    raised[:, 3] = -np.eye(13)  # lowers the attended token
     tally = copying(looks(weights, ids, causal=True, special={BEGIN}), raised)
     score = tally.score.sum(axis=0) / tally.rows.sum()
     assert score == pytest.approx([1.0, -1.0, 4 / 13 - 1, -1.0])  # 12 of the tokens can be raised: r = 1 / (1 + 12)

@@ -1,4 +1,4 @@
-"""Imports go one way, happen without work, and `glass --help` needs almost none of them."""
+"""Imports go in one direction, importing does no work, and `glass --help` imports little."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def imports_of(path: Path) -> set[str]:
 
 
 def names_course(code: str) -> bool:
-    """Whether code imports from the course, or has its name in a text."""
+    """Return whether code imports from the course, or has its name in a string."""
     for node in ast.walk(ast.parse(code)):
         match node:
             case ast.Import():
@@ -116,7 +116,7 @@ def test_the_course_imports_the_library(path: Path) -> None:
 
 @pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda path: str(path.relative_to(SOURCE)))
 def test_the_library_never_names_the_course(path: Path) -> None:
-    """It finds the course by an entry point: no import, and no name to import from, as a text."""
+    """It finds the course by an entry point, without an import or a module name in a string."""
     assert not names_course(path.read_text(encoding="utf-8"))
 
 

@@ -1,4 +1,4 @@
-"""Ctrl-C ends a command with 130, whatever a library makes of it."""
+"""Ctrl-C ends a command with exit code 130, even if a library handles the interrupt."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from glassformer.app.cli.main import main
 
 
 def command(how: str) -> SimpleNamespace:
-    """A command that is interrupted, by a library that does `how` with that."""
+    """Return a command that is interrupted inside a library, which handles the interrupt as `how` says."""
 
     def run(arguments: Namespace) -> int:
         try:

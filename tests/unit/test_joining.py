@@ -1,4 +1,4 @@
-"""What a process makes of torchrun's environment."""
+"""How a process reads the environment of torchrun."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Logs that a full disk or a kill cut short: damaged entries are dropped and reported, all others are kept."""
+"""Logs cut short by a full disk or a kill: damaged entries are dropped and reported, all others are kept."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BANGLA = "সে বাগানে গান গায়"
 
 
 def journal_of(folder: Path) -> Journal:
-    """Return the journal of a run folder with nothing in it."""
+    """Return the journal of an empty run folder."""
     return Journal(Run(folder), None)
 
 
@@ -98,7 +98,7 @@ def test_metrics_cut_short_are_reported(tmp_path: Path) -> None:
 
 
 def stopped(folder: Path) -> Trainer:
-    """Return a run that was asked to stop after its eighth step."""
+    """Return a run that is asked to stop after its eighth step."""
     trainer = small_trainer(folder)
     stop_after(trainer, 8)
     return trainer
@@ -136,7 +136,7 @@ def test_logs_are_on_the_disk_before_the_checkpoint_that_follows_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced: list[tuple[int, int]] = []  # inode and size of each file forced to the disk
-    before: dict[str, list[tuple[int, int]]] = {}  # of each checkpoint: what was on the disk when it appeared
+    before: dict[str, list[tuple[int, int]]] = {}  # for each checkpoint, the files on the disk when it appeared
     fsync = os.fsync
     replace = os.replace
 

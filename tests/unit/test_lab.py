@@ -1,4 +1,4 @@
-"""The bug lab: each bug is caught by the test that its case names, is seen in the evidence, and is gone afterwards."""
+"""The bug lab: each bug is caught by the test that its case names, is visible in the evidence, and is removed."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ EACH = pytest.mark.parametrize("case", cases(), ids=lambda case: case.name)
 
 
 def catcher(case: BugCase, folder: Path) -> Callable[[], None]:
-    """The test that a case names, ready to be called."""
+    """Return the test that a case names, ready to be called."""
     path, _, name = case.caught_by.partition("::")
     assert (ROOT / path).is_file(), path
     test = getattr(importlib.import_module(path.removesuffix(".py").replace("/", ".")), name)
@@ -76,7 +76,7 @@ def test_the_named_test_catches_the_bug_and_passes_without_it(case: BugCase, tmp
 
 @pytest.fixture(scope="module")
 def evidence() -> Iterator[Callable[[BugCase], Evidence]]:
-    """The evidence of a case, from fewer steps of training; made once."""
+    """Return a function that makes the evidence of a case from fewer training steps, with a cache."""
     found: dict[str, Evidence] = {}
 
     def of(case: BugCase) -> Evidence:
@@ -127,11 +127,11 @@ def test_the_right_letter_is_not_always_the_same_and_titles_are_told_apart() -> 
 
 def test_what_was_replaced_is_put_back_also_after_an_error() -> None:
     class Owner:
-        """Something with a class method."""
+        """A class with a class method."""
 
         @classmethod
         def name(cls) -> str:
-            """Its own."""
+            """Return the name of the class."""
             return "own"
 
     before = vars(Owner)["name"]
@@ -193,7 +193,7 @@ def test_charts_and_maps_as_text_and_as_svg() -> None:
 
 
 def room_with(folder: Path, case: BugCase) -> Room:
-    """A room in which a case is open, with evidence that was not trained for."""
+    """Return a room in which a case is open, with evidence that needed no training."""
     room = Room(folder)
     room.place(case).mkdir(parents=True)
     facts = SMALL.facts()

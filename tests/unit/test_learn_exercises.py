@@ -1,4 +1,4 @@
-"""The checks are checked: every shipped right answer passes, every known wrong one is refused by its own name."""
+"""The checks of exercises: every shipped answer passes, and every known mistake is rejected by its own name."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_known_mistakes_are_refused_by_name(exercise: Exercise) -> None:
 
 
 def widest(picture: Picture) -> int:
-    """Columns of the widest panel, which is never broken."""
+    """Return the width of the widest panel in columns; panels are never wrapped."""
     return max(len(line) for panel in picture.panels for line in Picture([panel], "").text().splitlines())
 
 

@@ -1,4 +1,4 @@
-"""What lies in a learner's folder, or is handed in: course.json, notebooks as people leave them, names for the CSV."""
+"""Files in a learner's folder or handed in: course.json, edited notebooks, names for the CSV."""
 
 from __future__ import annotations
 

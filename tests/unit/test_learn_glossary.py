@@ -1,4 +1,4 @@
-"""The glossary: every term is found by all its names, and everything that it points to is there."""
+"""The glossary: every term is found by all its names, and all its links resolve."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NAMES = sorted(name for entry in TERMS for name in entry.names)
 
 
 def sections(page: Path) -> set[str]:
-    """The anchors of a page's headings, as forges and the book make them."""
+    """Return the anchors of a page's headings, as code forges and the book generate them."""
     text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
     titles = re.findall(r"^#+ (.+)$", text, flags=re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", title.strip().lower()).replace(" ", "-") for title in titles}

@@ -1,4 +1,4 @@
-"""The references of nine exercises, rotary to training_loop, against PyTorch, our model and finite differences."""
+"""References of nine exercises, rotary to training_loop, against PyTorch, our model and finite differences."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from glassformer_course.exercises.tying import check as tying
 
 
 def slopes(function: Callable[[Array], float], at: Array, step: float = 1e-5) -> Array:
-    """The gradient of a number by central differences."""
+    """Return a gradient by central differences."""
     found = np.empty_like(at)
     for place in np.ndindex(at.shape):
         move = np.zeros_like(at)

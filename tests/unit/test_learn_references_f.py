@@ -1,4 +1,4 @@
-"""References of exercises, beside PyTorch, the package's own functions, exhaustive search and finite differences."""
+"""References of exercises against PyTorch, the package's own functions, exhaustive search and finite differences."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def normal(*shape: int) -> np.ndarray:
 
 
 def torch_attention(q: np.ndarray, k: np.ndarray, v: np.ndarray, allowed: np.ndarray | None = None) -> np.ndarray:
-    """PyTorch's attention in float64; no mask: causal."""
+    """Return PyTorch's attention in float64; causal without a mask."""
     mask = None if allowed is None else torch.from_numpy(allowed)
     arrays = map(torch.from_numpy, (q, k, v))
     return functional.scaled_dot_product_attention(*arrays, mask, is_causal=allowed is None).numpy()
@@ -53,7 +53,7 @@ def test_cached_steps_are_attention_over_the_whole_text() -> None:
 )
 def test_the_distribution_is_that_of_the_package(temperature: float, top_k: int | None, top_p: float | None) -> None:
     settings = SampleConfig(temperature=temperature, top_k=top_k, top_p=top_p)
-    for logits in (normal(11) * 2, np.round(normal(11))):  # rounded: with equal ones
+    for logits in (normal(11) * 2, np.round(normal(11))):  # rounded, so that there are ties
         ours = probabilities(torch.from_numpy(logits), settings).numpy()
         np.testing.assert_allclose(sampling.distribution(logits, temperature, top_k, top_p), ours, rtol=1e-9)
 
@@ -105,7 +105,7 @@ def test_a_beam_as_wide_as_all_texts_finds_the_best(alpha: float) -> None:
     best = beam.everything(table, 0, 3, 5, alpha)
     found = beam.beam_search(table, 0, 3, 4**5, 5, alpha)
     assert [score for _, score in found] == [score for _, score in best]
-    assert sorted(found) == sorted(best)  # equal ones may stand in another order
+    assert sorted(found) == sorted(best)  # ties may be in another order
     assert sum(np.exp(score * ((5 + len(tokens)) / 6) ** alpha) for tokens, score in best) == pytest.approx(1, abs=1e-4)
 
 
@@ -126,7 +126,7 @@ def test_two_heads_copy_what_followed() -> None:
     np.testing.assert_array_equal(found["next"][13:-1].argmax(axis=1), once[1:])
     assert induction.induction_score(found["second head"], tokens) == pytest.approx(1.0)
     blind = np.tri(16) / np.arange(1, 17)[:, None]
-    chance = np.mean(1 / np.arange(9, 17))  # each row of the second half has one place to look at
+    chance = np.mean(1 / np.arange(9, 17))  # each row of the second half attends to one position
     assert induction.induction_score(blind, np.tile(np.arange(8), 2)) == pytest.approx(chance)
 
 

@@ -1,4 +1,4 @@
-"""Records of which parts count for the loss: surveyed, split and stored like all others; borders are exact."""
+"""Records with loss spans: surveyed, split and stored like all others, with exact boundaries."""
 
 from __future__ import annotations
 

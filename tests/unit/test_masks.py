@@ -1,4 +1,4 @@
-"""Masks of self-attention: against the definition, place by place, and no table where none is needed."""
+"""Masks of self-attention against the definition, position by position, and no table where none is needed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from glassformer.model.attention import Mask, self_attention_mask
 
 
 def shown(mask: Mask, rows: int, T: int) -> torch.Tensor:
-    """Who sees whom, (B, T, T); queries that may see nothing see nothing."""
+    """Return the visible keys of each query, (B, T, T); queries without allowed keys see nothing."""
     allowed = mask.allowed_tensor(torch.zeros(rows, 1, T, T)).expand(rows, 1, T, T)
     return (allowed if mask.fully_masked is None else allowed & ~mask.fully_masked)[:, 0]
 

@@ -1,4 +1,4 @@
-"""Figures with intervals and paired tests, and the predictor that only remembers."""
+"""Metrics with intervals and paired tests, and the nearest-neighbour baseline."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_the_nearest_of_many_is_found_by_a_frequent_word_where_no_other_is_known
 
 @pytest.fixture(scope="module")
 def sorted_store(tmp_path_factory: pytest.TempPathFactory) -> RecordStore:
-    """Ten labelled texts, sorted by label as files often are."""
+    """Return a store of ten labelled texts, sorted by label as files often are."""
     prefix = tmp_path_factory.mktemp("store") / "train"
     tokenizer = train_tokenizer(TokenizerConfig(kind="bytes"), ["word"])
     kind = RECORD_KINDS["classify"]
@@ -99,7 +99,7 @@ Row = tuple[str, float, float | None, str]
 
 
 def baselines_of(monkeypatch: pytest.MonkeyPatch, store: RecordStore, known: list[tuple[str, str]]) -> list[Row]:
-    """The baselines of a classifier that learnt from `known`, measured on its first text."""
+    """Return the baselines of a classifier trained on `known`, measured on its first text."""
     monkeypatch.setattr(label_report, "drawn_texts", lambda store: iter(known))
     names = sorted({label for _, label in known})
     return label_report._baselines(store, [known[0][0]], [known[0][1]], names)

@@ -1,4 +1,4 @@
-"""Tables as programs and people write them: every row is read as it was meant, refused with its line, or counted."""
+"""Real-world tables: every row is read correctly, refused with its line number, or counted."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def write(tmp_path: Path) -> Write:
 
 
 def with_commas(rows: Sequence[Sequence[str]]) -> str:
-    """Rows with commas, without quotes."""
+    """Join rows with commas, without quotes."""
     return lines(",".join(row) for row in rows)
 
 
 def running_text(source: str, cache: Path, **settings: Any) -> tuple[list[str], str]:
-    """The documents that a language model learns from, and everything that is said of them."""
+    """Return the documents that a language model is trained on, and all notes on them."""
     data = DataConfig(source=source, **settings)
     with open_source(LM, data, cache) as opened:
         found = survey(opened)
@@ -50,7 +50,7 @@ def running_text(source: str, cache: Path, **settings: Any) -> tuple[list[str], 
 
 
 def rows_read(task: Task, source: str, folder: Path, **settings: Any) -> tuple[list[tuple[str, ...]], str]:
-    """The rows of a table of labels and texts in the order of the file, as each task reads them, and the notes."""
+    """Return the rows of a table of labels and texts in file order, as each task reads them, and the notes."""
     if task == "lm":
         documents, said = running_text(source, folder, **{"column": "2", **settings})
         return [(text,) for text in documents], said
@@ -61,12 +61,12 @@ def rows_read(task: Task, source: str, folder: Path, **settings: Any) -> tuple[l
 
 
 def meant(task: Task, rows: Sequence[tuple[str, str]]) -> list[tuple[str, ...]]:
-    """What `rows_read` must give for these rows."""
+    """Return the expected result of `rows_read` for these rows."""
     return [row[1:] if task == "lm" else row for row in rows]
 
 
 def refusal(task: Task, source: str, folder: Path, **settings: Any) -> GlassError:
-    """The error with which a table is refused."""
+    """Return the error that refuses a table."""
     with pytest.raises(GlassError) as caught:
         rows_read(task, source, folder, **settings)
     return caught.value
@@ -76,7 +76,7 @@ def refusal(task: Task, source: str, folder: Path, **settings: Any) -> GlassErro
 
 
 def with_stray_quotes(*changed: tuple[int, str]) -> str:
-    """A table with a header in which the text of some lines (counted from 1) is another."""
+    """Return a table with a header in which some lines (counted from 1) have another text."""
     rows = [list(row) for row in ROWS]
     for line, text in changed:
         rows[line - 2][1] = text
@@ -328,7 +328,7 @@ def test_the_header_is_what_was_said(write: Write, tmp_path: Path) -> None:
         made(tmp_path, "translate", source=source, header="no", column="englisch")
 
 
-# Delimiters, quotes and other habits of programs
+# Delimiters, quotes and other conventions of programs
 
 
 def test_tsv_of_pandas_loses_its_quotes_and_keeps_its_line_breaks(write: Write, tmp_path: Path) -> None:
@@ -545,7 +545,7 @@ def test_one_example_is_not_all_examples(write: Write, tmp_path: Path) -> None:
         made(tmp_path, "classify", source=write("t.tsv", "ham\tone of them\n"), label_column="1", column="2")
 
 
-# What follows from another reading
+# Consequences of other reading settings
 
 
 def test_another_reading_has_a_store_of_its_own(write: Write, tmp_path: Path) -> None:
@@ -562,7 +562,7 @@ def test_another_reading_has_a_store_of_its_own(write: Write, tmp_path: Path) ->
     key = prepare(LM, book, config, tmp_path / "cache").folder.name
     assert (
         key == "10e78fd2f64f8702bf3630c706b58961"
-    )  # as before these settings were there: what was encoded then is found
+    )  # as before these settings existed, so that older encoded text is found
 
 
 def test_what_is_measured_is_read_alike(write: Write, tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
-"""Text that is not as one expects it: nothing is learnt, measured or left out without being told.
+"""Unexpected text: nothing is trained on, measured or left out without a note.
 
-Tables have tests of their own; here are running text, folders, encodings, the split and the figures.
+Tables have separate tests; these tests cover running text, folders, encodings, the split and the metrics.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def test_a_comparison_of_tokenizers_leaves_out_cells_with_unknown_tokens() -> No
 
 
 def split_files(folder: Path, sizes: list[int], **changes: object) -> tuple[dict[str, list[int]], str]:
-    """Characters of each document of each side, for files of these sizes; and the note."""
+    """Return the characters of each document of each side for files of these sizes, and the note."""
     texts = folder / "texts"
     shutil.rmtree(texts, ignore_errors=True)
     texts.mkdir()
@@ -230,7 +230,7 @@ def test_the_note_says_in_numbers_what_is_held_out(tmp_path: Path) -> None:
 
 
 def several_files(folder: Path) -> Path:
-    """Two files, the second of them short."""
+    """Return two files, of which the second is short."""
     texts = folder / "texts"
     texts.mkdir()
     shutil.copy(text_file(folder), texts / "a.txt")
@@ -240,7 +240,7 @@ def several_files(folder: Path) -> Path:
 
 @pytest.mark.parametrize("recorded", [True, False])
 def test_an_older_run_resumes_on_its_own_split(tmp_path: Path, recorded: bool) -> None:
-    """Its settings say split = "tail"; the encoded text is gone, and the tokenizer is the same for every split."""
+    """Its settings say split = "tail"; the encoded text is missing, and the tokenizer is the same for every split."""
     changes = {
         "data__source": str(several_files(tmp_path)),
         "data__split": "tail",
@@ -263,7 +263,7 @@ def test_an_older_run_resumes_on_its_own_split(tmp_path: Path, recorded: bool) -
 
 
 def test_a_run_does_not_resume_on_another_split_of_its_text(tmp_path: Path) -> None:
-    """The encoded text is gone, and encoding it again gives other parts than the run recorded."""
+    """The encoded text is missing, and encoding it again gives other parts than the run recorded."""
     changes = {"data__source": str(several_files(tmp_path)), "data__document": "file", "tokenizer__kind": "bytes"}
     run = small_trainer(tmp_path, **changes, train__steps=3)
     train(run)
@@ -291,19 +291,19 @@ def test_no_grapheme_is_cut_at_the_split(text: str, tmp_path: Path) -> None:
         assert [*regex.findall(r"\X", parts[0]), *regex.findall(r"\X", parts[1])] == regex.findall(r"\X", text)
 
 
-# A text that is measured
+# Evaluation text
 
 
 @pytest.fixture(scope="module")
 def proverbs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a run of one step, with its text beside it."""
+    """Return the folder of a run of one step, with its text beside it."""
     folder = tmp_path_factory.mktemp("proverbs")
     train(small_trainer(folder, tokenizer__kind="bytes", data__document="file", train__steps=1))
     return folder
 
 
 def evaluated(run: Path, text: Path, **changes: str) -> tuple[dict[str, Any], str]:
-    """What is said of a text, for programs and for people."""
+    """Return the facts and the messages of evaluating a text."""
     said: list[str] = []
     report = evaluate_run(EvaluationRequest(run, source=str(text), changes=changes, note=said.append))
     return report.facts(), "\n".join(said)
@@ -321,12 +321,12 @@ def test_evaluate_says_which_documents_were_left_out(proverbs: Path, tmp_path: P
 
 
 def test_evaluate_says_that_a_text_is_the_training_text(proverbs: Path, tmp_path: Path) -> None:
-    """It measures the validation part then; read with other settings, the whole text is measured."""
+    """The validation part is measured; read with other settings, the whole text is measured."""
     copy = tmp_path / "another name.txt"
     shutil.copy(text_file(proverbs), copy)
     own = evaluate_run(EvaluationRequest(proverbs / "run")).facts()
     facts, said = evaluated(proverbs / "run", copy)
-    assert "began with: measuring its validation part" in said
+    assert "evaluating on its validation part" in said
     assert (facts["loss"], facts["tokens"]) == (own["loss"], own["tokens"])
     assert facts["training_overlap"] is None
     assert facts["left_out"] == {}
@@ -378,7 +378,7 @@ def test_passages_are_counted_as_a_search_in_the_text_counts_them(
 
 
 def read(path: Path, **settings: object) -> tuple[str, str]:
-    """The text of a source, and all notes."""
+    """Return the text of a source, and all notes."""
     data = DataConfig(source=str(path), **settings)  # type: ignore[arg-type]
     with open_source(LM, data, path.parent) as source:
         found = survey(source)

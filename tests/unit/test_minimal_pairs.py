@@ -1,4 +1,4 @@
-"""Minimal pairs with models that are known: a perfect one, an indifferent one, rules of thumb, and odd tokens."""
+"""Minimal pairs with known models: a perfect one, an indifferent one, heuristics, and unusual tokens."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ CABINETS = {"S": "the cabinet", "P": "the cabinets"}
 
 
 def score_pairs(pairs: list[MinimalPair], model: object) -> PairResults:
-    """What a model comes to on pairs."""
+    """Return the results of a model on pairs."""
     return results_of(pairs, log_ratios(pairs, model))  # type: ignore[arg-type]
 
 
 def agreement() -> list[MinimalPair]:
-    """All four cells; a singular and a plural subject before the same noun are twins."""
+    """Return pairs of all four cells; a singular and a plural subject before the same noun are twins."""
     pairs = []
     for last in "SP":
         for subject in "SP":
@@ -47,7 +47,7 @@ def agreement() -> list[MinimalPair]:
 
 
 def by_words(score: dict[str, float]) -> object:
-    """A model whose tokens are words with the space before them; each costs what `score` says, or 1 nat."""
+    """Return a model whose tokens are words with the preceding space; each has the `score` given, or 1 nat."""
 
     def model(texts: Sequence[str]) -> list[TokenScores]:
         found = []
@@ -64,7 +64,7 @@ def by_words(score: dict[str, float]) -> object:
 
 
 def agrees_with(which: int) -> object:
-    """Finds the verb likely that agrees with a noun, first (1) or last (4) of "the keys to the cabinet are"."""
+    """Return a model that prefers the verb that agrees with the first (1) or last (4) noun of the sentence."""
 
     def model(texts: Sequence[str]) -> list[TokenScores]:
         found = []
@@ -117,7 +117,7 @@ def given_tokens(tokens: dict[str, TokenScores]) -> object:
 
 
 def test_only_tokens_from_the_given_character_on_count() -> None:
-    """Behind a difference of the same length: what the difference itself costs does not matter."""
+    """After a difference of equal length, the scores of the difference itself do not matter."""
     tokens = given_tokens(
         {"a cat sat": [(1, -1.0), (5, -9.0), (9, -2.0)], "a cow sat": [(1, -1.0), (5, -0.1), (9, -3.0)]}
     )
@@ -127,16 +127,16 @@ def test_only_tokens_from_the_given_character_on_count() -> None:
 
 
 def test_a_token_that_holds_a_scored_character_counts() -> None:
-    """The space belongs to the word behind it, while `scored_from` stands behind the space."""
+    """The space belongs to the word after it, while `scored_from` is after the space."""
     tokens = given_tokens({"it is": [(2, -5.0), (5, -1.0)], "it be": [(2, -5.0), (5, -4.0)]})
     assert log_ratios([pair("it is", "it be", 3)], tokens) == [3.0]  # type: ignore[arg-type]
-    # Behind a difference, where boundaries cannot be compared, too.
+    # This also holds after a difference, where boundaries cannot be compared.
     odd = given_tokens({"x ab": [(1, -1.0), (4, -2.0)], "y ab": [(3, -8.0), (4, -3.0)]})
     assert log_ratios([pair("x ab", "y ab", 2)], odd) == [9.0]  # type: ignore[arg-type]
 
 
 def test_different_tokens_of_the_same_beginning_do_not_tilt_the_scale() -> None:
-    """In one text a token reaches across the boundary: both are counted from where they part, the same for both."""
+    """A token of one text spans the boundary: both texts are scored from the same earlier character."""
     tokens = given_tokens(
         {"he sang": [(2, -1.0), (5, -2.0), (7, -1.0)], "he sail": [(2, -1.0), (7, -2.5)]},
     )
@@ -223,7 +223,7 @@ def test_what_does_not_fit_is_refused() -> None:
     for tokens in ([], [(1, -1.0)], [(3, -1.0)], [(2, -1.0), (1, -1.0)]):
         with pytest.raises(GlassError, match="2 characters of 'ab'"):
             score_pairs(one, given_tokens({"ab": tokens, "cd": [(2, -1.0)]}))
-    with pytest.raises(GlassError, match="not a number"):
+    with pytest.raises(GlassError, match="is NaN"):
         score_pairs(one, given_tokens({"ab": [(2, math.nan)], "cd": [(2, -1.0)]}))
     for pairs, ratios in (([], []), (one, []), (one, [1.0, 2.0])):
         with pytest.raises(GlassError, match="ratios"):

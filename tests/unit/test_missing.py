@@ -1,4 +1,4 @@
-"""Under --nothing-missing, a test may not be skipped for something that could have been installed."""
+"""With --nothing-missing, a test may not be skipped because of something that could be installed."""
 
 from __future__ import annotations
 

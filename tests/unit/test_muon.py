@@ -1,4 +1,4 @@
-"""Muon: matrices together step as each would alone, as torch's own Muon steps them."""
+"""Muon: batched matrices take the same steps as single ones and as in torch's own Muon."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_singular_values_come_near_one_and_their_directions_stay(shape: tuple[in
     left, before, right = torch.linalg.svd(matrices, full_matrices=False)
     turned = left.mT @ orthogonalized(matrices, dtype).float() @ right.mT  # (3, short, short)
     assert before.max() > 3
-    large = before > 0.05 * before.amax(dim=-1, keepdim=True)  # five iterations lift the others only so far
+    large = before > 0.05 * before.amax(dim=-1, keepdim=True)  # five iterations raise the others only partly
     found = turned.diagonal(dim1=-2, dim2=-1)[large]
     assert found.min() > 0.4
     assert found.max() < 1.3
@@ -78,7 +78,7 @@ def test_a_zero_gradient_moves_nothing() -> None:
 
 
 def test_the_setting_is_the_precision_in_which_it_multiplies() -> None:
-    """In bfloat16 the result has 8 bits, whatever the gradients."""
+    """In bfloat16 the result has 8 bits, whatever the precision of the gradients."""
     seen = {}
     for name in ("fp32", "bf16"):
         model = build_model(ModelConfig(vocab_size=11, width=16, layers=1, heads=2), 11)

@@ -1,4 +1,4 @@
-"""Nothing in the library or the course reads or writes a pickle: a file that someone else made must never run code."""
+"""Nothing in the library or the course reads or writes a pickle, because a foreign file must never run code."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ UNSAFE = {"pickle", "cPickle", "_pickle", "cloudpickle", "dill", "joblib", "mars
 
 
 def uses(code: str) -> Iterator[str]:
-    """Yield each line of some code that names an unsafe module or loads objects."""
+    """Yield each line of code that names an unsafe module or loads objects."""
     for node in ast.walk(ast.parse(code)):
         names: list[str] = []
         if isinstance(node, ast.Import):

@@ -1,4 +1,4 @@
-"""One text before one run, two runs side by side, parts switched off, the beam tree: by other ways to the numbers."""
+"""One text in one run, two runs compared, ablated parts, the beam tree: all numbers computed independently."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ CPU = torch.device("cpu")
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, AnyTextModel]:
-    """A run of each task whose weights were drawn; `bytes` cuts characters of Bangla into several tokens."""
+    """Return a run of each task with random weights; tokenizer `bytes` splits Bangla characters into tokens."""
     home = tmp_path_factory.mktemp("one")
     made = {
         "book": {"positions": "rotary", "kv_heads": 1},
@@ -55,7 +55,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, AnyTextModel]:
 
 
 def rows_of(model: AnyTextModel, seed: int) -> TaskRows:
-    """Two rows of unequal length."""
+    """Return two rows of unequal length."""
     random = np.random.default_rng(seed)
     one, two = (random.integers(0, model.tokenizer.vocab_size, size) for size in (9, 5))
     task: Any = None
@@ -138,7 +138,7 @@ def test_stretches_end_where_tokens_of_both_do_and_lose_no_nats(models: dict[str
     found = stretches(one, other)
     assert "".join(each.text for each in found) == TEXT
     assert [each.end for each in found] == sorted(set(one.ends) & set(other.ends))
-    assert found[0].one is None  # nothing stands before the first token
+    assert found[0].one is None  # no token precedes the first one
     for side, costs in (("one", one), ("other", other)):
         rest = math.fsum(nats for nats, end in zip(costs.nats, costs.ends, strict=True) if end > found[0].end and nats)
         assert math.fsum(getattr(each, side) for each in found[1:]) == pytest.approx(rest)
@@ -272,7 +272,7 @@ def test_a_part_of_a_long_text_is_the_same_part(models: dict[str, AnyTextModel])
 
 
 def test_with_a_cache_and_without_the_same_is_written(models: dict[str, AnyTextModel]) -> None:
-    """A mask that is off makes the difference: with it on, each way of reading gives what plain passes give."""
+    """Generation under ablation equals plain forward passes, also with the mask removed."""
     model = models["book"]
     for off in ((), ("dec.0.self.1", "dec.positions"), ("dec.mask",)):
         found = AblatedModel(model.model, Ablation(off))

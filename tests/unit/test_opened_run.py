@@ -1,4 +1,4 @@
-"""`OpenedRun`: the parts of a run belong together, its text is opened when first asked for, and it prints usefully."""
+"""`OpenedRun`: the parts of a run belong together, its text is opened lazily, and its repr is useful."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.property.trainers import small_trainer
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that learnt proverbs."""
+    """Return a run that is trained on proverbs."""
     trainer = small_trainer(tmp_path_factory.mktemp("opened"))
     train(trainer)
     return trainer.run.folder

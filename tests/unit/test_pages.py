@@ -1,4 +1,4 @@
-"""Pages from templates: escaped text, JSON that a script element can hold, no name forgotten."""
+"""Pages from templates: escaped text, JSON that is safe in a script element, and an error for missing names."""
 
 from __future__ import annotations
 

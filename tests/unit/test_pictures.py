@@ -1,4 +1,4 @@
-"""Pictures from plain arrays: what is pooled, painted and placed, read back from the pixels; fonts; files."""
+"""Pictures from plain arrays: pooling, painting and placement, read back from the pixels; fonts; files."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ WORDS = ("It", "was", "the", "best", "of")
 
 
 def causal(length: int) -> Floats:
-    """Random causal weights, NaN where masked."""
+    """Return random causal weights, NaN where masked."""
     weights = np.tril(np.random.default_rng(length).random((length, length)) + 0.01)
     weights /= weights.sum(axis=1, keepdims=True)
     weights[np.triu_indices(length, 1)] = np.nan
@@ -48,7 +48,7 @@ def causal(length: int) -> Floats:
 
 
 def previous(length: int) -> Floats:
-    """A head that looks at the token before, and nowhere else."""
+    """Return the weights of a head that attends only to the previous token."""
     weights = np.eye(length, k=-1)
     weights[0, 0] = 1.0
     weights[np.triu_indices(length, 1)] = np.nan
@@ -60,7 +60,7 @@ def numbered(length: int) -> MapLabels:
 
 
 def seen(figure: Figure, axes: int, rows: int, columns: int) -> np.ndarray:
-    """The colours in the middle of the cells of a map, as they are in the picture: (rows, columns, 4)."""
+    """Return the colours in the middle of the cells of a rendered map, (rows, columns, 4)."""
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
     pixels = np.asarray(canvas.buffer_rgba())
@@ -199,7 +199,7 @@ def test_labels_of_all_scripts_are_drawn_or_shown_by_their_ids_without_a_message
 
 @pytest.fixture
 def bangla_font(tmp_path: Path) -> Iterator[str]:
-    """A font of boxes: wide ones for ক and ষ, a narrow one for the conjunct that they make with a hasanta."""
+    """Write a font of boxes: wide for ক and ষ, narrow for their conjunct with a hasanta."""
     widths = {".notdef": 500, "ka": 2000, "hasanta": 0, "ssa": 2000, "kassa": 700}
     builder = FontBuilder(1000, isTTF=True)
     builder.setupGlyphOrder(list(widths))
@@ -293,7 +293,7 @@ def test_a_picture_that_cannot_be_written_is_refused_and_spoils_nothing(tmp_path
     path = tmp_path / "a.png"
     path.write_bytes(b"old")
     figure = draw_rollout(causal(3), numbered(3))
-    figure.set_size_inches(1e6, 1e6)  # more than can be drawn
+    figure.set_size_inches(1e6, 1e6)  # more than the picture can show
     with pytest.raises((ValueError, MemoryError)):
         save(figure, path)
     assert path.read_bytes() == b"old"

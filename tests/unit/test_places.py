@@ -1,4 +1,4 @@
-"""Maps of embeddings, curves of positions, the shuffle test, and importance three ways, against NumPy and the model."""
+"""Maps of embeddings, position curves, the shuffle test, and three importances, against NumPy and the model."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_curves_are_what_the_model_does(positions: str, family: str) -> None:
 
 
 def case_of(family: str, **changes: Any) -> AttributionCase:
-    """A tiny model with random tokens; of a decoder the last answer, of others that of place 2."""
+    """Return a tiny model with random tokens; the output is the last one of a decoder, or that of position 2."""
     if family == "encoder-decoder":
         return AttributionCase(
             encoder_decoder(**changes), tokens(1, 9), tokens(1, 6, seed=1), (Output(2, (2,), 5, True),)
@@ -105,7 +105,7 @@ def case_of(family: str, **changes: Any) -> AttributionCase:
 
 @pytest.mark.parametrize(("family", "layers"), [("decoder", 1), ("encoder-decoder", 2)])
 def test_without_positions_the_order_of_what_is_only_attended_to_does_not_matter(family: str, layers: int) -> None:
-    """One causal layer, or an encoder, is blind to order; with positions it is not."""
+    """One causal layer or an encoder does not see the order; with positions it does."""
     blind = shuffle_test(case_of(family, positions="none", layers=layers), 0)
     assert float(blind.divergence.abs().max()) < 1e-6
     assert float((blind.after - blind.before).abs().max()) < 1e-5

@@ -1,4 +1,4 @@
-"""What is known before a run: steps and epochs, time, memory, what is odd, what has to be beaten."""
+"""Predictions before a run: steps and epochs, time, memory, notes, and baselines."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_an_epoch_reads_the_training_part_once(name: str, tmp_path: Path) -> Non
     data = prepare_for(config, tmp_path / "cache", lambda text: None)
     plan = plan_run(config, data, None)
     task = make_task(config, data)
-    if name in ("lm", "masked"):  # windows are drawn: the tokens they hold are as many as the text's
+    if name in ("lm", "masked"):  # windows are random: they hold as many tokens as the text
         assert plan.steps_per_epoch * 3 * config.model.context == pytest.approx(plan.training_tokens)
         assert plan.tokens_per_step == 3 * config.model.context
         return
@@ -117,7 +117,7 @@ def test_the_size_is_that_of_the_run(name: str, optimizer: str, tmp_path: Path) 
     ("steps", "minutes", "expected"), [(40, None, 40), (None, 2.0, 200), (40, 2.0, 40), (500, 2.0, 200)]
 )
 def test_steps_and_minutes(steps: int | None, minutes: float | None, expected: int, tmp_path: Path) -> None:
-    """Of two minutes, 118.3 s are not kept for reports and the end: 200 steps, 2 evaluations and 4 checkpoints fit."""
+    """Of two minutes, 118.3 s are for training and evaluation: 200 steps, 2 evaluations and 4 checkpoints fit."""
     config = small_config(
         tmp_path, train__steps=steps, train__minutes=minutes, train__evaluate_every=100, train__save_every=150
     )
@@ -147,7 +147,7 @@ def test_a_child_is_evaluated_before_its_first_step_and_its_parents_text_twice(t
     config = small_config(tmp_path, train__steps=40, train__evaluate_every=100)
     alone = planned(config, tmp_path).whole_seconds
     assert alone is not None
-    for seconds in (4.0, 0.0):  # the parent's text may not be at hand
+    for seconds in (4.0, 0.0):  # the parent's text may not be available
         child = planned(config, tmp_path, replace(MEASURED, parent_seconds=seconds))
         assert child.whole_seconds == pytest.approx(alone + 3.0 + 2 * seconds)
     limits = {"train__steps": None, "train__minutes": 1.0, "train__evaluate_every": 1, "train__save_every": 1000}
@@ -212,7 +212,7 @@ def test_frequencies_of_tokens_by_hand(name: str, tmp_path: Path) -> None:
     config = config_of(name, tmp_path)
     data = prepare_for(config, tmp_path / "cache", lambda text: None)
     known, held = (side.target.tokens.tolist() for side in (data.train, data.validation))
-    if name == "masked":  # end tokens are never hidden
+    if name == "masked":  # end tokens are never masked
         known, held = ([token for token in side if token != data.tokenizer.end_id] for side in (known, held))
     counts = Counter(known)
     V = data.tokenizer.vocab_size
@@ -317,7 +317,7 @@ def test_the_largest_steps_are_found_and_taken(tmp_path: Path, monkeypatch: pyte
     data = prepare_for(windows, tmp_path / "cache", lambda text: None)
     taken.clear()
     step_measurement._settle(Stepper(fresh_model(windows, data), make_task(windows, data), windows), 5, 60.0)
-    assert len(taken) == 1  # all are as large, and none is needed before it
+    assert len(taken) == 1  # all are equally large, and none is needed before it
 
 
 def test_the_probe_mixes_rows_of_the_parent_as_training_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -347,7 +347,7 @@ def test_the_probe_mixes_rows_of_the_parent_as_training_does(tmp_path: Path, mon
 def test_a_peak_can_be_forgotten() -> None:
     device = torch.device("cpu")
     size = 64 << 20
-    with mmap.mmap(-1, size) as pages:  # not from malloc's heap, which may keep what is freed
+    with mmap.mmap(-1, size) as pages:  # not from malloc's heap, which may keep freed memory
         pages.write(bytes(size))
     before = memory.peak_memory(device)
     memory.forget_peak(device)
@@ -419,7 +419,7 @@ print(before, after)
 @pytest.mark.thorough
 @pytest.mark.skipif(not memory.STATUS.exists(), reason="this system has no /proc/self/status")
 def test_peak_memory_counts_what_was_held_and_let_go() -> None:
-    # In a process of its own: this one may keep what it freed, after a training in it, and take the tensor from there.
+    # In a separate process: this one may reuse memory that it freed after training.
     script = [sys.executable, "-c", FILLED_AND_LET_GO]
     written = subprocess.run(script, capture_output=True, text=True, check=True).stdout
     before, after = map(int, written.split())

@@ -1,4 +1,4 @@
-"""`auto` follows measured speeds, which are kept for machine and environment; runs record what was chosen."""
+"""`auto` follows measured speeds, which are cached per machine and environment; runs record the chosen precision."""
 
 from __future__ import annotations
 
@@ -37,20 +37,20 @@ RESTRICTED = {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2", "MKL_
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty folder for caches of its own."""
+    """Return an empty folder for caches."""
     monkeypatch.setenv("GLASS_CACHE", str(tmp_path / "cache"))
     return tmp_path / "cache"
 
 
 def kept(cache: Path) -> Path:
-    """The one file of speeds."""
+    """Return the single file of cached speeds."""
     (file,) = (cache / "speeds").iterdir()
     return file
 
 
 @pytest.fixture
 def timed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Timing gives 7 and 70 GFLOP/s; has an entry for each time."""
+    """Let timing return 7 and 70 GFLOP/s, and record each timing."""
     calls: list[int] = []
 
     def instead() -> Speeds:
@@ -125,7 +125,7 @@ def test_a_damaged_file_is_no_error(damage: str, cache: Path, timed: list[int]) 
     assert processor_speeds() == Speeds(7.0, 70.0)
     precision._known_or_timed.cache_clear()
     assert processor_speeds() == Speeds(7.0, 70.0)
-    assert len(timed) == 1  # a whole file has taken its place
+    assert len(timed) == 1  # a complete file has replaced it
 
 
 def test_speeds_of_another_environment_in_the_file_do_not_count(cache: Path, timed: list[int]) -> None:
@@ -180,7 +180,7 @@ def test_timing_leaves_threads_and_random_numbers_alone() -> None:
 
 
 def test_a_restricted_processor_computes_in_float32(tmp_path: Path) -> None:
-    """torch goes on listing the instructions; the timing is not misled."""
+    """torch still lists the instructions, but the timing is not misled."""
     code = (
         "import torch; from glassformer.model.precision import *; "
         "print(choose_precision('auto', torch.device('cpu')), processor_speeds().ratio)"

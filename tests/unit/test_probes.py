@@ -1,4 +1,4 @@
-"""Probes with models that are known: perfect ones, rules of thumb, an indifferent one; and files of one's own pairs."""
+"""Probes with known models: perfect, heuristic and indifferent ones; and files of user-provided pairs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SIZES = {"agreement": 640, "coreference": 400, "brackets": 400}
 
 
 def text_model(tokenizer: Tokenizer, zero: bool = False, context: int = 41, windows: str = "documents") -> TextModel:
-    """A tiny decoder with random weights; with `zero`, all tokens are equally likely everywhere."""
+    """Return a tiny decoder with random weights; with `zero`, all tokens are equally likely everywhere."""
     shape = {"layers": 1, "heads": 2, "width": 14, "context": context}
     config = Config.from_dict({"model": shape, "data": {"windows": windows}})
     model = build_model(config.model, tokenizer.vocab_size, seed=1)
@@ -54,7 +54,7 @@ def mask_filler(tokenizer: Tokenizer, windows: str) -> MaskFiller:
 
 
 def tokenizer_of(name: str, mask: bool = False) -> Tokenizer:
-    """What a run of this corpus has."""
+    """Return the tokenizer of a run on this corpus."""
     corpus = find_text_corpus(name)
     kind = corpus.recommended("lm")["tokenizer.kind"]
     return train_tokenizer(
@@ -75,7 +75,7 @@ def probed(name: str, model: TextModel, known: Known | None = None) -> dict[str,
 
 
 def judging(judge: Callable[[MinimalPair], float], name: str) -> Callable[..., list[TokenScores]]:
-    """A model whose last token carries its judgement of the pair that the text is of."""
+    """Return a model whose last token has the score of its judgement of the pair."""
     scores: dict[str, float] = {}
     for pair in corpus_pairs(name, SIZES[name], seed=3):
         scores[pair.good] = judge(pair)
@@ -161,7 +161,7 @@ def test_rules_of_frequency_are_those_of_the_training_text() -> None:
 
 
 def looking_up(rows: Sequence[Sequence[int]]) -> list[Read]:
-    """A perfect induction head: what followed when the token before stood there last; token 0 where it never did."""
+    """Return a perfect induction head: it predicts the successor of the token's last occurrence, else token 0."""
     found = []
     for row in rows:
         best = [0] * len(row)
@@ -334,8 +334,8 @@ def test_pairs_of_ones_own_are_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("{", "line 2 is no JSON"),
-        ("[1]", "line 2 holds [1], which is no object"),
+        ("{", "line 2 is not JSON"),
+        ("[1]", "line 2 holds [1], which is not an object"),
         ('{"sentence_good": "a"}', "line 2 has no sentence_bad"),
         ('{"sentence_good": 3, "sentence_bad": "a"}', "line 2: sentence_good is 3"),
         ('{"sentence_good": "a", "sentence_bad": " "}', 'line 2: sentence_bad is " "'),

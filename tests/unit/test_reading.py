@@ -1,4 +1,4 @@
-"""Inputs as people have them: each is read exactly, or refused in two lines that say why and what to do."""
+"""Input files: each is read exactly, or refused with a two-line error that gives the reason and the remedy."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ CSV = 'id,text\r\n1,a first row of words\r\n2,"and then\r\na second one"\r\n'
 
 
 def read(source: str, cache: Path, **settings: object) -> tuple[list[str], list[str]]:
-    """The kept documents, each joined from its pieces, and the notes."""
+    """Return the kept documents, each joined from its pieces, and the notes."""
     data = DataConfig(source=source, **settings)  # type: ignore[arg-type]
     with open_source(LM, data, cache) as opened:
         found = survey(opened)
@@ -49,7 +49,7 @@ def read(source: str, cache: Path, **settings: object) -> tuple[list[str], list[
 
 
 READABLE: dict[str, tuple[bytes, dict[str, object], list[str], str]] = {
-    # file name: (bytes, settings, documents, what a note must say)
+    # file name: (bytes, settings, documents, words of a note)
     "plain.txt": (b"one line\nand two\n", {}, ["one line\nand two\n"], "UTF-8"),
     "mark.txt": (b"\xef\xbb\xbf" + BANGLA.encode(), {}, [BANGLA], "UTF-8 with a byte order mark"),
     "no-suffix": ("emoji 👩‍👩‍👧 é".encode(), {}, ["emoji 👩‍👩‍👧 é"], "UTF-8"),
@@ -257,7 +257,7 @@ def test_folder_with_undecodable_text_is_refused(tmp_path: Path) -> None:
 
 
 class FakeInput(io.TextIOWrapper):
-    """Standard input that is piped from `content`."""
+    """Standard input piped from `content`."""
 
     def __init__(self, content: bytes, terminal: bool = False) -> None:
         super().__init__(io.BytesIO(content))
@@ -282,7 +282,7 @@ def test_standard_input(
 ) -> None:
     monkeypatch.setattr(sys, "stdin", FakeInput(content))
     assert read("-", tmp_path / "cache", **settings)[0] == documents
-    assert list((tmp_path / "cache").iterdir()) == []  # the copy is gone
+    assert list((tmp_path / "cache").iterdir()) == []  # the copy is deleted
 
 
 def test_standard_input_from_a_keyboard_or_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -342,7 +342,7 @@ def test_decoding_does_not_depend_on_blocks(size: int, codec: str) -> None:
 def test_documents_do_not_depend_on_chunks(
     document: str, size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However the text arrives, and however little of a document is held in memory, the documents are the same."""
+    """Documents are the same for any chunks of the text and any limit on the memory of a document."""
     text = "\n\na long line\r\nof two\n \n\n \r\nmore  \n\n\nand a very long last one " + "word " * 50 + "\r\n\r\n"
     path = tmp_path / "t.txt"
     path.write_bytes(text.encode())

@@ -1,4 +1,4 @@
-"""What a report prints: text, or one JSON object in a line."""
+"""The output of a report: text, or one JSON object on a line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a person sees while a model trains."""
+"""The output that a user sees during training."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from glassformer.training.reporting import PlainLines, Status, duration
 
 
 def status(step: int, **changes: float | None) -> Status:
-    """A moment of a run of 100 steps."""
+    """Return the status of a run of 100 steps."""
     facts: dict[str, float | None] = {"share": step / 100, "loss": 2.34567, "validation_loss": None} | changes
     return Status(step=step, learning_rate=1e-3, tokens_per_second=123456.7, seconds_left=4000.0, **facts)  # type: ignore[arg-type]
 

@@ -1,4 +1,4 @@
-"""Intervals cover what they say, tests are right as often as they say, and two runs that are equal are found equal."""
+"""Intervals have their stated coverage, tests their stated error rates, and equal runs are found equal."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ def test_a_lower_level_gives_the_narrower_interval_of_that_level() -> None:
 @pytest.mark.thorough
 @pytest.mark.parametrize("figure", ["mean", "ratio"])
 def test_95_percent_intervals_cover_the_truth_about_95_percent_of_the_time(figure: str) -> None:
-    """Of 800 simulated test sets, and as often as the textbook's interval does on the very same sets.
+    """The coverage over 800 simulated test sets is about 95 %, as that of the textbook interval on the same sets.
 
-    The percentile bootstrap is known to cover about a point less than it says here, more on skewed data.
+    The percentile bootstrap is known to cover about one point less here, and even less on skewed data.
     """
     numbers = simulated(2)
     covered = 0
@@ -117,7 +117,7 @@ def test_the_seed_decides_and_no_global_generator_is_touched() -> None:
 
 
 def exact_p(differences: list[float]) -> float:
-    """Over all swaps, one after another."""
+    """Return the exact p-value over all swaps."""
     n = len(differences)
     total = abs(sum(differences))
     reached = 0
@@ -138,7 +138,7 @@ def test_the_permutation_p_is_that_of_all_swaps(differences: list[int], seed: in
 
 
 def p_values(test: str, shift: float, seed: int) -> np.ndarray:
-    """Of 300 simulated comparisons of two runs whose true difference is `shift` standard errors."""
+    """Return the p-values of 300 simulated comparisons with a true difference of `shift` standard errors."""
     numbers = simulated(seed)
     found = []
     for trial in range(300):
@@ -187,7 +187,7 @@ def test_a_clear_difference_has_the_smallest_p_and_its_sign() -> None:
 
 
 def test_pairing_matters() -> None:
-    """Runs that differ little on each example are told apart although examples differ much."""
+    """Small differences on each example are significant although the examples differ much."""
     numbers = simulated(10)
     easy = numbers.normal(0, 10, size=100)
     found = paired_bootstrap(mean_of(easy + 0.2 + numbers.normal(0, 0.2, size=100)), mean_of(easy), 100)
@@ -211,7 +211,7 @@ def test_wilson_is_where_the_score_test_just_accepts(n: int, data: st.DataObject
 
 def test_wilson_without_and_with_all_right() -> None:
     assert wilson(0, 0) == (0.0, 1.0)
-    for n in range(1, 500):  # whatever the rounding
+    for n in range(1, 500):  # despite rounding
         assert wilson(0, n)[0] == 0.0
         assert wilson(n, n)[1] == 1.0
     assert wilson(10, 10)[0] == pytest.approx(0.7225, abs=1e-4)  # n / (n + z^2)
@@ -221,13 +221,13 @@ def test_wilson_without_and_with_all_right() -> None:
 
 
 def test_one_example_has_no_interval() -> None:
-    """Its resamples are all itself: a width of zero would say that the figure is certain."""
+    """All its resamples are equal; an interval of zero width would wrongly claim certainty."""
     statistic = mean_of([0.7])
     assert bootstrap_interval(statistic, 1) is None
     tests = (paired_bootstrap(statistic, mean_of([0.2]), 1), paired_permutation([0.7], [0.2]))
     assert [each.interval for each in tests] == [None, None]
     assert str(tests[0]).startswith("+0.5000 (one example: no interval), p = ")
-    low, high = wilson(1, 1)  # of a share it is known: 1 of 1 may well be 1 of 3
+    low, high = wilson(1, 1)  # a share has an interval: 1 of 1 may well be 1 of 3
     assert low < 0.3
     assert high == 1.0
 

@@ -1,4 +1,4 @@
-"""ROUGE by hand, against a slow table, and in scripts that other implementations throw away."""
+"""ROUGE by hand, against a slow table, and in scripts that other implementations drop."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BANGLA = "আমি বাংলায় গান গাই, আমি বা�
 
 
 def test_lins_own_examples() -> None:
-    """Lin 2004, section 3: ROUGE-L prefers the order of the first, ROUGE-2 does not."""
+    """Lin 2004, section 3: ROUGE-L prefers the word order of the first candidate, ROUGE-2 does not."""
     reference = "police killed the gunman"
     first = rouge("police kill the gunman", reference)
     second = rouge("the gunman kill police", reference)

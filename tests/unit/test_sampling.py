@@ -1,4 +1,4 @@
-"""Sampling: each setting does what its definition says, in the stated order, with ties broken by id."""
+"""Sampling: each setting follows its definition, in the stated order, with ties broken by id."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def softmax(scores: list[float]) -> list[float]:
 
 
 def by_hand(scores: list[float], config: SampleConfig, previous: list[int]) -> list[float]:
-    """The definitions, one after the other, in plain Python."""
+    """Apply the definitions one after the other, in plain Python."""
     theta = config.repetition_penalty
     scores = [
         (score / theta if score > 0 else score * theta) if id in previous else score for id, score in enumerate(scores)
@@ -126,7 +126,7 @@ def test_the_penalty_makes_seen_tokens_less_likely_whatever_their_sign_and_only_
 
 
 def test_the_order_is_penalty_temperature_top_k_top_p() -> None:
-    """Each pair is told apart by a case in which the other order keeps other tokens."""
+    """For each pair of settings, a case in which the other order keeps other tokens."""
     penalty_first = probabilities(
         torch.tensor([3.0, 2.0, 1.0]), SampleConfig(temperature=1, top_k=1, repetition_penalty=4), [0]
     )
@@ -168,7 +168,7 @@ def test_samples_have_the_frequencies_of_their_probabilities() -> None:
 
 @pytest.mark.thorough
 def test_rounding_hardly_ever_changes_a_sample() -> None:
-    """Logits that differ a little, as those of another batch size do, against sampling from the cumulative sum."""
+    """Slightly different logits, as from another batch size, compared with sampling from the cumulative sum."""
     n = 4_000
     V = 1_009
     random = torch.Generator().manual_seed(0)

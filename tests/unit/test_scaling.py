@@ -1,4 +1,4 @@
-"""What many GPUs would need: against published sizes, by hand, and against what FSDP2 keeps in two processes."""
+"""Requirements of many GPUs: against published sizes, by hand, and against the memory of FSDP2 in two processes."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ PLAIN = Gpu(100.0, 1000.0, 10.0, 5.0, 2.0, 8, "by hand")
 
 
 def train_a_step(rank: int, folder: str, config: ModelConfig, world: int) -> None:
-    """One process of FSDP2: a step, then the bytes of everything that it keeps, into a file."""
+    """Run one process of FSDP2 for a step, and write the bytes of everything that it keeps to a file."""
     torch.set_num_threads(1)
     distributed.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=world)
     model = build_model(config, V)
@@ -78,13 +78,13 @@ def train_a_step(rank: int, folder: str, config: ModelConfig, world: int) -> Non
 
 
 def kept_bytes(tensor: torch.Tensor) -> int:
-    """Of this process's part."""
+    """Return the bytes of the part of this process."""
     part = tensor.to_local() if isinstance(tensor, DTensor) else tensor
     return part.numel() * part.element_size()
 
 
 def train_in_two(folder: str) -> None:
-    """In processes of their own, which need not import all of this again where they can be forked."""
+    """Train in two processes, forked where possible so that they need no imports."""
     work = partial(train_a_step, folder=folder, config=ODD, world=2)
     method = "fork" if sys.platform == "linux" else "spawn"
     torch.multiprocessing.start_processes(work, nprocs=2, start_method=method)
@@ -92,7 +92,7 @@ def train_in_two(folder: str) -> None:
 
 @pytest.mark.thorough
 def test_two_processes_keep_what_the_formula_says_to_the_byte(tmp_path: Path) -> None:
-    code = f"from {__name__} import train_in_two; train_in_two({str(tmp_path)!r})"  # not from here: pytest has threads
+    code = f"from {__name__} import train_in_two; train_in_two({str(tmp_path)!r})"  # pytest has threads, so do not fork
     done = ended(begin("-c", code, folder=Path(__file__).parents[2]))
     assert done.returncode == 0, done.stderr
     shapes = size_of(ODD, V).shapes
@@ -119,7 +119,7 @@ def test_sizes_are_those_of_the_model_and_of_published_ones() -> None:
     assert size.rest == sum(p.numel() for name, p in model.named_parameters() if name not in inside)
     large = size_of(LARGE, 128_256)
     assert large.parameters == 70_553_706_496  # Llama 3 70B: Dubey et al. 2024
-    # Nearly all arithmetic is 6 a parameter that is no embedding (Kaplan et al. 2020), the rest is attention.
+    # Nearly all arithmetic is 6 FLOP per non-embedding parameter and token (Kaplan et al. 2020), the rest is attention.
     attention = 12 * 80 * 8192 * 8192
     assert flops_per_token(large, recomputed=False) == 6 * (large.parameters - 128_256 * 8192 - 161 * 8192) + attention
 
@@ -137,12 +137,12 @@ def test_kept_activations_are_those_of_korthikanti_without_dropout_and_attention
     size = size_of(ODD, V)
     assert activation_bytes(size, 7, recomputed=False) == 7 * (3 * size.kept + 4 * 20 + 16 * V)
     assert activation_bytes(size, 7, recomputed=True) == 7 * (3 * 2 * 20 + size.kept + 4 * 20 + 16 * V)
-    many = 1 << 30  # tokens, whose logits are not made at once
+    many = 1 << 30  # tokens, whose logits are computed in chunks
     assert activation_bytes(size, many, recomputed=False) == many * (3 * size.kept + 4 * 20) + 16 * MOST_LOSS_LOGITS
 
 
 def by_hand() -> ModelSize:
-    """A model that can be reckoned in the head."""
+    """Return a model small enough to calculate by hand."""
     return ModelSize(
         ((6, 2), (4, 2)), blocks=(8,), rest=12, forward_flops=50, kept=16, context=2, layers=1, width=2, vocab_size=3
     )

@@ -1,4 +1,4 @@
-"""Schedules, against their formulas and torch's own; and what the curve is said to mean."""
+"""Schedules against their formulas and torch's own, and the verdicts on learning curves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may ask the server: hosts, origins, tokens, bodies, and the headers that every answer has."""
+"""Access to the server: hosts, origins, tokens, bodies, and the headers of every answer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ACCESS = Access(TOKEN, 8600)
 
 
 class Answer(NamedTuple):
-    """What came back."""
+    """A response of the server."""
 
     status: int
     headers: dict[str, str]
@@ -30,7 +30,7 @@ class Answer(NamedTuple):
 
 
 async def inner(scope: Scope, receive: Receive, send: Send) -> None:
-    """The app behind the guard: says how long the body was."""
+    """Return an app behind the guard that answers with the length of the body."""
     if scope["path"] == "/api/fault":
         raise KeyError("inner")
     message = await receive()
@@ -48,7 +48,7 @@ def ask(
     chunks: Iterable[bytes] = (b"",),
     access: Access = ACCESS,
 ) -> Answer:
-    """One request through the guard; the host is right unless the headers say another."""
+    """Send one request through the guard; the host is valid unless the headers change it."""
     given = {"host": "127.0.0.1:8600", **(headers or {})}
     scope = {
         "type": "http",

@@ -1,4 +1,4 @@
-"""The threads of the server: those who wait for one run leave the others free, and what is short is said."""
+"""The threads of the server: requests that wait for one run leave the others free, and shortages are reported."""
 
 from __future__ import annotations
 

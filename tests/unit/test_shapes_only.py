@@ -1,4 +1,4 @@
-"""Models without numbers: the same tensors, no memory, nothing drawn, and no compiler loaded for it."""
+"""Models on the meta device: the same tensors, no memory, no random numbers, and no compiler loaded."""
 
 from __future__ import annotations
 

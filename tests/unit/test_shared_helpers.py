@@ -1,4 +1,4 @@
-"""Tests share helper modules, never each other."""
+"""Tests share helper modules, but never import each other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shared files: what rounding does to weights, what stands in a file, and what is refused."""
+"""Shared files: the effect of rounding on weights, the contents of a file, and errors."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_what_the_page_does_not_compute_is_refused_by_name(
 
 
 def test_a_chat_template_with_text_in_it_is_refused(tmp_path: Path) -> None:
-    """The page puts tokens around a question, and has no templates."""
+    """The page puts tokens around a question, and cannot render templates."""
     names = "{% for m in messages %}{{ m.role }}: {{ m.content }}{{ eos_token }}{% endfor %}"
     run = make_run(tmp_path / "run", "chat", data={"chat_template": names})
     message = r"only special tokens around a question, .*, and end an answer with <\|end\|>\nServe the run: glass serve"

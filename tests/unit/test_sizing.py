@@ -1,4 +1,4 @@
-"""Sizes for a text, a time and a speed: they fit, they grow, and what a person said stays."""
+"""Sizes for a text, a time and a speed: they fit, they grow, and settings of the user are kept."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SPEED = 1e11
 
 
 def config_of(settings: dict[str, Any], task: str = "lm") -> Config:
-    """The settings in a run of this task with rotary positions."""
+    """Return the settings of a run of this task with rotary positions."""
     sections: dict[str, dict[str, Any]] = {"model": {"positions": "rotary"}, "train": {"task": task}}
     for name, value in settings.items():
         section, _, field = name.partition(".")

@@ -1,4 +1,4 @@
-"""The estimators of texts: what goes in, what comes back, and what scikit-learn's own checks cannot see."""
+"""The text estimators: inputs, outputs, and properties that scikit-learn's own checks do not cover."""
 
 # ruff: noqa: E402
 from __future__ import annotations
@@ -61,7 +61,7 @@ ESTIMATORS = (TransformerArrayClassifier, TransformerClassifier, TransformerLang
 
 @pytest.fixture(autouse=True, scope="module")
 def _memory_for_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Fits that last a moment: the many small files of each lie in memory where the system offers that."""
+    """Keep the many small files of short fits in memory where the system offers that."""
     tmp_path_factory.getbasetemp()  # stays on the disk
     before = tempfile.tempdir
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
@@ -93,7 +93,7 @@ def of_numbers() -> TransformerArrayClassifier:
     return TransformerArrayClassifier(**SMALL).fit(rows, np.where(rows[:, 1] > 0, "up", "down"))
 
 
-# What goes in
+# Inputs
 
 
 @pytest.mark.parametrize(
@@ -196,7 +196,7 @@ def test_what_is_too_long_is_said() -> None:
         model.set_params(settings={"data.too_long": "refuse"}).fit(texts, ["a", "b"] * 10)
 
 
-# What comes back
+# Outputs
 
 
 def test_every_text_gets_its_own_label(classifier: TransformerClassifier) -> None:
@@ -311,7 +311,7 @@ def test_two_vocabularies() -> None:
     assert again.predict(TEXTS[:3]).tolist() == model.predict(TEXTS[:3]).tolist()
 
 
-# What a fit may and may not do
+# Effects of a fit
 
 
 @pytest.mark.thorough
@@ -448,7 +448,7 @@ def test_a_column_with_few_values_keeps_them_apart() -> None:
     assert model.predict(rows).tolist() == [0, 1] * 20
 
 
-# Keeping
+# Saving
 
 
 def fitted_all(request: pytest.FixtureRequest) -> Iterator[tuple[Any, list[Any]]]:
@@ -458,7 +458,7 @@ def fitted_all(request: pytest.FixtureRequest) -> Iterator[tuple[Any, list[Any]]
 
 
 def answers(estimator: Any, X: list[Any]) -> list[Any]:
-    """All that can be asked for without labels."""
+    """Return all results that need no labels."""
     if isinstance(estimator, TransformerLanguageModel):
         return [estimator.score(X), *estimator.generate(X)]
     shares = estimator.predict_proba(X).tolist() if hasattr(estimator, "predict_proba") else []

@@ -1,4 +1,4 @@
-"""scikit-learn's own checks: all of them for the estimator of numbers, and for those of texts all that need no data."""
+"""scikit-learn's own checks: all of them for the numeric estimator, and those without data for text estimators."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ print("passed")
 
 @pytest.fixture(autouse=True, scope="module")
 def _memory_for_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Fits that last a moment: the many small files of each lie in memory where the system offers that."""
+    """Keep the many small files of short fits in memory where the system offers that."""
     tmp_path_factory.getbasetemp()  # stays on the disk
     before = tempfile.tempdir
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
@@ -74,19 +74,19 @@ def _memory_for_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[No
 
 @parametrize_with_checks([TransformerArrayClassifier(**SMALL), *(kind(**SMALL) for kind in TEXT_ESTIMATORS)])
 def test_scikit_learns_checks(estimator: Any, check: Any) -> None:
-    """None is expected to fail. One is left out by scikit-learn itself unless SciPy is told to dispatch: see below."""
+    """No check is expected to fail. scikit-learn skips one unless SciPy dispatches arrays; see below."""
     check(estimator)
 
 
 @pytest.mark.parametrize("kind", TEXT_ESTIMATORS)
 @pytest.mark.parametrize("check", WITHOUT_DATA)
 def test_checks_without_data(kind: Any, check: str) -> None:
-    """For an estimator of texts, the suite above has a single check: the others of it are called one by one."""
+    """For a text estimator, the suite above has a single check; the others are called one by one."""
     getattr(estimator_checks, check)(kind.__name__, kind(**SMALL))
 
 
 def test_the_check_that_needs_array_dispatch() -> None:
-    """SciPy reads its environment when it is imported: a process of its own."""
+    """SciPy reads its environment when it is imported, so this check needs a separate process."""
     code = WITH_DISPATCH.format(temporary=tempfile.gettempdir(), small=SMALL)
     done = ended(begin("-c", code, folder=Path(__file__).parents[2]))
     assert done.stdout.strip() == "passed", done.stderr[-2000:]

@@ -1,4 +1,4 @@
-"""The page about scikit-learn does what it says: its code is run as it stands, with fewer epochs."""
+"""The code on the scikit-learn page runs as printed, with fewer epochs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The split is made before windows: nothing of one side stands in the other, and it is the same every time."""
+"""The split is made before windows: the sides share no text, and it is the same every time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LM = RECORD_KINDS["lm"]
 
 
 def split(text: str, folder: Path, **changes: object) -> tuple[dict[str, list[str]], str]:
-    """The documents of each side, and the note."""
+    """Return the documents of each side, and the note."""
     path = folder / "text.txt"
     path.write_bytes(text.encode("utf-8"))
     data = DataConfig(source=str(path), **changes)  # type: ignore[arg-type]
@@ -118,7 +118,9 @@ def test_random_split_respects_the_limit(tmp_path: Path) -> None:
     assert len(sides["validation"]) == 9
     assert len(sides["train"]) == 91
     text = "a" * 50 + "\n" + "b" * 50
-    sides, _ = split(text, tmp_path, validation_limit=20, **options)  # each is too long: one is cut, its rest unused
+    sides, _ = split(
+        text, tmp_path, validation_limit=20, **options
+    )  # each is too long: one is cut, and its rest is unused
     assert sides in ({"train": ["a" * 50], "validation": ["b" * 20]}, {"train": ["b" * 50], "validation": ["a" * 20]})
 
 

@@ -1,4 +1,4 @@
-"""Prepared text: made once, found again, made anew when anything changes, whole or absent."""
+"""Prepared text: made once, found again, remade when anything changes, complete or absent."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def test_reused_until_something_changes(source: Path, tmp_path: Path) -> None:
     assert again.folder == first.folder
     assert again.notes == first.notes
     assert not made(base.replace(windows="documents"))  # rows are cut later
-    assert not made(base.replace(seed=5))  # draws nothing here
+    assert not made(base.replace(seed=5))  # draws no random numbers here
     source.rename(tmp_path / "moved.txt")
     assert not made(base.replace(source=str(tmp_path / "moved.txt")))  # the same content
     (tmp_path / "moved.txt").rename(source)
@@ -226,7 +226,7 @@ def test_damage_is_found_and_repaired(name: str, damage: str, source: Path, tmp_
         with pytest.raises(DamagedStoreError, match="Prepare the text again"):
             open_prepared(LM, made.folder)
     repaired = prepare(LM, DataConfig(source=str(source)), CHARACTERS, cache)
-    if name != "prepared.json" or damage != "flip":  # a changed letter in a note harms nothing
+    if name != "prepared.json" or damage != "flip":  # a changed letter in a note does no harm
         assert not repaired.reused
         assert {path.name: path.read_bytes() for path in made.folder.iterdir()} == good
     assert [path.name for path in cache.iterdir()] == [made.folder.name]
@@ -314,12 +314,12 @@ def test_several_processes_at_once(source: Path, tmp_path: Path) -> None:
 
 
 def test_result_of_a_faster_process_stays(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another process finishes between our look and our rename: its folder is kept, ours vanishes."""
+    """Another process finishes between our check and our rename: its folder is kept, ours is deleted."""
     from glassformer.text import prepare as module
 
     first = prepare(LM, DataConfig(source=str(source)), CHARACTERS, tmp_path / "cache")
     stamp = (first.folder / "prepared.json").stat().st_mtime_ns
-    monkeypatch.setattr(module, "reusable", lambda folder, checked: None)  # nothing there, at the first look
+    monkeypatch.setattr(module, "reusable", lambda folder, checked: None)  # not found at the first check
     prepare(LM, DataConfig(source=str(source)), CHARACTERS, tmp_path / "cache")
     assert (first.folder / "prepared.json").stat().st_mtime_ns == stamp
     assert [path.name for path in (tmp_path / "cache").iterdir()] == [first.folder.name]

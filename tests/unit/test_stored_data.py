@@ -1,4 +1,4 @@
-"""What earlier versions prepared is what this one prepares: folder names, files, notes; and it opens and is reused."""
+"""Data prepared by earlier versions equals data prepared now: folder names, files, notes; and it is reused."""
 
 from __future__ import annotations
 
@@ -25,5 +25,5 @@ def test_prepared_data_is_byte_for_byte_that_of_earlier_versions(
     assert {name.partition(",")[0] for name in found} == set(cases)
     for name, facts in found.items():
         assert facts == expected[name], name
-    monkeypatch.setattr(prepare, "make", None)  # nothing has to be made a second time
+    monkeypatch.setattr(prepare, "make", None)  # nothing is made a second time
     assert stored(tmp_path / "cache", cases) == found

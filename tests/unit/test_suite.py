@@ -1,4 +1,4 @@
-"""The quick suite, which is what `pytest` runs alone, touches every room."""
+"""The quick suite, which `pytest` runs by default, covers every room."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def quick_modules() -> tuple[ast.Module, ...]:
 
 
 def has_quick_test(tree: ast.Module) -> bool:
-    """Return whether a module has a test that is not marked thorough, by itself or by the module."""
+    """Return whether a module has a test that is not marked thorough, by the test or by the module."""
     statements = [ast.unparse(node) for node in tree.body if isinstance(node, ast.Assign)]
     if any(each.startswith("pytestmark") and "mark.thorough" in each for each in statements):
         return False
@@ -50,7 +50,7 @@ def test_the_quick_suite_touches_every_room(wanted: str) -> None:
 
 
 def test_tests_that_fill_a_list_for_another_test_carry_its_marker() -> None:
-    """`pytest -m thorough` runs without the quick tests, so what it reads must have been written by thorough ones."""
+    """`pytest -m thorough` skips the quick tests, so thorough tests may read only results of thorough tests."""
     for path in sorted(TESTS.rglob("test_*.py")):
         tree = ast.parse(path.read_text(encoding="utf-8"))
         functions = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")]
@@ -60,7 +60,7 @@ def test_tests_that_fill_a_list_for_another_test_carry_its_marker() -> None:
 
 
 def test_no_module_names_its_marks_twice() -> None:
-    """The second `pytestmark` of a module would replace the first."""
+    """A second `pytestmark` in a module would replace the first."""
     for path in sorted(TESTS.rglob("test_*.py")):
         tree = ast.parse(path.read_text(encoding="utf-8"))
         statements = [ast.unparse(node) for node in tree.body if isinstance(node, ast.Assign)]

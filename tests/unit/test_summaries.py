@@ -1,4 +1,4 @@
-"""The summaries corpus: gists that follow from their stories alone, and that no single sentence gives."""
+"""The summaries corpus: summaries follow from their stories alone, and no single sentence is a good summary."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_gist_by_hand() -> None:
     assert Summaries().answer(other) == GIST.replace("Tom", "Zoe").replace(" he ", " she ")
     other = STORY.replace(", but the frog hid it under the bed.", ".")
     assert Summaries().answer(other) is None
-    assert Summaries().answer(STORY.replace("hammer", "candle")) is None  # which lights the way, and opens no gate
+    assert Summaries().answer(STORY.replace("hammer", "candle")) is None  # a candle opens no gate
     assert Summaries().answer("") is None
 
 
@@ -79,16 +79,16 @@ def test_every_fact_has_another_beside_it_that_is_not_to_be_told() -> None:
         last = story.split(". ")[-1].lower()
         (trade,) = (trade for trade in TRADES.split() if f"the {trade}" in last)
         first[last.index(gist.split()[2]) < last.index(trade)] += 1
-    assert min(first[True], first[False]) > 650  # half and half: where a fact stands does not say whose it is
+    assert min(first[True], first[False]) > 650  # half and half: the position of a fact does not tell whose it is
 
 
 def rouge_l(texts: Sequence[str], gists: Sequence[str]) -> float:
-    """The mean of ROUGE-L."""
+    """Return the mean of ROUGE-L."""
     return fmean(each.rougeL.f for each in rouge_of_each(texts, gists))
 
 
 def test_single_sentences_are_poor_summaries() -> None:
-    """By ROUGE-L, against 1 for the truth: the first sentence, the third, which has the wish, and the whole story."""
+    """ROUGE-L is 1 for the reference: compare the first sentence, the third with the wish, and the whole story."""
     stories, gists = zip(*PAIRS[:300], strict=True)
     firsts = [story.split(". ")[0] + "." for story in stories]
     assert rouge_l(firsts, gists) < 0.3

@@ -1,4 +1,4 @@
-"""`talk`: every answer stands in what was told, facts are held out, and simple rules are seldom right."""
+"""`talk`: every answer is a stated fact, facts are held out, and simple heuristics are seldom right."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ HELD_OUT = find_conversation_corpus("talk-held-out")
 
 
 def asked(messages: list[dict[str, str]]) -> list[tuple[str, str, str]]:
-    """What was told, and each question with its answer."""
+    """Return the stated facts, and each question with its answer."""
     told, _, first = messages[0]["content"].rpartition(". ")
     told += "."
     questions = [first, *(message["content"] for message in messages[2::2])]
@@ -66,7 +66,7 @@ def test_conversations_are_functions_of_seed_and_number() -> None:
 
 
 def test_simple_rules_are_seldom_right() -> None:
-    """The most frequent answer, and the fact that was told last: the issue of a corpus is that it must be read."""
+    """The most frequent answer and the last stated fact: answering requires reading the facts."""
     last = [asked(messages)[-1] for messages in HELD_OUT.conversations(1000, seed=1)]
     answers = Counter(answer for _, _, answer in last)
     assert answers.most_common(1)[0][1] < 30

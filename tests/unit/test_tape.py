@@ -1,4 +1,4 @@
-"""The tape: every printed formula can be read, and gives the shown numbers again from those before them."""
+"""The tape: every printed formula can be parsed, and gives the displayed numbers from earlier ones."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_it_does_so_where_heads_were_removed(family: str) -> None:
 
 
 def check(family: str, choice: dict[str, Any]) -> None:
-    """Every matrix as a whole, and one cell of each, step by step."""
+    """Check every matrix as a whole, and one cell of each step by step."""
     tape = make_tape(subject(family, **choice))
     generator = np.random.default_rng(0)
     done = set()

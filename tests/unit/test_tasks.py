@@ -1,4 +1,4 @@
-"""Every table that has a line for each task has one for all tasks."""
+"""Every table with a line per task has a line for all tasks."""
 
 from __future__ import annotations
 

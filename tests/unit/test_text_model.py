@@ -1,4 +1,4 @@
-"""Text in, text out: whole characters, stop strings, the end token, what a prompt becomes, what cannot be written."""
+"""Text generation: whole characters, stop strings, the end token, prompts, and unsupported text."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def text_model(kind: str, windows: str = "stream", seed: int = 0) -> TextModel:
 
 
 def chain(text: str) -> TextModel:
-    """A model that writes `text` round and round: each of its (distinct) characters is followed by the next one."""
+    """Return a model that generates `text` in a loop: each of its distinct characters is followed by the next one."""
     tokenizer = train_tokenizer(TokenizerConfig(kind="characters"), [text])
     V = tokenizer.vocab_size
     shape = ModelConfig(layers=1, heads=1, width=V, context=16, positions="none", norm="none", tied=False)
@@ -58,7 +58,7 @@ def chain(text: str) -> TextModel:
 
 
 def run(stream: Iterator[str]) -> tuple[list[str], Sample]:
-    """All pieces, and what the generator returns."""
+    """Return all pieces, and the return value of the generator."""
     pieces: list[str] = []
     while True:
         try:
@@ -86,7 +86,7 @@ def test_a_stream_is_the_same_text_as_a_batch_and_no_character_is_broken(kind: s
 
 @pytest.mark.parametrize("kind", ["bytes", "bpe", "characters", "unigram"])
 def test_every_beginning_of_a_bangla_text_is_whole_characters(kind: str) -> None:
-    """Whenever the tokens end, what has been written is a beginning of the text, and at most one character short."""
+    """Wherever the tokens end, the generated text is a prefix of the text, at most one character short."""
     tokenizer = trained(kind)
     ids = tokenizer.encode(BANGLA)
     for end in range(len(ids) + 1):
@@ -114,9 +114,9 @@ def test_a_stop_text_ends_the_text_and_is_left_out() -> None:
     model = chain("abcdefghij")
     pieces, sample = run(model.stream("ab", SampleConfig(temperature=0, tokens=50, stop=("fgx", "ghi"))))
     assert sample == Sample("ab", "cdef", tokens=7, ended="stop")
-    assert pieces == ["c", "d", "e", "f"]  # f waits for g, which is not x: both stop texts are told apart in time
+    assert pieces == ["c", "d", "e", "f"]  # f waits for g, which is not x: both stop strings are distinguished in time
     _, sample = run(model.stream("ab", SampleConfig(temperature=0, tokens=5, stop=("fghz",))))
-    assert sample == Sample("ab", "cdefg", tokens=5, ended="length")  # what was held back comes at the end
+    assert sample == Sample("ab", "cdefg", tokens=5, ended="length")  # held-back text comes at the end
 
 
 def test_a_stop_text_in_the_prompt_does_not_count() -> None:

@@ -1,4 +1,4 @@
-"""One thread or all: tried before training and while training goes on, by a clock that the test sets."""
+"""One thread or all: tried before and during training, by a clock that the test sets."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from glassformer.training.thread_choice import EVERY, TRIAL, ThreadChoice, choic
 
 
 class Machine:
-    """A processor on which a step takes a time that depends on the number of threads."""
+    """A processor whose step time depends on the number of threads."""
 
     def __init__(self, seconds: dict[int, float], warm_up: float = 0.0) -> None:
         self.seconds = seconds
@@ -69,14 +69,14 @@ def test_threads_are_tried_again_and_follow_the_machine() -> None:
     began = machine.now
     machine.train(choice, began + EVERY - 1)
     assert set(machine.steps[-100:]) == {4}
-    machine.seconds[4] = 2.0  # another program takes the cores
+    machine.seconds[4] = 2.0  # another program uses the cores
     machine.train(choice, began + EVERY + 60)
     assert (choice.now, machine.number) == (1, 1)
     assert machine.notes == ["threads: 4 -> 1, which is now faster"]
     assert machine.steps[-300:] == [1] * 300
     machine.train(choice, began + 2 * EVERY + 60)
     assert choice.now == 1
-    assert len(machine.notes) == 1  # it stayed: nothing to say
+    assert len(machine.notes) == 1  # the number stayed, so there is no message
     tried = [number for number in machine.steps[-2000:] if number == 4]
     assert 2 <= len(tried) <= 4  # a slow number is tried for a few steps
 

@@ -1,4 +1,4 @@
-"""Text without spaces between words: pair counting sees a bounded, even part of it, and all of any other text."""
+"""Text without spaces between words: pair counting uses a bounded, even sample of it, and all other text."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def unbroken(clauses: int) -> str:
 
 def test_runs_are_bounded_and_drawn_from_all_of_the_text(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(training, "RUN_BYTES", 60_000)
-    sample = [unbroken(150) + f" number {index}\n" for index in range(20)]  # 20 x 9,000 bytes in runs
+    sample = [unbroken(150) + f" number {index}\n" for index in range(20)]  # 20 x 9,000 bytes in long runs
     kept = training._with_few_runs(sample, seed=0)
     runs = sum(len(run.encode()) for block in kept for run in training.RUN.findall(block))
     assert 30_000 < runs <= 66_000

@@ -1,4 +1,4 @@
-"""Each scheme: what it does to text, that its training repeats, its one file, and its refusals."""
+"""Each tokenizer: its effect on text, deterministic training, its single file, and its errors."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_what_one_token_is(of_kind: Callable[[str], Tokenizer]) -> None:
 
 
 def test_marks_stay_with_their_letters() -> None:
-    """One Bangla word is one piece before BPE, so a big enough vocabulary has it as one token."""
+    """One Bangla word is one piece before BPE, so a large enough vocabulary has it as one token."""
     text = "বিশ্ববিদ্যালয়ের ক্ষুদ্র "
     tokenizer = trained("bpe", [text * 50])
     assert len(tokenizer.encode("বিশ্ববিদ্যালয়ের ক্ষুদ্র")) == 2
@@ -155,7 +155,7 @@ def test_training_repeats_to_the_byte_in_other_processes() -> None:
     assert len(set(done.stdout.split())) == len(TOKENIZER_KINDS)
 
 
-# Changing one of these breaks every token store on people's disks: raise `layout.FORMAT` if it must be.
+# Changing one of these breaks every stored token folder; if necessary, raise `layout.FORMAT`.
 PINNED = {
     "characters": "2a15dfe01c876a35",
     "graphemes": "a23dbe6dee674d39",

@@ -1,4 +1,4 @@
-"""The store of trained runs that the tests share: made once, copied whole, made anew after any change."""
+"""The store of trained runs that tests share: made once, copied completely, remade after any change."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from tests.trained import DAY, digest_of, trained
 
 @pytest.fixture
 def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """An empty store; the folders that `make` has filled."""
+    """Return an empty store, and the list of folders that `make` has filled."""
     monkeypatch.setattr(module, "STORE", tmp_path / "store")
     return []
 
 
 def maker(made: list[Path]) -> Callable[[Path], object]:
-    """Return a `make` that writes a run with an encoded text, and keeps count."""
+    """Return a `make` that writes a run with an encoded text, and counts its calls."""
 
     def make(folder: Path) -> None:
         made.append(folder)

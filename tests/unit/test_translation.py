@@ -1,4 +1,4 @@
-"""The translation corpora: right by hand, by an independent look at agreement, and one answer to every source."""
+"""The translation corpora: correct by hand, by an independent agreement check, and with one answer per source."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def test_translations_by_hand(english: str, french: str, bangla: str) -> None:
         ("translation", "The small boy see the keys."),
         ("translation", "The small boy sees the keys"),
         ("translation", "The  small boy sees the keys."),
-        ("translation", "The boy sleeps."),  # right, but shorter than any of the corpus
+        ("translation", "The boy sleeps."),  # correct, but shorter than any sentence of the corpus
         ("translation", "The young woman left yesterday."),
         ("translation", "The keys that the woman near the door sees are old."),
         ("translation", "The woman reads the book because it is new."),
@@ -195,7 +195,7 @@ def test_fifty_thousand_sentences_correspond_one_to_one() -> None:
 
 
 def test_there_are_more_sentences_than_anyone_can_learn_by_heart() -> None:
-    """Counted by length: derivations, and each is a sentence of its own (shown above)."""
+    """Derivations are counted by length, and each derivation is a different sentence (shown above)."""
     grammar = translation_grammar()
     known: dict[str, Counter[int]] = {}
 
@@ -296,7 +296,7 @@ def test_french_noun_phrases_agree_by_an_independent_table() -> None:
 
 
 def test_pronouns_and_their_verbs_agree() -> None:
-    """English and French pronouns name the same one; a French verb ends in -nt (as does revient) in the plural only."""
+    """English and French pronouns have the same antecedent; French verbs end in -nt in the plural (and in revient)."""
     pairs = {"he": "il", "she": "elle", "it": "il elle", "they": "ils elles"}
     seen: Counter[str] = Counter()
     for english, french in find_pair_corpus("translation").pairs(4000, seed=7):

@@ -1,4 +1,4 @@
-"""Which words BLEU is given in which script, what counts as exact, and sums that give back the corpus scores."""
+"""BLEU tokenizers by script, exact match, and counts that give the corpus scores."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ def _library() -> None:
             "zh",
         ),
         (["私は学校へ行きます。"], "char"),
-        (["経済産業省は新技術開発計画を発表した。"], "char"),  # few kana, and none in Chinese
+        (["経済産業省は新技術開発計画を発表した。"], "char"),  # little kana, and none in Chinese
         (["カタカナ"], "char"),
         (["ฉันไปโรงเรียน"], "char"),
         (["ខ្ញុំទៅសាលារៀន"], "char"),
         (["123", "4.5"], "13a"),
         ([], "13a"),
         ([""], "13a"),
-        ([*BANGLA, "a"], "intl"),  # most letters decide
+        ([*BANGLA, "a"], "intl"),  # the script of most letters decides
         (["The word কলম means pen."], "13a"),
     ],
 )
@@ -112,7 +112,7 @@ def test_the_sums_give_the_corpus_scores(pairs: list[tuple[str, str]], tokenize:
     assert counts.bleu(everything) == pytest.approx(scores.bleu, abs=1e-9)
     assert counts.chrf(everything) == pytest.approx(scores.chrf, abs=1e-9)
     assert counts.exact(everything) == pytest.approx(scores.exact)
-    # Of some sentences, some of them twice.
+    # For a selection of sentences, some of them twice.
     drawn = (everything * 7 + 1) % len(pairs) // 2
     part = translation_scores([hypotheses[i] for i in drawn], [references[i] for i in drawn], tokenize, lowercase)
     assert counts.bleu(drawn) == pytest.approx(part.bleu, abs=1e-9)

@@ -1,4 +1,4 @@
-"""The loss over a whole text: by hand, for every grouping, with an interval that means what it says; its picture."""
+"""The loss over a whole text: by hand, for every grouping, with a valid interval; and its plot."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CONTEXT = 11
 
 
 class Recorder(nn.Module):
-    """Stands for a model: the loss of a target that is its input plus 1 is ln(2 + input // 8 % 4)."""
+    """A fake model: the loss of a target that is its input plus 1 is ln(2 + input // 8 % 4)."""
 
     def __init__(self, vocab_size: int) -> None:
         super().__init__()
@@ -31,7 +31,7 @@ class Recorder(nn.Module):
         self.sizes: list[int] = []
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Ids (B, T) -> logits (B, T, V); notes the size of each forward pass."""
+        """Return logits (B, T, V) of ids (B, T), and record the size of each forward pass."""
         self.sizes.append(tokens.numel())
         share = 1 / (2 + tokens // 8 % 4)  # (B, T)
         rest = torch.log((1 - share) / (self.vocab_size - 1))[..., None]  # (B, T, 1)
@@ -40,13 +40,13 @@ class Recorder(nn.Module):
 
 
 def rows_of(lengths: list[int], seed: int = 0) -> list[Row]:
-    """Rows of random ids."""
+    """Return rows of random ids."""
     numbers = np.random.default_rng(seed)
     return [Row.of_text(numbers.integers(0, VOCAB, size=n).astype(np.uint16)) for n in lengths]
 
 
 def by_hand(model: nn.Module, rows: list[Row]) -> list[list[float]]:
-    """-ln p of every target of every row, one row and one token at a time."""
+    """Return -ln p of every target of every row, one row and one token at a time."""
     losses = []
     for row in rows:
         ids = torch.from_numpy(row.ids.astype(np.int64))
@@ -98,7 +98,7 @@ def test_measuring_changes_neither_the_mode_nor_the_random_numbers() -> None:
 
 
 def test_the_interval_is_that_of_independent_windows_and_shrinks_with_their_number() -> None:
-    """Windows of equal length: 1.96 standard errors of the mean of window means; four times as many: half as wide."""
+    """For windows of equal length: 1.96 standard errors of window means; four times as many windows halve it."""
     model = decoder(tiny(context=CONTEXT, layers=1))
     rows = rows_of([12] * 64)
     means = np.array([np.mean(row) for row in by_hand(model, rows)])
@@ -110,7 +110,7 @@ def test_the_interval_is_that_of_independent_windows_and_shrinks_with_their_numb
 
 
 def test_the_interval_holds_the_truth_about_95_times_in_100() -> None:
-    """Windows of unequal length whose tokens all lose the same: taken as independent they would be far too sure."""
+    """Windows of unequal length whose tokens share a loss; treating tokens as independent would be overconfident."""
     numbers = np.random.default_rng(5)
     inside = 0
     model = Recorder(32)
@@ -136,7 +136,7 @@ def test_one_window_alone_claims_no_interval() -> None:
 @settings(max_examples=20, deadline=None)
 @given(length=st.integers(2, 70), context=st.integers(1, 13))
 def test_a_sliding_window_counts_every_token_once(length: int, context: int) -> None:
-    """All ids differ, and each token's loss tells which it is: the sum is that of all tokens once."""
+    """All ids differ, and each loss identifies its token: the sum is that of all tokens once."""
     ids = np.arange(length)
     model = Recorder(length)
     estimate = sliding_loss(model, ids, context, CPU)
@@ -146,7 +146,7 @@ def test_a_sliding_window_counts_every_token_once(length: int, context: int) -> 
 
 
 def test_a_sliding_window_shows_every_token_at_least_half_a_context() -> None:
-    """By hand: token t is predicted from the window that began at the latest multiple of the stride that shows half."""
+    """Token t is predicted from the latest window, at a multiple of the stride, that shows half a context."""
     model = decoder(tiny(context=CONTEXT, positions="learned"))
     ids = rows_of([47])[0].ids
     stride = CONTEXT // 2
@@ -172,7 +172,7 @@ def test_an_estimate_of_a_hopeless_model_is_a_number() -> None:
     assert math.isfinite(LossEstimate(5000.0, 1.0, 10, 2).perplexity)
 
 
-# ---- the picture
+# ---- the plot
 
 
 Curve = list[tuple[int, float]]
@@ -215,7 +215,7 @@ def test_the_picture_shows_both_curves_and_the_entropy() -> None:
 
 
 def test_labels_never_hide_each_other() -> None:
-    """Three curves that end at the same place, at the top and at the bottom."""
+    """Three curves that end at the same position, at the top and at the bottom."""
     for end in (0.5, 5.0):
         root = drawn([(10, 2.0), (20, end)], [(10, 2.1), (20, end)], entropy=end)
         names = ("training", "validation", "true entropy")

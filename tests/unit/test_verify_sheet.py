@@ -1,4 +1,4 @@
-"""The sheet shows what it says: nothing passes for want of something to look at, and no weights but those it names."""
+"""The sheet of `glass verify` reports what was checked: no check passes without data, and it names its weights."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MODEL = {"layers": 1, "heads": 2, "head_width": 6, "width": 10, "hidden": 14}
 
 
 def trained(folder: Path, **model: Any) -> Path:
-    """A run of two steps."""
+    """Return a run of two steps."""
     config = small_config(folder).replace(train=TRAIN, model={**MODEL, **model})
     with new_training(config, folder / "run", Silent()) as trainer:
         assert train(trainer)
@@ -40,18 +40,18 @@ def trained(folder: Path, **model: Any) -> Path:
 
 @pytest.fixture(scope="module")
 def once(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that no test changes."""
+    """Return a run that no test changes."""
     return trained(tmp_path_factory.mktemp("sheet"), context=29)
 
 
 @pytest.fixture
 def run(once: Path, tmp_path: Path) -> Path:
-    """A copy, to be spoilt."""
+    """Return a copy of the run, to be damaged."""
     return Path(shutil.copytree(once, tmp_path / "run"))
 
 
 def found(run: Path, *only: str) -> dict[str, bool | None]:
-    """What these checks say."""
+    """Return the results of these checks."""
     return {result.check.name: result.ok for result in verify_run(run, only=only).results}
 
 

@@ -52,13 +52,13 @@ SITES = {
 
 @pytest.fixture(scope="module")
 def registry(tmp_path_factory: pytest.TempPathFactory) -> ModelRegistry:
-    """A run of each family, with Bangla in its vocabulary."""
+    """Return a registry with a run of each family, with Bangla in its vocabulary."""
     home = tmp_path_factory.mktemp("views")
     return ModelRegistry([make_run(home / name, **made) for name, made in RUNS.items()], "cpu")
 
 
 def ask(opened: ServedModel, name: str, **question: Any) -> Any:
-    """What a view answers to a body of JSON: a table, or a `Binary`."""
+    """Return the answer of a view to a JSON body: a table, or a `Binary`."""
     view = find_view(name)
     body = json.dumps(question if name == "roles" else {"text": TEXTS.get(opened.name, ""), **question})
     reply = view.reply(opened, view.asked(body.encode()))
@@ -71,7 +71,7 @@ def numbers(answer: Binary, at: int = 0, count: int = -1) -> Floats:
 
 
 def traced(opened: ServedModel) -> Trace:
-    """The pass, by the library alone."""
+    """Return the trace of the pass, by the library alone."""
     model = OpenedRun.load(opened.folder, device="cpu").text_model
     return whole_subject_of(model, TEXTS[opened.name]).trace()
 
@@ -85,7 +85,7 @@ def part(trace: Trace, site: str) -> AttentionTrace:
 
 
 def weights_of(trace: Trace, head: str) -> Floats:
-    """(T, S), NaN where masked."""
+    """Return the (T, S) attention weights, NaN where masked."""
     site, _, number = head.rpartition(".")
     here = part(trace, site)
     found = here.weights[0, here.heads.index(int(number))].masked_fill(~here.allowed[0, 0], math.nan)
@@ -93,7 +93,7 @@ def weights_of(trace: Trace, head: str) -> Floats:
 
 
 def summed(weights: Floats, block: int) -> Floats:
-    """Means over the rows of sums over the keys of blocks, one at a time."""
+    """Return the means over the rows of sums over the keys of blocks, one block at a time."""
     T, S = weights.shape
     return np.array(
         [
@@ -127,7 +127,7 @@ def test_every_map_is_the_traces(registry: ModelRegistry, name: str) -> None:
 def test_rows_of_a_long_text_are_those_of_a_recording(
     registry: ModelRegistry, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A text whose patterns are too large to keep: a few rows at a time, of every kind of attention and position."""
+    """The patterns are too large to keep, so a few rows are computed at a time, for every attention and position."""
     whole = registry.open(name)
     opened = ServedModel(name, whole.run)
     monkeypatch.setattr(attention_pass, "OBSERVED", 0)
@@ -320,7 +320,7 @@ def test_what_cannot_be_shown_is_said(
 
 
 def when_ready(opened: ServedModel) -> Any:
-    """The roles, once they are measured."""
+    """Return the roles when they have been measured."""
     deadline = time.monotonic() + 60
     while not (answer := ask(opened, "roles"))["ready"]:
         assert time.monotonic() < deadline
@@ -334,7 +334,7 @@ def test_roles_are_those_of_glass_heads(registry: ModelRegistry) -> None:
     answer = when_ready(opened)
     report = heads_of_run(OpenedRun.load(opened.folder, device="cpu"))
     assert answer["heads"] == json.loads(json.dumps(report.facts()["heads"]))
-    assert answer["importance"].startswith("none is gone")  # its text is not at hand
+    assert answer["importance"].startswith("none is gone")  # its text is not available
     some = ask(opened, "roles", sites=["dec.1.self"])["heads"]
     assert [head["name"] for head in some] == ["dec.1.self.0", "dec.1.self.1", "dec.1.self.2"]
 
@@ -360,7 +360,7 @@ def test_long_texts_are_pooled_into_small_answers(tmp_path: Path) -> None:
     assert len(ask(opened, "score", text=text, head="dec.0.self.1", query=4095, key=9)["row"]["scores"]) == 4096
 
 
-# The views' scripts, all run in one process of their own.
+# The views' scripts, all run in one separate process.
 DRIVER = """
 import contextlib, io, json, sys
 outputs = []
@@ -446,6 +446,6 @@ def _check_binary(output: str, answer: Binary) -> None:
 
 
 def _numbers(line: str) -> Floats:
-    """All numbers of a line, in order."""
+    """Return all numbers of a line, in order."""
     words = line.replace("[", " ").replace("]", " ").replace(",", " ").split()
     return np.array([float(word) for word in words])

@@ -1,4 +1,4 @@
-"""The views that take models apart, or put them side by side, against library and terminal; and their scripts."""
+"""The views that ablate or compare models, against library and terminal; and their scripts."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ OFF = {"book": "dec.1.self.0", "fill": "enc.0.self.1", "mails": "enc.0.self.0", 
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder that commands are run in."""
+    """Return the folder in which commands run."""
     return learn(tmp_path_factory.mktemp("views"))
 
 
 @pytest.fixture(scope="module")
 def registry(home: Path) -> Iterator[ModelRegistry]:
-    """The runs."""
+    """Return a registry with the runs."""
     with pytest.MonkeyPatch.context() as patched:
         patched.chdir(home)
         yield ModelRegistry([home / "runs" / name for name in LEARNT], "cpu")
@@ -40,7 +40,7 @@ def registry(home: Path) -> Iterator[ModelRegistry]:
 
 @pytest.fixture(scope="module")
 def scripts() -> list[Script]:
-    """What the tests of this file have seen."""
+    """Return the list of scripts that the tests of this file collect."""
     return []
 
 
@@ -76,7 +76,9 @@ def test_what_is_switched_off_is_patched(registry: ModelRegistry, run: str) -> N
     given = [torch.tensor([ids]) for ids in (subject.ids, subject.target_ids) if ids is not None]
     with torch.no_grad(), patch(model.model, {OFF[run]: Zero()}):
         logits = model.model(*given)[0]
-    place = {"fill": subject.places[:1], "turn": (0,)}.get(run, (-1,))  # a hole, the first of a target, or the last
+    place = {"fill": subject.places[:1], "turn": (0,)}.get(
+        run, (-1,)
+    )  # a mask, the first token of a target, or the last
     row = logits if run == "mails" else logits[place[0]]
     row = row.double().index_fill(0, torch.tensor(subject.special, dtype=torch.long), -torch.inf)
     shares = {subject.name(id): share for id, share in enumerate(row.softmax(0).tolist())}
@@ -193,7 +195,7 @@ def test_the_difference_of_two_maps(registry: ModelRegistry) -> None:
     other = ask(registry, "book", "contrast", other="letters", **heads)
     assert not other.header["difference"]
     assert len(other.data) == 4 * sum(math.prod(shape) for shape in other.header["shapes"])
-    assert "do not look from the same tokens" in other.header["why"]
+    assert "different query or key tokens" in other.header["why"]
 
 
 # machines
@@ -237,12 +239,12 @@ def test_each_machine_guesses_from_what_it_sees(registry: ModelRegistry, scripts
     assert isinstance(translator, Translator)
     greedy = translator.config.sample.replace(beams=1, temperature=0.0, repetition_penalty=1.0, tokens=WRITES)
     assert turn["writes"] == translator.generate([TEXTS["turn"]], greedy)[0].text
-    assert turn["writes"].startswith(turn["target"])  # which is of fewer tokens where it does not end
+    assert turn["writes"].startswith(turn["target"])  # with fewer tokens if it does not end
     assert turn["validation"]["loss"] > 0
 
 
 @pytest.mark.thorough
 def test_the_scripts_print_the_numbers(home: Path, scripts: list[Script]) -> None:
-    """After all other tests of this file."""
+    """This runs after all other tests of this file."""
     assert len(scripts) >= 20
     check_scripts(scripts, home)

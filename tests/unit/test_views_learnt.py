@@ -1,4 +1,4 @@
-"""The views of what a run learnt: replay, loss, probes and proof, against the library; and what they are made of."""
+"""The views of replay, loss, probes and proof against the library, and their scripts."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ SMALL = 40
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Runs of each family, and the folder that commands are run in."""
+    """Return the folder with runs of each family, in which commands run."""
     return learn(tmp_path_factory.mktemp("learnt"), LEARNT)
 
 
@@ -67,12 +67,12 @@ def registry(home: Path) -> Iterator[ModelRegistry]:
 
 @pytest.fixture(scope="module")
 def scripts() -> list[tuple[str, list[float]]]:
-    """What the tests of this file have seen: a script, and the numbers that it has to print, in their order."""
+    """Return the scripts that the tests collect, each with the numbers that it must print, in order."""
     return []
 
 
 def ask(registry: ModelRegistry, run: str, name: str, **question: Any) -> dict[str, Any]:
-    """What a view answers to a body of JSON."""
+    """Return the answer of a view to a JSON body."""
     view = find_view(name)
     opened = registry.open(run)
     reply = view.reply(opened, view.asked(json.dumps(question).encode()))
@@ -82,8 +82,8 @@ def ask(registry: ModelRegistry, run: str, name: str, **question: Any) -> dict[s
 
 
 def wait(registry: ModelRegistry, run: str, name: str, *path: str, **question: Any) -> dict[str, Any]:
-    """Ask until the long work, which stands at `path` in the answer, has ended."""
-    for _ in range(3000):  # the machine may do much else
+    """Ask until the long work at `path` in the answer has ended."""
+    for _ in range(3000):  # the machine may be busy
         answer = ask(registry, run, name, **question)
         work = answer
         for key in path:
@@ -95,7 +95,7 @@ def wait(registry: ModelRegistry, run: str, name: str, *path: str, **question: A
 
 
 def measured(registry: ModelRegistry, run: str, **question: Any) -> dict[str, Any]:
-    """The answer of `loss` when all tokens are counted."""
+    """Return the answer of `loss` after all tokens are counted."""
     for _ in range(200):
         answer = ask(registry, run, "loss", text=TEXTS[run], **question)
         if answer["counts"] != "counting":
@@ -105,7 +105,7 @@ def measured(registry: ModelRegistry, run: str, **question: Any) -> dict[str, An
 
 
 def facts_of(answer: dict[str, Any]) -> dict[str, Any]:
-    """The answer of `loss` as `glass probe --json` has it."""
+    """Return the answer of `loss` in the form of `glass probe --json`."""
     found = dict(answer["text"])
     columns = found.pop("each")
     found["each"] = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
@@ -172,7 +172,7 @@ def test_the_held_out_part_of_a_filler_is_that_of_glass_probe(registry: ModelReg
 
 def test_a_text_that_is_too_long_is_refused(registry: ModelRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loss, "MOST", 12)
-    with pytest.raises(GlassError, match="12 are read at once"):
+    with pytest.raises(GlassError, match="at most 12 are allowed"):
         ask(registry, "book", "loss", text="It was a tall day when the dog met the bird and the child.")
     with pytest.raises(GlassError, match="no probability"):
         ask(registry, "mails", "loss", text=TEXTS["mails"])
@@ -378,7 +378,7 @@ def test_a_checkpoint_keeps_its_work(registry: ModelRegistry) -> None:
 
 @pytest.mark.thorough
 def test_the_scripts_print_the_numbers(home: Path, scripts: list[tuple[str, list[float]]]) -> None:
-    """All in one process, after all other tests of this file."""
+    """All run in one process, after all other tests of this file."""
     assert len(scripts) == 7
     mark = "=== the next script"
     code = "\n".join(f"print({mark!r})\nexec(compile({script!r}, 'script', 'exec'), {{}})" for script, _ in scripts)
@@ -387,7 +387,7 @@ def test_the_scripts_print_the_numbers(home: Path, scripts: list[tuple[str, list
     for shown, (script, numbers) in zip(done.stdout.split(mark)[1:], scripts, strict=True):
         said = [value for word in shown.replace("[", " ").split() if (value := _number(word)) is not None]
         at = 0
-        for number in numbers:  # in their order, whatever else is printed between them
+        for number in numbers:  # in order; other output may be in between
             while at < len(said) and abs(said[at] - number) > 1e-6:
                 at += 1
             assert at < len(said), f"{script}\nprints no {number} in its place:\n{shown}"

@@ -1,4 +1,4 @@
-"""The reading views of the server against the library: every number, every family, and what their scripts print."""
+"""The reading views of the server against the library: every number, every family, and the output of their scripts."""
 
 from __future__ import annotations
 
@@ -46,19 +46,19 @@ FAMILIES = ("book", "fill", "name", "turn")
 
 @pytest.fixture(scope="module")
 def registry(tmp_path_factory: pytest.TempPathFactory) -> ModelRegistry:
-    """A run of each family, as if trained."""
+    """Return a registry with a run of each family, as if trained."""
     home = tmp_path_factory.mktemp("reading")
     return ModelRegistry([make_run(home / name, **made) for name, made in RUNS.items()], "cpu")
 
 
 @pytest.fixture(scope="module")
 def subjects(registry: ModelRegistry) -> dict[str, Subject]:
-    """What each run reads, by the library alone."""
+    """Return the input of each run, by the library alone."""
     return {name: whole_subject_of(OpenedRun.load(registry.open(name).folder).text_model, TEXTS[name]) for name in RUNS}
 
 
 def ask(opened: ServedModel, name: str, **question: Any) -> Any:
-    """What a view answers to a body of JSON: a table, or a `Binary`."""
+    """Return the answer of a view to a JSON body: a table, or a `Binary`."""
     reads = {} if name in ("embeddings", "positions") else {"text": TEXTS[opened.name]}
     view = find_view(name)
     reply = view.reply(opened, view.asked(json.dumps({**reads, **question}).encode()))
@@ -67,7 +67,7 @@ def ask(opened: ServedModel, name: str, **question: Any) -> Any:
 
 
 def near(shown: Any, right: Any) -> bool:
-    """Whether numbers agree to 1e-6."""
+    """Return whether numbers agree to 1e-6."""
     return np.allclose(np.asarray(shown, float), np.asarray(right, float), rtol=1e-6, atol=1e-6, equal_nan=True)
 
 
@@ -291,7 +291,7 @@ def test_all_scripts_print_the_numbers_that_are_shown(registry: ModelRegistry) -
 
 
 def expected(view: str, fact: dict[str, Any]) -> list[float]:
-    """Some numbers of an answer that its script has to print."""
+    """Return some numbers of an answer that its script must print."""
     match view:
         case "tape":
             return [fact["shown"]] if "shown" in fact else [fact["difference"] or 0.0, fact["statistics"]["max"]]

@@ -1,4 +1,4 @@
-"""The views of writing and sampling, the stream and keeping, against the library; and their scripts."""
+"""The views of generation and sampling, streaming and saving, against the library; and their scripts."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ WRITES = ("book", "letters", "turn")
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder that commands are run in."""
+    """Return the folder in which commands run."""
     return learn(tmp_path_factory.mktemp("views"))
 
 
 @pytest.fixture(scope="module")
 def registry(home: Path) -> Iterator[ModelRegistry]:
-    """The runs."""
+    """Return a registry with the runs."""
     with pytest.MonkeyPatch.context() as patched:
         patched.chdir(home)
         yield ModelRegistry([home / "runs" / name for name in LEARNT], "cpu")
@@ -53,7 +53,7 @@ def registry(home: Path) -> Iterator[ModelRegistry]:
 
 @pytest.fixture(scope="module")
 def scripts() -> list[Script]:
-    """What the tests of this file have seen."""
+    """Return the list of scripts that the tests of this file collect."""
     return []
 
 
@@ -112,7 +112,7 @@ def test_a_text_that_is_gone_is_said(registry: ModelRegistry, home: Path) -> Non
     assert copied["matches"] == []
 
 
-# the stream, and keeping
+# streaming, and saving
 
 
 @pytest.fixture(scope="module")
@@ -125,7 +125,7 @@ def client(registry: ModelRegistry) -> Iterator[TestClient]:
 
 
 def events(client: TestClient, run: str, **question: Any) -> list[dict[str, Any]]:
-    """What is streamed."""
+    """Return the streamed events."""
     reply = client.post(f"/api/runs/{run}/write/stream", json={"text": TEXTS[run], **question})
     assert reply.status_code == 200, reply.text
     return [json.loads(line[5:]) for line in reply.text.splitlines() if line.startswith("data:")]
@@ -257,7 +257,7 @@ def test_history_is_for_conversations_and_a_question_must_fit(client: TestClient
 
 @pytest.mark.thorough
 def test_tokens_of_a_question_have_no_loss(registry: ModelRegistry, scripts: list[Script]) -> None:
-    """A chat run was trained on answers only; what it answers is measured as that of other runs."""
+    """A chat run is trained on answers only; its answers are measured like those of other runs."""
     ablated = ask(registry, "talk", "ablation", off=["dec.0.self.0"], write=8, tokens=100)
     assert (ablated["text"]["whole"], ablated["answer"]["what"]) == (None, "the first token of the answer")
     assert ablated["text"]["how"] == NOT_LEARNT
@@ -284,7 +284,7 @@ def test_tokens_of_a_question_have_no_loss(registry: ModelRegistry, scripts: lis
 
 
 def test_who_closes_the_stream_stops_the_writing(registry: ModelRegistry) -> None:
-    """Drawn text leaves the engine's batch; beam search ends at its next step."""
+    """A sampled text leaves the batch of the engine; beam search ends at its next step."""
     engines = Engines(registry)
     question = WriteQuestion(text=TEXTS["book"], tokens=2_000, temperature=2.0)
     engine = engines.engine("book")
@@ -439,6 +439,6 @@ def test_an_encoder_draws_nothing(registry: ModelRegistry) -> None:
 
 @pytest.mark.thorough
 def test_the_scripts_print_the_numbers(home: Path, scripts: list[Script]) -> None:
-    """After all other tests of this file."""
+    """This runs after all other tests of this file."""
     assert len(scripts) >= 8
     check_scripts(scripts, home)

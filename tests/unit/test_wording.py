@@ -1,4 +1,4 @@
-"""Numbers and paths in sentences, and the commands that are proposed."""
+"""Numbers and paths in sentences, and suggested commands."""
 
 from __future__ import annotations
 

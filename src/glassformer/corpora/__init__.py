@@ -1,4 +1,4 @@
-"""Corpora that are made, not read: what a model can at best reach on them is known exactly, but for a few."""
+"""Generated corpora; for most of them, the best possible loss or accuracy is known exactly."""
 
 from __future__ import annotations
 
@@ -71,62 +71,64 @@ __all__ = [
 
 
 def corpus_names() -> list[str]:
-    """The names that `find_corpus` knows, in the order in which to show them."""
+    """Return the names of all generated corpora, in display order."""
     return list(CORPORA)
 
 
 def find_corpus(name: str) -> Generated:
-    """The corpus of this name, whatever it is for.
+    """Return the corpus with this name, of any kind.
 
     Raises:
-        GlassError: there is none.
+        GlassError: there is no such corpus; the remedy names the nearest one.
     """
     if name not in CORPORA:
-        raise GlassError(f"there is no generated corpus {name!r}", nearest(name, CORPORA))
+        raise GlassError(f"unknown generated corpus {name!r}", nearest(name, CORPORA))
     return CORPORA[name]
 
 
 def find_text_corpus(name: str) -> Corpus:
-    """The corpus of this name, which has documents.
+    """Return the corpus with this name, which must have documents.
 
     Raises:
-        GlassError: there is none, or it has no documents; the remedy names those that have.
+        GlassError: there is no such corpus, or it has no documents; the remedy lists the corpora with documents.
     """
     return _find(name, Corpus, "documents")  # type: ignore[type-abstract]
 
 
 def find_pair_corpus(name: str) -> PairCorpus:
-    """The corpus of this name, which has pairs of source and target.
+    """Return the corpus with this name, which must have pairs of source and target.
 
     Raises:
-        GlassError: there is none, or it has no pairs; the remedy names those that have.
+        GlassError: there is no such corpus, or it has no pairs; the remedy lists the corpora with pairs.
     """
     return _find(name, PairCorpus, "pairs of source and target")  # type: ignore[type-abstract]
 
 
 def find_labelled_corpus(name: str) -> LabelledCorpus:
-    """The corpus of this name, which has labelled texts.
+    """Return the corpus with this name, which must have labelled texts.
 
     Raises:
-        GlassError: there is none, or it has no labels; the remedy names those that have.
+        GlassError: there is no such corpus, or it has no labels; the remedy lists the corpora with labels.
     """
     return _find(name, LabelledCorpus, "labels")  # type: ignore[type-abstract]
 
 
 def find_conversation_corpus(name: str) -> ConversationCorpus:
-    """The corpus of this name, which has conversations.
+    """Return the corpus with this name, which must have conversations.
 
     Raises:
-        GlassError: there is none, or it has no conversations; the remedy names those that have.
+        GlassError: there is no such corpus, or it has no conversations; the remedy lists the corpora with
+            conversations.
     """
     return _find(name, ConversationCorpus, "conversations")  # type: ignore[type-abstract]
 
 
 def find_minimal_pair_corpus(name: str) -> MinimalPairCorpus:
-    """The corpus of this name, which has minimal pairs.
+    """Return the corpus with this name, which must have minimal pairs.
 
     Raises:
-        GlassError: there is none, or it has no minimal pairs; the remedy names those that have.
+        GlassError: there is no such corpus, or it has no minimal pairs; the remedy lists the corpora with minimal
+            pairs.
     """
     return _find(name, MinimalPairCorpus, "minimal pairs")  # type: ignore[type-abstract]
 

@@ -1,7 +1,7 @@
-"""`addition`: "12+345=357" lines.
+"""`addition`: lines such as "12+345=357".
 
-Each number has 1, 2 or 3 digits with equal chance and is uniform among the numbers of that length, written without
-leading zeros (0 itself has one digit). Short sums are few, so some lines of a validation split also occur in training.
+Each number has 1, 2 or 3 digits with equal probability and is uniform among the numbers of that length, without leading
+zeros (0 itself has one digit). Short sums are few, so some lines of a validation split also occur in training.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ LINE = re.compile(r"(0|[1-9][0-9]*)\+(0|[1-9][0-9]*)=(0|[1-9][0-9]*)")
 
 @dataclass(frozen=True)
 class Addition:
-    """Sums of two whole numbers of 1 to `digits` digits."""
+    """The corpus `addition`: sums of two non-negative integers of 1 to `digits` digits."""
 
     digits: int = 3
     name: str = "addition"
@@ -26,7 +26,7 @@ class Addition:
     tasks: tuple[str, ...] = TEXT_TASKS
 
     def recommended(self, task: str) -> Mapping[str, str]:
-        """Characters as tokens, one line per row."""
+        """Return settings with characters as tokens and one line per row."""
         return {
             "tokenizer.kind": "characters",
             "data.windows": "documents",
@@ -34,20 +34,20 @@ class Addition:
         }
 
     def documents(self, size: int, seed: int) -> Iterator[str]:
-        """One line per document."""
+        """Yield one line per document."""
         for index in range(size):
             numbers = generator(seed, index)
             first, second = (self._number(1 + below(numbers, self.digits), numbers.random()) for _ in range(2))
             yield f"{first}+{second}={first + second}"
 
     def entropy(self) -> float:
-        """Twice that of one number: its length, and which of that length."""
+        """Return twice the entropy of one number, its length and its value, in nats per document."""
         return 2 * (
             math.log(self.digits) + sum(math.log(count(length)) for length in range(1, self.digits + 1)) / self.digits
         )
 
     def log_probability(self, document: str) -> float:
-        """Minus infinity where the sum is wrong."""
+        """Return ln p of a document; minus infinity if the sum is wrong."""
         match = LINE.fullmatch(document)
         if (
             not match
@@ -58,7 +58,7 @@ class Addition:
         return -sum(math.log(self.digits * count(len(number))) for number in (match[1], match[2]))
 
     def mean_characters(self) -> float:
-        """Two numbers of mean length, two signs, and the sum: each extra digit is counted pair of numbers by pair."""
+        """Return the exact mean length of a line, including the extra digit of a sum that carries over."""
         total = 0.0
         for first in range(1, self.digits + 1):
             for second in range(1, self.digits + 1):
@@ -70,7 +70,7 @@ class Addition:
 
 
 def count(length: int) -> int:
-    """Return how many numbers have this many digits: 10, then 90, 900, ..."""
+    """Return the number of integers with this many digits: 10, 90, 900, ..."""
     return 10 if length == 1 else 9 * 10 ** (length - 1)
 
 
@@ -79,7 +79,7 @@ def _smallest(length: int) -> int:
 
 
 def _carry_share(first: int, second: int) -> float:
-    """Return how often the sum of numbers of these lengths is one digit longer than the longer one."""
+    """Return the probability that the sum of numbers of these lengths has one digit more than the longer number."""
     short, long = sorted((first, second))
     low = _smallest(long)
     limit = 10**long

@@ -1,12 +1,12 @@
-"""`brackets`: brackets of four kinds that close in the order in which they must (a Dyck language).
+"""`brackets`: balanced brackets of four kinds (a Dyck language).
 
-"([]{<>})" - a bracket that closes is of the kind of the one that was opened last and is still open, however far back
-that is. A document has one to `most` pairs; of so many, all arrangements are equally likely, and so are all kinds.
+In "([]{<>})", a closing bracket matches the most recently opened bracket that is still open, at any distance. Documents
+have one to `most` pairs of brackets; for each number of pairs, all arrangements and kinds are equally likely.
 
-Minimal pairs end with the bracket in question; the wrong text has another kind there: that of the bracket that was
-opened last, if it is another one, so that the rule "close what was opened last" is found out. The distance is the
-number of brackets in between, with equally many pairs for each range. Nothing is held out: short texts stand in
-documents too, long ones hardly ever do.
+Minimal pairs end with the closing bracket in question. The wrong text closes another kind: that of the bracket opened
+last, if it is different, so that the heuristic "close the bracket opened last" fails. The distance is the number of
+brackets in between, with equally many pairs for each range. Nothing is held out: documents contain short texts too, and
+long ones almost never.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from glassformer.corpora.corpus import TEXT_TASKS, MinimalPair, below, generator
 KINDS = ("()", "[]", "{}", "<>")
 OPENING = {kind[0]: kind[1] for kind in KINDS}
 DISTANCES = ((0, 0), (1, 3), (4, 6), (7, 10), (11, 18))
-"""Distances in minimal pairs, as pairs of brackets in between: from, to."""
+"""Ranges (minimum, maximum) of the distance in minimal pairs, in pairs of brackets in between."""
 PAIRS_FROM = 1 << 32
-"""Minimal pairs take their random numbers from here on, documents from 0 on."""
+"""First index of the random generators of minimal pairs; documents start at 0."""
 
 
 def endings(left: int, depth: int) -> int:
-    """Count the ways to end with `left` more brackets while `depth` are open, kinds aside.
+    """Count the balanced completions with `left` more brackets when `depth` are open, ignoring kinds.
 
-    The ballot numbers (Feller 1968, section III.1); from depth 0 they are Catalan's.
+    These are the ballot numbers (Feller 1968, section III.1); from depth 0 they are the Catalan numbers.
 
     >>> [endings(2 * pairs, 0) for pairs in range(6)]
     [1, 1, 2, 5, 14, 42]
@@ -40,7 +40,7 @@ def endings(left: int, depth: int) -> int:
 
 
 def draw_word(numbers: random.Random, pairs: int) -> str:
-    """Draw a word of so many pairs of brackets, all arrangements and kinds equally likely."""
+    """Draw a balanced string of `pairs` pairs of brackets; all arrangements and kinds are equally likely."""
     text = ""
     waiting = ""
     for left in range(2 * pairs, 0, -1):
@@ -55,7 +55,7 @@ def draw_word(numbers: random.Random, pairs: int) -> str:
 
 
 def closes(text: str) -> bool:
-    """Return whether every bracket is closed by one of its kind."""
+    """Return whether the brackets of a text are balanced."""
     waiting = ""
     for bracket in text:
         if bracket in OPENING:
@@ -68,16 +68,16 @@ def closes(text: str) -> bool:
 
 
 def last_opened(text: str) -> str:
-    """Return the closing bracket for the one opened last, be it closed already or not; "" if none was opened."""
+    """Return the closing bracket of the bracket opened last, even if already closed; "" if none was opened."""
     return next((OPENING[bracket] for bracket in reversed(text) if bracket in OPENING), "")
 
 
 @dataclass(frozen=True)
 class Brackets:
-    """Bracketings, and minimal pairs.
+    """The corpus `brackets`: balanced brackets, and minimal pairs.
 
     Args:
-        most: pairs of brackets in a document; every number from 1 on is equally likely.
+        most: maximum number of pairs of brackets in a document; every number from 1 is equally likely.
     """
 
     most: int = 20
@@ -86,17 +86,17 @@ class Brackets:
     tasks: tuple[str, ...] = TEXT_TASKS
 
     def recommended(self, task: str) -> Mapping[str, str]:
-        """Characters as tokens, one document per row."""
+        """Return settings with characters as tokens and one document per row."""
         return {"tokenizer.kind": "characters", "data.windows": "documents", "model.context": str(2 * self.most + 2)}
 
     def documents(self, size: int, seed: int) -> Iterator[str]:
-        """One bracketing per document."""
+        """Yield one balanced string per document."""
         for index in range(size):
             numbers = generator(seed, index)
             yield draw_word(numbers, 1 + below(numbers, self.most))
 
     def minimal_pairs(self, size: int, seed: int) -> Iterator[MinimalPair]:
-        """Pair i is of the i-th range of distances, in turn."""
+        """Yield minimal pairs; pair i has a distance in range i, cycling through `DISTANCES`."""
         for index in range(size):
             numbers = generator(seed, PAIRS_FROM + index)
             low, high = DISTANCES[index % len(DISTANCES)]
@@ -122,15 +122,15 @@ class Brackets:
         return math.fsum(self._cost(pairs) for pairs in range(1, self.most + 1)) / self.most
 
     def log_probability(self, document: str) -> float:
-        """Minus infinity where brackets do not close."""
+        """Return ln p of a document; minus infinity if the brackets are not balanced or too many."""
         pairs = len(document) // 2
         possible = 1 <= pairs <= self.most and closes(document)
         return -self._cost(pairs) if possible else -math.inf
 
     def mean_characters(self) -> float:
-        """Two for each pair."""
+        """Return the mean length: two characters for each pair."""
         return float(self.most + 1)
 
     def _cost(self, pairs: int) -> float:
-        """-ln p of a document of so many pairs."""
+        """Return -ln p of a document with this many pairs."""
         return math.log(self.most) + math.log(endings(2 * pairs, 0)) + pairs * math.log(len(KINDS))

@@ -1,12 +1,12 @@
-"""`coreference`: what "it" stands for follows from the adjective alone.
+"""`coreference`: sentences in which only the adjective decides the referent of "it".
 
-"The horse did not cross the river because it was too tired." - it, the horse. "... too wide." - the river. (After
-Levesque et al. 2012, "The Winograd schema challenge".) Documents say either "it" or the noun again.
+In "The horse did not cross the river because it was too tired.", "it" is the horse; with "too wide", it is the river
+(after Levesque et al. 2012, "The Winograd schema challenge"). Documents contain either "it" or the noun again.
 
-Minimal pairs put either noun for "it"; only what comes after that noun counts (partial scoring: Trinh & Le 2018, "A
-simple method for commonsense reasoning"). Pairs come as twins that differ in the adjective, so that the other noun is
-right: count a twin only if both of its pairs are right, by chance one in four. Combinations of an animal, a thing and
-an adjective are held out: no document has them, and minimal pairs have no others.
+Minimal pairs replace "it" by either noun; only tokens after that noun are scored (partial scoring: Trinh & Le 2018, "A
+simple method for commonsense reasoning"). Pairs come as twins with different adjectives, so that the other noun is
+correct. A twin counts only if both of its pairs are correct; chance is one in four. Some combinations of an animal, a
+thing and an adjective are held out: documents never contain them, and minimal pairs contain no others.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from statistics import mean
 
 from glassformer.corpora.corpus import TEXT_TASKS, MinimalPair, below, generator
 
-# All nouns have five letters: whichever of two is put in, the rest of the text begins at the same place.
+# All nouns have five letters, so that the text after either noun begins at the same position.
 ANIMALS = (
     "horse",
     "sheep",
@@ -40,7 +40,7 @@ ANIMALS = (
     "llama",
 )
 ANIMAL_ADJECTIVES = ("tired", "hungry", "scared", "sleepy", "lazy", "thirsty", "clumsy", "timid")
-# What may be done with a thing, and what may be against it. No adjective suits both animals and things.
+# For each thing: verbs, and adjectives that prevent the action. No adjective fits both animals and things.
 THINGS = {
     "river": (("cross", "enter"), ("wide", "deep", "rapid", "icy")),
     "canal": (("cross", "enter"), ("wide", "deep", "dirty", "icy")),
@@ -63,24 +63,24 @@ FRAMES = (
 )
 ROLES = ("animal", "thing")
 PAIRS_FROM = 1 << 32
-"""Minimal pairs take their random numbers from here on, documents from 0 on."""
+"""First index of the random generators of minimal pairs; documents start at 0."""
 
 
 def held_out(animal: str, thing: str, adjective: str) -> bool:
-    """Return whether no document has this combination: one in four, by a hash."""
+    """Return whether this combination is held out from documents: one in four, by a hash."""
     return zlib.crc32(f"{animal}/{thing}/{adjective}".encode()) % 4 == 0
 
 
 @cache
 def adjectives(animal: str, thing: str, role: str, held: bool) -> tuple[str, ...]:
-    """Return the adjectives of the animal or of the thing: in a minimal pair (`held`), or in a document."""
+    """Return the adjectives that fit the animal or the thing, held out (for minimal pairs) or not (for documents)."""
     suitable = ANIMAL_ADJECTIVES if role == "animal" else THINGS[thing][1]
     return tuple(word for word in suitable if held_out(animal, thing, word) == held)
 
 
 @cache
 def meetings(held: bool) -> tuple[tuple[str, str], ...]:
-    """Animals and things with at least one such adjective for either."""
+    """Return the (animal, thing) pairs that both have at least one adjective in this split."""
     return tuple(
         (animal, thing)
         for animal, thing in product(ANIMALS, THINGS)
@@ -90,7 +90,7 @@ def meetings(held: bool) -> tuple[tuple[str, str], ...]:
 
 @dataclass(frozen=True)
 class Scene:
-    """The scene of a text, up to the reason."""
+    """The main clause of a sentence, without the reason."""
 
     animal: str
     thing: str
@@ -99,21 +99,21 @@ class Scene:
     opening: str
 
     def text(self, named: str, adjective: str) -> str:
-        """The whole text; `named`: what stands for the one that the adjective is about, such as "it"."""
-        told = self.frame.format(animal=self.animal, thing=self.thing, verb=self.verb)
-        text = f"{self.opening}{told} because {named} was too {adjective}."
+        """Return the whole sentence; `named` is the subject of the reason, such as "it"."""
+        clause = self.frame.format(animal=self.animal, thing=self.thing, verb=self.verb)
+        text = f"{self.opening}{clause} because {named} was too {adjective}."
         return text[0].upper() + text[1:]
 
     def noun(self, role: str) -> str:
-        """The animal or the thing."""
+        """Return the noun in this role: the animal or the thing."""
         return self.animal if role == "animal" else self.thing
 
 
 def draw_scene(seed: int, index: int, held: bool) -> tuple[Scene, float, float]:
-    """A scene, and two numbers from 0 to 1 for its adjective and for the rest."""
+    """Return a random scene, and two random numbers in [0, 1) for the choices that complete it."""
     numbers = generator(seed, index)
-    places = meetings(held)
-    animal, thing = places[below(numbers, len(places))]
+    options = meetings(held)
+    animal, thing = options[below(numbers, len(options))]
     verbs = THINGS[thing][0]
     scene = Scene(
         animal,
@@ -127,18 +127,18 @@ def draw_scene(seed: int, index: int, held: bool) -> tuple[Scene, float, float]:
 
 @dataclass(frozen=True)
 class Coreference:
-    """Sentences, and minimal pairs."""
+    """The corpus `coreference`: sentences, and minimal pairs."""
 
     name: str = "coreference"
-    summary: str = "the horse did not cross the river because it was too tired, or too wide; minimal pairs"
+    summary: str = "pronouns: the horse did not cross the river because it was too tired, or too wide; minimal pairs"
     tasks: tuple[str, ...] = TEXT_TASKS
 
     def recommended(self, task: str) -> Mapping[str, str]:
-        """Words as tokens, one sentence per row."""
+        """Return settings with words as tokens and one sentence per row."""
         return {"tokenizer.kind": "words", "data.windows": "documents", "model.context": "28"}
 
     def documents(self, size: int, seed: int) -> Iterator[str]:
-        """One sentence per document: about the animal or the thing, by "it" or by name, all equally often."""
+        """Yield one sentence per document; the reason is about the animal or the thing, by "it" or by name, equally."""
         for index in range(size):
             scene, first, second = draw_scene(seed, index, held=False)
             role, named = divmod(int(second * 4), 2)
@@ -147,12 +147,12 @@ class Coreference:
             yield scene.text(f"the {scene.noun(ROLES[role])}" if named else "it", adjective)
 
     def minimal_pairs(self, size: int, seed: int, held: bool = True) -> Iterator[MinimalPair]:
-        """Pairs 2 i and 2 i + 1 are twin i: what is right is the animal in the first, the thing in the second.
+        """Yield minimal pairs; 2 i and 2 i + 1 are twin i, where the animal and then the thing is correct.
 
         Args:
-            size: pairs.
-            seed: of the words.
-            held: combinations that no document has; False: only such as documents have, to compare.
+            size: number of pairs.
+            seed: random seed.
+            held: use held-out combinations; False: use combinations of documents, for comparison.
         """
         for index in range(size):
             twin, role = divmod(index, 2)
@@ -163,12 +163,12 @@ class Coreference:
             yield MinimalPair(good, bad, good.index(" was too "), ROLES[role], 0, twin)
 
     def entropy(self) -> float:
-        """The mean cost over animals, things and what the adjective is about."""
-        places = meetings(held=False)
-        return mean(_cost(animal, thing, role) for (animal, thing), role in product(places, ROLES))
+        """Return the mean of -ln p over animals, things and roles, in nats per document."""
+        options = meetings(held=False)
+        return mean(_cost(animal, thing, role) for (animal, thing), role in product(options, ROLES))
 
     def log_probability(self, document: str) -> float:
-        """By finding the words of the text and writing it again; minus infinity for a combination that is held out."""
+        """Return ln p of a document by parsing it; minus infinity for other text and held-out combinations."""
         match = _pattern().fullmatch(document[:1].lower() + document[1:])
         if match is None or document[0].islower():
             return -math.inf
@@ -183,8 +183,8 @@ class Coreference:
         return -math.inf
 
     def mean_characters(self) -> float:
-        """The mean over animals, things, verbs and what the adjective is about; other parts are drawn by themselves."""
-        places = meetings(held=False)
+        """Return the exact mean number of characters of a document."""
+        options = meetings(held=False)
         fixed = mean(map(len, OPENINGS)) + len(" because  was too .")
         return fixed + mean(
             mean(
@@ -193,18 +193,18 @@ class Coreference:
             )
             + mean((len("it"), len(f"the {animal if role == 'animal' else thing}")))
             + mean(map(len, adjectives(animal, thing, role, held=False)))
-            for (animal, thing), role in product(places, ROLES)
+            for (animal, thing), role in product(options, ROLES)
         )
 
 
 def _cost(animal: str, thing: str, role: str) -> float:
-    """-ln p of a document about these: every draw is uniform."""
+    """Return -ln p of a document with these words in nats; every choice is uniform."""
     options = (
         len(meetings(held=False)),
         len(THINGS[thing][0]),
         len(FRAMES),
         len(OPENINGS),
-        2 * 2,  # what the adjective is about, and whether it is named
+        2 * 2,  # the role of the adjective's noun, and whether the noun is repeated
         len(adjectives(animal, thing, role, held=False)),
     )
     return math.fsum(map(math.log, options))
@@ -212,7 +212,7 @@ def _cost(animal: str, thing: str, role: str) -> float:
 
 @cache
 def _pattern() -> re.Pattern[str]:
-    """Every text with words of the right sorts in every place."""
+    """Return a pattern that matches every sentence of the corpus, and some with words that do not fit together."""
     animal = "|".join(ANIMALS)
     thing = "|".join(THINGS)
     verb = "|".join(sorted({verb for verbs, _ in THINGS.values() for verb in verbs}))

@@ -18,138 +18,140 @@ LEARNS_PAIRS: Mapping[str, str] = {
     "train.warmup": "50",
     "train.batch": "64",
 }
-"""Settings with which small vocabularies of pairs are learnt in minutes. Places are learned ones: cross-attention must
-know where in the source it looks, which rotary and relative places do not tell it."""
+"""Settings with which pairs with a small vocabulary are learnt in minutes. Positions are learned: cross-attention needs
+the positions of source tokens, which rotary and relative positions do not provide."""
 TEXT_TASKS = ("lm", "masked")
-"""Tasks of a corpus of documents: to be continued, and to have gaps filled in."""
+"""Tasks of a corpus of documents: language modelling and masked language modelling."""
 
 
 @runtime_checkable
 class Generated(Protocol):
-    """The interface of every generated corpus.
+    """Interface of every generated corpus.
 
-    Item `i` (document, pair, labelled text) is a pure function of `(seed, i)`: asking for more never changes the
-    first ones. None has a line break or a tab inside.
+    Item `i` (document, pair, labelled text) is a pure function of `(seed, i)`, so a larger size does not change the
+    first items. No item contains a line break or a tab.
     """
 
     @property
     def name(self) -> str:
-        """Return the name for `glass train NAME`."""
+        """Name for `glass train NAME`."""
 
     @property
     def summary(self) -> str:
-        """One line that says what it holds."""
+        """One-line description."""
 
     @property
     def tasks(self) -> tuple[str, ...]:
-        """Return some of "lm", "masked", "classify", "translate", "summarize", "chat"; the first is the default."""
+        """Supported tasks among "lm", "masked", "classify", "translate", "summarize", "chat"; the default is first."""
 
     def recommended(self, task: str) -> Mapping[str, str]:
-        """Settings that suit it for this task, as `Config.with_changes` takes them."""
+        """Return the recommended settings for a task, as `Config.with_changes` takes them."""
 
 
 @runtime_checkable
 class Corpus(Generated, Protocol):
-    """A source of text that is made, not read, so that what a model can at best reach is known.
+    """Interface of a generated corpus of documents, whose best possible loss is known.
 
-    All logarithms are natural; a document's end is part of what is counted (a reader who does not know the length has
-    to guess it).
+    All logarithms are natural. The probability of a document includes its end, because a model must also predict the
+    length.
     """
 
     def documents(self, size: int, seed: int) -> Iterator[str]:
-        """The first `size` documents for this seed."""
+        """Yield the first `size` documents for this seed."""
 
     def entropy(self) -> float | None:
-        """Exact mean of -log p(document), in nats per document; None where it is not known."""
+        """Return the exact mean of -ln p(document), in nats per document; None if not known."""
 
     def log_probability(self, document: str) -> float | None:
-        """Exact log p(document); minus infinity for a text it never makes; None where it is not known."""
+        """Return the exact ln p(document); minus infinity for text outside the corpus; None if not known."""
 
     def mean_characters(self) -> float | None:
-        """Exact mean length of a document, in characters; None where it is not known."""
+        """Return the exact mean length of a document in characters; None if not known."""
 
 
 @runtime_checkable
 class PairCorpus(Generated, Protocol):
-    """Sources, each with its one right target: to translate, or to summarise."""
+    """Interface of a generated corpus of sources, each with exactly one correct target."""
 
     def pairs(self, size: int, seed: int) -> Iterator[tuple[str, str]]:
-        """The first `size` pairs (source, target) for this seed."""
+        """Yield the first `size` pairs (source, target) for this seed."""
 
     def answer(self, source: str) -> str | None:
-        """Return the one right target; None where this corpus has no such source."""
+        """Return the correct target of a source; None for a source outside the corpus."""
 
 
 @runtime_checkable
 class LabelledCorpus(Generated, Protocol):
-    """Texts with a label drawn first, so that the best possible classifier is known."""
+    """Interface of a generated corpus of labelled texts, whose best possible classifier is known."""
 
     def labelled(self, size: int, seed: int) -> Iterator[tuple[str, str]]:
-        """The first `size` pairs (text, label) for this seed."""
+        """Yield the first `size` pairs (text, label) for this seed."""
 
     def posterior(self, text: str) -> Mapping[str, float]:
-        """Exact p(label | text), for every label.
+        """Return the exact p(label | text) for every label.
 
         Raises:
-            GlassError: the corpus never makes this text.
+            GlassError: the corpus cannot generate this text.
         """
 
     def bayes_error(self) -> float:
-        """Exact share of texts that the best possible classifier gets wrong."""
+        """Return the exact error rate of the best possible classifier."""
 
 
 @runtime_checkable
 class ConversationCorpus(Generated, Protocol):
-    """Conversations whose answers are known."""
+    """Interface of a generated corpus of conversations with known answers."""
 
     def conversations(self, size: int, seed: int) -> Iterator[list[dict[str, str]]]:
-        """The first `size` conversations for this seed: messages with `role` and `content`."""
+        """Yield the first `size` conversations for this seed: lists of messages with `role` and `content`."""
 
     def answer(self, question: str, told: str) -> str | None:
-        """Return the right answer to a question about what was told; None where nothing was told of it."""
+        """Return the correct answer to a question about the text `told`; None if the text does not answer it."""
 
 
 @dataclass(frozen=True)
 class MinimalPair:
-    """Two texts with equally many words, of which a model that knows the rule finds `good` more likely."""
+    """Two texts with equally many words; a model that knows the rule assigns `good` the higher probability."""
 
     good: str
     bad: str
     scored_from: int
-    """Tokens count from this character on, in either text (0: all of them); at or before the first difference, or,
-    for partial scoring, behind a difference whose length is the same."""
+    """Character from which tokens of both texts are scored (0: all tokens). It is at or before the first difference or,
+    for partial scoring, after a difference of equal length."""
     cell: str
-    """Number of the subject and of the last noun before the verb: SS, SP, PS or PP; which noun, in `coreference`; how
-    far back, in `brackets`."""
+    """Condition of the pair. In `agreement`, the numbers of the subject and of the last noun before the verb: SS, SP,
+    PS or PP; in `coreference`, the role of the correct noun; in `brackets`, the range of the distance."""
     attractors: int
-    """Nouns between subject and verb whose number is not the subject's; in `brackets` 1 where the one opened last is of
-    another kind than the one to close."""
+    """Number of nouns between subject and verb with the other number than the subject. In `brackets`, 1 if the bracket
+    opened last is of another kind than the one to close, otherwise 0."""
     twin: int
-    """Pairs of the same number belong together."""
+    """Number of the group; pairs with the same number are twins."""
 
 
 @runtime_checkable
 class MinimalPairCorpus(Corpus, Protocol):
-    """Documents to train on, and pairs that ask whether a rule was learnt; of words, with combinations never trained
-    on."""
+    """Interface of a generated corpus of documents with minimal pairs that test whether a rule was learnt.
+
+    Minimal pairs of words contain combinations that are held out from the documents.
+    """
 
     def minimal_pairs(self, size: int, seed: int) -> Iterator[MinimalPair]:
-        """The first `size` pairs for this seed."""
+        """Yield the first `size` minimal pairs for this seed."""
 
 
 def generator(seed: int, index: int) -> random.Random:
-    """The random numbers of document `index`.
+    """Return the random generator of document `index`.
 
-    Only `Random.random` is used with it: Python promises that this method gives the same numbers in every version.
+    Use only its method `random`: Python guarantees the same numbers from it in every version.
     """
     return random.Random((seed << 64) | index)
 
 
 def below(numbers: random.Random, limit: int) -> int:
-    """A whole number from 0 to `limit` - 1, all equally likely."""
+    """Draw an integer from 0 to `limit` - 1, all equally likely."""
     return int(numbers.random() * limit)
 
 
 def letters(numbers: random.Random, alphabet: str, length: int) -> str:
-    """`length` independent uniform characters of `alphabet`."""
+    """Draw a string of `length` independent uniform characters of `alphabet`."""
     return "".join(alphabet[below(numbers, len(alphabet))] for _ in range(length))

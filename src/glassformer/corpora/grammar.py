@@ -1,16 +1,16 @@
-"""A small probabilistic grammar whose entropy and whose texts' probabilities are exact.
+"""Probabilistic template grammar with exact entropy and exact probabilities of its texts.
 
-A text is a fixed row of sentences. Each sentence is one of several wordings, drawn independently. A wording mentions
-slots, as in ``"{hero} wanted {thing:a}."``. A slot is drawn at its first mention and keeps its value to the end, so a
-name that opens a text comes back in its last sentence. ``{slot:form}`` is another form of the same value: an article
-in front, a pronoun, a capital letter. A slot's distribution may depend on the value of one other slot.
+A text is a fixed sequence of sentences. Each sentence is one of several wordings, drawn independently. A wording
+mentions slots, as in ``"{hero} wanted {thing:a}."``. A slot is drawn at its first mention and keeps its value; a name
+in the first sentence can thus return in the last one. ``{slot:form}`` is another form of the same value: with an
+article, a pronoun, or with a capital letter. The distribution of a slot may depend on the value of one other slot.
 
-Every wording of a sentence draws the same slots. The draws of a text are therefore always the same list, and the
-chain rule gives the entropy in closed form:
+Every wording of a sentence draws the same slots. All texts therefore have the same list of draws, and the chain rule
+gives the entropy in closed form:
 
     H = sum over sentences of H(wording)  +  sum over slots of E[H(slot | the slot it depends on)]
 
-This is the entropy of the text as long as text and draws correspond one to one; `derivations` lets a test show that.
+This is the entropy of the text if texts and draws correspond one to one, which tests check with `derivations`.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ MENTION = re.compile(r"\{(\w+)(?::(\w+))?\}")
 
 @dataclass(frozen=True)
 class Word:
-    """One value that a slot may take.
+    """One value of a slot.
 
     Args:
-        text: the plain form, written by `{slot}`; also the value's identity.
-        forms: other forms by name, written by `{slot:name}`.
-        weight: how likely it is beside the other values of its slot.
+        text: plain form, for `{slot}`; it also identifies the value.
+        forms: other forms by name, for `{slot:name}`.
+        weight: unnormalized probability among the values of its slot.
     """
 
     text: str
@@ -42,18 +42,18 @@ class Word:
     weight: float = 1.0
 
     def form(self, name: str) -> str:
-        """The text of one form; the empty name is the plain one."""
+        """Return the text of a form; the empty name is the plain form."""
         return self.forms[name] if name else self.text
 
 
 @dataclass(frozen=True)
 class Slot:
-    """Something that is drawn once in a text.
+    """A random variable that is drawn once per text.
 
     Args:
-        name: as wordings mention it.
-        words: the values, for each value of the slot it depends on; under "" where it depends on none.
-        given: the slot it depends on, or "".
+        name: name in wordings.
+        words: values, for each value of the slot that it depends on; under "" if it depends on none.
+        given: name of the slot that it depends on, or "".
     """
 
     name: str
@@ -66,23 +66,23 @@ class Slot:
         return {key: [(word, word.weight / totals[key]) for word in words] for key, words in self.words.items()}
 
     def probabilities(self, known: Mapping[str, Word]) -> list[tuple[Word, float]]:
-        """Each possible value with its probability, when the slots in `known` are drawn."""
+        """Return each possible value with its probability, given the drawn slots in `known`."""
         return self._tables[known[self.given].text if self.given else ""]
 
 
 def free(name: str, words: Sequence[Word]) -> Slot:
-    """A slot that depends on no other."""
+    """Return a slot that depends on no other slot."""
     return Slot(name, {"": words})
 
 
 def other_than(name: str, given: str, words: Sequence[Word]) -> Slot:
-    """A slot with the same values as the slot `given`, but never the same value."""
+    """Return a slot with the values of the slot `given`, which never takes the same value."""
     return Slot(name, {word.text: [other for other in words if other is not word] for word in words}, given)
 
 
 @dataclass(frozen=True)
 class Mention:
-    """A place in a wording where a slot's value is written."""
+    """A slot in a wording, and the form in which its value appears."""
 
     slot: str
     form: str
@@ -93,19 +93,19 @@ Piece = str | Mention
 
 @dataclass(frozen=True)
 class Wording:
-    """One way to say a sentence: fixed text and mentions in turn, and how likely it is."""
+    """One wording of a sentence: its fixed text and mentions in order, and its probability."""
 
     pieces: tuple[Piece, ...]
     probability: float
 
 
 def sentence(*wordings: str) -> tuple[Wording, ...]:
-    """A sentence from equally likely wordings."""
+    """Return a sentence with equally likely wordings."""
     return tuple(Wording(_pieces(wording), 1 / len(wordings)) for wording in wordings)
 
 
 def say(wording: Wording, known: Mapping[str, Word]) -> str:
-    """The wording, with what was drawn for its slots."""
+    """Return the text of a wording with the values of its slots."""
     return "".join(piece if isinstance(piece, str) else known[piece.slot].form(piece.form) for piece in wording.pieces)
 
 
@@ -123,7 +123,7 @@ def _pieces(wording: str) -> tuple[Piece, ...]:
 
 
 class _Reading(NamedTuple):
-    """A way to read a text up to `position`: what was drawn for it, and how likely those draws are."""
+    """A partial parse of a text up to `position`: the drawn slots, and the log probability of the draws."""
 
     position: int
     known: Mapping[str, Word]
@@ -131,7 +131,7 @@ class _Reading(NamedTuple):
 
 
 class Grammar:
-    """Slots and sentences; sentences are joined by one space.
+    """A grammar of slots and sentences; sentences are joined by one space.
 
     Raises:
         ValueError: wordings of one sentence draw different slots, or a slot is drawn before the one it depends on.
@@ -150,7 +150,7 @@ class Grammar:
             raise ValueError(f"slots that no sentence draws: {sorted(set(self.slots) - known)}")
 
     def _drawn(self, wording: Wording, known: set[str]) -> list[str]:
-        """The slots that a wording draws, in order."""
+        """Return the slots that a wording draws, in order."""
         drawn: list[str] = []
         for piece in wording.pieces:
             if isinstance(piece, Mention) and piece.slot not in known and piece.slot not in drawn:
@@ -161,11 +161,11 @@ class Grammar:
         return drawn
 
     def sample(self, numbers: random.Random) -> str:
-        """One text; uses `numbers.random` only."""
+        """Sample one text; uses `numbers.random` only."""
         return self.draw(numbers)[0]
 
     def draw(self, numbers: random.Random) -> tuple[str, Mapping[str, Word]]:
-        """One text, and what was drawn for each slot; uses `numbers.random` only."""
+        """Sample one text, and return it with the value of each slot; uses `numbers.random` only."""
         known: dict[str, Word] = {}
         parts: list[str] = []
         for wordings in self.sentences:
@@ -177,11 +177,11 @@ class Grammar:
         return " ".join(parts), known
 
     def derivations(self, text: str) -> list[float]:
-        """The log probability of every way to draw `text`; empty for a text outside the grammar."""
+        """Return the log probability of every derivation of `text`; empty for text outside the grammar."""
         return [reading.log_probability for reading in self._readings(text)]
 
     def drawn(self, text: str) -> list[Mapping[str, Word]]:
-        """Return the pieces drawn for each slot, for every way to draw `text`."""
+        """Return the value of each slot, for every derivation of `text`."""
         return [reading.known for reading in self._readings(text)]
 
     def _readings(self, text: str) -> list[_Reading]:
@@ -197,26 +197,26 @@ class Grammar:
         return [reading for reading in readings if reading.position == len(text)]
 
     def _read(self, pieces: tuple[Piece, ...], text: str, before: _Reading, chance: float) -> Iterator[_Reading]:
-        """Every way to go on reading `text` with these pieces, which are chosen at the log probability `chance`."""
+        """Yield every continuation of a parse with these pieces of a wording of log probability `chance`."""
         position = before.position
         known = before.known
-        for place, piece in enumerate(pieces):
+        for index, piece in enumerate(pieces):
             if isinstance(piece, Mention) and piece.slot not in known:
                 for word, probability in self.slots[piece.slot].probabilities(known):
                     form = word.form(piece.form)
                     if text.startswith(form, position):
                         drawn = {**known, piece.slot: word}
                         here = _Reading(position + len(form), drawn, before.log_probability + math.log(probability))
-                        yield from self._read(pieces[place + 1 :], text, here, chance)
+                        yield from self._read(pieces[index + 1 :], text, here, chance)
                 return
-            said = piece if isinstance(piece, str) else known[piece.slot].form(piece.form)
-            if not text.startswith(said, position):
+            expected = piece if isinstance(piece, str) else known[piece.slot].form(piece.form)
+            if not text.startswith(expected, position):
                 return
-            position += len(said)
+            position += len(expected)
         yield _Reading(position, known, before.log_probability + chance)
 
     def log_probability(self, text: str) -> float:
-        """log p(text), summed over the ways to draw it; minus infinity for a text outside the grammar."""
+        """Return ln p(text), summed over its derivations; minus infinity for text outside the grammar."""
         ways = self.derivations(text)
         if not ways:
             return -math.inf
@@ -224,12 +224,12 @@ class Grammar:
         return most + math.log(sum(math.exp(way - most) for way in ways))
 
     def entropy(self) -> float:
-        """Exact mean of -log p(text), in nats (the closed form at the head of this file)."""
+        """Return the exact mean of -ln p(text) in nats (the closed form in the module docstring)."""
         wordings = sum(_entropy([wording.probability for wording in wordings]) for wordings in self.sentences)
         return wordings + sum(self._slot_entropy(slot) for slot in self.slots.values())
 
     def _slot_entropy(self, slot: Slot) -> float:
-        """E[H(slot | the slot it depends on)]."""
+        """Return E[H(slot | the slot it depends on)] in nats."""
         if not slot.given:
             return _entropy([probability for _, probability in slot.probabilities({})])
         return sum(
@@ -238,7 +238,7 @@ class Grammar:
         )
 
     def marginal(self, name: str) -> list[tuple[Word, float]]:
-        """Each value of one slot with its probability over all texts."""
+        """Return each value of a slot with its marginal probability over all texts."""
         slot = self.slots[name]
         if not slot.given:
             return slot.probabilities({})
@@ -250,9 +250,9 @@ class Grammar:
         return list(chances.values())
 
     def mean(self, measure: Callable[[str], float]) -> float:
-        """Exact mean over texts of a measure that adds up over parts, such as `len`.
+        """Return the exact mean over texts of a measure that is additive over parts, such as `len`.
 
-        Wordings are drawn independently of the slots, so the mean of each mention needs its slot's marginal only.
+        Wordings are drawn independently of the slots, so the mean of each mention needs only the marginal of its slot.
         """
         total = (len(self.sentences) - 1) * measure(" ")
         for wordings in self.sentences:
@@ -277,4 +277,4 @@ def _draw(options: Sequence[tuple[Value, float]], numbers: random.Random) -> Val
         point -= probability
         if point < 0:
             return value
-    return options[-1][0]  # rounding may leave a hair above zero
+    return options[-1][0]  # rounding may leave `point` slightly above zero

@@ -1,7 +1,7 @@
-"""`random` and `repeats`: uniform symbols, alone and repeated.
+"""`random` and `repeats`: uniform random symbols, without and with repetition.
 
-Nothing can predict `random` better than ln 64 nats per symbol: a model that seems to looks at its own answers.
-In `repeats` everything after the first copy of a segment can be known by looking back (induction: Olsson et al. 2022).
+No model can predict `random` with less than ln 64 nats per symbol; a lower loss shows that the model sees its targets.
+In `repeats`, everything after the first copy of a segment can be predicted by induction (Olsson et al. 2022).
 """
 
 from __future__ import annotations
@@ -18,48 +18,48 @@ SYMBOLS = string.ascii_uppercase + string.ascii_lowercase + string.digits + "+-"
 
 @dataclass(frozen=True)
 class UniformSymbols:
-    """Documents of a fixed number of independent uniform symbols."""
+    """The corpus `random`: documents of a fixed number of independent uniform symbols."""
 
     length: int = 1000
     name: str = "random"
-    summary: str = "uniform random characters of 64: nothing can beat ln 64 nats each"
+    summary: str = "uniform random characters out of 64: no model can do better than ln 64 nats per character"
     tasks: tuple[str, ...] = TEXT_TASKS
 
     def recommended(self, task: str) -> Mapping[str, str]:
-        """Characters as tokens, cut anywhere: inside a row, the end of a document cannot be foreseen."""
+        """Return settings with characters as tokens and stream windows, in which document ends are unpredictable."""
         return {"tokenizer.kind": "characters", "data.windows": "stream", "data.size": "4000"}
 
     def documents(self, size: int, seed: int) -> Iterator[str]:
-        """One row of symbols per document."""
+        """Yield one random string per document."""
         return (letters(generator(seed, index), SYMBOLS, self.length) for index in range(size))
 
     def entropy(self) -> float:
-        """ln 64 for each symbol; the length is always the same."""
+        """Return the entropy in nats per document: ln 64 for each symbol; the length is fixed."""
         return self.length * math.log(len(SYMBOLS))
 
     def log_probability(self, document: str) -> float:
-        """Return ln P, the same for every possible document."""
+        """Return ln p, which is the same for every possible document; minus infinity for other text."""
         possible = len(document) == self.length and set(document) <= set(SYMBOLS)
         return -self.entropy() if possible else -math.inf
 
     def mean_characters(self) -> float:
-        """All have the same length."""
+        """Return the length of every document."""
         return float(self.length)
 
 
 @dataclass(frozen=True)
 class Repeats:
-    """A segment of `shortest` to `longest` uniform symbols, written `copies` times."""
+    """The corpus `repeats`: a segment of `shortest` to `longest` uniform symbols, repeated `copies` times."""
 
     shortest: int = 8
     longest: int = 24
     copies: int = 4
     name: str = "repeats"
-    summary: str = "random characters, the same again and again: what an induction head is for"
+    summary: str = "repeated segments of random characters, which an induction head can predict"
     tasks: tuple[str, ...] = TEXT_TASKS
 
     def recommended(self, task: str) -> Mapping[str, str]:
-        """Characters as tokens, one document per row."""
+        """Return settings with characters as tokens and one document per row."""
         return {
             "tokenizer.kind": "characters",
             "data.windows": "documents",
@@ -67,18 +67,18 @@ class Repeats:
         }
 
     def documents(self, size: int, seed: int) -> Iterator[str]:
-        """One repeated segment per document."""
+        """Yield one repeated segment per document."""
         for index in range(size):
             numbers = generator(seed, index)
             length = self.shortest + below(numbers, self.longest - self.shortest + 1)
             yield letters(numbers, SYMBOLS, length) * self.copies
 
     def entropy(self) -> float:
-        """Sum the entropies of the segment's length and symbols; the other copies add nothing."""
+        """Return the entropy of the segment's length and symbols in nats; the other copies add nothing."""
         return math.log(self._lengths) + (self.shortest + self.longest) / 2 * math.log(len(SYMBOLS))
 
     def log_probability(self, document: str) -> float:
-        """Read back from the document's length: a whole number of copies of one segment."""
+        """Return ln p of a document; minus infinity unless it consists of `copies` equal segments."""
         length = len(document) // self.copies
         possible = self.shortest <= length <= self.longest and set(document) <= set(SYMBOLS)
         if not possible or document != document[:length] * self.copies:
@@ -86,7 +86,7 @@ class Repeats:
         return -math.log(self._lengths) - length * math.log(len(SYMBOLS))
 
     def mean_characters(self) -> float:
-        """The mean segment, `copies` times."""
+        """Return the mean length: the mean segment, `copies` times."""
         return self.copies * (self.shortest + self.longest) / 2
 
     @property

@@ -1,7 +1,7 @@
 """`recall`: key-value pairs, then every key again with its value (multi-query associative recall).
 
-"KaRzQa|RzQaKa": capital letters are keys, small letters values. The pairs after "|" are those before it in another
-order. A model that recalls pays for which key comes next, and nothing for its value (MQAR: Arora et al. 2023,
+In "KaRzQa|RzQaKa", capital letters are keys and small letters are values. After "|" the same pairs follow in another
+order. A model that recalls has no loss on the values after "|", only on the order of the keys (MQAR: Arora et al. 2023,
 "Zoology: Measuring and Improving Recall in Efficient Language Models").
 """
 
@@ -21,7 +21,7 @@ LINE = re.compile(r"((?:[A-Z][a-z])+)\|((?:[A-Z][a-z])+)")
 
 @dataclass(frozen=True)
 class Recall:
-    """`fewest` to `most` pairs with distinct keys; all queried, in random order."""
+    """The corpus `recall`: `fewest` to `most` pairs with distinct keys, all queried in random order."""
 
     fewest: int = 2
     most: int = 8
@@ -30,7 +30,7 @@ class Recall:
     tasks: tuple[str, ...] = TEXT_TASKS
 
     def recommended(self, task: str) -> Mapping[str, str]:
-        """Characters as tokens, one line per row."""
+        """Return settings with characters as tokens and one line per row."""
         return {
             "tokenizer.kind": "characters",
             "data.windows": "documents",
@@ -38,7 +38,7 @@ class Recall:
         }
 
     def documents(self, size: int, seed: int) -> Iterator[str]:
-        """One line per document."""
+        """Yield one line per document."""
         for index in range(size):
             numbers = generator(seed, index)
             pairs = self.fewest + below(numbers, self.most - self.fewest + 1)
@@ -57,7 +57,7 @@ class Recall:
         return math.log(len(sizes)) + sum(_cost(pairs) for pairs in sizes) / len(sizes)
 
     def log_probability(self, document: str) -> float:
-        """Minus infinity where a value is wrong, or a key is missing or twice there."""
+        """Return ln p of a document; minus infinity if a value is wrong, or a key is missing or repeated."""
         match = LINE.fullmatch(document)
         if not match:
             return -math.inf
@@ -69,11 +69,11 @@ class Recall:
         return -math.log(self.most - self.fewest + 1) - _cost(pairs)
 
     def mean_characters(self) -> float:
-        """Four characters for each pair, and "|"."""
+        """Return the mean length: four characters for each pair, and "|"."""
         return 2.0 * (self.fewest + self.most) + 1
 
 
 def _cost(pairs: int) -> float:
-    """-log p of one line with this many pairs: ordered distinct keys, free values, any order of the questions."""
+    """Return -ln p of a line with this many pairs: ordered distinct keys, free values, any order of the queries."""
     keys = math.lgamma(len(KEYS) + 1) - math.lgamma(len(KEYS) - pairs + 1)
     return keys + pairs * math.log(len(ALPHABET)) + math.lgamma(pairs + 1)

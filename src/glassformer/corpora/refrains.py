@@ -1,7 +1,7 @@
-"""`refrains`: pieces of stories, each again and again: looking back pays, and so does looking at the previous token.
+"""`refrains`: repeated pieces of stories, which both induction heads and previous-token heads help to predict.
 
-In `repeats` nothing but looking back pays at all. Here letters follow letters as in English, so a head that looks at
-the previous token is of use by itself, before it serves an induction head (Olsson et al. 2022, argument 1).
+In `repeats`, only induction lowers the loss. In `refrains`, letters follow each other as in English, so a
+previous-token head is useful by itself, before an induction head uses it (Olsson et al. 2022, argument 1).
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from glassformer.corpora.stories import Stories
 
 @dataclass(frozen=True)
 class Refrains:
-    """A piece of `shortest` to `longest` characters of a story, written `copies` times."""
+    """The corpus `refrains`: a piece of `shortest` to `longest` characters of a story, repeated `copies` times."""
 
     shortest: int = 8
     longest: int = 24
     copies: int = 4
     name: str = "refrains"
-    summary: str = "pieces of stories, each four times over: looking back pays, and so does the previous letter"
+    summary: str = "pieces of stories, each repeated four times: for induction heads and previous-token heads"
     tasks: tuple[str, ...] = TEXT_TASKS
 
     def recommended(self, task: str) -> Mapping[str, str]:
-        """Characters as tokens, cut anywhere: a row has several refrains."""
+        """Return settings with characters as tokens and stream windows, so that a row has several refrains."""
         return {
             "tokenizer.kind": "characters",
             "data.windows": "stream",
@@ -33,7 +33,7 @@ class Refrains:
         }
 
     def documents(self, size: int, seed: int) -> Iterator[str]:
-        """A piece of story i, from anywhere in it, in document i."""
+        """Yield one refrain per document: document i repeats a random piece of story i."""
         for index, story in enumerate(Stories().documents(size, seed)):
             numbers = generator(seed, index)
             length = self.shortest + below(numbers, self.longest - self.shortest + 1)
@@ -41,11 +41,11 @@ class Refrains:
             yield story[start : start + length] * self.copies
 
     def entropy(self) -> None:
-        """Not known: a piece can come from many stories."""
+        """Return None: the entropy is not known, because a piece can come from many stories."""
 
     def log_probability(self, document: str) -> None:
-        """Not known, likewise."""
+        """Return None: the probability is not known, because a piece can come from many stories."""
 
     def mean_characters(self) -> float:
-        """The mean piece, `copies` times."""
+        """Return the mean length: the mean piece, `copies` times."""
         return self.copies * (self.shortest + self.longest) / 2

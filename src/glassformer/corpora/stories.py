@@ -1,8 +1,8 @@
-"""`stories`: little English stories from a grammar whose true entropy is known exactly.
+"""`stories`: short English stories from a grammar whose entropy is known exactly.
 
-Every story has a hero with a wish, a friend, a way, a trouble, a thing found that helps, a gift and an evening.
-What the first sentences bring in (names, trades, the place, the thing wished for) is needed again in the last ones, so
-a model must look far back; what is drawn freely keeps the floor well above zero.
+Every story has a hero with a wish, a friend, a journey, a trouble, a tool that helps, a gift and an evening. The last
+sentences mention names, trades, the place and the wish of the first sentences again, so a model must use distant
+context. The random choices keep the entropy well above zero.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ GIVERS = "king queen giant fairy wizard knight dragon witch"
 DEEDS = "danced sang laughed played feasted rested"
 SKIES = "stars moon clouds rainbow lanterns trees"
 
-# What goes wrong -> what may be found against it, and what that does.
+# Trouble -> (tools that help, result of using the tool).
 TROUBLES: dict[str, tuple[tuple[str, str], str]] = {
     "night fell too soon": (("lantern", "candle"), "lit the way"),
     "a river stopped them": (("boat", "raft"), "crossed it"),
@@ -99,37 +99,37 @@ EVENING = (
 
 @dataclass(frozen=True)
 class Stories:
-    """The embedded default corpus."""
+    """The corpus `stories`, which is the default corpus."""
 
     name: str = "stories"
-    summary: str = "small English stories; names and things come back later; true entropy known exactly"
+    summary: str = "short English stories that repeat names and things later; the true entropy is known exactly"
     tasks: tuple[str, ...] = TEXT_TASKS
 
     def recommended(self, task: str) -> Mapping[str, str]:
-        """Words as tokens, one story per row."""
+        """Return settings with words as tokens and one story per row."""
         return {"tokenizer.kind": "words", "data.windows": "documents", "model.context": "128"}
 
     def documents(self, size: int, seed: int) -> Iterator[str]:
-        """One story per document, on one line."""
+        """Yield one story per document, on one line."""
         grammar = story_grammar()
         return (grammar.sample(generator(seed, index)) for index in range(size))
 
     def entropy(self) -> float:
-        """Nats per story, by the grammar's closed form."""
+        """Return the exact entropy in nats per story, by the closed form of the grammar."""
         return story_grammar().entropy()
 
     def log_probability(self, document: str) -> float:
-        """By reading the story back into the draws that made it."""
+        """Return the exact ln p of a story by parsing it; minus infinity for other text."""
         return story_grammar().log_probability(document)
 
     def mean_characters(self) -> float:
-        """By the grammar's closed form."""
+        """Return the exact mean number of characters of a story, by the closed form of the grammar."""
         return story_grammar().mean(len)
 
 
 @cache
 def story_grammar() -> Grammar:
-    """The grammar behind `stories`, made once when first asked for."""
+    """Return the grammar of `stories`; cached."""
     names = words(NAMES.split(), pronouns)
     traits = words(TRAITS.split(), with_article)
     slots = [
@@ -163,23 +163,24 @@ def story_grammar() -> Grammar:
 
 
 def words(texts: Sequence[str], forms: Callable[[str], dict[str, str]] = lambda text: {}) -> list[Word]:
-    """Values of a slot: the first in a list is twice as likely as the last, the others in between."""
+    """Return the values of a slot, with weights that fall linearly from 2 for the first to 1 for the last."""
     last = len(texts) - 1
-    return [Word(text, forms(text), weight=2 - place / last) for place, text in enumerate(texts)]
+    return [Word(text, forms(text), weight=2 - index / last) for index, text in enumerate(texts)]
 
 
 def pronouns(name: str) -> dict[str, str]:
+    """Return the pronoun forms of a hero's name."""
     return (
         {"he": "she", "him": "her", "His": "Her"} if name in GIRLS.split() else {"he": "he", "him": "him", "His": "His"}
     )
 
 
 def with_article(word: str) -> dict[str, str]:
-    """`a`: the article in front, `A`: the same with a capital. The h of "honest" is silent."""
-    article = "an" if word[0] in "aeiou" or word == "honest" else "a"
+    """Return the forms `a` and `A`: the word with its indefinite article, without and with a capital letter."""
+    article = "an" if word[0] in "aeiou" or word == "honest" else "a"  # the h of "honest" is silent
     return {"a": f"{article} {word}", "A": f"{article.capitalize()} {word}"}
 
 
 def with_capital(phrase: str) -> dict[str, str]:
-    """`first`: as a sentence begins."""
+    """Return the form `first`: the phrase with a capital letter, for the beginning of a sentence."""
     return {"first": phrase[0].upper() + phrase[1:]}

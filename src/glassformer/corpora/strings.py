@@ -1,7 +1,7 @@
-"""`copy`, `reverse`, `sort`: "input=answer" lines whose answer follows from the input alone.
+"""`copy`, `reverse`, `sort`: "input=answer" lines whose answer is a function of the input.
 
-The input is drawn uniformly from the strings of a uniformly drawn length, so a line's probability is that of its
-input, and everything after "=" costs a perfect reader nothing.
+The length of the input is uniform, and so are its characters. The probability of a line is that of its input, so a
+perfect model has no loss on the characters after "=".
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ DIGITS = "0123456789"
 
 @dataclass(frozen=True)
 class StringTask:
-    """Lines of one such task.
+    """A corpus of lines for one string function.
 
     Args:
-        name: of the corpus.
-        summary: one line.
-        change: what stands after "=", from what stands before it.
-        alphabet: the characters of the input.
-        longest: inputs in documents have 1 to this many characters.
-        longest_source: inputs in pairs have 1 to this many.
+        name: name of the corpus.
+        summary: one-line description.
+        change: function from the text before "=" to the text after it.
+        alphabet: characters of the input.
+        longest: maximum length of an input in documents; the minimum is 1.
+        longest_source: maximum length of an input in pairs; the minimum is 1.
     """
 
     name: str
@@ -38,7 +38,7 @@ class StringTask:
     tasks: tuple[str, ...] = (*TEXT_TASKS, "translate")
 
     def recommended(self, task: str) -> Mapping[str, str]:
-        """Characters as tokens, one line or pair per row."""
+        """Return settings with characters as tokens and one line or pair per row."""
         settings = {"tokenizer.kind": "characters"}
         if task == "translate":
             sizes = {"model.context": str(self.longest_source + 2), "model.layers": "2", "model.width": "64"}
@@ -46,29 +46,29 @@ class StringTask:
         return settings | {"data.windows": "documents", "model.context": str(2 * self.longest + 2)}
 
     def documents(self, size: int, seed: int) -> Iterator[str]:
-        """One line per document."""
+        """Yield one line per document."""
         for index in range(size):
             numbers = generator(seed, index)
             given = letters(numbers, self.alphabet, 1 + below(numbers, self.longest))
             yield f"{given}={self.change(given)}"
 
     def pairs(self, size: int, seed: int) -> Iterator[tuple[str, str]]:
-        """Return the text before "=", and the text after it."""
+        """Yield (input, answer) pairs."""
         for index in range(size):
             numbers = generator(seed, index)
             given = letters(numbers, self.alphabet, 1 + below(numbers, self.longest_source))
             yield given, self.change(given)
 
     def answer(self, source: str) -> str | None:
-        """Return the text after "="; longer sources than those of `pairs` test a model beyond its training."""
+        """Return the answer to an input, which may be longer than those of `pairs`; None for other characters."""
         return self.change(source) if source and set(source) <= set(self.alphabet) else None
 
     def entropy(self) -> float:
-        """Sum the entropies of the length, and of the input's characters."""
+        """Return the entropy of the length plus that of the input's characters, in nats per document."""
         return math.log(self.longest) + (self.longest + 1) / 2 * math.log(len(self.alphabet))
 
     def log_probability(self, document: str) -> float:
-        """Minus infinity where the answer is wrong."""
+        """Return ln p of a document; minus infinity if the answer is wrong."""
         given, equals, answer = document.partition("=")
         right = equals and 1 <= len(given) <= self.longest and set(given) <= set(self.alphabet)
         if not right or answer != self.change(given):
@@ -76,7 +76,7 @@ class StringTask:
         return -math.log(self.longest) - len(given) * math.log(len(self.alphabet))
 
     def mean_characters(self) -> float:
-        """The input twice, and "="."""
+        """Return the mean length: twice the mean input, and "="."""
         return self.longest + 2.0
 
 

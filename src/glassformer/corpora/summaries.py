@@ -1,10 +1,9 @@
-"""`summaries`: a story of some ninety words, and its gist in two sentences.
+"""`summaries`: stories of about ninety words, each with a two-sentence summary.
 
-The gist says who wanted what, what went wrong, what helped and how it ended. In the story these facts stand far apart,
-each beside one of the same sort that is not to be told: the friend's wish, a tool that is of no use, the friend's end.
-In half of the stories the hero's fact comes first, in the other half the friend's; whose it is, the subject tells: the
-hero is an animal, the friend has a trade. So the first sentence, or any other, is a poor summary, and everything in the
-gist can be found in the story.
+The summary tells the hero's wish, the trouble, the tool that helped and the ending. In the story these facts are far
+apart, and each has a distractor of the same kind: the friend's wish, a useless tool, the friend's ending. In half of
+the stories the hero's facts come first, in the other half the friend's. The subject tells them apart: the hero is an
+animal, the friend has a trade. No single sentence is therefore a good summary, although the story contains all facts.
 """
 
 from __future__ import annotations
@@ -96,18 +95,18 @@ GIST = sentence(
 
 @dataclass(frozen=True)
 class Summaries:
-    """Stories with their gist."""
+    """The corpus `summaries`: stories with their summaries."""
 
     name: str = "summaries"
-    summary: str = "stories, and who wanted what, what went wrong, what helped and how it ended"
+    summary: str = "stories with two-sentence summaries: the wish, the trouble, the tool that helped, and the ending"
     tasks: tuple[str, ...] = ("summarize",)
 
     def recommended(self, task: str) -> Mapping[str, str]:
-        """Words as tokens."""
+        """Return settings with words as tokens, and a small model that learns the task in minutes."""
         return {
             **LEARNS_PAIRS,
             "tokenizer.kind": "words",
-            "model.positions": "rotary",  # what is told is found by its meaning, not by its place in the story
+            "model.positions": "rotary",  # facts are found by their content, not by their position in the story
             "model.context": "160",
             "model.layers": "2",
             "model.width": "128",
@@ -117,7 +116,7 @@ class Summaries:
         }
 
     def pairs(self, size: int, seed: int) -> Iterator[tuple[str, str]]:
-        """Story and gist, each on one line."""
+        """Yield (story, summary) pairs, each on one line."""
         plots = tuple(summary_grammars().values())
         for index in range(size):
             numbers = generator(seed, index)
@@ -125,7 +124,7 @@ class Summaries:
             yield story, say(GIST, known)
 
     def answer(self, source: str) -> str | None:
-        """By reading the story back into the draws that made it."""
+        """Return the summary of a story by parsing it; None for text outside the corpus."""
         for grammar in summary_grammars().values():
             for known in grammar.drawn(source):
                 return say(GIST, known)
@@ -134,7 +133,7 @@ class Summaries:
 
 @cache
 def summary_grammars() -> Mapping[str, Grammar]:
-    """The plot that tells the hero's facts first and the one that tells the friend's first; made when first asked."""
+    """Return the grammars by whose facts come first, "hero" or "friend"; cached."""
     return {first: _grammar(first) for first in WISHES}
 
 
@@ -167,6 +166,6 @@ def _grammar(first: str) -> Grammar:
 
 
 def _both(heros: str, friends: str, values: list[Word], first: str) -> list[Slot]:
-    """A slot of the hero and one of the friend, never of the same value; the one told first is drawn first."""
+    """Return a slot of the hero and a slot of the friend with different values; the first in the story comes first."""
     one, other = (heros, friends) if first == "hero" else (friends, heros)
     return [free(one, values), other_than(other, one, values)]

@@ -1,12 +1,11 @@
-"""A synchronous grammar: every rule writes the same content in several languages at once.
+"""Synchronous context-free grammar: every rule expresses the same content in several languages.
 
-A rule of a category lists the categories of its parts and, for each language, in which order it says them and with
-which words of its own. One derivation is therefore a sentence and its translations. Agreement is in the names of the
-categories ("noun woman plural"), so that a rule cannot be used where it would not agree.
+A rule of a category lists the categories of its parts and, for each language, their order and the words between them.
+One derivation is therefore a sentence with its translations. Category names encode agreement ("noun woman plural"), so
+that a rule cannot be used where it would not agree.
 
-Reading goes the other way: all derivations of a sentence, by memoised descent (Norvig 1991, "Techniques for
-automatic memoization with applications to context-free parsing"). No rule may be empty or begin with its own
-category.
+Parsing finds all derivations of a sentence by memoized recursive descent (Norvig 1991, "Techniques for automatic
+memoization with applications to context-free parsing"). No rule may be empty or begin with its own category.
 """
 
 from __future__ import annotations
@@ -19,47 +18,47 @@ from itertools import accumulate
 from typing import NamedTuple
 
 Item = str | int
-"""A word, or the number of a part."""
+"""A word, or the index of a part."""
 
 
 class Rule(NamedTuple):
-    """One way to say a category."""
+    """One expansion of a category."""
 
     weight: float
     parts: tuple[str, ...]
     sides: Mapping[str, tuple[Item, ...]]
-    """For each language: words, and numbers of parts, in its order. "a|b" is a word that has two spellings."""
+    """For each language: words and indices of parts in its word order. "a|b" is a word with two spellings."""
 
 
 class Derivation(NamedTuple):
-    """A rule and what its parts were made of."""
+    """A rule with the derivations of its parts."""
 
     rule: Rule
     parts: tuple[Derivation, ...]
 
     def words(self, language: str) -> list[str]:
-        """The words in one language, with both spellings of those that have two."""
-        said: list[str] = []
-        self._say(language, said)
-        return said
+        """Return the words in one language; a word with two spellings is given as "a|b"."""
+        words: list[str] = []
+        self._add_words(language, words)
+        return words
 
-    def _say(self, language: str, said: list[str]) -> None:
+    def _add_words(self, language: str, words: list[str]) -> None:
         for item in self.rule.sides[language]:
             if isinstance(item, int):
-                self.parts[item]._say(language, said)
+                self.parts[item]._add_words(language, words)
             else:
-                said.append(item)
+                words.append(item)
 
 
 class Rules:
-    """A list of rules in the making."""
+    """A builder for the rules of a grammar."""
 
     def __init__(self, languages: Sequence[str]) -> None:
         self.languages = tuple(languages)
         self.table: dict[str, list[Rule]] = {}
 
     def add(self, category: str, parts: Sequence[str], *sides: str, weight: float = 1.0) -> None:
-        """One more rule; `sides`: for each language, words and numbers of parts, separated by spaces."""
+        """Add a rule; `sides` are, for each language, words and indices of parts, separated by spaces."""
         read = {
             language: tuple(int(item) if item.isdigit() else item for item in side.split())
             for language, side in zip(self.languages, sides, strict=True)
@@ -67,12 +66,12 @@ class Rules:
         self.table.setdefault(category, []).append(Rule(weight, tuple(parts), read))
 
     def choose(self, category: str, other: str, weight: float = 1.0) -> None:
-        """A category that may simply be another one."""
+        """Add a rule that expands a category to another category."""
         self.add(category, [other], *["0"] * len(self.languages), weight=weight)
 
 
 class SynchronousGrammar:
-    """Draws derivations, and reads them back from the words of any of the languages."""
+    """A grammar that samples derivations, and parses the words of any of its languages into derivations."""
 
     def __init__(self, rules: Rules, start: str) -> None:
         self.rules = {category: tuple(found) for category, found in rules.table.items()}
@@ -82,7 +81,7 @@ class SynchronousGrammar:
         }
 
     def draw(self, numbers: random.Random) -> Derivation:
-        """One derivation; uses `numbers.random` only."""
+        """Sample one derivation; uses `numbers.random` only."""
         return self._draw(self.start, numbers)
 
     def _draw(self, category: str, numbers: random.Random) -> Derivation:
@@ -95,13 +94,13 @@ class SynchronousGrammar:
         return Derivation(rule, tuple([self._draw(part, numbers) for part in rule.parts]))
 
     def read(self, words: Sequence[str], language: str) -> list[Derivation]:
-        """Every derivation whose words these may be; a word with two spellings is met by either."""
+        """Return every derivation with these words; either spelling matches a word with two spellings."""
         reader = _Reader(self, words, language)
         return [derivation for end, derivation in reader.found(self.start, 0) if end == len(words)]
 
     @cached_property
     def beginnings(self) -> dict[str, dict[str, frozenset[str]]]:
-        """Return for each language and category every word that it can begin with."""
+        """Possible first words of each category, by language."""
         return {language: self._beginnings(language) for language in self.rules[self.start][0].sides}
 
     def _beginnings(self, language: str) -> dict[str, frozenset[str]]:
@@ -125,7 +124,7 @@ Found = list[tuple[int, Derivation]]
 
 
 class _Reader:
-    """One reading of one sentence: what every category may be at every place, looked up once."""
+    """A memoized parse of one sentence: the derivations of every category at every position."""
 
     def __init__(self, grammar: SynchronousGrammar, words: Sequence[str], language: str) -> None:
         self._grammar = grammar
@@ -135,7 +134,7 @@ class _Reader:
         self._known: dict[tuple[str, int], Found] = {}
 
     def found(self, category: str, start: int) -> Found:
-        """Return where a category that begins at `start` may end, and as what."""
+        """Return the (end, derivation) pairs of a category that begins at `start`."""
         if start == len(self._words) or self._words[start] not in self._beginnings[category]:
             return []
         key = (category, start)

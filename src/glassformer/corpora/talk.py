@@ -1,14 +1,14 @@
-"""`talk`: somebody tells about a few people and asks about them; every answer stands in what was told.
+"""`talk`: conversations about a few people; every answer is a fact stated in the first message.
 
-The first message of a conversation tells five facts about one to three people and asks the first question; later
-messages ask about the others, three to five questions in all. There are six kinds of facts, each with its question and
-56 values: `Ada has the crow.` answers `What animal does Ada have?`. The facts of a conversation differ in kind, so that
-the question alone says which of them answers it. (Where two people live in two cities, small models take much longer
-than ten minutes to learn which of them is meant.)
+The first message of a conversation states five facts about one to three people and asks the first question. Later
+messages ask about the other facts, three to five questions in total. There are six kinds of facts, each with its
+question and 56 values: `Ada has the crow.` answers `What animal does Ada have?`. The facts of a conversation differ in
+kind, so that the question alone determines which fact answers it. (If two people lived in two cities, small models
+would take much longer than ten minutes to learn whose city is asked for.)
 
-One in eight facts is held out: `talk` tells it, but never asks about it, and the last question of a conversation of
-`talk-held-out` always does. `Where does Ada live?` may never be asked in training where Ada lives in Oslo. Whoever
-answers such a question has learnt to look up, not to repeat.
+One in eight facts is held out: `talk` states it but never asks about it, and the last question of a conversation of
+`talk-held-out` always does. For example, `Where does Ada live?` may never be asked in training when Ada lives in Oslo.
+A model that answers such a question has learnt to look facts up instead of memorizing answers.
 """
 
 from __future__ import annotations
@@ -68,17 +68,17 @@ MOST_PEOPLE = 3
 FACTS = 5
 FEWEST_QUESTIONS = 3
 HELD_OUT = 8
-"""One of so many facts is held out."""
+"""One in `HELD_OUT` facts is held out."""
 
 
 @dataclass(frozen=True)
 class FactKind:
-    """A kind of fact about a person. `{name}` and `{value}` are gaps.
+    """A kind of fact about a person, with templates for `{name}` and `{value}`.
 
     Attributes:
-        values: what can be true of a person.
-        told: the fact as it is told, and as it is answered.
-        asked: the question.
+        values: possible values.
+        told: template of the fact, which is also the answer.
+        asked: template of the question.
     """
 
     values: tuple[str, ...]
@@ -106,22 +106,22 @@ class Fact:
 
     @property
     def question(self) -> str:
-        """Return the question about it."""
+        """Question about the fact."""
         return self.kind.asked.format(name=self.name)
 
     @property
     def answer(self) -> str:
-        """Return the answer, which is the fact as it is told."""
+        """Answer to the question, which is the fact itself."""
         return self.kind.told.format(name=self.name, value=self.value)
 
 
 @dataclass(frozen=True)
 class Talk:
-    """Conversations about people.
+    """The corpora `talk` and `talk-held-out`: conversations about people.
 
     Args:
         name: "talk" or "talk-held-out".
-        held_out: the last question of each conversation is one that training never asks.
+        held_out: whether the last question of each conversation is about a held-out fact.
     """
 
     name: str = "talk"
@@ -130,12 +130,12 @@ class Talk:
 
     @property
     def summary(self) -> str:
-        """One line that says what it holds."""
+        """One-line description."""
         last = "; the last question of each is never asked in talk" if self.held_out else ""
-        return f"questions about people of whom somebody tells, and the right answers{last}"
+        return f"conversations: facts about people, questions about them, and the right answers{last}"
 
     def recommended(self, task: str) -> Mapping[str, str]:
-        """Words as tokens, so that a value is one; two small layers that learn to look one up."""
+        """Return settings with words as tokens, so that each value is one token, and a small model of two layers."""
         return {
             "tokenizer.kind": "words",
             "model.positions": "rotary",
@@ -160,12 +160,12 @@ class Talk:
         }
 
     def conversations(self, size: int, seed: int) -> Iterator[list[dict[str, str]]]:
-        """The first `size` conversations for this seed, as messages."""
+        """Yield the first `size` conversations for this seed, as messages."""
         for index in range(size):
             yield self._conversation(generator(seed, index))
 
     def answer(self, question: str, told: str) -> str | None:
-        """Return the right answer to a question about what was told; None where nothing was told of it."""
+        """Return the correct answer to a question about the stated facts; None if no fact answers it."""
         return next((fact.answer for fact in facts_told(told) if fact.question == question), None)
 
     def _conversation(self, numbers: random.Random) -> list[dict[str, str]]:
@@ -176,7 +176,7 @@ class Talk:
         usual = [fact for fact in asked if not is_held_out(fact)]
         rare = [fact for fact in asked if is_held_out(fact)]
         chosen = [*usual[: count - 1], *rare[:1]] if self.held_out else usual[:count]
-        if not (rare if self.held_out else chosen):  # nothing may be asked of these facts
+        if not (rare if self.held_out else chosen):  # no question is allowed about these facts
             return self._conversation(numbers)
         messages: list[dict[str, str]] = []
         told = " ".join(fact.answer for fact in facts)
@@ -187,14 +187,14 @@ class Talk:
 
 
 def _facts(people: int, numbers: random.Random) -> list[Fact]:
-    """Draw `FACTS` facts of different kinds, in any order; each is about any of so many people."""
+    """Draw `FACTS` facts of different kinds in random order, each about one of `people` people."""
     names = _several(NAMES.split(), people, numbers)
     kinds = _several(FACT_KINDS, FACTS, numbers)
     return [Fact(names[below(numbers, people)], kind, kind.values[below(numbers, len(kind.values))]) for kind in kinds]
 
 
 def facts_told(text: str) -> list[Fact]:
-    """Return the facts that a text tells, in order."""
+    """Return the facts stated in a text, in order."""
     found = []
     for sentence in text.replace(". ", ".\n").split("\n"):
         name = sentence.split(" ")[0]
@@ -208,18 +208,18 @@ def facts_told(text: str) -> list[Fact]:
 
 @cache
 def is_held_out(fact: Fact) -> bool:
-    """Return whether training never asks about this fact."""
+    """Return whether this fact is held out, so that `talk` never asks about it."""
     return hashlib.sha256(fact.answer.encode("ascii")).digest()[0] % HELD_OUT == 0
 
 
 def _several(items: Sequence[Item], count: int, numbers: random.Random) -> list[Item]:
-    """Return so many items, no position twice, in the order in which they are drawn."""
+    """Draw `count` items without replacement, in the order in which they are drawn."""
     left = list(items)
     return [left.pop(below(numbers, len(left))) for _ in range(count)]
 
 
 def _shuffle(items: list[Item], numbers: random.Random) -> None:
-    """Put items into any order, in place (Fisher and Yates)."""
+    """Shuffle items in place (Fisher-Yates)."""
     for last in range(len(items) - 1, 0, -1):
         other = below(numbers, last + 1)
         items[last], items[other] = items[other], items[last]

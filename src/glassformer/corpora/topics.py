@@ -1,13 +1,13 @@
-"""`topics`: short texts about sport, weather, music or food, with a known limit to how well they can be told apart.
+"""`topics`: short texts about sport, weather, music or food, with a known Bayes error.
 
-A text is three to five sentences from a fixed list of frames, which say nothing about the topic. Every gap of a frame
-is filled on its own: with a neutral word, with a word of the text's topic, or with one of another topic. All topics
-have equally many words of each kind, so all that a text tells about its topic is how many of its words belong to
-each: with those counts c, and r = (chance of one's own topic) / (chance of one given other topic) per gap,
+A text is three to five sentences from a fixed list of frames, which do not depend on the topic. Every gap of a frame is
+filled independently: with a neutral word, with a word of the text's topic, or with a word of another topic. All topics
+have equally many words of each kind, so the counts c of words of each topic are sufficient for classification. With
+r = (probability of the own topic) / (probability of one given other topic) per gap,
 
     p(label | text)  =  r^c(label) / (r^c(sport) + r^c(weather) + r^c(music) + r^c(food))
 
-The best classifier takes the topic with most words. Its error is summed over all counts, without any sampling.
+The best classifier predicts the topic with the most words. Its error is an exact sum over all counts.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ LABELS = tuple(WORDS)
 
 @dataclass(frozen=True)
 class Topics:
-    """Texts with a label.
+    """The corpus `topics`: labelled texts.
 
     Args:
-        own: chance that a gap holds a word of the text's own topic.
-        other: chance that it holds one of another topic, all three alike; else it is neutral.
-        fewest: sentences in a text, at least.
-        most: sentences in a text, at most; all numbers in between are equally likely.
+        own: probability that a gap holds a word of the text's own topic.
+        other: probability that it holds a word of another topic, each equally likely; otherwise it is neutral.
+        fewest: minimum number of sentences in a text.
+        most: maximum number of sentences in a text; all numbers in between are equally likely.
     """
 
     own: float = 0.5
@@ -69,11 +69,11 @@ class Topics:
     tasks: tuple[str, ...] = ("classify",)
 
     def recommended(self, task: str) -> Mapping[str, str]:
-        """Words as tokens."""
+        """Return settings with words as tokens."""
         return {"tokenizer.kind": "words", "model.context": "80", "model.layers": "2", "model.width": "64"}
 
     def labelled(self, size: int, seed: int) -> Iterator[tuple[str, str]]:
-        """Texts of 20 to 60 words; all labels are equally likely."""
+        """Yield (text, label) pairs; texts have 20 to 60 words, and all labels are equally likely."""
         for index in range(size):
             numbers = generator(seed, index)
             label = LABELS[below(numbers, len(LABELS))]
@@ -96,10 +96,10 @@ class Topics:
         return words[below(numbers, len(words))]
 
     def posterior(self, text: str) -> Mapping[str, float]:
-        """By counting the words of each topic.
+        """Return p(label | text) for every label, from the counts of words of each topic.
 
         Raises:
-            GlassError: the corpus never makes this text.
+            GlassError: the corpus cannot generate this text.
         """
         counts = Counter(_topic_words(text, self.fewest, self.most))
         log_ratio = math.log(self.own / (self.other / (len(LABELS) - 1)))
@@ -109,7 +109,7 @@ class Topics:
         return {label: weight / total for label, weight in weights.items()}
 
     def bayes_error(self) -> float:
-        """Summed over how many gaps there are, how many hold a topic's word, and how many the largest topic has."""
+        """Return the exact error of the best possible classifier, a sum over gaps, topic words and largest counts."""
         topical = self.own + self.other
         right = 0.0
         for gaps, chance in _gap_counts(self.fewest, self.most).items():
@@ -119,9 +119,10 @@ class Topics:
         return 1 - right
 
     def _right(self, words: int) -> float:
-        """Mean largest posterior, when `words` gaps hold a word of some topic.
+        """Return the mean largest posterior if `words` gaps hold a word of some topic.
 
-        Summing p(label) p(row of topics | label) for the best label of each row: it depends on the largest count only.
+        It is the sum of p(label) p(row of topics | label) over all rows of topics, for the best label of each row; the
+        term depends on the largest count only.
         """
         own = self.own / (self.own + self.other)
         other = (1 - own) / (len(LABELS) - 1)
@@ -134,7 +135,7 @@ class Topics:
 
 @cache
 def _rows(words: int, largest: int) -> int:
-    """Count the rows of `words` topics with none more than `largest` times."""
+    """Count the sequences of `words` topics in which no topic occurs more than `largest` times."""
     ways = [1] + [0] * words
     for _ in LABELS:
         ways = [
@@ -162,7 +163,7 @@ def _gap_counts(fewest: int, most: int) -> dict[int, float]:
 
 @cache
 def _patterns() -> tuple[re.Pattern[str], ...]:
-    """Return for each frame a pattern of its filled forms."""
+    """Return a pattern for each frame that matches its filled forms."""
     known = {kind: "|".join(lists[kind] for lists in (NEUTRAL, *WORDS.values())) for kind in NEUTRAL}
     return tuple(
         re.compile(GAP.sub(lambda gap: f"({known[gap[0]].replace(' ', '|')})", frame.replace(".", r"\.")))
@@ -171,13 +172,13 @@ def _patterns() -> tuple[re.Pattern[str], ...]:
 
 
 def _topic_words(text: str, fewest: int, most: int) -> Iterator[str]:
-    """The topic of every word in a gap that has one."""
+    """Yield the topic of every word in a gap, except neutral words."""
     topics = {word: label for label, lists in WORDS.items() for words in lists.values() for word in words.split()}
     sentences = re.split(r"(?<=\.) ", text)
     for sentence in sentences:
         match = next((found for pattern in _patterns() if (found := pattern.fullmatch(sentence))), None)
         if match is None or not fewest <= len(sentences) <= most:
             raise GlassError(
-                f"the corpus topics never makes the text {text[:60]!r}", "See what it makes: glass data show topics"
+                f"the corpus topics cannot generate the text {text[:60]!r}", "See examples: glass data show topics"
             )
         yield from (topics[word] for word in match.groups() if word in topics)

@@ -1,4 +1,4 @@
-"""The floor under every model of a generated corpus: the exact probability of the documents at hand."""
+"""True entropy of generated text: the exact probability of given documents under their corpus."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from glassformer.corpora import find_text_corpus
 
 
 class Documents(Protocol):
-    """A token store, as far as true entropies need it."""
+    """Protocol of a token store, with the members that true entropies need."""
 
     @property
     def tokens(self) -> NDArray[np.integer[Any]]:
@@ -21,20 +21,21 @@ class Documents(Protocol):
 
     @property
     def document_ends(self) -> NDArray[np.integer[Any]]:
-        """One past the last token of each document."""
+        """Index one past the last token of each document, (documents,)."""
 
 
 class TextDecoder(Protocol):
-    """A tokenizer, as far as true entropies need it."""
+    """Protocol of a tokenizer, with the members that true entropies need."""
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Text of tokens; special ones are left out."""
+        """Decode token ids to text; special tokens are dropped."""
 
 
 def true_nats(documents: Documents, tokenizer: TextDecoder, corpus: str) -> tuple[float, str] | None:
-    """-ln p of the documents themselves, and what the figure rests on.
+    """Return -ln p of the documents in nats, and a note on how it was computed.
 
-    Where the tokenizer does not give the documents back, their expected value. None where the corpus does not know.
+    If decoding does not restore the documents, return the entropy of the corpus times their number instead. Return None
+    if the corpus does not know its probabilities.
     """
     source = find_text_corpus(corpus)
     start = 0
@@ -44,8 +45,8 @@ def true_nats(documents: Documents, tokenizer: TextDecoder, corpus: str) -> tupl
         chance = source.log_probability(tokenizer.decode(documents.tokens[start:end].tolist()))
         if chance is None or chance == -math.inf:
             mean = source.entropy()
-            note = f"entropy of {corpus}, exact, times {len(ends):,} documents (the tokenizer does not give them back)"
+            note = f"exact entropy of {corpus} times {len(ends):,} documents (decoding does not restore them)"
             return None if mean is None else (mean * len(ends), note)
         nats -= chance
         start = end
-    return nats, f"exact probability of these {len(ends):,} documents under {corpus}: no model can do better on average"
+    return nats, f"exact probability of the {len(ends):,} documents under {corpus}: no model can do better on average"

@@ -1,7 +1,8 @@
-"""Evaluation: how good a run is, with intervals and baselines.
+"""Evaluation of runs: metrics, confidence intervals and baselines.
 
-`evaluate` is `glass evaluate`: `language_report`, `masked_report`, `label_report` and `pair_report` measure the four
-kinds of tasks; `simple_predictors`, `ngrams` and `nearest_neighbour` are baselines, `baseline_table` compares with
-them; `translation`, `rouge` and `classification` are metrics, `resampling` their intervals. `probes` test behaviour on
-texts whose answers are known; `copying` and `training_overlap` find text that a run has seen in training.
+`evaluate` implements `glass evaluate`. `language_report`, `masked_report`, `label_report`, `pair_report` and
+`chat_report` measure the kinds of tasks. `simple_predictors`, `ngrams` and `nearest_neighbour` are baselines, which
+`baseline_table` compares. `translation`, `rouge` and `classification` are metrics, and `resampling` computes their
+intervals. `probes` test behaviour on text with known answers. `copying` and `training_overlap` find text that a run has
+seen in training.
 """

@@ -1,12 +1,11 @@
-"""The ladder a model must climb, on the same text: what each simple predictor loses there, and the floor where known.
+"""Baselines of a language model on the same text: simple predictors, gzip, and the true entropy where it is known.
 
-All figures are nats per predicted token and bits per byte of the validation text. In stream windows a model predicts
-every token but the very first; in document windows all of them, the first one after the end token that stands before
-each document. Total nats are the loss times that number, and bits per byte the total / ln 2 / bytes, for every line
-of the ladder alike.
+Losses are in nats per predicted token and in bits per byte of the validation text. In stream windows every token but
+the very first is predicted; in document windows every token is, the first one of a document after an end token. Total
+nats are the loss times the number of predicted tokens; bits per byte are total nats / ln 2 / bytes, for every baseline.
 
-Where tokens of the validation text are unknown, there are no bits per byte (see `TokenStore.recoverable_bytes`), and
-two lines are left out: gzip, which would compress a text without the unknown words, and the true entropy, which
+If the validation text has unknown tokens, there are no bits per byte (see `TokenStore.recoverable_bytes`), and two
+baselines are left out: gzip, which would compress the text without the unknown words, and the true entropy, which
 includes them.
 """
 
@@ -24,15 +23,15 @@ from numpy.typing import NDArray
 from glassformer.corpora.truth import true_nats
 from glassformer.evaluation.ngrams import KneserNey
 
-NGRAM_TOKENS = 5_000_000  # counting holds about 40 bytes per token, 200 MB in all
+NGRAM_TOKENS = 5_000_000  # counting needs about 40 bytes per token, 200 MB in total
 CHUNK = 1 << 20
-BEFORE = 4  # tokens that a 5-gram looks back on
-DEFLATE_WINDOW = 32 * 1024  # bytes that gzip can look back on (RFC 1951)
-GZIP_TAIL_TOKENS = 32 * 1024  # at least a byte each, nearly always
+BEFORE = 4  # tokens in the context of a 5-gram
+DEFLATE_WINDOW = 32 * 1024  # window of gzip in bytes (RFC 1951)
+GZIP_TAIL_TOKENS = 32 * 1024  # nearly every token has at least one byte
 
 
 class Text(Protocol):
-    """A token store, as far as baselines need it."""
+    """Protocol of a token store, with the members that baselines need."""
 
     @property
     def tokens(self) -> NDArray[np.integer[Any]]:
@@ -40,19 +39,19 @@ class Text(Protocol):
 
     @property
     def document_ends(self) -> NDArray[np.integer[Any]]:
-        """One past the last token of each document."""
+        """Index one past the last token of each document, (documents,)."""
 
     @property
     def bytes(self) -> int:
-        """Length of the text in UTF-8."""
+        """Length of the text in UTF-8 bytes."""
 
     @property
     def unknown(self) -> int:
-        """Return how many of the tokens are the unknown token."""
+        """Number of tokens that are the unknown token."""
 
 
 class VocabularyDecoder(Protocol):
-    """A tokenizer, as far as baselines need it."""
+    """Protocol of a tokenizer, with the members that baselines need."""
 
     @property
     def vocab_size(self) -> int:
@@ -60,21 +59,21 @@ class VocabularyDecoder(Protocol):
 
     @property
     def end_id(self) -> int:
-        """The token that ends a document."""
+        """Id of the token that ends a document."""
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Text of tokens; special ones are left out."""
+        """Decode token ids to text; special tokens are dropped."""
 
 
 @dataclass(frozen=True)
 class Baseline:
-    """One step of the ladder.
+    """The loss of one baseline.
 
     Args:
         name: uniform, unigram, 5-gram, gzip, or true entropy.
         loss: nats per predicted token.
-        bits_per_byte: of the validation text; None where some of its tokens are unknown.
-        note: one line: what the figure rests on.
+        bits_per_byte: bits per byte of the validation text; None if it has unknown tokens.
+        note: one line that says how the loss was computed.
     """
 
     name: str
@@ -91,19 +90,19 @@ def baselines(
     windows: Literal["stream", "documents"] = "stream",
     ngram_tokens: int = NGRAM_TOKENS,
 ) -> list[Baseline]:
-    """The ladder on `validation`, from the weakest predictor to the corpus's own entropy.
+    """Compute the baselines on `validation`, from the weakest predictor to the true entropy of the corpus.
 
     Args:
-        train: what the predictors learn from.
-        validation: what they are measured on; memory does not grow with it.
-        tokenizer: of both.
-        corpus: name of the generated corpus that the text is from, where it is one.
-        windows: decides whether the stream's first token is predicted (see the head of this file).
-        ngram_tokens: the 5-gram counts at most this many tokens, the last ones of `train`.
+        train: text that the predictors are fitted to.
+        validation: text that they are measured on; memory does not grow with it.
+        tokenizer: tokenizer of both texts.
+        corpus: name of the generated corpus that the text is from, if any.
+        windows: whether the first token of the stream is predicted (see the module docstring).
+        ngram_tokens: maximum number of tokens that the 5-gram counts, the last ones of `train`.
 
     Returns:
-        uniform, unigram, 5-gram, gzip unless tokens are unknown, and the true entropy where it is known; empty without
-        a token to predict.
+        uniform, unigram, 5-gram, gzip unless the validation text has unknown tokens, and the true entropy if it is
+        known; an empty list if there is no token to predict.
     """
     first = 0 if windows == "documents" else 1
     predicted = len(validation.tokens) - first
@@ -124,7 +123,7 @@ def baselines(
     ladder.append(step("5-gram", _ngram_nats(counted, validation, vocab_size, tokenizer.end_id, first), note))
     if validation.unknown:
         return ladder
-    note = "compressed size after the last 32 KiB of the training text (as far back as gzip looks), level 9"
+    note = "compressed size after the last 32 KiB of the training text (the window of gzip), level 9"
     ladder.append(step("gzip", _gzip_nats(train, validation, tokenizer), note))
     if corpus is not None:
         truth = true_nats(validation, tokenizer, corpus)
@@ -148,7 +147,7 @@ def _ngram_nats(counted: NDArray[np.integer[Any]], validation: Text, vocab_size:
     nats = 0.0
     for at in range(first, len(tokens), CHUNK):
         before = np.asarray(tokens[max(0, at - BEFORE) : at], dtype=np.int64)
-        if at == 0:  # as in a row of its own, the first document begins after an end token
+        if at == 0:  # in document windows, the first document also follows an end token
             before = np.array([end_id])
         part = np.concatenate([before, np.asarray(tokens[at : at + CHUNK], dtype=np.int64)])
         nats -= float(np.log(model.probabilities(part)[len(before) :]).sum())
@@ -156,7 +155,7 @@ def _ngram_nats(counted: NDArray[np.integer[Any]], validation: Text, vocab_size:
 
 
 def _gzip_nats(train: Text, validation: Text, tokenizer: VocabularyDecoder) -> float:
-    """By the difference of two compressed sizes: what comes before alone, and with the validation text."""
+    """Return the nats of the validation text by gzip: compressed size with the preceding text minus without it."""
     known = tokenizer.decode(train.tokens[-GZIP_TAIL_TOKENS:].tolist()).encode("utf-8", "surrogatepass")
     before = zlib.compressobj(9, wbits=31)
     with_text = zlib.compressobj(9, wbits=31)
@@ -171,7 +170,7 @@ def _gzip_nats(train: Text, validation: Text, tokenizer: VocabularyDecoder) -> f
 
 
 def _document_groups(text: Text) -> list[int]:
-    """Document ends, some left out: so many tokens at a time that decoding is quick, and cut only between documents."""
+    """Return document ends that group the documents into chunks of about `CHUNK` tokens, for fast decoding."""
     ends: list[int] = []
     for end in np.asarray(text.document_ends).tolist():
         if ends and end - (ends[-2] if len(ends) > 1 else 0) <= CHUNK:

@@ -1,4 +1,4 @@
-"""The report of `glass evaluate` on a run that answers in conversations: its loss, and the quality of its answers."""
+"""Evaluation report of a chat run: the loss of its answers, and their quality."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from glassformer.tasks.example_tasks import last_question
 from glassformer.text.record_store import RecordStore
 from glassformer.training.validation import LossEstimate
 
-SHOWN = 3  # conversations
+SHOWN = 3
+"""Number of sample conversations in the report."""
 COUNTED = 200_000
-"""Most conversations of the training part in which answers are counted."""
+"""Maximum number of training conversations whose last answers are counted."""
 
 
 def chat_report(
@@ -29,17 +30,17 @@ def chat_report(
     other: ChatModel | None,
     notes: list[str],
 ) -> PairReport:
-    """Write the last answer of conversations and compare it with the right one.
+    """Generate the last answer of each chosen conversation, and compare it with the reference answer.
 
     Args:
         model: the run.
-        text: what is measured on, in words.
+        text: name of the evaluation data, for the report.
         store: all conversations.
-        chosen: numbers of those whose last answer is written.
+        chosen: indices of the conversations whose last answer is generated.
         estimate: the loss over all answers.
-        train: for the most frequent answer; None where it is not at hand.
+        train: training conversations, for the most-frequent-answer baseline; None if not available.
         other: a second run to compare with.
-        notes: what a person was told.
+        notes: notes that the user was shown.
     """
     parts = [last_question(store, index) for index in chosen]
     asked = [ids for ids, _ in parts]
@@ -74,7 +75,7 @@ def chat_report(
 
 
 def most_frequent_answer(model: ChatModel, train: RecordStore) -> str:
-    """Return the last answer that comes most often in the training part, of which at most `COUNTED` are counted."""
+    """Return the most frequent last answer of the training conversations, of which at most `COUNTED` are read."""
     count = min(len(train), COUNTED)
     numbers = np.arange(count) * len(train) // count
     answers = Counter(tuple(last_question(train, int(number))[1]) for number in numbers)
@@ -86,7 +87,7 @@ def _answers(model: ChatModel, conversations: Sequence[Sequence[int]]) -> list[s
 
 
 def _last_words(sources: Sequence[str], references: Sequence[str]) -> list[str]:
-    """Return as many of the last words of each text as its right answer has."""
+    """Return the last n words of each source, where n is the number of words of its reference."""
     found = []
     for source, reference in zip(sources, references, strict=True):
         words = source.split()

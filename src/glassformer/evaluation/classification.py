@@ -1,8 +1,8 @@
-"""Scores of a classifier, and whether its probabilities can be believed.
+"""Classification metrics: accuracy, F1, confusion matrix, calibration error, log loss and Brier score.
 
-Everything comes from the true labels and the predicted probabilities of the same examples; the prediction is the most
-probable label (the first of equally probable ones). Accuracy is a mean over examples, so `resampling.wilson` gives its
-interval and `paired_permutation` its test; macro-F1 belongs to the whole set: `macro_f1_of` for the bootstrap.
+All metrics are computed from the true labels and the predicted probabilities; the prediction is the most probable
+label, and ties go to the first label. Accuracy is a mean over examples: use `resampling.wilson` for its interval and
+`paired_permutation` to compare runs. Macro-F1 is a whole-set metric: use the bootstrap with `macro_f1_of`.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 BINS = 15  # of equal width, as Guo et al. 2017
-MATRIX_LABELS = 20  # more do not fit on a screen: then the worst confused pairs are shown
-JSON_LABELS = 50  # of more, `--json` has the pairs that occur: a matrix would be nearly all noughts
+MATRIX_LABELS = 20  # a larger matrix does not fit on a screen; the most confused pairs are listed instead
+JSON_LABELS = 50  # a larger matrix would be nearly all zeros; `--json` lists the nonzero entries instead
 PAIRS = 20
-NAME = 60  # characters of a label that are shown
+NAME = 60  # maximum number of characters of a label in the report
 SUM_TOLERANCE = 1e-3  # probabilities may come from half precision
 
 
 @dataclass(frozen=True)
 class ClassScores:
-    """One label.
+    """Scores of one label.
 
     Attributes:
-        name: of the label.
-        precision: of those called this, the share that are; 0 where nothing was called this.
-        recall: of those that are this, the share called so; 0 where nothing is this.
-        f1: harmonic mean of both.
-        support: examples that are this.
+        name: name of the label.
+        precision: share of the predictions of this label that are correct; 0 if it was never predicted.
+        recall: share of the examples with this label that are predicted correctly; 0 if there are none.
+        f1: harmonic mean of precision and recall.
+        support: number of examples with this label.
     """
 
     name: str
@@ -50,13 +50,13 @@ class ClassScores:
 
 @dataclass(frozen=True)
 class ReliabilityBin:
-    """Predictions that were about equally confident.
+    """A bin of predictions with similar confidence.
 
     Attributes:
-        low, high: ends of the bin; `high` belongs to it.
+        low, high: bounds of the bin; `high` is included.
         confidence: mean probability of the predicted label.
-        accuracy: share of these predictions that are right.
-        count: how many there are.
+        accuracy: share of correct predictions.
+        count: number of predictions.
     """
 
     low: float
@@ -71,13 +71,13 @@ class ClassificationScores:
     """Scores of a classifier on N examples with C labels.
 
     Attributes:
-        accuracy: share of right predictions.
-        macro_f1: mean F1 of the labels that occur, among true or predicted ones (as scikit-learn does).
+        accuracy: share of correct predictions.
+        macro_f1: mean F1 of the labels that occur as a true or predicted label (as in scikit-learn).
         confusion: (C, C) counts; a row for each true label, a column for each predicted one.
         classes: scores of each label.
-        calibration_error: expected calibration error: how far confidence and accuracy are apart, over the bins, each
-            weighted with its examples (Naeini et al. 2015; Guo et al. 2017).
-        reliability: the bins that are not empty.
+        calibration_error: expected calibration error: mean absolute difference between confidence and accuracy over
+            the bins, weighted by the number of examples (Naeini et al. 2015; Guo et al. 2017).
+        reliability: the nonempty bins.
         log_loss: mean of -ln p(true label), in nats.
         brier: mean over examples of the squared distance between probabilities and truth, summed over labels, 0 to 2
             (Brier 1950).
@@ -99,11 +99,11 @@ class ClassificationScores:
 
     @property
     def right(self) -> int:
-        """Return how many predictions are right."""
+        """Number of correct predictions."""
         return int(np.trace(self.confusion))
 
     def facts(self) -> dict[str, Any]:
-        """Return the scores as JSON; of more than 50 labels, `confusion` lists the pairs that occur, by name."""
+        """Return the scores as JSON; with more than 50 labels, `confusion` lists the nonzero entries by name."""
         return {
             "accuracy": self.accuracy,
             "macro_f1": self.macro_f1,
@@ -118,31 +118,31 @@ class ClassificationScores:
 
     def _occurring(self) -> list[dict[str, Any]]:
         names = [scores.name for scores in self.classes]
-        places = zip(*(axis.tolist() for axis in np.nonzero(self.confusion)), strict=True)
+        entries = zip(*(axis.tolist() for axis in np.nonzero(self.confusion)), strict=True)
         return [
-            {"true": names[true], "predicted": names[said], "count": int(self.confusion[true, said])}
-            for true, said in places
+            {"true": names[true], "predicted": names[predicted], "count": int(self.confusion[true, predicted])}
+            for true, predicted in entries
         ]
 
     def text(self) -> str:
-        """The confusion matrix for a terminal, or the pairs most often confused where there are many labels.
+        """Format the confusion matrix as text; with more than `MATRIX_LABELS` labels, list the most confused pairs.
 
-        Names stand at the ends of lines: whatever a terminal makes of the width of Bangla or Chinese letters, the
-        numbers stay below each other.
+        Label names stand at the ends of lines, so that the numbers stay aligned however wide a terminal draws Bangla
+        or Chinese letters.
         """
         return _matrix(self) if len(self.classes) <= MATRIX_LABELS else _pairs(self)
 
 
 def classification_scores(truth: ArrayLike, probabilities: ArrayLike, names: Sequence[str]) -> ClassificationScores:
-    """Scores of a classifier.
+    """Compute the scores of a classifier.
 
     Args:
-        truth: (N,) the number of each example's label.
-        probabilities: (N, C), each row adding up to 1.
-        names: (C,) of the labels.
+        truth: (N,) index of the true label of each example.
+        probabilities: (N, C) predicted probabilities; each row sums to 1.
+        names: (C,) label names.
 
     Raises:
-        GlassError: the shapes do not fit, there are no examples, or the rows are no probabilities.
+        GlassError: the shapes do not match, there are no examples, or a row is not a probability distribution.
     """
     answers = np.atleast_1d(truth)
     chances = np.asarray(probabilities, dtype=np.float64)
@@ -155,9 +155,9 @@ def classification_scores(truth: ArrayLike, probabilities: ArrayLike, names: Seq
     each = zip(names, precision.tolist(), recall.tolist(), f1.tolist(), support.tolist(), strict=True)
     reliability = _reliability(chances.max(axis=1), predicted == answers)
     gaps = [abs(row.confidence - row.accuracy) * row.count for row in reliability]
-    of_the_true = chances[np.arange(len(answers)), answers]
-    # Sum of (p - truth)^2 over labels, multiplied out: no second array of examples by labels.
-    brier = np.einsum("ij,ij->i", chances, chances) - 2 * of_the_true + 1
+    true_probabilities = chances[np.arange(len(answers)), answers]  # (N,)
+    # The sum of (p - truth)^2 over labels is expanded, so that no second (N, C) array is needed.
+    brier = np.einsum("ij,ij->i", chances, chances) - 2 * true_probabilities + 1
     return ClassificationScores(
         accuracy=float((predicted == answers).mean()),
         macro_f1=macro_f1(confusion),
@@ -165,37 +165,37 @@ def classification_scores(truth: ArrayLike, probabilities: ArrayLike, names: Seq
         classes=[ClassScores(*scores) for scores in each],
         calibration_error=float(sum(gaps) / len(answers)),
         reliability=reliability,
-        # A probability that underflowed to 0 would make it infinite; scikit-learn draws the same line.
-        log_loss=float(-np.log(np.clip(of_the_true, np.finfo(np.float64).eps, None)).mean()),
+        # A probability that underflowed to 0 would give an infinite loss; scikit-learn clips at the same value.
+        log_loss=float(-np.log(np.clip(true_probabilities, np.finfo(np.float64).eps, None)).mean()),
         brier=float(brier.mean()),
     )
 
 
 def confusion_matrix(truth: Integers, predicted: Integers, labels: int) -> Integers:
-    """(C, C) counts: rows are true labels, columns predicted ones."""
+    """Return the (C, C) confusion counts: rows are true labels, columns are predicted labels."""
     return np.bincount(truth * labels + predicted, minlength=labels * labels).reshape(labels, labels)
 
 
 def macro_f1(confusion: Integers) -> float:
-    """Mean F1 of the labels that are true or predicted somewhere; the others count neither way."""
+    """Return the mean F1 of the labels that occur as a true or predicted label; other labels are ignored."""
     _, _, f1 = _by_class(confusion)
     occurs = (confusion.sum(axis=0) + confusion.sum(axis=1)) > 0
     return float(f1[occurs].mean())
 
 
 def macro_f1_of(truth: ArrayLike, predicted: ArrayLike, labels: int) -> Statistic:
-    """Macro-F1 as a statistic for the bootstrap.
+    """Return macro-F1 as a statistic for the bootstrap.
 
     Args:
-        truth, predicted: (N,) numbers of labels.
-        labels: C.
+        truth, predicted: (N,) label indices.
+        labels: C, the number of labels.
     """
     answers = np.asarray(truth, dtype=np.int64)
     guesses = np.asarray(predicted, dtype=np.int64)
     hits = answers == guesses
 
     def of(examples: Indices) -> float:
-        # Three counts of each label are enough: thousands of matrices of labels by labels would not fit in memory.
+        # F1 needs only counts per label; a (C, C) matrix for each of a thousand resamples would be slow.
         known = answers[examples]
         hit = hits[examples]
         right = np.bincount(known[hit], minlength=labels)
@@ -207,28 +207,28 @@ def macro_f1_of(truth: ArrayLike, predicted: ArrayLike, labels: int) -> Statisti
 
 
 def _by_class(confusion: Integers) -> tuple[Floats, Floats, Floats]:
-    """Precision, recall and F1 of each label, 0 where undefined."""
+    """Return precision, recall and F1 of each label, 0 where undefined."""
     right = np.diag(confusion).astype(np.float64)
-    said = confusion.sum(axis=0)
-    are = confusion.sum(axis=1)
-    precision = right / np.maximum(said, 1)
-    recall = right / np.maximum(are, 1)
-    return precision, recall, 2 * right / np.maximum(said + are, 1)
+    predicted = confusion.sum(axis=0)
+    true = confusion.sum(axis=1)
+    precision = right / np.maximum(predicted, 1)
+    recall = right / np.maximum(true, 1)
+    return precision, recall, 2 * right / np.maximum(predicted + true, 1)
 
 
 def _reliability(confidence: Floats, right: NDArray[np.bool_]) -> list[ReliabilityBin]:
     edges = np.arange(BINS + 1) / BINS
-    places = np.digitize(confidence, edges[1:-1], right=True)  # a bin holds its upper end
+    bins = np.digitize(confidence, edges[1:-1], right=True)  # a bin includes its upper bound
     rows = []
-    for place in np.unique(places).tolist():
-        here = places == place
+    for number in np.unique(bins).tolist():
+        inside = bins == number
         rows.append(
             ReliabilityBin(
-                low=float(edges[place]),
-                high=float(edges[place + 1]),
-                confidence=float(confidence[here].mean()),
-                accuracy=float(right[here].mean()),
-                count=int(here.sum()),
+                low=float(edges[number]),
+                high=float(edges[number + 1]),
+                confidence=float(confidence[inside].mean()),
+                accuracy=float(right[inside].mean()),
+                count=int(inside.sum()),
             )
         )
     return rows
@@ -236,7 +236,7 @@ def _reliability(confidence: Floats, right: NDArray[np.bool_]) -> list[Reliabili
 
 def _check(truth: NDArray[Any], probabilities: Floats, names: Sequence[str]) -> None:
     if not len(truth):
-        raise GlassError("there are no labelled examples", "Measure on a file that is not empty.")
+        raise GlassError("there are no labelled examples", "Evaluate on a file that is not empty.")
     shape = (len(truth), len(names))
     if truth.ndim != 1 or probabilities.shape != shape:
         raise GlassError(
@@ -246,7 +246,7 @@ def _check(truth: NDArray[Any], probabilities: Floats, names: Sequence[str]) -> 
     if not np.issubdtype(truth.dtype, np.integer) or truth.min() < 0 or truth.max() >= len(names):
         raise GlassError(
             f"labels are given as {truth.min()!s} to {truth.max()!s} ({truth.dtype})",
-            f"Give whole numbers from 0 to {len(names) - 1}, the places of their names.",
+            f"Give integers from 0 to {len(names) - 1}, the indices of the label names.",
         )
     fine = np.isfinite(probabilities) & (probabilities >= 0)
     if not fine.all() or np.abs(probabilities.sum(axis=1) - 1).max() > SUM_TOLERANCE:
@@ -254,14 +254,14 @@ def _check(truth: NDArray[Any], probabilities: Floats, names: Sequence[str]) -> 
         row = int(np.flatnonzero(wrong)[0])
         raise GlassError(
             f"row {row} of the probabilities is {probabilities[row].round(4).tolist()}",
-            "Rows must be probabilities: nothing negative, and 1 in all. Give logits through a softmax.",
+            "Each row must be non-negative and sum to 1. Apply softmax to logits first.",
         )
 
 
 def _matrix(scores: ClassificationScores) -> str:
     count = max(5, len(f"{scores.confusion.max():,}") + 1)
     first = len(str(len(scores.classes))) + 2
-    lines = ["rows: what it is; columns: what was said"]
+    lines = ["rows: true label; columns: predicted label"]
     numbers = "".join(f"{column + 1:>{count}}" for column in range(len(scores.classes)))
     lines.append(f"{'':{first}}{numbers}{'precision':>11}{'recall':>8}{'F1':>8}{'of':>8}  label")
     for number, (row, label) in enumerate(zip(scores.confusion.tolist(), scores.classes, strict=True), start=1):
@@ -274,19 +274,19 @@ def _matrix(scores: ClassificationScores) -> str:
 def _pairs(scores: ClassificationScores) -> str:
     wrong = scores.confusion - np.diag(np.diag(scores.confusion))
     order = np.argsort(-wrong, axis=None, kind="stable")[:PAIRS]
-    chosen = [place for place in order.tolist() if wrong.flat[place]]
+    chosen = [index for index in order.tolist() if wrong.flat[index]]
     if not chosen:
-        return "no two labels were ever confused"
-    lines = [f"most confused of {len(scores.classes)} labels", f"{'times':>7}{'of':>8}  what it is -> what was said"]
-    for place in chosen:
-        true, said = divmod(place, len(scores.classes))
+        return "no two labels were confused"
+    lines = [f"most confused of {len(scores.classes)} labels", f"{'times':>7}{'of':>8}  true -> predicted"]
+    for index in chosen:
+        true, predicted = divmod(index, len(scores.classes))
         label = scores.classes[true]
-        names = f"{shown(label.name)} -> {shown(scores.classes[said].name)}"
-        lines.append(f"{wrong.flat[place]:>7,}{label.support:>8,}  {names}")
+        names = f"{shown(label.name)} -> {shown(scores.classes[predicted].name)}"
+        lines.append(f"{wrong.flat[index]:>7,}{label.support:>8,}  {names}")
     return "\n".join(lines)
 
 
 def shown(name: str) -> str:
-    """On one line, and not too long."""
-    seen = regex.findall(r"\X", " ".join(name.split()))  # no letter loses its vowel sign
+    """Format a label name on one line, shortened to `NAME` characters."""
+    seen = regex.findall(r"\X", " ".join(name.split()))  # grapheme clusters: a letter keeps its vowel sign
     return "".join(seen if len(seen) <= NAME else [*seen[: NAME - 1], "…"])

@@ -1,4 +1,4 @@
-"""Measure a run by its task, on its own validation part or on another source."""
+"""Evaluate a run by its task, on its own validation part or on other data."""
 
 from __future__ import annotations
 
@@ -40,30 +40,31 @@ from glassformer.text.store import TokenStore
 from glassformer.training.validation import LossEstimate, validation_loss
 
 ROWS_OF = {"pairs": pair_rows, "labelled": labelled_rows, "conversations": conversation_rows}
-"""The function that makes rows of each kind of record."""
+"""Function that makes the rows of each kind of record."""
 Report = LanguageReport | MaskedReport | PairReport | LabelReport | AblationReport
 
 
 @dataclass(frozen=True)
 class EvaluationRequest:
-    """A request to measure a run.
+    """A request to evaluate a run.
 
     Attributes:
-        folder: of the run.
-        source, target: another text (of two parallel files both); None: the run's own validation part.
-        which: the checkpoint.
-        device: where to compute.
-        precision: of matrix products; None: as in training, so that the figures are the same.
-        seed: of the sample that the copy meter looks at; None: the run's own.
-        changes: settings of `data` for reading `source`, and of `sample` for writing, as text.
-        examples: translate, summarize: for at most so many sources a text is written, evenly drawn; None: for all.
+        folder: run folder.
+        source, target: other data to evaluate on (both for two parallel files); None: the run's own validation part.
+        which: checkpoint to evaluate.
+        device: device to compute on.
+        precision: precision of matrix multiplications; None: as in training, which gives the same figures.
+        seed: seed for sampling text, such as that of the copy meter; None: the run's own seed.
+        changes: settings of `data` for reading `source`, and of `sample` for generating text, as strings.
+        examples: for translate, summarize and chat, the maximum number of evenly selected examples to generate text
+            for; None: all.
         against: another run of the same task to compare with, on the same examples.
-        ablate: parts that are switched off, such as dec.1.self.2: then the loss alone is measured, with and without.
-        instead: what stands in their place; a key of `ablation.ABLATION_KINDS`.
-        tokens: with `ablate`, measure on about so many targets, evenly drawn; None: on all.
-        note: is told what a person should know.
-        moved: `source` and `target` of `data` where the run's own text is now, if the user named it.
-        backend: computes the texts that are written.
+        ablate: parts to ablate, such as dec.1.self.2; then only the loss is measured, with and without them.
+        instead: kind of ablation; a key of `ablation.ABLATION_KINDS`.
+        tokens: with `ablate`, measure on about this many evenly selected targets; None: all.
+        note: called with each note for the user.
+        moved: current `source` and `target` of `data` for the run's own text, if the user named them.
+        backend: backend that generates text.
     """
 
     folder: Path
@@ -85,30 +86,30 @@ class EvaluationRequest:
 
 
 def evaluate_run(request: EvaluationRequest) -> Report:
-    """Measure a run.
+    """Evaluate a run.
 
     Raises:
-        GlassError: there is no such run, its text is gone, the other source does not fit its task, or a setting is
-            given that changes nothing here.
+        GlassError: there is no such run, its text is missing, the other data does not fit its task, or a setting has no
+            effect here.
     """
     opened = OpenedRun.load(request.folder, request.which, request.device, note=request.note)
     config = opened.config
     _check(request, config)
     if _names_own_text(request, config):
-        request.note(f"{request.source} is the text that {request.folder} began with: measuring its validation part")
+        request.note(f"{request.source} is the training data of {request.folder}: evaluating on its validation part")
         given = {"source": request.source, "target": request.target}
         moved = {name: value for name, value in given.items() if value is not None}
         request = replace(request, source=None, target=None, moved=moved)
     if request.ablate:
         data = opened.held_out(request.tokens, request.precision)
-        what = "the validation part" if request.tokens is None else "evenly drawn rows of the validation part"
+        what = "the validation part" if request.tokens is None else "evenly selected rows of the validation part"
         return ablation_report(opened.model, data, check_ablation(opened.model, request.ablate, request.instead), what)
     model = opened.text_model
-    model.config = config.with_changes(_writing(request))
+    model.config = config.with_changes(_sample_changes(request))
     if request.against is not None and config.train.task not in EXAMPLES:
         raise GlassError(
             f"--against compares runs of {', '.join(EXAMPLES)}, not train.task = {config.train.task}",
-            "Evaluate both runs, and compare bits per byte or the intervals.",
+            "Evaluate each run separately, and compare bits per byte or the intervals.",
         )
     with tempfile.TemporaryDirectory(prefix="glass-evaluate-", ignore_cleanup_errors=True) as temporary:
         if isinstance(model, TextModel | MaskFiller) and not isinstance(model, ChatModel):
@@ -119,39 +120,39 @@ def evaluate_run(request: EvaluationRequest) -> Report:
 def _check(request: EvaluationRequest, config: Config) -> None:
     """Raise a `GlassError` for any option that would have no effect on the evaluation of this run."""
     _check_ablation(request)
-    parse_changes(request.changes)  # what is no setting at all is named first
+    parse_changes(request.changes)  # report unknown settings first
     for key in request.changes:
         section = key.partition(".")[0]
         if section not in ("data", "sample"):
             raise GlassError(
-                f"{key} = {request.changes[key]} cannot be changed any more: {request.folder} is trained",
-                "Change settings of data, for reading DATA, or of sample, for writing; or train another run.",
+                f"{key} = {request.changes[key]} cannot be changed after training: {request.folder} is trained",
+                "Change only settings of data, for reading DATA, or of sample, for generation; or train another run.",
             )
         if section == "data" and request.source is None:
             raise GlassError(
-                f"{key} = {request.changes[key]} is for reading another text, and none is given",
-                "Name the text: glass evaluate RUN DATA; the run's own text is read as in training.",
+                f"{key} = {request.changes[key]} applies to other data, but no DATA was given",
+                "Name the data: glass evaluate RUN DATA; the run's own data is read as in training.",
             )
-    if _writing(request) and config.train.task in ("classify", "masked"):
-        key, value = next(iter(_writing(request).items()))
+    if _sample_changes(request) and config.train.task in ("classify", "masked"):
+        key, value = next(iter(_sample_changes(request).items()))
         raise GlassError(
-            f"{key} = {value} is for writing text, and {request.folder} learnt train.task = {config.train.task}",
-            "Leave it out: nothing is drawn.",
+            f"{key} = {value} is for text generation, but {request.folder} learnt train.task = {config.train.task}",
+            "Leave it out: this task generates no text.",
         )
     if request.backend != "auto" and (request.ablate or config.train.task in ("classify", "masked")):
-        raise GlassError(f"--backend {request.backend} is for writing text, and none is written", "Leave it out.")
+        raise GlassError(f"--backend {request.backend} is for text generation, but no text is generated", "Omit it.")
     if request.target is not None and config.train.task not in PAIRS:
         raise GlassError(
-            f"{request.folder} learnt train.task = {config.train.task}, which takes one text, "
-            f"but {request.source} and {request.target} are given",
-            "Give one; evaluate the other by itself.",
+            f"{request.folder} learnt train.task = {config.train.task}, which takes one file, "
+            f"but {request.source} and {request.target} were given",
+            "Give one file, and evaluate the other one separately.",
         )
 
 
 def _names_own_text(request: EvaluationRequest, config: Config) -> bool:
-    """Return whether DATA is the text that the run was trained on, by its hash.
+    """Return whether DATA has the same hash as the run's training data.
 
-    It is not if settings of `data` ask for another reading, or if it is a generated corpus.
+    Return False if settings of `data` change how DATA is read, or if it is a generated corpus.
     """
     if request.source is None or not Path(request.source).expanduser().exists():
         return False
@@ -162,7 +163,7 @@ def _names_own_text(request: EvaluationRequest, config: Config) -> bool:
     for data in candidate_texts(run, config.data, {name: value for name, value in given.items() if value is not None}):
         try:
             found = text_hash(RECORD_KINDS[config.train.task], data, token_cache(run.folder))
-        except GlassError:  # it cannot be read with the run's settings, so it is another text
+        except GlassError:  # unreadable with the run's settings, so it is another text
             continue
         if found == run.manifest()["data"]["text_hash"]:
             return True
@@ -170,7 +171,7 @@ def _names_own_text(request: EvaluationRequest, config: Config) -> bool:
 
 
 def _check_ablation(request: EvaluationRequest) -> None:
-    """Parts are switched off on the run's own validation part, where nothing is written or compared."""
+    """Raise a `GlassError` for options that cannot be combined with `--ablate`, or that need it."""
     given = {
         "another text": request.source,
         "--against": request.against,
@@ -180,17 +181,17 @@ def _check_ablation(request: EvaluationRequest) -> None:
     idle = next((name for name, value in given.items() if value is not None), None)
     if request.ablate and idle:
         raise GlassError(
-            f"--ablate measures the loss on the run's own validation part, and {idle} was given", "Leave it out."
+            f"--ablate measures the loss on the run's own validation part, but {idle} was given", "Leave it out."
         )
     if not request.ablate and (request.tokens is not None or request.instead != "zero"):
         name = "--instead" if request.tokens is None else "--tokens"
-        raise GlassError(f"{name} was given without --ablate", "Name parts to switch off: --ablate dec.0.self.1.")
+        raise GlassError(f"{name} was given without --ablate", "Name parts to ablate: --ablate dec.0.self.1.")
     if request.tokens is not None and request.tokens < 1:
         raise GlassError(f"--tokens {request.tokens} is less than one", "Give a number of tokens, or leave it out.")
 
 
-def _writing(request: EvaluationRequest) -> dict[str, str]:
-    """Changes of how text is written."""
+def _sample_changes(request: EvaluationRequest) -> dict[str, str]:
+    """Return the changed settings of `sample`."""
     changes = {key: value for key, value in request.changes.items() if key.startswith("sample.")}
     return changes if request.seed is None else {**changes, "sample.seed": str(request.seed)}
 
@@ -198,10 +199,10 @@ def _writing(request: EvaluationRequest) -> dict[str, str]:
 def _of_text(request: EvaluationRequest, model: TextModel | MaskFiller, folder: Path) -> Report:
     """Evaluate a language model or a masked model on a text."""
     config = model.config
-    said: list[str] = []
+    notes: list[str] = []
 
     def note(text: str) -> None:
-        said.append(text)
+        notes.append(text)
         request.note(text)
 
     own = _own(request, config, note)
@@ -210,7 +211,7 @@ def _of_text(request: EvaluationRequest, model: TextModel | MaskFiller, folder: 
         assert own is not None
         text = "the validation split"
         measured = own
-        reading = Reading({}, None, said)
+        reading = Reading({}, None, notes)
     else:
         kind = RECORD_KINDS[config.train.task]
         tokenizers = {"text": model.tokenizer}
@@ -224,7 +225,7 @@ def _of_text(request: EvaluationRequest, model: TextModel | MaskFiller, folder: 
         seen = _seen(request.folder, whole, train)
         for remark in (*whole.notes, *seen.notes(text)):
             note(remark)
-        reading = Reading(whole.left_out, seen, said)
+        reading = Reading(whole.left_out, seen, notes)
     precision = request.precision or config.train.precision
     if isinstance(model, TextModel):
         corpus = _corpus(request, config)
@@ -247,16 +248,16 @@ def _seen(folder: Path, whole: WholeData, train: TokenStore | None) -> Seen:
 
 
 def _of_examples(request: EvaluationRequest, model: AnyTextModel, folder: Path) -> Report:
-    """Measure a run that learns from examples."""
+    """Evaluate a run that was trained on examples: pairs, labelled texts or conversations."""
     assert isinstance(model, Translator | TextClassifier | ChatModel)
-    said: list[str] = []
+    notes: list[str] = []
     tell = request.note
 
     def note(text: str) -> None:
-        said.append(text)
+        notes.append(text)
         tell(text)
 
-    own = _own(request, model.config, note)  # how far a second reading is, is no remark on the figures
+    own = _own(request, model.config, note)
     request = replace(request, note=note)
     other = _other(request, model)
     text, store, config = _measured_on(request, model, own, folder)
@@ -272,20 +273,22 @@ def _of_examples(request: EvaluationRequest, model: AnyTextModel, folder: Path) 
         examples = list(drawn_texts(store, None, used))
         corpus = _corpus(request, config)
         unknown = store.source.unknown_share
-        return label_report(model, text, examples, estimate, unknown, train, corpus, other, said)
+        return label_report(model, text, examples, estimate, unknown, train, corpus, other, notes)
     numbers = drawn_records(store, request.examples, used)
     if not can_score():
-        note('without BLEU and chrF++, which need sacrebleu: pip install -c constraints.txt -e ".[metrics]"')
+        note(
+            'BLEU and chrF++ are left out, because they need sacrebleu: pip install -c constraints.txt -e ".[metrics]"'
+        )
     for writer in (model, other):
         if isinstance(writer, Translator | ChatModel):
             writer.engine = choose_engine(request.backend, writer.model, writer.config.sample, len(numbers))
-    tell(f"writing {counted(len(numbers), 'texts')} ({model.backend}, {model.precision})")
+    tell(f"generating {counted(len(numbers), 'texts')} ({model.backend}, {model.precision})")
     if isinstance(model, ChatModel):
         assert other is None or isinstance(other, ChatModel)
-        return chat_report(model, text, store, numbers.tolist(), estimate, train, other, said)
+        return chat_report(model, text, store, numbers.tolist(), estimate, train, other, notes)
     assert other is None or isinstance(other, Translator)
     examples = list(drawn_texts(store, request.examples, used))
-    return pair_report(model, text, examples, estimate, store, train, other, said)
+    return pair_report(model, text, examples, estimate, store, train, other, notes)
 
 
 def _measured_on(
@@ -294,7 +297,7 @@ def _measured_on(
     own: Prepared | None,
     folder: Path,
 ) -> tuple[str, RecordStore, Config]:
-    """The examples: what they are in words, themselves, and the settings by which they become rows."""
+    """Return the name of the evaluation data, its examples, and the settings that turn them into rows."""
     config = model.config
     if request.source is None:
         assert own is not None
@@ -314,7 +317,7 @@ def _measured_on(
 def _loss(
     request: EvaluationRequest, model: Translator | TextClassifier | ChatModel, store: RecordStore, config: Config
 ) -> LossEstimate:
-    """Over all examples that become rows."""
+    """Compute the loss over all examples that fit the model."""
     device = next(model.model.parameters()).device
     dtype = choose_precision(request.precision or config.train.precision, device)
     rows_of = ROWS_OF[TASK_FACTS[config.train.task].records]
@@ -322,7 +325,7 @@ def _loss(
 
 
 def _other(request: EvaluationRequest, model: Translator | TextClassifier | ChatModel) -> AnyTextModel | None:
-    """The run to compare with, changed as the first one is."""
+    """Load the run to compare with, and apply the same changed settings."""
     if request.against is None:
         return None
     other = OpenedRun.load(request.against, request.which, request.device).text_model
@@ -330,38 +333,38 @@ def _other(request: EvaluationRequest, model: Translator | TextClassifier | Chat
     if other.config.train.task != task:
         raise GlassError(
             f"{request.against} learnt train.task = {other.config.train.task}, {request.folder} {task}",
-            "Compare runs of one task.",
+            "Compare runs of the same task.",
         )
     if isinstance(model, ChatModel) and isinstance(other, ChatModel) and not model.reads_as(other):
         raise GlassError(
             f"{request.against} has another tokenizer or chat template than {request.folder}",
-            "Compare runs with one tokenizer and one template, or evaluate each by itself.",
+            "Compare runs with the same tokenizer and template, or evaluate each separately.",
         )
-    other.config = other.config.with_changes(_writing(request))
+    other.config = other.config.with_changes(_sample_changes(request))
     ours = model.config.sample.model_dump()
     theirs = other.config.sample.model_dump()
     differing = [key for key in ours if ours[key] != theirs[key] and key != "prompt"]
     if task in WRITERS and differing:
         told = ", ".join(f"sample.{key} = {ours[key]} and {theirs[key]}" for key in differing)
-        request.note(f"{request.folder} and {request.against} write with their own settings: {told}")
+        request.note(f"{request.folder} and {request.against} generate with different settings: {told}")
     return other
 
 
 def _own(request: EvaluationRequest, config: Config, note: Callable[[str], None]) -> Prepared | None:
-    """The run's own text; where another one is measured, it may have been left behind."""
+    """Return the run's own data, encoded; None with a note if it is missing and other data is evaluated."""
     try:
         return encoded_text(open_run(request.folder), config, request.note, request.moved)
     except GlassError as error:
         if request.source is None:
             raise
-        note(f"no figures that need the training text: {error.problem}")
+        note(f"baselines that need the training text are left out: {error.problem}")
         return None
 
 
 def _reading(config: Config, request: EvaluationRequest) -> Config:
-    """The settings with those by which another text is read: its rows are cut as in training.
+    """Return the run's settings with `data` for reading the other data.
 
-    What its file looks like is its own affair.
+    Settings that decide how rows are cut are kept from training; settings of the file format start from the defaults.
     """
     own = config.data
     task = config.train.task
@@ -375,6 +378,6 @@ def _reading(config: Config, request: EvaluationRequest) -> Config:
 
 
 def _corpus(request: EvaluationRequest, config: Config) -> str | None:
-    """The generated corpus that is measured on, if it is one."""
+    """Return the name of the generated corpus that the run is evaluated on, or None for other data."""
     name = config.data.source if request.source is None else request.source
     return name if name in CORPORA else None

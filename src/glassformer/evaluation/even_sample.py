@@ -1,4 +1,4 @@
-"""Records that stand for a whole store, drawn evenly over it: files are often sorted, so the first ones are not."""
+"""Select records evenly over a store; files are often sorted, so the first records would not be representative."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from numpy.typing import NDArray
 from glassformer.text.record_store import RecordStore
 
 MOST = 200_000
-"""Training examples that a baseline is made from."""
+"""Maximum number of training examples for a baseline."""
 
 
 def drawn_texts(
     store: RecordStore, limit: int | None = MOST, kept: NDArray[np.bool_] | None = None
 ) -> Iterator[tuple[str, ...]]:
-    """Yield texts and labels of all records, or of so many, evenly drawn by their position, in order.
+    """Yield the texts and labels of at most `limit` records, evenly spaced over the store, in order.
 
     Args:
-        store: with its texts.
-        limit: how many at most; None for all.
-        kept: (records,) which may be drawn; None for all.
+        store: records with their texts.
+        limit: maximum number of records; None: all.
+        kept: (records,) mask of the records that may be selected; None: all.
     """
     chosen = np.zeros(len(store), dtype=np.bool_)
     chosen[drawn_records(store, limit, kept)] = True
@@ -29,7 +29,7 @@ def drawn_texts(
 
 
 def drawn_records(store: RecordStore, limit: int | None, kept: NDArray[np.bool_] | None = None) -> NDArray[np.intp]:
-    """Return the numbers of the records that `drawn_texts` yields, in order."""
+    """Return the indices of the records that `drawn_texts` yields, in order."""
     allowed = np.arange(len(store)) if kept is None else np.flatnonzero(kept)
     wanted = len(allowed) if limit is None else min(len(allowed), limit)
     return allowed[np.arange(wanted) * len(allowed) // max(1, wanted)]

@@ -1,4 +1,4 @@
-"""The report of `glass evaluate` on a classifier: how often it is right, on which labels, and how sure it should be."""
+"""Evaluation report of a classifier: accuracy, scores of each label, calibration, and baselines."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ from glassformer.training.validation import LossEstimate
 
 LINEAR = "TF-IDF + logistic regression"
 LINEAR_LABELS = 200
-"""Most labels of the linear baseline: with more, its fit takes longer than anybody waits for a baseline."""
+"""Maximum number of labels for the linear baseline; with more labels, fitting it takes too long."""
 
 
 @dataclass(frozen=True)
 class LabelReport:
-    """One evaluation.
+    """Evaluation results of a classifier.
 
     Attributes:
-        measured_on: the data, in words.
-        estimate: nats per text.
-        unknown_share: the share of the texts' tokens that are the unknown token.
-        scores: accuracy, F1, confusion, calibration.
+        measured_on: name of the evaluation data.
+        estimate: loss in nats per text.
+        unknown_share: share of the texts' tokens that are the unknown token.
+        scores: accuracy, F1, confusion matrix, calibration.
         measures: accuracy and macro-F1 with their intervals.
-        baselines: simpler predictors on the same texts: (name, accuracy, macro-F1, note).
-        against: paired tests with another run, by figure; None without one.
-        notes: what a person was told: texts left out or cut, and what else is odd.
+        baselines: simple predictors on the same texts: (name, accuracy, macro-F1, note).
+        against: paired tests with another run, by metric; None without another run.
+        notes: notes that the user was shown, such as texts that were left out or cut.
     """
 
     measured_on: str
@@ -68,7 +68,7 @@ class LabelReport:
         """Format the report as text."""
         scores = self.scores
         lines = [
-            f"on {self.measured_on}: {counted(scores.examples, 'texts')}, {scores.right:,} labelled right",
+            f"on {self.measured_on}: {counted(scores.examples, 'texts')}, {scores.right:,} labelled correctly",
             f"loss {self.estimate.loss:.4f} {self.estimate.margin} nats per text (95 %)",
             *([f"{self.unknown_share:.3%} of the tokens are unknown"] if self.unknown_share else []),
             *(measure.line() for measure in self.measures),
@@ -96,21 +96,21 @@ def label_report(
     other: TextClassifier | None,
     notes: list[str],
 ) -> LabelReport:
-    """Label every text and measure.
+    """Classify every text, and compare the predictions with the true labels.
 
     Args:
         model: the run.
-        text: what is measured on, in words.
-        examples: (text, name of its label).
+        text: name of the evaluation data, for the report.
+        examples: (text, label name) pairs.
         estimate: the loss.
-        unknown_share: the share of the texts' tokens that are the unknown token.
-        train: for baselines; None where it is not at hand.
-        corpus: the generated corpus that the texts are from, if they are.
+        unknown_share: share of the texts' tokens that are the unknown token.
+        train: training examples, for baselines; None if not available.
+        corpus: name of the generated corpus that the texts are from, if any.
         other: a second run to compare with.
-        notes: what a person was told.
+        notes: notes that the user was shown.
 
     Raises:
-        GlassError: the other run has other labels.
+        GlassError: the other run has different labels.
     """
     texts = [example for example, _ in examples]
     truth = [label for _, label in examples]
@@ -129,20 +129,20 @@ def label_report(
 
 
 def _same_labels(ours: Sequence[str], theirs: Sequence[str]) -> None:
-    """Two runs are compared on the same texts: what only one can say would be its gain or its loss by definition."""
+    """Raise a `GlassError` if two runs have different labels; a label that only one can predict would bias the test."""
     only = [("this run", sorted(set(ours) - set(theirs))), ("the other", sorted(set(theirs) - set(ours)))]
     differing = "; ".join(
         f"only {which} has {listed([shown(name) for name in names])}" for which, names in only if names
     )
     if differing:
-        raise GlassError(f"the two runs have other labels: {differing}", "Compare runs that learnt the same labels.")
+        raise GlassError(f"the two runs have different labels: {differing}", "Compare runs with the same labels.")
 
 
 def _measured(
     model: TextClassifier, texts: Sequence[str], truth: Sequence[str]
 ) -> tuple[ClassificationScores, list[Measure]]:
-    places = {name: place for place, name in enumerate(model.labels)}
-    numbers = np.array([places[label] for label in truth])
+    index = {name: number for number, name in enumerate(model.labels)}
+    numbers = np.array([index[label] for label in truth])
     chances = model.probabilities(texts)
     predicted = chances.argmax(axis=1)
     n = len(texts)
@@ -155,7 +155,7 @@ def _measured(
 def _baselines(
     train: RecordStore, texts: Sequence[str], truth: Sequence[str], labels: Sequence[str]
 ) -> list[tuple[str, float, float | None, str]]:
-    """The most frequent label; and words counted, where scikit-learn is installed."""
+    """Return the majority baseline, and a TF-IDF + logistic regression baseline if scikit-learn is installed."""
     known = list(drawn_texts(train))
     majority = Counter(label for _, label in known).most_common(1)[0][0]
     row = _scored("majority", [majority] * len(truth), truth, labels, f"always {shown(majority)}")
@@ -178,7 +178,7 @@ def _baselines(
 def _scored(
     name: str, predicted: Sequence[str], truth: Sequence[str], labels: Sequence[str], note: str
 ) -> tuple[str, float, float | None, str]:
-    places = {label: place for place, label in enumerate(labels)}
-    said, are = (np.array([places[label] for label in side]) for side in (predicted, truth))
-    f1 = macro_f1_of(are, said, len(labels))(np.arange(len(are)))
-    return name, float((said == are).mean()), f1, note
+    index = {label: number for number, label in enumerate(labels)}
+    guesses, answers = (np.array([index[label] for label in side]) for side in (predicted, truth))
+    f1 = macro_f1_of(answers, guesses, len(labels))(np.arange(len(answers)))
+    return name, float((guesses == answers).mean()), f1, note

@@ -1,4 +1,4 @@
-"""The report of `glass evaluate` on a language model: its loss, how sure that is, and its worth on this text."""
+"""Evaluation report of a language model: its loss with an interval, baselines, and the copy meter."""
 
 from __future__ import annotations
 
@@ -19,19 +19,20 @@ from glassformer.training.validation import LossEstimate, bits_words, sliding_lo
 
 @dataclass(frozen=True)
 class LanguageReport:
-    """One evaluation.
+    """Evaluation results of a language model.
 
     Attributes:
-        measured_on: the data, in words.
-        estimate: over all of it, in non-overlapping windows.
-        bits_per_byte: the same loss per byte of text; None where some of its tokens are unknown.
-        unknown_share: the share of the text's tokens that are the unknown token.
-        sliding: nats per token when every token sees at least half a context before it; None for single documents.
-        baselines: what simpler predictors lose on the same tokens.
-        overlap: the longest stretch of a fresh sample that stands in the training text; None without that text.
-        sample: the fresh sample.
-        reading: the documents that were left out, and how much of the text was in the training part.
-        backend, precision: of the sample.
+        measured_on: name of the evaluation data.
+        estimate: loss on all the data, in non-overlapping windows.
+        bits_per_byte: the loss in bits per byte of text; None if the text has unknown tokens.
+        unknown_share: share of the text's tokens that are the unknown token.
+        sliding: nats per token with a sliding window, where every token sees at least half a context before it; None
+            for document windows.
+        baselines: losses of simple predictors on the same tokens.
+        overlap: longest overlap of a new sample with the training text; None if that text is not available.
+        sample: the new sample.
+        reading: the documents that were left out, and the part of the text that was seen in training.
+        backend, precision: backend and precision that generated the sample.
     """
 
     measured_on: str
@@ -86,7 +87,7 @@ class LanguageReport:
             copied = " ".join(self.overlap.text.split())
             lines.append("")
             lines.append(
-                f"copy meter: of a sample of {len(self.sample)} characters, the longest stretch found in the "
+                f"copy meter: in a sample of {len(self.sample)} characters, the longest passage found in the "
                 f"training text has {self.overlap.length}: line {self.overlap.line}, "
                 f"character {self.overlap.position}: {copied!r}"
             )
@@ -103,17 +104,17 @@ def language_report(
     settings: SampleConfig,
     reading: Reading,
 ) -> LanguageReport:
-    """Measure a language model on a text.
+    """Evaluate a language model on a text.
 
     Args:
         model: the run.
-        text: what is measured on, in words.
-        store: its tokens.
-        train: the training part, for baselines and copy meter; None where it is not at hand.
-        corpus: the generated corpus that the text is from, if it is.
-        precision: of matrix multiplications.
-        settings: of the sample that the copy meter looks at.
-        reading: the documents that were left out, and how much of the text was in the training part.
+        text: name of the evaluation data, for the report.
+        store: tokens of the data.
+        train: the training part, for baselines and the copy meter; None if not available.
+        corpus: name of the generated corpus that the text is from, if any.
+        precision: precision of matrix multiplications.
+        settings: sampling settings for the text of the copy meter.
+        reading: the documents that were left out, and the part of the text that was seen in training.
     """
     config = model.config
     device = next(model.model.parameters()).device

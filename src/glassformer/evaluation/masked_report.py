@@ -1,4 +1,4 @@
-"""The report of `glass evaluate` on an encoder that fills in hidden tokens."""
+"""Evaluation report of a masked language model."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from glassformer.training.validation import LossEstimate, validation_loss
 
 @dataclass(frozen=True)
 class MaskedReport:
-    """One evaluation.
+    """Evaluation results of a masked language model.
 
     Attributes:
-        measured_on: the data, in words.
-        estimate: nats per hidden token.
-        unknown_share: the share of the text's tokens that are the unknown token.
-        measures: how often the likeliest token is the right one, and the right one is among the five likeliest.
-        baselines: what simpler predictors lose on the same tokens: (name, nats per token, accuracy, note).
-        reading: the documents that were left out, and how much of the text was in the training part.
+        measured_on: name of the evaluation data.
+        estimate: loss in nats per masked token.
+        unknown_share: share of the text's tokens that are the unknown token.
+        measures: top-1 and top-5 accuracy.
+        baselines: simple predictors on the same tokens: (name, nats per token, accuracy, note).
+        reading: the documents that were left out, and the part of the text that was seen in training.
     """
 
     measured_on: str
@@ -75,18 +75,18 @@ class MaskedReport:
 def masked_report(
     model: Model, task: MaskedTask, text: str, device: torch.device, dtype: torch.dtype, reading: Reading
 ) -> MaskedReport:
-    """Measure predictions of masked tokens over the whole text, with the masks of training's evaluations.
+    """Measure predictions of masked tokens on the whole text, with the same masks as the evaluations during training.
 
     Args:
         model: an encoder.
-        task: with the text to measure on as its validation part.
-        text: what is measured on, in words.
+        task: masked task whose validation part is the text to measure.
+        text: name of the evaluation data, for the report.
         device, dtype: the device of the model, and the precision of its matrix multiplications.
-        reading: the documents that were left out, and how much of the text was in the training part.
+        reading: the documents that were left out, and the part of the text that was seen in training.
     """
     rows = task.held_out(None)
     estimate = validation_loss(model, rows, device, dtype)
-    hits: list[tuple[int, int, int]] = []  # first, among five, hidden: of each row
+    hits: list[tuple[int, int, int]] = []  # (top-1 hits, top-5 hits, masked tokens) of each row
     truth: list[np.ndarray] = []
     with inference(model), autocast(device, dtype):
         for group in groups(rows, min(8192, tokens_at_once(model))):
@@ -101,7 +101,7 @@ def masked_report(
     counts = np.array(hits, dtype=np.float64)  # (rows, 3)
     measures = [
         whole_set("accuracy", "accuracy", lambda chosen: _share(counts, 0, chosen), len(counts)),
-        whole_set("accuracy_of_five", "among best five", lambda chosen: _share(counts, 1, chosen), len(counts)),
+        whole_set("accuracy_of_five", "top-5 accuracy", lambda chosen: _share(counts, 1, chosen), len(counts)),
     ]
     return MaskedReport(
         measured_on=text,
@@ -114,14 +114,14 @@ def masked_report(
 
 
 def _share(counts: np.ndarray, column: int, chosen: Indices) -> float:
-    """Hits per hidden token in the chosen rows."""
+    """Return the hits per masked token in the chosen rows."""
     return float(counts[chosen, column].sum() / max(1, counts[chosen, 2].sum()))
 
 
 def _baselines(task: MaskedTask, truth: np.ndarray) -> list[tuple[str, float, float, str]]:
-    """The predictors that `glass plan` names too, on the tokens that were hidden, and how often they are right."""
+    """Return the loss and accuracy of the uniform and unigram predictors on the masked tokens."""
     V = task.choices
-    words = task.tokenizer.text_ids  # special tokens are never hidden
+    words = task.tokenizer.text_ids  # special tokens are never masked
     known = counts_of(task.train.tokens, V)[words]
     hidden = counts_of(truth, V)[words]
     uniform, unigram = by_frequency(known, hidden, V)

@@ -1,8 +1,7 @@
-"""One figure of a run, with its interval, and a way to compare two runs by it.
+"""Metrics with confidence intervals, and paired tests of two runs by a metric.
 
-A figure is a mean over examples (accuracy, exact match, ROUGE), or one of the whole set (BLEU, chrF++, macro-F1). Means
-are compared by an exact idea, that the two runs' results of an example could be exchanged; whole-set figures by
-resampling the set.
+A metric is a mean over examples (accuracy, exact match, ROUGE) or is computed on the whole set (BLEU, chrF++,
+macro-F1). Means are compared by a permutation test, whole-set metrics by the paired bootstrap.
 """
 
 from __future__ import annotations
@@ -27,16 +26,16 @@ from glassformer.evaluation.resampling import (
 
 @dataclass(frozen=True, eq=False)
 class Measure:
-    """A figure over examples.
+    """A metric over examples.
 
     Attributes:
-        key: its name in `--json`.
-        name: its name for people.
-        value: over all examples.
-        interval: of 95 %; None of one example, but for shares.
-        statistic: the same figure of any examples.
-        values: each example's, where the figure is their mean; None of a whole-set figure.
-        note: how it was computed.
+        key: name in `--json`.
+        name: name in text reports.
+        value: metric on all examples.
+        interval: 95 % confidence interval; None if there is only one example, except for shares.
+        statistic: function that computes the metric on a selection of the examples.
+        values: value of each example if the metric is their mean; None for a whole-set metric.
+        note: how the metric was computed.
     """
 
     key: str
@@ -56,19 +55,19 @@ class Measure:
 
 
 def whole_set(key: str, name: str, statistic: Statistic, n: int, note: str = "") -> Measure:
-    """A figure of n examples together, with its bootstrap interval."""
+    """Return a metric of n examples together, with its bootstrap interval."""
     return Measure(key, name, statistic(np.arange(n)), bootstrap_interval(statistic, n), statistic, note=note)
 
 
 def share(key: str, name: str, values: ArrayLike, note: str = "") -> Measure:
-    """The share of examples with a yes, of answers that can only be yes (1) or no (0), with Wilson's interval."""
+    """Return the share of ones among values that are 0 or 1, with Wilson's interval."""
     numbers = np.asarray(values, dtype=np.float64)
     interval = wilson(float(numbers.sum()), len(numbers))
     return Measure(key, name, float(numbers.mean()), interval, mean_of(numbers), numbers, note)
 
 
 def mean(key: str, name: str, values: ArrayLike, note: str = "") -> Measure:
-    """A mean over examples of any numbers, with its bootstrap interval; `share` is for yes and no."""
+    """Return the mean of any numbers, with its bootstrap interval; use `share` for values that are 0 or 1."""
     numbers = np.asarray(values, dtype=np.float64)
     statistic = mean_of(numbers)
     interval = bootstrap_interval(statistic, len(numbers))
@@ -76,7 +75,7 @@ def mean(key: str, name: str, values: ArrayLike, note: str = "") -> Measure:
 
 
 def facts_of(measures: Sequence[Measure]) -> dict[str, Any]:
-    """Return measures as JSON: value and interval of each, and the signature of those that have one."""
+    """Return measures as JSON: the value, the interval and, if there is one, the signature of each."""
     facts: dict[str, Any] = {}
     for measure in measures:
         facts[measure.key] = measure.value
@@ -87,7 +86,7 @@ def facts_of(measures: Sequence[Measure]) -> dict[str, Any]:
 
 
 def compared(first: Sequence[Measure], second: Sequence[Measure], n: int) -> dict[str, PairedTest]:
-    """A paired test of each figure, over the same n examples: first minus second."""
+    """Test each metric of two runs on the same n examples; differences are first minus second."""
     tests: dict[str, PairedTest] = {}
     for one, other in zip(first, second, strict=True):
         if one.values is not None and other.values is not None:

@@ -1,10 +1,10 @@
-"""Minimal pairs: does a language model prefer the sentence that follows a rule to the one that breaks it?
+"""Minimal pairs: test whether a language model prefers the sentence that follows a rule to the one that breaks it.
 
-As in BLiMP (Warstadt et al. 2020): a pair is right if log P(good) > log P(bad), summed over tokens and not divided by
-their number; a tie counts a half, so that chance is 50 %. Only tokens from `scored_from` on count, in either text: from
-the beginning (0), from the first word that differs (Linzen et al. 2016), or after the difference (the partial score of
-Trinh and Le 2018). Twins are pairs with almost the same words and different answers; chance is 25 % for getting both of
-two right, and a heuristic that always gives the same answer gets 0 %.
+As in BLiMP (Warstadt et al. 2020), a pair is correct if log P(good) > log P(bad), summed over tokens and not divided by
+their number; a tie counts a half, so chance is 50 %. In both texts, only tokens from `scored_from` on count: from the
+beginning (0), from the first word that differs (Linzen et al. 2016), or after the difference (the partial score of
+Trinh and Le 2018). Twins are pairs with almost the same words and different answers. Chance is 25 % that both pairs of
+two twins are correct; a heuristic that always gives the same answer gets 0 %.
 
 The model is passed as a function, so this module does not depend on tokenizers, batches or devices.
 """
@@ -22,22 +22,22 @@ from glassformer.corpora import MinimalPair
 from glassformer.evaluation.resampling import wilson
 
 TokenScores = list[tuple[int, float]]
-"""For each token of a text in order: one past the last character it touches, and ln P(token | what comes before)."""
+"""For each token of a text in order: one past the last character that it touches, and ln P(token | earlier tokens)."""
 
 TokenLogProbabilities = Callable[[Sequence[str]], Sequence[TokenScores]]
-"""The model: scores of the tokens of each text. For a model that sees both sides (a masked one) they are
-pseudo-log-likelihoods (Salazar et al. 2020); whoever shows the results should say so."""
+"""Function that returns the token scores of each text. For a masked model, which attends to both sides, the scores are
+pseudo-log-likelihoods (Salazar et al. 2020); reports should say so."""
 
 Group = TypeVar("Group", bound=Hashable)
 
 
 @dataclass(frozen=True)
 class Share:
-    """The share of some pairs, or groups of twins, that are right.
+    """The share of pairs, or of groups of twins, that are correct.
 
     Attributes:
-        right: ties count a half.
-        count: how many there are.
+        right: number that are correct; a tie counts a half.
+        count: total number.
     """
 
     right: float
@@ -50,7 +50,7 @@ class Share:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """95 %, by Wilson's formula; the pairs are taken as independent."""
+        """Wilson's 95 % confidence interval; pairs are assumed independent."""
         return wilson(self.right, self.count)
 
     def facts(self) -> dict[str, Any]:
@@ -63,13 +63,13 @@ class PairResults:
     """Results of a model on minimal pairs.
 
     Attributes:
-        overall: of all pairs.
-        by_cell: of the pairs of each cell. A rule such as "agree with the last noun" is right in all of some cells and
-            in none of the others, which `overall` does not show.
-        by_attractors: of the pairs with so many nouns in between that mislead.
-        twins: of groups of pairs that belong together, those with every pair right; None where no two do.
-        twins_chance: the share of such groups that guessing gets right.
-        mean_log_ratio: mean of ln P(good) - ln P(bad), in nats: above 0 where good is more likely.
+        overall: share of all pairs.
+        by_cell: share in each cell. A rule such as "agree with the last noun" is right on all pairs of some cells and
+            on none of the others, which `overall` does not show.
+        by_attractors: share by the number of attractors (see `MinimalPair`).
+        twins: share of groups of twins with every pair correct; None without groups of two or more.
+        twins_chance: share of such groups that guessing gets right.
+        mean_log_ratio: mean of ln P(good) - ln P(bad), in nats; positive if good is more likely.
     """
 
     overall: Share
@@ -81,10 +81,10 @@ class PairResults:
 
 
 def log_ratios(pairs: Sequence[MinimalPair], model: TokenLogProbabilities) -> list[float]:
-    """ln P(good) - ln P(bad) of each pair, over the tokens that count; exactly 0 for a tie.
+    """Return ln P(good) - ln P(bad) of each pair over the scored tokens, exactly 0 for a tie.
 
     Raises:
-        GlassError: the model's scores do not fit its texts.
+        GlassError: the model's scores do not cover its texts.
     """
     texts = list(dict.fromkeys(text for pair in pairs for text in (pair.good, pair.bad)))
     scores = dict(zip(texts, model(texts), strict=True))
@@ -97,18 +97,18 @@ def log_ratios(pairs: Sequence[MinimalPair], model: TokenLogProbabilities) -> li
         start = _start(pair, good, bad)
         for_good = _from(good, start)
         for_bad = _from(bad, start)
-        # Two impossible texts are a tie; their difference would be no number.
+        # Two texts of probability 0 are a tie; their difference would be NaN.
         ratios.append(0.0 if for_good == for_bad else for_good - for_bad)
     return ratios
 
 
 def results_of(pairs: Sequence[MinimalPair], ratios: Sequence[float]) -> PairResults:
-    """Results from one number for each pair: above 0 if it finds `good` better, 0 for a tie, otherwise below.
+    """Compute the results from one number per pair: positive if `good` is preferred, 0 for a tie, otherwise negative.
 
-    A rule of thumb can be measured with it too.
+    The numbers may be a model's log-ratios or the judgements of a heuristic.
 
     Raises:
-        GlassError: there are no pairs, not as many ratios, or one is not a number.
+        GlassError: there are no pairs, the numbers of pairs and ratios differ, or a ratio is NaN.
     """
     if not pairs or len(pairs) != len(ratios):
         raise GlassError(
@@ -116,7 +116,7 @@ def results_of(pairs: Sequence[MinimalPair], ratios: Sequence[float]) -> PairRes
             "Give one ratio for each of one or more pairs.",
         )
     if any(math.isnan(ratio) for ratio in ratios):
-        raise GlassError("a log-ratio is not a number", "Look for a loss that is not finite in the model's training.")
+        raise GlassError("a log-ratio is NaN", "Check the training log of the model for a loss that is not finite.")
     right = [_score(ratio) for ratio in ratios]
     groups: dict[int, list[float]] = defaultdict(list)
     for pair, score in zip(pairs, right, strict=True):
@@ -126,7 +126,7 @@ def results_of(pairs: Sequence[MinimalPair], ratios: Sequence[float]) -> PairRes
         overall=Share(sum(right), len(right)),
         by_cell=_shares([pair.cell for pair in pairs], right),
         by_attractors=_shares([pair.attractors for pair in pairs], right),
-        # A product: a model that ties everywhere gets what guessing gets.
+        # The product of the pairs' scores: a model that ties everywhere gets the score of guessing.
         twins=Share(sum(map(math.prod, twins)), len(twins)) if twins else None,
         twins_chance=sum(0.5 ** len(scores) for scores in twins) / len(twins) if twins else 0.25,
         mean_log_ratio=sum(ratios) / len(ratios),
@@ -148,10 +148,10 @@ def _shares(groups: Sequence[Group], right: Sequence[float]) -> dict[Group, Shar
 
 
 def _start(pair: MinimalPair, good: TokenScores, bad: TokenScores) -> int:
-    """Tokens that end after this character count.
+    """Return the character after which tokens are scored.
 
-    Where both texts are the same up to `scored_from`, but a token of one reaches across it and not in the other, the
-    count would begin at different characters. So it begins where both have a boundary.
+    If both texts are the same up to `scored_from` but a token of only one of them spans it, the scores would begin at
+    different characters. Scoring therefore begins at a token boundary of both texts.
     """
     if pair.good[: pair.scored_from] != pair.bad[: pair.scored_from]:
         return pair.scored_from
@@ -164,10 +164,10 @@ def _from(tokens: TokenScores, start: int) -> float:
 
 
 def _check(text: str, tokens: TokenScores) -> None:
-    """Every character is scored, once: a text that did not fit the context must not look likely."""
+    """Check that every character is scored once; a text cut to fit the context would look too likely."""
     ends = [end for end, _ in tokens]
     if ends != sorted(ends) or max(ends, default=0) != len(text):
         raise GlassError(
             f"the {len(text)} characters of {text[:60]!r} are scored up to {ends[-1] if ends else 0}",
-            "Use texts that fit the model's context, and tokens in their order.",
+            "Use texts that fit the model's context, and give token scores in order.",
         )

@@ -1,11 +1,11 @@
-"""A 5-gram model: interpolated modified Kneser-Ney smoothing, counted and applied with sorted arrays.
+"""N-gram language model with interpolated modified Kneser-Ney smoothing, implemented with sorted arrays.
 
-Chen and Goodman 1999, "An empirical study of smoothing techniques for language modeling" (the formulas and
-the three discounts). The highest order uses counts; a lower order uses the number of distinct tokens seen before an
-n-gram; below the single tokens stands the uniform distribution, so no token ever has probability zero.
+Chen and Goodman 1999, "An empirical study of smoothing techniques for language modeling" (the formulas and the three
+discounts). The highest order uses counts; a lower order uses the number of distinct tokens that precede an n-gram. The
+unigrams are interpolated with the uniform distribution, so no token has probability zero.
 
-An n-gram is named by its rank among the distinct n-grams; an (n+1)-gram by the pair (rank of its first n tokens, last
-token), packed into one integer. That works for any vocabulary and is exact.
+An n-gram is identified by its rank among the distinct n-grams, and an (n+1)-gram by the pair (rank of its first n
+tokens, last token), packed into one integer. This is exact for any vocabulary.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Integers = NDArray[np.int64]
-Ranks = NDArray[np.int32]  # places among fewer than 2^31 n-grams; half the memory
+Ranks = NDArray[np.int32]  # there are fewer than 2^31 n-grams; int32 halves the memory
 Floats = NDArray[np.float64]
 
 
@@ -25,10 +25,10 @@ class _Order:
     """All distinct n-grams of one length n.
 
     Args:
-        keys: rank of the context x V + last token; sorted, so an n-gram's rank is its place here.
-        weights: after discounting, what each n-gram keeps of its count.
-        totals: for each context (an (n-1)-gram), the sum of counts before discounting.
-        freed: for each context, what discounting took away: the share of the next lower order.
+        keys: rank of the context x V + last token, sorted; the rank of an n-gram is its index in this array.
+        weights: count of each n-gram after discounting.
+        totals: for each context (an (n-1)-gram), the sum of the counts before discounting.
+        freed: for each context, the sum of the discounts, which is the weight of the next lower order.
     """
 
     keys: Integers
@@ -38,12 +38,12 @@ class _Order:
 
 
 class KneserNey:
-    """An n-gram model of a stream of tokens.
+    """An n-gram language model of a token stream.
 
     Args:
-        tokens: (N,) ids below `vocab_size`.
-        vocab_size: V.
-        order: n, the longest n-grams that are counted.
+        tokens: (N,) training token ids, each below `vocab_size`.
+        vocab_size: vocabulary size V.
+        order: length n of the longest n-grams.
     """
 
     def __init__(self, tokens: NDArray[np.integer], vocab_size: int, order: int = 5) -> None:
@@ -52,7 +52,7 @@ class KneserNey:
         keys, ranks, counts = _distinct(tokens.astype(np.int64))
         contexts = 1
         for n in range(2, order + 1):
-            # `ranks` names the (n-1)-gram that starts at each token; with the token after it, it is an n-gram.
+            # `ranks` holds the (n-1)-gram that starts at each token; with the token after it, it is an n-gram.
             longer_keys, longer_ranks, longer_counts = _distinct(
                 ranks[:-1].astype(np.int64) * vocab_size + tokens[n - 1 :]
             )
@@ -66,9 +66,9 @@ class KneserNey:
         self._orders.append(_smoothed(keys, counts, contexts, vocab_size))
 
     def probabilities(self, tokens: NDArray[np.integer]) -> Floats:
-        """(N,): of each token, given the ones before it in the same array."""
+        """Return the (N,) probability of each token given the tokens before it in the same array."""
         chances = np.full(len(tokens), 1 / self.vocab_size)
-        ranks = np.zeros(len(tokens), dtype=np.int64)  # of the context of each token, -1 where it was never seen
+        ranks = np.zeros(len(tokens), dtype=np.int64)  # rank of the context of each token, -1 if never seen
         for counted in self._orders:
             chances = self._interpolated(counted, ranks, tokens, chances)
             ends = _find(counted.keys, ranks, tokens, self.vocab_size)
@@ -77,7 +77,7 @@ class KneserNey:
         return chances
 
     def _interpolated(self, counted: _Order, ranks: Integers, tokens: NDArray[np.integer], lower: Floats) -> Floats:
-        """p(w | h) = (kept(h, w) + freed(h) p(w | shorter h)) / total(h); an unseen h falls through to the shorter."""
+        """Return p(w | h) = (kept(h, w) + freed(h) p(w | shorter h)) / total(h); unseen h back off to the shorter h."""
         known = np.flatnonzero((ranks >= 0) & (counted.totals[ranks] > 0))
         context = ranks[known]
         found = _find(counted.keys, context, tokens[known], self.vocab_size)
@@ -88,26 +88,26 @@ class KneserNey:
 
 
 def _distinct(codes: Integers) -> tuple[Integers, Ranks, Integers]:
-    """The distinct values in order, the rank of each given value among them, and their counts."""
+    """Return the sorted distinct values, the rank of each given value among them, and their counts."""
     order = np.argsort(codes, kind="stable")
     in_order = codes[order]
     first = np.ones(len(codes), dtype=bool)
     first[1:] = in_order[1:] != in_order[:-1]
     starts = np.flatnonzero(first)
     keys = in_order[starts]
-    del in_order  # these arrays are what decides the peak of memory
+    del in_order  # these arrays determine the peak memory
     ranks = np.empty(len(codes), dtype=np.int32)
     ranks[order] = np.cumsum(first, dtype=np.int32) - 1
     return keys, ranks, np.diff(starts, append=len(codes))
 
 
 def _find(keys: Integers, contexts: Integers, tokens: NDArray[np.integer], vocab_size: int) -> Integers:
-    """The rank of each (context, token), or -1 where it was never seen."""
+    """Return the rank of each (context, token) pair, or -1 if it was never seen."""
     if not len(keys):
         return np.full(len(tokens), -1, dtype=np.int64)
     wanted = contexts * vocab_size + tokens
-    places = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-    return np.where((contexts >= 0) & (keys[places] == wanted), places, -1)
+    ranks = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+    return np.where((contexts >= 0) & (keys[ranks] == wanted), ranks, -1)
 
 
 def _smoothed(keys: Integers, counts: Integers, contexts: int, vocab_size: int) -> _Order:
@@ -122,10 +122,10 @@ def _smoothed(keys: Integers, counts: Integers, contexts: int, vocab_size: int) 
 
 
 def _discounts(counts: Integers) -> Floats:
-    """Return the discounts of counts of 0, 1, 2 and 3 or more: Chen and Goodman 1999 on modified Kneser-Ney.
+    """Return the discounts for counts of 0, 1, 2 and 3 or more (modified Kneser-Ney, Chen and Goodman 1999).
 
-    Their estimates need n-grams of every count from 1 to 4. Where the text has none, or they leave (0, count), a half
-    is used: any discount in that range gives a distribution.
+    The estimates need n-grams of counts 1, 2 and 3. If there are none, or if an estimate is outside (0, count), the
+    discount is 0.5; any discount in that range gives a probability distribution.
     """
     n1, n2, n3, n4 = (float(np.count_nonzero(counts == count)) for count in (1, 2, 3, 4))
     discounts = np.array([0.0, 0.5, 0.5, 0.5])

@@ -1,4 +1,4 @@
-"""The report of `glass evaluate` on a run that translates or summarizes: its loss, and the quality of its texts."""
+"""Evaluation report of a translation or summarization run: its loss, and the quality of its generated text."""
 
 from __future__ import annotations
 
@@ -18,28 +18,30 @@ from glassformer.tasks.example_tasks import measured_bytes
 from glassformer.text.record_store import RecordStore
 from glassformer.training.validation import LossEstimate, bits_words, unknown_words
 
-SHOWN = 3  # examples
+SHOWN = 3
+"""Number of sample texts in the report."""
 SCORES = ("bleu", "chrf", "rougeL", "exact_match")
 
 
 @dataclass(frozen=True)
 class PairReport:
-    """One evaluation.
+    """Evaluation results of a run that generates text for a source.
 
     Attributes:
-        measured_on: the data, in words.
-        estimate: nats per target token, each token after the true ones.
-        bits_per_byte: the same per byte of the targets; None if some were cut, left out, or have unknown tokens.
-        unknown_share: the share of the targets' tokens that are the unknown token.
-        unknown_source_share: the same for the sources.
-        examples: sources for which a text was written.
-        measures: figures of those texts.
-        baselines: what comes without a model: name -> figures.
-        samples: (source, reference, what was written) of a few.
-        against: paired tests with another run, by figure; None without one.
-        notes: what a person was told: pairs left out or cut, and what else is odd.
-        backend, precision: of the texts.
-        records: what messages call the examples.
+        measured_on: name of the evaluation data.
+        estimate: loss in nats per target token, with teacher forcing.
+        bits_per_byte: the loss in bits per byte of the targets; None if a target was cut, left out, or has unknown
+            tokens.
+        unknown_share: share of the targets' tokens that are the unknown token.
+        unknown_source_share: share of the sources' tokens that are the unknown token.
+        examples: number of sources for which text was generated.
+        measures: metrics of the generated text.
+        baselines: metrics of baselines without a model, by name.
+        samples: a few examples: (source, reference, generated text).
+        against: paired tests with another run, by metric; None without another run.
+        notes: notes that the user was shown, such as pairs that were left out or cut.
+        backend, precision: backend and precision that generated the text.
+        records: plural noun for the examples, for the report.
     """
 
     measured_on: str
@@ -86,7 +88,7 @@ class PairReport:
                 else []
             ),
             "",
-            f"of {counted(self.examples, 'texts')} that it wrote:   (95 %)",
+            f"metrics of {counted(self.examples, 'generated texts')}:   (95 %)",
             *(measure.line() for measure in self.measures),
         ]
         if self.baselines:
@@ -96,7 +98,7 @@ class PairReport:
             for name, scores in [*self.baselines.items(), ("this model", own)]:
                 lines.append(f"{name:<28}" + "".join(f"{scores[key]:>13.4f}" for key in keys))
         for source, reference, text in self.samples:
-            lines += ["", f"source     {source}", f"reference  {reference}", f"written    {text}"]
+            lines += ["", f"source     {source}", f"reference  {reference}", f"generated  {text}"]
         if self.against is not None:
             lines += ["", "this run minus the other, on the same sources:"]
             lines += [f"{key:<16}{test}" for key, test in self.against.items()]
@@ -104,10 +106,10 @@ class PairReport:
 
 
 def pair_measures(hypotheses: Sequence[str], references: Sequence[str]) -> list[Measure]:
-    """BLEU (cased and lower-cased), chrF++, ROUGE-1, 2 and L, and exact matches, each with its interval.
+    """Compute BLEU (cased and lower-cased), chrF++, ROUGE-1, 2 and L, and exact match, each with its interval.
 
-    BLEU and chrF++ go from 0 to 100, as they are published, and are left out where sacrebleu is not installed; the
-    others go from 0 to 1.
+    BLEU and chrF++ range from 0 to 100, as is usual, and are left out if sacrebleu is not installed. The others range
+    from 0 to 1.
     """
     rouge = rouge_of_each(hypotheses, references)
     return [
@@ -141,17 +143,17 @@ def pair_report(
     other: Translator | None,
     notes: list[str],
 ) -> PairReport:
-    """Write a text for every source and measure them all.
+    """Generate text for every source, and compare it with the references.
 
     Args:
         model: the run.
-        text: what is measured on, in words.
-        examples: (source, reference).
+        text: name of the evaluation data, for the report.
+        examples: (source, reference) pairs.
         estimate: the loss over all pairs.
         store: all pairs.
-        train: for the baseline that remembers; None where it is not at hand.
+        train: training pairs, for the nearest-neighbour baseline; None if not available.
         other: a second run to compare with.
-        notes: what a person was told.
+        notes: notes that the user was shown.
     """
     sources = [source for source, _ in examples]
     references = [reference for _, reference in examples]
@@ -188,7 +190,7 @@ def _texts(model: Translator, sources: Sequence[str]) -> list[str]:
 
 
 def figures_of(hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, float]:
-    """The figures that baselines are compared by."""
+    """Return the metrics of a baseline by key: BLEU and chrF++ if sacrebleu is installed, ROUGE-L, exact match."""
     rouge = sum(each.rougeL.f for each in rouge_of_each(hypotheses, references)) / len(references)
     figures = {"rougeL": rouge, "exact_match": float(exact_matches(hypotheses, references).mean())}
     if not can_score():

@@ -1,15 +1,15 @@
-"""Confidence in a figure: intervals by resampling the examples, and paired tests of two runs on the same examples.
+"""Confidence intervals by resampling the examples, and paired tests of two runs on the same examples.
 
-A figure of a whole test set (BLEU, macro-F1) is a function of the examples that it was computed from. So everything
-here works with a *statistic*: a function that is given the numbers of the examples to use, (n,), repetitions included,
-and returns the figure. The bootstrap calls it with n examples drawn from n with replacement, many times over.
+A metric of a whole test set (BLEU, macro-F1) is a function of the examples that it is computed from. This module
+therefore works with a *statistic*: a function that takes the indices of the examples to use, (n,), with repetitions,
+and returns the metric. The bootstrap calls it many times with n of n examples drawn with replacement.
 
-Which test a metric gets, so that there is one p-value for each:
+Each metric has one test, so that there is one p-value:
 
 - means over examples (accuracy, exact match, ROUGE, losses): `paired_permutation`;
-- figures of the whole set (BLEU, chrF++, macro-F1, calibration error): `paired_bootstrap`.
+- whole-set metrics (BLEU, chrF++, macro-F1, calibration error): `paired_bootstrap`.
 
-Random numbers come from a generator of their own (Philox); the global ones of NumPy and torch are never touched.
+Random numbers come from a separate generator (Philox); the global generators of NumPy and torch are not used.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ from glassformer.base.errors import GlassError
 Indices = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Statistic = Callable[[Indices], float]
-"""The figure of the examples with these numbers, (n,)."""
+"""Function from the indices (n,) of examples to a metric on those examples."""
 
 REPEATS = 1000
 SHUFFLES = 10_000
 LEVEL = 0.95
-AT_ONCE = 1 << 21  # random numbers held together: 16 MB
+AT_ONCE = 1 << 21  # random numbers generated at a time: 16 MB
 
 
 @dataclass(frozen=True)
 class PairedTest:
-    """Two runs on the same examples.
+    """The result of a paired test of two runs on the same examples.
 
     Attributes:
-        difference: figure of the first run minus that of the second, on all examples.
-        interval: of the difference, by the paired bootstrap; None of one example.
-        p: two-sided: how often chance alone makes a difference at least this large, were the runs equally good.
+        difference: metric of the first run minus the metric of the second, on all examples.
+        interval: confidence interval of the difference, by the paired bootstrap; None if there is only one example.
+        p: two-sided p-value: probability of a difference at least this large if the runs were equally good.
         method: "paired permutation" or "paired bootstrap".
-        repeats: random samples behind p, which is therefore never below 1 / (repeats + 1).
-        level: of the interval.
+        repeats: number of random samples behind p; p is never below 1 / (repeats + 1).
+        level: confidence level of the interval.
     """
 
     difference: float
@@ -64,7 +64,7 @@ class PairedTest:
 
 
 def mean_of(values: ArrayLike) -> Statistic:
-    """The statistic that is a mean over examples.
+    """Return the statistic that computes the mean of these values over the selected examples.
 
     >>> float(mean_of([0.0, 1.0, 5.0])(np.array([1, 1, 2])))
     2.3333333333333335
@@ -76,23 +76,23 @@ def mean_of(values: ArrayLike) -> Statistic:
 def bootstrap_interval(
     statistic: Statistic, n: int, repeats: int = REPEATS, seed: int = 0, level: float = LEVEL
 ) -> tuple[float, float] | None:
-    """The percentile bootstrap (Efron 1979; for translation scores Koehn 2004).
+    """Compute a percentile bootstrap interval (Efron 1979; for translation scores Koehn 2004).
 
-    It shows how much the figure varies with the choice of test examples; not with the seed of training. It is too
-    narrow for a handful of examples, and of zero width where all are right: `wilson` is better for plain shares.
+    The interval shows how much the metric varies with the choice of test examples, not with the training seed. It is
+    too narrow for very few examples, and has zero width if all are correct; use `wilson` for shares.
 
     Args:
-        statistic: figure of examples.
-        n: examples there are.
-        repeats: resamples.
-        seed: the same one gives the same interval.
-        level: of confidence.
+        statistic: metric as a function of example indices.
+        n: number of examples.
+        repeats: number of resamples.
+        seed: random seed; the same seed gives the same interval.
+        level: confidence level.
 
     Returns:
-        Lower and upper end; None of one example, which says nothing of how much others would vary.
+        Lower and upper bound; None if there is only one example, which cannot show any variation.
 
     Raises:
-        GlassError: there are no examples, or `repeats` or `level` makes no sense.
+        GlassError: there are no examples, or `repeats` or `level` is out of range.
     """
     _check(n, repeats, level)
     if n == 1:
@@ -108,15 +108,16 @@ def paired_bootstrap(
     seed: int = 0,
     level: float = LEVEL,
 ) -> PairedTest:
-    """Are two runs different, by any figure: both get the same resamples of the examples (Koehn 2004, section 3).
+    """Test whether two runs differ in a metric, on the same resamples of the examples (Koehn 2004, section 3).
 
-    The p-value asks how often the resampled difference strays from the measured one by at least as much as that is
-    from nought (Noreen 1989; Efron and Tibshirani 1993, chapter 16). It counts both directions. sacrebleu takes
-    absolute values before it centres, and so reports about half of this p for clear differences.
+    The p-value is the share of resampled differences whose distance from the measured difference is at least the
+    distance of the measured difference from 0 (Noreen 1989; Efron and Tibshirani 1993, chapter 16). The test is
+    two-sided. sacrebleu takes absolute values before centring, so it reports about half of this p for clear
+    differences.
 
     Args:
-        first, second: the figure of each run on given examples.
-        n: examples there are.
+        first, second: metric of each run as a function of example indices.
+        n: number of examples.
         repeats, seed, level: as for `bootstrap_interval`.
 
     Raises:
@@ -125,10 +126,10 @@ def paired_bootstrap(
     _check(n, repeats, level)
     everything = np.arange(n)
     difference = first(everything) - second(everything)
-    drawn = np.array([first(examples) - second(examples) for examples in _resamples(n, repeats, seed)])
-    strayed = np.abs(drawn - difference)
-    p = _share_at_least(int(np.count_nonzero(_at_least(strayed, abs(difference)))), repeats)
-    interval = None if n == 1 else _percentiles(drawn, level)
+    resampled = np.array([first(examples) - second(examples) for examples in _resamples(n, repeats, seed)])
+    distances = np.abs(resampled - difference)
+    p = _p_value(int(np.count_nonzero(_at_least(distances, abs(difference)))), repeats)
+    interval = None if n == 1 else _percentiles(resampled, level)
     return PairedTest(difference, interval, p, "paired bootstrap", repeats, level)
 
 
@@ -139,26 +140,26 @@ def paired_permutation(
     seed: int = 0,
     level: float = LEVEL,
 ) -> PairedTest:
-    """Are two runs different in the mean of a score that each example has (approximate randomisation).
+    """Test whether two runs differ in the mean of a per-example score (approximate randomization).
 
-    Were the runs equally good, it would be a matter of chance which of its two scores an example has from which run.
-    So both are swapped at random, and p is how often the difference is at least as large as the measured one (Noreen
-    1989; Riezler and Maxwell 2005, who find it more careful than the bootstrap).
+    If the runs were equally good, the two scores of an example could be exchanged. The test therefore swaps them at
+    random; p is the share of swaps with a difference at least as large as the measured one (Noreen 1989; Riezler and
+    Maxwell 2005, who find this test more conservative than the bootstrap).
 
     Args:
         first, second: (n,) score of each example in each run.
-        repeats: random swaps; the interval has at most 1,000 resamples.
+        repeats: number of random swaps; the interval uses at most 1,000 resamples.
         seed, level: as for `bootstrap_interval`.
 
     Raises:
-        GlassError: there are no examples, or not the same number of both; `repeats` or `level` makes no sense.
+        GlassError: there are no examples, the numbers of scores differ, or `repeats` or `level` is out of range.
     """
     ours = _numbers(first)
     theirs = _numbers(second)
     if len(ours) != len(theirs):
         raise GlassError(
             f"a paired test needs the same examples in both runs, but there are {len(ours):,} and {len(theirs):,}",
-            "Measure both runs on the same file.",
+            "Evaluate both runs on the same file.",
         )
     _check(len(ours), repeats, level)
     differences = ours - theirs
@@ -167,30 +168,30 @@ def paired_permutation(
     generator = _generator(seed)
     for count in _blocks(repeats, len(ours)):
         swapped = generator.integers(2, size=(count, len(ours)), dtype=np.int8) == 1
-        # Those that swap change the sign of their difference.
+        # Swapping the two scores of an example changes the sign of its difference.
         shuffled = total - 2 * (swapped @ differences)
         extreme += int(np.count_nonzero(_at_least(np.abs(shuffled), abs(total))))
     interval = bootstrap_interval(mean_of(differences), len(ours), min(repeats, REPEATS), seed, level)
-    p = _share_at_least(extreme, repeats)
+    p = _p_value(extreme, repeats)
     return PairedTest(float(differences.mean()), interval, p, "paired permutation", repeats, level)
 
 
 def wilson(right: float, n: int, level: float = LEVEL) -> tuple[float, float]:
-    """Return the interval of a share (Wilson 1927): good for few examples too, and where none or all are right.
+    """Return the score interval of a share (Wilson 1927), also valid for few examples and for shares of 0 or 1.
 
     Args:
-        right: how many of the `n`; ties may count a half.
-        n: examples; of none, nothing is known: 0 to 1.
-        level: of confidence.
+        right: number of correct examples; a tie may count a half.
+        n: number of examples; with 0 the interval is 0 to 1.
+        level: confidence level.
 
     Raises:
-        GlassError: `right` is not between 0 and `n`, or `level` makes no sense.
+        GlassError: `right` is not between 0 and `n`, or `level` is out of range.
 
     >>> tuple(round(end, 3) for end in wilson(8, 10))
     (0.49, 0.943)
     """
     if not 0 <= right <= n:
-        raise GlassError(f"{right:g} right of {n:,} examples is no share", "Give a number between 0 and all of them.")
+        raise GlassError(f"right = {right:g} of {n:,} examples is out of range", f"Give a number from 0 to {n:,}.")
     if n == 0:
         return 0.0, 1.0
     _check(n, 1, level)
@@ -205,12 +206,12 @@ def wilson(right: float, n: int, level: float = LEVEL) -> tuple[float, float]:
 
 def _check(n: int, repeats: int, level: float) -> None:
     if n < 1:
-        raise GlassError("there are no examples to resample", "Measure on a file that is not empty.")
+        raise GlassError("there are no examples to resample", "Evaluate on a file that is not empty.")
     if repeats < 1:
-        raise GlassError(f"repeats = {repeats} is too few", "Take 1,000, or at least 1.")
+        raise GlassError(f"repeats = {repeats} is less than 1", "Give at least 1; 1,000 is usual.")
     if not 0 < level < 1:
         raise GlassError(
-            f"a confidence level of {level:g} makes no sense", "Give a share between 0 and 1, such as 0.95."
+            f"a confidence level of {level:g} is out of range", "Give a number between 0 and 1, such as 0.95."
         )
 
 
@@ -223,14 +224,14 @@ def _generator(seed: int) -> np.random.Generator:
 
 
 def _resamples(n: int, repeats: int, seed: int) -> Iterator[Indices]:
-    """n of n examples with replacement, `repeats` times."""
+    """Yield `repeats` resamples: indices of n of n examples, drawn with replacement."""
     generator = _generator(seed)
     for count in _blocks(repeats, n):
         yield from generator.integers(n, size=(count, n))
 
 
 def _blocks(repeats: int, n: int) -> Iterator[int]:
-    """Yield how many repeats to do together, so that memory does not grow with their number."""
+    """Yield the number of repeats of each batch, so that memory does not grow with the number of repeats."""
     most = max(1, AT_ONCE // n)
     for start in range(0, repeats, most):
         yield min(most, repeats - start)
@@ -242,10 +243,10 @@ def _percentiles(values: Floats, level: float) -> tuple[float, float]:
 
 
 def _at_least(values: Floats, limit: float) -> NDArray[np.bool_]:
-    """Return whether each reaches the limit; sums of the same numbers in another order differ by rounding."""
+    """Return whether each value is at least the limit, up to rounding: sums in another order differ slightly."""
     return values >= limit * (1 - 1e-9) - 1e-12
 
 
-def _share_at_least(extreme: int, repeats: int) -> float:
-    """Count the measured one among the random ones: so a test at level 5 % is wrong at most 5 % of the time."""
+def _p_value(extreme: int, repeats: int) -> float:
+    """Return the p-value; the measured value counts as one of the random ones, so that a 5 % test errs at most 5 %."""
     return (extreme + 1) / (repeats + 1)

@@ -1,10 +1,10 @@
-"""ROUGE-1, ROUGE-2 and ROUGE-L (Lin 2004) for any script: how much of a reference text another one holds.
+"""ROUGE-1, ROUGE-2 and ROUGE-L (Lin 2004) for any script.
 
-Words are lower-cased runs of letters, marks and digits, so that a Bangla word keeps its vowel signs; everything else
-separates. On ASCII text these are the words of the package rouge-score without stemming, and so are the scores.
-Scripts that put no spaces between words (Chinese, Japanese, Thai, Lao, Khmer, Burmese and others) have no words to be
-found without a dictionary: there, each ideograph, kana or letter counts as a word of its own, with its marks. Such
-scores compare with each other only. Texts that Unicode calls the same (NFC) are the same.
+Words are lower-cased sequences of letters, marks and digits, so that a Bangla word keeps its vowel signs; all other
+characters separate words. On ASCII text, words and scores equal those of the package rouge-score without stemming.
+Scripts without spaces between words (Chinese, Japanese, Thai, Lao, Khmer, Burmese and others) would need a dictionary
+to find words; there, each ideograph, kana or letter with its marks counts as one word. Such scores are comparable only
+with each other. Text is normalized to NFC before the comparison.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ UNSPACED = (
     *("Han", "Hiragana", "Katakana", "Bopomofo", "Yi"),
     *("Thai", "Lao", "Khmer", "Myanmar", "Tai_Le", "New_Tai_Lue", "Tai_Tham", "Tai_Viet", "Javanese", "Balinese"),
 )
-"""Scripts that are written without spaces between words."""
+"""Scripts without spaces between words."""
 
 _ALONE = "".join(rf"\p{{{script}}}" for script in UNSPACED)
 _WORDY = r"[\p{L}\p{M}\p{N}]"
 _INSIDE = rf"[{_WORDY}--[{_ALONE}]]"
-# The joiners U+200C and U+200D belong to the spelling of Bangla, Persian and other words, but only inside them.
+# The joiners U+200C and U+200D belong to the spelling of Bangla, Persian and other words, but only inside a word.
 WORDS = regex.compile(
     rf"(?V1)[{_WORDY}&&[{_ALONE}]](?:[\u200c\u200d]*\p{{M}})*|{_INSIDE}+(?:[\u200c\u200d]+{_INSIDE}+)*"
 )
@@ -35,12 +35,12 @@ WORDS = regex.compile(
 
 @dataclass(frozen=True)
 class PrecisionRecall:
-    """The overlap of two texts, from 0 to 1.
+    """Precision, recall and F1 of a hypothesis, each from 0 to 1.
 
     Attributes:
         precision: share of the hypothesis that is in the reference.
         recall: share of the reference that is in the hypothesis.
-        f: their harmonic mean.
+        f: harmonic mean of precision and recall.
     """
 
     precision: float
@@ -50,15 +50,15 @@ class PrecisionRecall:
 
 @dataclass(frozen=True)
 class RougeScores:
-    """By single words, by pairs of neighbours, and by the longest common subsequence of words."""
+    """ROUGE scores by unigrams, by bigrams, and by the longest common subsequence of words."""
 
     rouge1: PrecisionRecall
     rouge2: PrecisionRecall
-    rougeL: PrecisionRecall  # noqa: N815 - its name everywhere
+    rougeL: PrecisionRecall  # noqa: N815 - the metric's usual name
 
 
 def words(text: str) -> list[str]:
-    """The words that are compared.
+    """Split a text into the words that ROUGE compares.
 
     >>> words("Don't ask: আমি বাংলায় গান গাই।")
     ['don', 't', 'ask', 'আমি', 'বাংলায়', 'গান', 'গাই']
@@ -69,18 +69,22 @@ def words(text: str) -> list[str]:
 
 
 def rouge(hypothesis: str, reference: str) -> RougeScores:
-    """Scores of one text. Where either has no words (or no two, for pairs), the score is 0."""
-    said = words(hypothesis)
-    wanted = words(reference)
-    common = common_subsequence(said, wanted)
-    return RougeScores(_by_runs(said, wanted, 1), _by_runs(said, wanted, 2), _overlap(common, len(said), len(wanted)))
+    """Return the ROUGE scores of one text; a score is 0 if either text has no words (ROUGE-2: fewer than two)."""
+    ours = words(hypothesis)
+    theirs = words(reference)
+    common = common_subsequence(ours, theirs)
+    return RougeScores(
+        rouge1=_by_ngrams(ours, theirs, 1),
+        rouge2=_by_ngrams(ours, theirs, 2),
+        rougeL=_overlap(common, len(ours), len(theirs)),
+    )
 
 
 def rouge_of_each(hypotheses: Sequence[str], references: Sequence[str]) -> list[RougeScores]:
-    """Scores of each text, for intervals and paired tests.
+    """Return the ROUGE scores of each text, for intervals and paired tests.
 
     Raises:
-        GlassError: not as many texts as references, or none at all.
+        GlassError: the numbers of texts and references differ, or there are no texts.
     """
     if len(hypotheses) != len(references):
         raise GlassError(
@@ -88,41 +92,41 @@ def rouge_of_each(hypotheses: Sequence[str], references: Sequence[str]) -> list[
             "Give one reference for each text.",
         )
     if not references:
-        raise GlassError("there are no texts to score", "Measure on a file that is not empty.")
+        raise GlassError("there are no texts to score", "Evaluate on a file that is not empty.")
     return [rouge(hypothesis, reference) for hypothesis, reference in zip(hypotheses, references, strict=True)]
 
 
 def common_subsequence(first: Sequence[str], second: Sequence[str]) -> int:
-    """Length of the longest common subsequence, in O(n m / word size).
+    """Return the length of the longest common subsequence, in O(n m / word size).
 
-    One row of the usual table holds steps of 0 or 1, so it fits into the bits of one integer, and the next row takes
-    one addition (Hyyrö 2004): bit j of `row` is 0 where the table grows at `second[j]`.
+    Neighbouring entries in a row of the dynamic-programming table differ by 0 or 1, so a row fits into the bits of one
+    integer, and the next row takes one addition (Hyyrö 2004): bit j of `row` is 0 where the table grows at `second[j]`.
     """
-    places: dict[str, int] = {}
+    positions: dict[str, int] = {}
     for j, word in enumerate(second):
-        places[word] = places.get(word, 0) | 1 << j
+        positions[word] = positions.get(word, 0) | 1 << j
     everything = (1 << len(second)) - 1
     row = everything
     for word in first:
-        matched = row & places.get(word, 0)
+        matched = row & positions.get(word, 0)
         row = (row + matched) | (row - matched)
     return len(second) - (row & everything).bit_count()
 
 
-def _by_runs(said: list[str], wanted: list[str], n: int) -> PrecisionRecall:
-    """By runs of n words; one that is repeated counts as often as it stands in both."""
-    in_said = _runs(said, n)
-    in_wanted = _runs(wanted, n)
-    return _overlap((in_said & in_wanted).total(), in_said.total(), in_wanted.total())
+def _by_ngrams(hypothesis: list[str], reference: list[str], n: int) -> PrecisionRecall:
+    """Compare n-grams; a repeated n-gram matches as often as it occurs in both texts."""
+    ours = _ngrams(hypothesis, n)
+    theirs = _ngrams(reference, n)
+    return _overlap((ours & theirs).total(), ours.total(), theirs.total())
 
 
-def _runs(sequence: list[str], n: int) -> Counter[tuple[str, ...]]:
+def _ngrams(sequence: list[str], n: int) -> Counter[tuple[str, ...]]:
     return Counter(zip(*(sequence[start:] for start in range(n)), strict=False))
 
 
-def _overlap(common: int, said: int, wanted: int) -> PrecisionRecall:
+def _overlap(common: int, hypothesis: int, reference: int) -> PrecisionRecall:
     if not common:
         return PrecisionRecall(0.0, 0.0, 0.0)
-    precision = common / said
-    recall = common / wanted
+    precision = common / hypothesis
+    recall = common / reference
     return PrecisionRecall(precision, recall, 2 * precision * recall / (precision + recall))

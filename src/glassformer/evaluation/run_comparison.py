@@ -1,8 +1,8 @@
-"""Two runs on one text: what each token costs them, what they answer, and where their heads look.
+"""Compare two runs on one text: their surprisal of each token, their predictions, and the attention of their heads.
 
-Tokens can be compared one by one only where both tokenizers cut the text alike. Where they do not, the text is cut at
-the characters at which a token of both ends: the nats of a stretch are those of its tokens together, -ln P of the same
-characters, whichever tokens spell them.
+Tokens can be compared one by one only if both tokenizers split the text alike. Otherwise the text is split at the
+characters where tokens of both runs end. The nats of such a stretch are the sum over its tokens: -ln P of the same
+characters for both runs.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from glassformer.inspection.sites import find_head
 
 @dataclass(frozen=True)
 class Stretch:
-    """A part of the text that begins and ends where tokens of both runs do.
+    """A stretch of text between two token boundaries that both runs share.
 
     Attributes:
         text: its characters.
-        start, end: of the text, in characters.
-        one, other: -ln P of it for each run; None where a run gives a part of it no probability.
+        start, end: bounds in the text, in characters.
+        one, other: -ln P of the stretch for each run, in nats; None if a token of it has no probability.
     """
 
     text: str
@@ -38,16 +38,16 @@ class Stretch:
 
 
 def stretches(one: Surprisals, other: Surprisals) -> list[Stretch]:
-    """The text cut where tokens of both runs end; tokens without characters, such as end tokens, are left out.
+    """Split the text where tokens of both runs end; tokens without characters, such as end tokens, are left out.
 
     Raises:
         GlassError: the tokens of the two runs do not stand for the same characters.
     """
     if one.text != other.text:
         raise GlassError(
-            "the tokens of the two runs do not stand for the same characters: what is unknown to one, or is normalised "
-            "by it, cannot be compared",
-            "Give a text that both can write.",
+            "the tokens of the two runs do not stand for the same characters: characters that one tokenizer does not "
+            "know or normalizes cannot be compared",
+            "Give a text that both tokenizers can represent.",
         )
     sums = [_by_end(each) for each in (one, other)]
     ends = sorted(set(sums[0]) & set(sums[1]))
@@ -61,7 +61,7 @@ def stretches(one: Surprisals, other: Surprisals) -> list[Stretch]:
 
 
 def _by_end(costs: Surprisals) -> dict[int, list[float | None]]:
-    """Return for each character at which a token ends the nats of the tokens that end there."""
+    """Return the nats of the tokens that end at each character, by end position."""
     found: dict[int, list[float | None]] = {}
     for end, nats, writes in zip(costs.ends, costs.nats, costs.writes, strict=True):
         if writes:
@@ -70,19 +70,19 @@ def _by_end(costs: Surprisals) -> dict[int, list[float | None]]:
 
 
 def _between(sums: dict[int, list[float | None]], start: int, end: int) -> float | None:
-    """The nats of all tokens that end after one character and not after another; None where one has none."""
-    parts = [nats for place, each in sums.items() if start < place <= end for nats in each]
+    """Return the total nats of the tokens that end in (start, end]; None if one of them has no probability."""
+    parts = [nats for position, each in sums.items() if start < position <= end for nats in each]
     known = [nats for nats in parts if nats is not None]
     return sum(known) if len(known) == len(parts) else None
 
 
 @dataclass(frozen=True)
 class Bar:
-    """An answer that both runs may give.
+    """A prediction with its probability in both runs.
 
     Attributes:
-        name: its text.
-        one, other: its probability; None where a run has no such answer.
+        name: text of the predicted token or class.
+        one, other: its probability in each run; None if a run cannot predict it.
     """
 
     name: str
@@ -91,7 +91,7 @@ class Bar:
 
 
 def bars(one: Outlook, other: Outlook, n: int) -> list[Bar]:
-    """The n likeliest answers of each run with the probability that both give them; by text, likeliest first."""
+    """Return the n most probable predictions of each run with their probability in both runs, in descending order."""
     shares = [_by_name(each) for each in (one, other)]
     names = dict.fromkeys(outlook.name(id) for outlook in (one, other) for id in outlook.best(n))
     found = [Bar(name, shares[0].get(name), shares[1].get(name)) for name in names]
@@ -99,7 +99,7 @@ def bars(one: Outlook, other: Outlook, n: int) -> list[Bar]:
 
 
 def _by_name(outlook: Outlook) -> dict[str, float]:
-    """The probability of each text; of several tokens with one text, together."""
+    """Return the probability of each text; tokens with the same text are added up."""
     found: dict[str, float] = {}
     for id, share in enumerate(outlook.shares.tolist()):
         name = outlook.name(id)
@@ -108,12 +108,12 @@ def _by_name(outlook: Outlook) -> dict[str, float]:
 
 
 def weights_of(subject: Subject, head: str, last: int | None = None) -> Tensor:
-    """(T, S) the attention weights of a head; NaN where it may not look.
+    """Return the (T, S) attention weights of a head; NaN where the mask forbids attention.
 
     Args:
-        subject: what its model reads.
-        head: its name.
-        last: of a long text, so many of the last places on both sides; None: all.
+        subject: a model and its input.
+        head: name of the head.
+        last: keep only this many of the last positions on both axes; None: all.
 
     Raises:
         GlassError: there is no such head.
@@ -128,7 +128,7 @@ def weights_of(subject: Subject, head: str, last: int | None = None) -> Tensor:
 
 
 def sides(subject: Subject, head: str) -> tuple[Sequence[str], Sequence[str]]:
-    """The tokens that look, and those that are looked at."""
+    """Return the labels of the query tokens and of the key tokens of a head."""
     decodes = head.startswith("dec.") and subject.target_labels is not None
     queries = subject.target_labels if decodes else subject.labels
     assert queries is not None
@@ -136,23 +136,23 @@ def sides(subject: Subject, head: str) -> tuple[Sequence[str], Sequence[str]]:
 
 
 def refuse_unlike(one: tuple[Subject, str], other: tuple[Subject, str]) -> None:
-    """Raise a `GlassError` where the tokens of two heads differ, so that no cell of one map is a cell of the other."""
+    """Raise a `GlassError` if two heads have different query or key tokens, so that their maps cannot be compared."""
     if sides(*one) != sides(*other):
         raise GlassError(
-            "the two heads do not look from the same tokens at the same tokens: there is no difference of the maps",
-            "Compare runs with one tokenizer, and heads of one kind.",
+            "the two heads have different query or key tokens, so their attention maps cannot be subtracted",
+            "Compare runs with the same tokenizer, and heads of the same kind.",
         )
 
 
 def difference(one: tuple[Subject, str], other: tuple[Subject, str], last: int | None = None) -> Tensor:
-    """(T, S) the other head's weights less those of the first one.
+    """Return the (T, S) attention weights of the other head minus those of the first head.
 
     Args:
-        one, other: a subject, and a head of its model.
-        last: as of `weights_of`.
+        one, other: a subject, and the name of a head of its model.
+        last: as for `weights_of`.
 
     Raises:
-        GlassError: `refuse_unlike`.
+        GlassError: the heads have different query or key tokens, or there is no such head.
     """
     refuse_unlike(one, other)
     return weights_of(*other, last) - weights_of(*one, last)

@@ -1,4 +1,4 @@
-"""Baselines that a model has to beat, known before it is trained: the simplest predictors of its validation part."""
+"""Cheap baselines of a run, computed before training on its validation part."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from glassformer.text.prepare import Prepared
 from glassformer.text.record_store import RecordStore
 
 COUNTED = 500_000
-"""Training tokens, the last ones, that the 5-gram counts: before a run nobody wants to wait."""
+"""Maximum number of training tokens that the 5-gram counts, the last ones, so that the baseline is fast."""
 
 
 @dataclass(frozen=True)
 class Rung:
-    """One predictor.
+    """The loss and accuracy of one baseline.
 
     Attributes:
         name: uniform, unigram, 5-gram, gzip, true entropy, frequencies, or best possible.
-        loss: nats per predicted token, or per text with a label; None where it has no loss.
-        accuracy: share of texts labelled right; None where nothing is labelled.
-        note: what the figure rests on.
+        loss: nats per predicted token, or per labelled text; None if the baseline has no loss.
+        accuracy: share of texts labelled correctly; None if the task has no labels.
+        note: how the numbers were computed.
     """
 
     name: str
@@ -38,7 +38,7 @@ class Rung:
 
 
 def ladder(config: Config, data: Prepared) -> list[Rung]:
-    """The predictors that cost little, from the weakest; empty where nothing can be predicted."""
+    """Return the cheap baselines, weakest first; an empty list if there is nothing to predict."""
     corpus = config.data.source if config.data.source in CORPORA else None
     if data.labels:
         return _of_labels(data, corpus)
@@ -49,26 +49,26 @@ def ladder(config: Config, data: Prepared) -> list[Rung]:
     if config.train.task == "lm":
         found = baselines(train, held, data.tokenizer, corpus, config.data.windows, COUNTED)
         return [Rung(each.name, each.loss, None, each.note) for each in found]
-    words = data.tokenizer.text_ids  # special tokens are never hidden
+    words = data.tokenizer.text_ids  # special tokens are never masked
     size = data.tokenizer.vocab_size
     return by_frequency(counts_of(train.tokens, size)[words], counts_of(held.tokens, size)[words], size)
 
 
 def _of_targets(data: Prepared) -> list[Rung]:
-    """Each token of a target without a look at its source, or at what was written before it."""
+    """Return the baselines that predict target tokens without the source or the earlier target tokens."""
     size = data.tokenizer.vocab_size
     known = counts_of(_predicted(data.train), size)
     return by_frequency(known, counts_of(_predicted(data.validation), size), size)
 
 
 def _predicted(store: RecordStore) -> NDArray[np.integer[Any]]:
-    """Return the tokens of the last texts that count for the loss."""
+    """Return the tokens of the targets that count for the loss."""
     tokens = store.target.tokens
     return tokens if store.loss_mask is None else tokens[store.loss_mask]
 
 
 def _of_labels(data: Prepared, corpus: str | None) -> list[Rung]:
-    """Each text without a look at it."""
+    """Return the baselines that predict labels without the text."""
     assert data.train.labels is not None
     assert data.validation.labels is not None
     size = len(data.labels)
@@ -92,11 +92,11 @@ def _of_labels(data: Prepared, corpus: str | None) -> list[Rung]:
 
 
 def by_frequency(known: NDArray[np.int64], held: NDArray[np.int64], size: int) -> list[Rung]:
-    """Every token alike, and by frequency in the training part.
+    """Return the uniform and the unigram baseline.
 
     Args:
-        known, held: (tokens that are predicted,) how often each is in the training part, and in what is measured.
-        size: of the vocabulary.
+        known, held: (n,) counts of each of the n predictable tokens in the training part and in the evaluation data.
+        size: vocabulary size V.
     """
     note = f"token frequencies in {int(known.sum()):,} training tokens, one added to each count"
     return [
@@ -106,13 +106,13 @@ def by_frequency(known: NDArray[np.int64], held: NDArray[np.int64], size: int) -
 
 
 def _loss(known: NDArray[np.int64], held: NDArray[np.int64], size: int) -> float:
-    """Mean of -ln p in nats, where p is (count + 1) / (all counts + size)."""
+    """Return the mean of -ln p in nats, where p is (count + 1) / (all counts + size)."""
     costs = math.log(int(known.sum()) + size) - np.log(known + 1)
     return float((held * costs).sum() / max(1, held.sum()))
 
 
 def counts_of(numbers: NDArray[np.integer[Any]], size: int) -> NDArray[np.int64]:
-    """Count each of 0 ... size - 1; memory does not grow with the number of tokens."""
+    """Count each of the numbers 0 to size - 1; memory does not grow with the number of tokens."""
     counts = np.zeros(size, dtype=np.int64)
     for start in range(0, len(numbers), CHUNK):
         counts += np.bincount(numbers[start : start + CHUNK], minlength=size)

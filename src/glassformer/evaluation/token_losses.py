@@ -1,7 +1,7 @@
-"""One text before one run: what each token costs it, and what it answers.
+"""Surprisal of each token of a text, and predictions, for one run.
 
-Whatever can be asked of a run can be asked with `forward` in the place of its model's own pass: with parts switched off
-(see `ablation`), say.
+The functions accept a `forward` to use instead of the model's own forward pass, for example with parts ablated (see
+`ablation`).
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from glassformer.text.rows import Row
 Forward = Callable[..., Tensor]
 
 MOST_HOLES = 512
-"""Tokens that are hidden in turn: each takes a pass over the whole text."""
-LEFT = "each token, after those that stand before it"
-TARGET = "each token of the target, after those before it, with the source in sight"
-NO_PROBABILITY = "a classifier gives the tokens of a text no probability"
+"""Maximum number of tokens to mask one at a time; each takes a pass over the whole text."""
+LEFT = "each token given the tokens before it"
+TARGET = "each token of the target given the source and the target tokens before it"
+NO_PROBABILITY = "a classifier assigns no probability to the tokens of a text"
 NOT_LEARNT = "the run was trained on answers only: the tokens of a question have no loss"
 """Reason shown where a chat run has no loss."""
 
@@ -43,13 +43,13 @@ class Surprisals:
     """The surprisal of each token of a text.
 
     Attributes:
-        tokens: n ids: of the text, or of the target with the end token that ends it.
-        labels: the text of each.
-        writes: whether each stands for characters of the text, as special tokens do not.
-        nats: -ln P of each; None where the run gives it none.
+        tokens: n token ids of the text, or of the target with its end token.
+        labels: text of each token.
+        writes: whether each token stands for characters of the text; False for special tokens.
+        nats: -ln P of each token; None if the run assigns it no probability.
         ends: for each token, one past the last character of the text that it touches.
-        text: what the tokens stand for.
-        how: what a probability is given: in words.
+        text: decoded text of the tokens.
+        how: condition of the probabilities, in words.
     """
 
     tokens: tuple[int, ...]
@@ -62,20 +62,20 @@ class Surprisals:
 
     @property
     def mean(self) -> float | None:
-        """Nats per token that has a probability; None where none has."""
+        """Mean nats of the tokens that have a probability; None if there are none."""
         known = [nats for nats in self.nats if nats is not None]
         return sum(known) / len(known) if known else None
 
 
 @dataclass(frozen=True)
 class Outlook:
-    """The prediction of a run at one place of a text.
+    """The prediction of a run at one position of a text.
 
     Attributes:
-        what: which answer this is, in words.
-        place: where its logits stand in the row; 0 of a classifier.
-        shares: (V) float64 over all tokens, or (classes); special tokens that are no candidates have 0.
-        name: the text of a token, or of a class.
+        what: name of the prediction, such as "the next token".
+        place: position of its logits in the row; 0 for a classifier.
+        shares: (V) or (classes) float64 probabilities; special tokens that cannot be predicted have 0.
+        name: function that returns the text of a token, or the name of a class.
     """
 
     what: str
@@ -84,25 +84,25 @@ class Outlook:
     name: Callable[[int], str]
 
     def best(self, n: int) -> list[int]:
-        """The n likeliest, likeliest first; of equals the lower number."""
+        """Return the ids of the n most probable tokens or classes in descending order; ties by the lower id."""
         return self.shares.sort(descending=True, stable=True).indices[:n].tolist()
 
 
 def surprisals(model: AnyTextModel, text: str, target: str | None = None, forward: Forward | None = None) -> Surprisals:
-    """Return the surprisal of each token of a text; of a run that writes for a source, of each token of the target.
+    """Return the surprisal of each token of a text, or of the target for a run that translates or summarizes.
 
-    A run that fills holes has each token hidden in turn, with all others in sight; its holes have no token to cost. The
-    text of a chat run is a question, whose tokens have no loss.
+    For a masked language model, each token is masked in turn while all others are visible; mask tokens in the text
+    itself have no surprisal. The text of a chat run is a question, whose tokens have no loss.
 
     Args:
         model: the run.
-        text: what it reads.
-        target: of a run that translates or summarizes.
-        forward: called in the model's place.
+        text: input text, or the source.
+        target: target text, for a run that translates or summarizes.
+        forward: called instead of the model.
 
     Raises:
-        GlassError: the text or the target is longer than the context (of a filler, than `MOST_HOLES`), or a target is
-            missing or too much.
+        GlassError: the text or the target is longer than the context (or than `MOST_HOLES` for a masked language
+            model), a target is missing, or the task takes no target.
     """
     if (target is not None) != isinstance(model, Translator):
         what = "a target was given" if target is not None else "no target was given"
@@ -132,10 +132,10 @@ def surprisals(model: AnyTextModel, text: str, target: str | None = None, forwar
         _refuse_long(len(tokens), model)
         if isinstance(model, MaskFiller) and len(tokens) > MOST_HOLES:
             raise GlassError(
-                f"each of {len(tokens):,} tokens would be hidden in turn, which takes as many passes",
+                f"the text has {len(tokens):,} tokens, and each would be masked in turn, in a pass of its own",
                 f"Give a text of at most {MOST_HOLES} tokens.",
             )
-        nats = _hidden_in_turn(model, tokens, forward) if isinstance(model, MaskFiller) else [None] * len(tokens)
+        nats = _masked_in_turn(model, tokens, forward) if isinstance(model, MaskFiller) else [None] * len(tokens)
         how = PSEUDO if isinstance(model, MaskFiller) else NO_PROBABILITY
     return Surprisals(
         tokens=tuple(tokens),
@@ -149,7 +149,7 @@ def surprisals(model: AnyTextModel, text: str, target: str | None = None, forwar
 
 
 def framed_ids(model: TextClassifier | MaskFiller, text: str) -> list[int]:
-    """Return the tokens that an encoder reads; of a text without holes, too."""
+    """Return the token ids that an encoder reads, with its frame; the text may or may not contain masks."""
     if isinstance(model, MaskFiller) and model.MASK in text:
         return model.ids(text)
     return list(model.frame.around(model.tokenizer.encode(text)))
@@ -158,11 +158,11 @@ def framed_ids(model: TextClassifier | MaskFiller, text: str) -> list[int]:
 def _refuse_long(tokens: int, model: AnyTextModel) -> None:
     context = model.config.model.context
     if tokens > context:
-        raise GlassError(f"the text has {tokens:,} tokens, the model reads {context:,}", "Give a shorter one.")
+        raise GlassError(f"the text has {tokens:,} tokens, the model reads {context:,}", "Give a shorter text.")
 
 
 def _left_to_right(model: AnyTextModel, batch: Batch, forward: Forward | None) -> list[float | None]:
-    """The nats of all targets of one row."""
+    """Return the nats of all targets of a batch with one row."""
     device = model.model.embedding.tokens.weight.device
     with inference(model.model):
         batch = batch.to(device)
@@ -170,34 +170,34 @@ def _left_to_right(model: AnyTextModel, batch: Batch, forward: Forward | None) -
     return found
 
 
-def _hidden_in_turn(model: MaskFiller, tokens: Sequence[int], forward: Forward | None) -> list[float | None]:
-    """The nats of each token that stands for text, hidden alone."""
+def _masked_in_turn(model: MaskFiller, tokens: Sequence[int], forward: Forward | None) -> list[float | None]:
+    """Return the nats of each token when it alone is masked; None for special tokens."""
     row = np.array(tokens)
     device = model.model.embedding.tokens.weight.device
-    places = [place for place, token in enumerate(tokens) if token not in model.tokenizer.special]
+    positions = [position for position, token in enumerate(tokens) if token not in model.tokenizer.special]
     rows = []
     nats: list[float] = []
-    for place in places:
-        chosen = np.arange(len(row)) == place
+    for position in positions:
+        chosen = np.arange(len(row)) == position
         rows.append(Row(np.where(chosen, model.mask_id, row), row, loss_mask=chosen))
     with inference(model.model):
         for group in groups(rows, min(MOST_TOKENS, tokens_at_once(model.model))):
             batch = Batch.from_rows(group).to(device)
             nats += token_losses(logits_of(model.model, batch, forward), batch).sum(dim=1).double().tolist()  # (B)
     found: list[float | None] = [None] * len(tokens)
-    for place, each in zip(places, nats, strict=True):
-        found[place] = each
+    for position, each in zip(positions, nats, strict=True):
+        found[position] = each
     return found
 
 
 def outlook(model: AnyTextModel, subject: Subject, forward: Forward | None = None, first: bool = False) -> Outlook:
-    """Return the prediction of a run: after a text, after a target, in the first hole, or of a text.
+    """Return the prediction of a run: the next token of a text or target, the first mask, or the label.
 
     Args:
         model: the run.
-        subject: what it reads.
-        forward: called in the model's place.
-        first: of a run that writes for a source, the first token of the target instead.
+        subject: the input.
+        forward: called instead of the model.
+        first: predict the first token of the target, for a run that translates or summarizes.
     """
     call: Forward = model.model if forward is None else forward
     device = model.model.embedding.tokens.weight.device
@@ -209,15 +209,15 @@ def outlook(model: AnyTextModel, subject: Subject, forward: Forward | None = Non
             logits = call(tokens, torch.tensor([subject.target_ids], device=device))  # (1, T, V)
     check_finite(logits)
     first = first and isinstance(model, Translator)
-    place = 0 if isinstance(model, TextClassifier) else _place(model, subject, first)
-    row = (logits[0] if isinstance(model, TextClassifier) else logits[0, place]).cpu().double()  # (V) or (C)
+    position = 0 if isinstance(model, TextClassifier) else _position(model, subject, first)
+    row = (logits[0] if isinstance(model, TextClassifier) else logits[0, position]).cpu().double()  # (V) or (C)
     if subject.special:
         row = row.index_fill(0, torch.tensor(subject.special), -torch.inf)
-    return Outlook(_what(model, first), place, row.softmax(dim=-1), subject.name)
+    return Outlook(_what(model, first), position, row.softmax(dim=-1), subject.name)
 
 
-def _place(model: AnyTextModel, subject: Subject, first: bool) -> int:
-    """Return the place to predict: a filler's first hole, else the last place; or the first that is written."""
+def _position(model: AnyTextModel, subject: Subject, first: bool) -> int:
+    """Return the position to predict: the first mask, the last position, or that of the first target token."""
     if first:
         assert isinstance(model, Translator)
         return len(model.tokenizer.target_start) - 1
@@ -238,17 +238,17 @@ def guess(model: AnyTextModel, text: str, place: int) -> Outlook:
     """Predict one token of a text from the tokens before it, or from both sides.
 
     Args:
-        model: a run that continues text, or fills holes.
+        model: a language model or a masked language model.
         text: as for `surprisals`.
-        place: of the token in what `surprisals` gives.
+        place: index of the token in the result of `surprisals`.
 
     Raises:
-        GlassError: the run does neither, there is no such token, or nothing stands before it that a decoder could read.
+        GlassError: the run has another task, there is no such token, or no token precedes it that a decoder could read.
     """
     if not isinstance(model, TextModel | MaskFiller):
         raise GlassError(
-            f"a run of train.task = {model.config.train.task} guesses no token of the text itself",
-            "Give one that continues text, or fills holes.",
+            f"a run of train.task = {model.config.train.task} does not predict tokens of the text",
+            "Give a run of train.task = lm or masked.",
         )
     tokens = model.prompt_ids(text) if isinstance(model, TextModel) else framed_ids(model, text)
     _refuse_long(len(tokens), model)
@@ -263,19 +263,19 @@ def guess(model: AnyTextModel, text: str, place: int) -> Outlook:
     logits = logits.cpu().double()
     if not reads_left:
         logits = logits.index_fill(0, torch.tensor(sorted(model.tokenizer.special)), -torch.inf)
-    what = f"token {place}, from what stands before it" if reads_left else f"token {place}, from both sides"
+    what = f"token {place}, from the tokens before it" if reads_left else f"token {place}, from both sides"
     return Outlook(what, place, logits.softmax(dim=-1), lambda id: shown(model.tokenizer.token_text(id)))
 
 
 @dataclass(frozen=True)
 class After:
-    """Logits that a run samples the next token from.
+    """The logits from which a run samples the next token.
 
     Attributes:
         logits: (V) on the CPU.
         read: the tokens before it, of the text or of the target.
-        previous: those of them that a repetition penalty counts.
-        step: which token of what is written it is, from 1: so many random numbers a draw has used by then.
+        previous: the tokens that a repetition penalty counts.
+        step: number of the token to sample, from 1; sampling has then used this many random numbers.
     """
 
     logits: Tensor
@@ -285,15 +285,15 @@ class After:
 
 
 def next_logits(model: TextModel | Translator, text: str, target: str | None = None) -> After:
-    """The logits of the token after a text, as `glass generate` has them; or of the next token of a target.
+    """Return the logits of the next token of a text, as in `glass generate`, or of the next token of a target.
 
     Args:
-        model: a run that writes.
-        text: to go on after, or the source.
-        target: what was written for the source so far; None or "": nothing.
+        model: a run that generates text.
+        text: prompt, or the source.
+        target: beginning of the target; None or "": empty.
 
     Raises:
-        GlassError: a target was given where there is none, or it is longer than the context.
+        GlassError: a target was given to a run without a source, or it is longer than the context.
     """
     ids = model.prompt_ids(text)
     tokenizer = model.tokenizer
@@ -305,7 +305,7 @@ def next_logits(model: TextModel | Translator, text: str, target: str | None = N
             logits = read_next_logits(model.model, [row], [ids])[0].cpu()  # (V)
         return After(logits, tuple(row), tuple(written), len(written) + 1)
     if target is not None:
-        raise GlassError("a target was given to a run that continues text", "Leave it out.")
+        raise GlassError("a target was given to a run that has no targets", "Leave it out.")
     with inference(model.model):
         logits = read_next_logits(model.model, [ids])[0].cpu()  # (V)
     return After(logits, tuple(ids), tuple(ids), 1)

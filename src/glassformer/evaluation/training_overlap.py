@@ -1,8 +1,8 @@
-"""Measure how much of a text a run has seen in training: a loss on such text says nothing about new text.
+"""Measure how much of a text a run has seen in training; the loss on such text says little about new text.
 
-Each document is cut into passages of 32 tokens; the rest at its end is ignored, and a document shorter than a passage
-is one passage with its end token. A passage is seen if the training part has the same sequence of tokens. Hashes of
-64 bits are compared, so that memory does not grow with the training part.
+Each document is cut into passages of 32 tokens; the remainder is ignored, and a document shorter than a passage is one
+passage with its end token. A passage is seen if the training part has the same sequence of tokens. 64-bit hashes are
+compared, so that memory does not grow with the training part.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from glassformer.evaluation.copying import Powers
 from glassformer.text.store import TokenStore
 
 PASSAGE = 32
-BLOCK = 1 << 20  # training tokens looked at together
-AT_ONCE = 1 << 15  # passages hashed together
+BLOCK = 1 << 20  # training tokens processed at a time
+AT_ONCE = 1 << 15  # passages hashed at a time
 
 Hashes = NDArray[np.uint64]
 
 
 @dataclass(frozen=True)
 class Seen:
-    """Hold how much of a text a run has seen in training.
+    """The overlap of a text with the training part of a run.
 
     Attributes:
-        training_text: whether the text is the one that the run was trained on, by its hash.
+        training_text: whether the text has the same hash as the training text of the run.
         passages: number of passages of the text; None if the training part is not available.
-        seen: number of passages that are in the training part.
+        seen: number of passages that are in the training part; None if it is not available.
     """
 
     training_text: bool
@@ -56,12 +56,12 @@ class Seen:
 
 @dataclass(frozen=True)
 class Reading:
-    """Hold how a text was read, for a report.
+    """Facts about how a text was read, for a report.
 
     Attributes:
         left_out: number of documents that were not measured, by reason.
-        seen: how much of the text was seen in training; None for the run's own validation part.
-        notes: all notes that the user was shown.
+        seen: overlap with the training part; None for the run's own validation part.
+        notes: notes that the user was shown.
     """
 
     left_out: dict[str, int]
@@ -117,7 +117,7 @@ def _hashes(store: TokenStore, first: NDArray[np.int64], length: int) -> Hashes:
     factors = Powers(length).up[:length]
     found = np.empty(len(first), dtype=np.uint64)
     for at in range(0, len(first), AT_ONCE):
-        places = first[at : at + AT_ONCE, None] + np.arange(length)  # (windows, length)
-        codes = np.asarray(store.tokens[places]).astype(np.uint64) + np.uint64(1)
+        positions = first[at : at + AT_ONCE, None] + np.arange(length)  # (windows, length)
+        codes = np.asarray(store.tokens[positions]).astype(np.uint64) + np.uint64(1)
         found[at : at + AT_ONCE] = (codes * factors).sum(axis=1, dtype=np.uint64)
     return found

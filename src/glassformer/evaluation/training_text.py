@@ -1,4 +1,4 @@
-"""The text that a run learnt to write from, read once from its tokens."""
+"""Training text of a run, decoded from its tokens."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from glassformer.text.special_names import MARK
 
 
 def training_text(opened: OpenedRun) -> Iterator[str]:
-    """Return the training part in pieces: running text, the targets of all pairs, or all conversations, one in a line.
+    """Return the training part in pieces: running text, or the targets of all pairs, or all conversations.
 
-    A special token inside a conversation is a line end here; the start token is left out.
+    Each target or conversation ends with a line break. A special token inside a conversation becomes a line break; the
+    start token is dropped.
 
     Args:
-        opened: a run that writes.
+        opened: a run that generates text.
 
     Raises:
-        GlassError: the text is not at hand.
+        GlassError: the text is not available.
     """
     data = opened.data
     if data.kind.running_text:

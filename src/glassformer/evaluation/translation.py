@@ -1,8 +1,8 @@
-"""BLEU and chrF++ through sacrebleu, with its signatures, and the share of translations that are exactly right.
+"""Translation metrics: BLEU and chrF++ by sacrebleu, with its signatures, and exact match.
 
-sacrebleu is the extra `metrics`. The scores are its corpus scores, one reference each; nothing of them is computed
-here. For intervals and paired tests, `sentence_statistics` keeps what each sentence adds to the sums that those scores
-are made of, so that a thousand resamples take a fraction of a second.
+sacrebleu is the extra `metrics`. It computes the corpus scores, with one reference per translation. For intervals and
+paired tests, `sentence_statistics` keeps the counts that each sentence contributes to the corpus scores, so that a
+thousand resamples take a fraction of a second.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from glassformer.evaluation.resampling import Indices
 from glassformer.evaluation.rouge import UNSPACED
 
 TOKENIZATIONS = ("13a", "intl", "zh", "char", "none")
-"""Word tokenisers of sacrebleu for BLEU that need no further package and no download."""
+"""Tokenizers of sacrebleu for BLEU that need no further package and no download."""
 
 WORD_ORDER = 2  # chrF++: characters up to 6-grams, and words up to 2-grams (Popović 2017)
-ORDERS = 4  # of BLEU
+ORDERS = 4  # BLEU counts n-grams of 1 to 4 words
 
 ASCII_PUNCTUATED = ("Latin", "Cyrillic", "Greek", "Georgian", "Hebrew")
 
@@ -35,13 +35,13 @@ class TranslationScores:
     """Scores of translations.
 
     Attributes:
-        bleu: 0 to 100 (Papineni et al. 2002; Post 2018); 0 where no translation has four words.
-        bleu_signature: how it was computed, to stand beside it wherever it is reported.
+        bleu: BLEU, 0 to 100 (Papineni et al. 2002; Post 2018); 0 if no translation has four words.
+        bleu_signature: sacrebleu's signature of the BLEU settings, to be reported with the score.
         chrf: chrF++, 0 to 100.
-        chrf_signature: the same for chrF++.
+        chrf_signature: sacrebleu's signature of the chrF++ settings.
         exact: share of translations that equal their reference, 0 to 1.
-        sentences: how many there are.
-        tokenize: how BLEU was given its words.
+        sentences: number of translations.
+        tokenize: tokenizer that BLEU used.
     """
 
     bleu: float
@@ -55,12 +55,12 @@ class TranslationScores:
 
 @dataclass(frozen=True, eq=False)
 class SentenceStatistics:
-    """Statistics of each of N sentences for corpus scores; its methods are statistics for `resampling`.
+    """Counts of each of N sentences for corpus scores; the methods are statistics for `resampling`.
 
     Attributes:
-        bleu_counts: (N, 10): words of translation and reference; 1- to 4-grams that are right; all 1- to 4-grams.
-        chrf_counts: (N, 24): for each order of n-gram, those in the translation, in the reference, and in both.
-        right: (N,) 1 where the translation equals its reference, otherwise 0.
+        bleu_counts: (N, 10) numbers of words of translation and reference, matching 1- to 4-grams, all 1- to 4-grams.
+        chrf_counts: (N, 24) for each n-gram order, the numbers in the translation, in the reference, and in both.
+        right: (N,) 1 if the translation equals its reference, otherwise 0.
     """
 
     bleu_counts: NDArray[np.int64]
@@ -71,33 +71,33 @@ class SentenceStatistics:
         return len(self.right)
 
     def bleu(self, sentences: Indices) -> float:
-        """BLEU of these sentences, as often as each is named."""
+        """Return corpus BLEU of the sentences with these indices, repetitions included."""
         counts = self.bleu_counts[sentences].sum(axis=0).tolist()
         matched = counts[2 : 2 + ORDERS]
-        all_of_them = counts[2 + ORDERS :]
-        return float(_metrics().BLEU.compute_bleu(matched, all_of_them, *counts[:2], smooth_method="exp").score)
+        totals = counts[2 + ORDERS :]
+        return float(_metrics().BLEU.compute_bleu(matched, totals, *counts[:2], smooth_method="exp").score)
 
     def chrf(self, sentences: Indices) -> float:
-        """chrF++ of these sentences, as often as each is named."""
+        """Return corpus chrF++ of the sentences with these indices, repetitions included."""
         counts = self.chrf_counts[sentences].sum(axis=0).tolist()
         return float(_metrics().CHRF(word_order=WORD_ORDER)._compute_score_from_stats(counts).score)
 
     def exact(self, sentences: Indices) -> float:
-        """Share of these that are exactly right."""
+        """Return the exact-match share of the sentences with these indices, repetitions included."""
         return float(self.right[sentences].mean())
 
 
 def suitable_tokenization(references: Sequence[str]) -> str:
-    """Return the sacrebleu tokeniser that suits the script of most letters of the references.
+    """Return the sacrebleu tokenizer for the script of most letters of the references.
 
-    - Latin, Cyrillic, Greek, Georgian, Hebrew: `13a`, sacrebleu's default, with which most scores are published. It
-      knows the punctuation of ASCII only.
-    - Scripts with punctuation of their own (Bangla, Devanagari and their danda, Arabic, Armenian, Ethiopic …): `intl`,
-      which separates everything that Unicode calls punctuation; `13a` would leave the danda glued to the last word.
-    - Korean: `intl` too. Its words have spaces between them; the usual `ko-mecab` needs a dictionary.
-    - Chinese: `zh`, each ideograph a word.
-    - Japanese: `char`, since `ja-mecab` needs a dictionary; kana tell it from Chinese. Also Thai, Lao, Khmer, Burmese
-      and others that put no spaces between words.
+    - Latin, Cyrillic, Greek, Georgian, Hebrew: `13a`, the default of sacrebleu and of most published scores. It
+      separates ASCII punctuation only.
+    - Scripts with their own punctuation (Bangla and Devanagari with the danda, Arabic, Armenian, Ethiopic …): `intl`,
+      which separates all Unicode punctuation; `13a` would leave the danda attached to the last word.
+    - Korean: `intl`. Korean has spaces between words; the usual `ko-mecab` needs a dictionary.
+    - Chinese: `zh`, which treats each ideograph as a word.
+    - Japanese: `char`, because `ja-mecab` needs a dictionary; kana distinguish Japanese from Chinese. Also Thai, Lao,
+      Khmer, Burmese and other scripts without spaces between words.
 
     Text without letters gets `13a`.
     """
@@ -110,7 +110,7 @@ def suitable_tokenization(references: Sequence[str]) -> str:
     by_letters = {
         "13a": ascii_punctuated,
         "intl": others,
-        # A Japanese text is about half kana; a Chinese one may quote some.
+        # Japanese text is about half kana; Chinese text may quote some.
         "char" if kana > (kana + han) / 10 else "zh": kana + han,
     }
     by_letters["char"] = max(by_letters.get("char", 0), unspaced)
@@ -120,20 +120,21 @@ def suitable_tokenization(references: Sequence[str]) -> str:
 def translation_scores(
     hypotheses: Sequence[str], references: Sequence[str], tokenize: str | None = None, lowercase: bool = False
 ) -> TranslationScores:
-    """BLEU, chrF++ and exact matches of translations, one reference each.
+    """Compute BLEU, chrF++ and exact match of translations, with one reference each.
 
     Args:
-        hypotheses: translations, not tokenised.
-        references: in the same order.
-        tokenize: one of TOKENIZATIONS, for BLEU; None: by the script of the references.
-        lowercase: compare without regard to case.
+        hypotheses: translations, not tokenized.
+        references: references in the same order.
+        tokenize: one of TOKENIZATIONS, for BLEU; None: chosen by the script of the references.
+        lowercase: ignore case.
 
     Raises:
-        GlassError: sacrebleu is not installed; no sentences, or not as many of both; an unknown `tokenize`.
+        GlassError: sacrebleu is not installed, there are no translations, the numbers of translations and references
+            differ, or `tokenize` is unknown.
     """
     metrics = _metrics()
     tokenize = _checked(hypotheses, references, tokenize)
-    # Without `force`, sacrebleu warns of sentences that end in " .", as those of generated corpora may.
+    # Without `force`, sacrebleu warns about sentences that end in " .", which generated corpora may contain.
     bleu = metrics.BLEU(tokenize=tokenize, lowercase=lowercase, force=True)
     chrf = metrics.CHRF(word_order=WORD_ORDER, lowercase=lowercase)
     bleu_score = float(bleu.corpus_score(list(hypotheses), [list(references)]).score)
@@ -152,21 +153,21 @@ def translation_scores(
 def sentence_statistics(
     hypotheses: Sequence[str], references: Sequence[str], tokenize: str | None = None, lowercase: bool = False
 ) -> SentenceStatistics:
-    """Return each sentence's statistics for the scores; the same arguments as for `translation_scores`.
+    """Return the counts of each sentence; the arguments are those of `translation_scores`.
 
     Raises:
         GlassError: as for `translation_scores`.
     """
     metrics = _metrics()
     tokenize = _checked(hypotheses, references, tokenize)
-    # The effective order changes the score of a sentence, which is not used, and not its counts.
+    # The effective order changes the score of a sentence, which is not used, but not its counts.
     bleu = metrics.BLEU(tokenize=tokenize, lowercase=lowercase, effective_order=True)
     chrf = metrics.CHRF(word_order=WORD_ORDER, lowercase=lowercase)
     bleu_rows = []
     for hypothesis, reference in zip(hypotheses, references, strict=True):
         found = bleu.sentence_score(hypothesis, [reference])
         bleu_rows.append([found.sys_len, found.ref_len, *found.counts, *found.totals])
-    # For chrF the library has no public way to them; a test holds their sums against its public corpus score.
+    # sacrebleu has no public function for these counts; a test compares their sums with its corpus score.
     chrf_rows = chrf._extract_corpus_statistics(list(hypotheses), [list(references)])
     return SentenceStatistics(
         bleu_counts=np.array(bleu_rows, dtype=np.int64),
@@ -191,23 +192,23 @@ def _metrics() -> ModuleType:
 
 
 def _checked(hypotheses: Sequence[str], references: Sequence[str], tokenize: str | None) -> str:
-    """Check the arguments, and return how BLEU gets its words."""
+    """Check the arguments, and return the tokenizer for BLEU."""
     if len(hypotheses) != len(references):
         raise GlassError(
             f"there are {len(hypotheses):,} translations, but {len(references):,} references",
             "Give one reference for each translation.",
         )
     if not references:
-        raise GlassError("there are no translations to score", "Measure on a file that is not empty.")
+        raise GlassError("there are no translations to score", "Evaluate on a file that is not empty.")
     if tokenize is None:
         return suitable_tokenization(references)
     if tokenize not in TOKENIZATIONS:
-        raise GlassError(f"there is no tokenisation {tokenize!r} for BLEU", nearest(tokenize, TOKENIZATIONS))
+        raise GlassError(f"unknown BLEU tokenization {tokenize!r}", nearest(tokenize, TOKENIZATIONS))
     return tokenize
 
 
 def exact_matches(hypotheses: Sequence[str], references: Sequence[str], lowercase: bool = False) -> NDArray[np.float64]:
-    """1 for each translation that equals its reference after NFC and without outer whitespace, otherwise 0: (N,)."""
+    """Return (N,) 1 for each translation that equals its reference after NFC and stripping, otherwise 0."""
 
     def plain(text: str) -> str:
         return unicodedata.normalize("NFC", text.lower() if lowercase else text).strip()

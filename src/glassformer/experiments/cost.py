@@ -1,8 +1,8 @@
-"""Cost of one forward and backward pass in seconds and bytes, and the power of each size with which it grows.
+"""Cost of one forward and backward pass in seconds and bytes, and its scaling exponents.
 
-Time is that of one thread. Memory is the tensors that autograd saves for the backward pass, each storage counted once,
-without parameters: the part of training memory that grows with the text. A power is the slope of a line through
-the logarithms, by least squares, over the largest sizes alone, where the terms of lower order have lost their weight.
+Time is measured on one thread. Memory is the tensors that autograd saves for the backward pass, each storage counted
+once, without parameters: the part of training memory that grows with the text. An exponent is the slope of a
+least-squares line through the logarithms, fitted to the largest sizes only, where terms of lower order matter less.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from glassformer.model.transformer import FeedForward
 SIZES: Mapping[str, tuple[int, ...]] = MappingProxyType(
     {"T": (128, 256, 512, 1024, 2048), "D": (64, 128, 256, 512, 1024), "L": (1, 2, 4, 8, 16)}
 )
-"""Length, width and layers that are tried; the others are held at `HELD`."""
+"""Values of the length T, the width D and the number of layers L; the other two are held at `HELD`."""
 HELD = MappingProxyType({"T": 256, "D": 64, "L": 1})
 HEADS = 4
 VOCABULARY = 64
 FITTED = 4
-"""So many of the largest sizes are fitted."""
+"""Number of largest sizes that the power law is fitted to."""
 REPEATS = 5
 STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
 """The 97.5 % point of Student's t with 1, 2, ... degrees of freedom."""
@@ -44,7 +44,7 @@ STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228
 
 @dataclass(frozen=True)
 class MeasuredPass:
-    """A forward pass that can be made again and again, and the module whose parameters it uses, if any."""
+    """A repeatable forward pass, and the module whose parameters it uses, if any."""
 
     forward: Callable[[], Tensor]
     module: nn.Module | None = None
@@ -52,11 +52,11 @@ class MeasuredPass:
 
 @dataclass(frozen=True)
 class Fit:
-    """y = scale x^power.
+    """A fitted power law y = scale x^power.
 
     Attributes:
-        power: the slope of log y against log x.
-        margin: half the width of its 95 % interval; None of two points.
+        power: slope of log y against log x.
+        margin: half the width of its 95 % confidence interval; None for a fit to two points.
         scale: y at x = 1.
     """
 
@@ -70,12 +70,15 @@ class Fit:
 
 @dataclass(frozen=True)
 class Law:
-    """One part, measured against one size.
+    """Measured cost of one part of the model as one size grows.
 
     Attributes:
-        part: what was computed; `size`: which of T, D and L grew.
-        theory: the powers of time and memory that the operations counted by hand give.
-        sizes, seconds, kept: what was tried; what a pass took; bytes kept for the backward pass.
+        part: name of the measured part.
+        size: the size that grew: T, D or L.
+        theory: expected exponents of time and of memory.
+        sizes: values of the size.
+        seconds: seconds per forward and backward pass at each size.
+        kept: bytes saved for the backward pass at each size.
     """
 
     part: str
@@ -97,7 +100,7 @@ class Law:
 
 
 def fit_power(x: Sequence[float], y: Sequence[float]) -> Fit:
-    """The power of x with which y grows: a line through the logarithms by least squares, with Student's interval."""
+    """Fit a power law by least squares on the logarithms, with Student's t interval of the exponent."""
     u = np.log(np.asarray(x, dtype=float))  # (n)
     v = np.log(np.asarray(y, dtype=float))  # (n)
     n = len(u)
@@ -112,7 +115,7 @@ def fit_power(x: Sequence[float], y: Sequence[float]) -> Fit:
 
 
 def attention_work(sizes: Mapping[str, int], explicit: bool) -> MeasuredPass:
-    """Causal attention of T places without its projections, by the fused kernel or step by step."""
+    """Return causal attention over T positions without projections, by the fused kernel or step by step."""
     T = sizes["T"]
     K = sizes["D"] // HEADS
     q, k, v = (torch.randn(1, HEADS, T, K, requires_grad=True) for _ in range(3))  # (1, H, T, K)
@@ -120,7 +123,7 @@ def attention_work(sizes: Mapping[str, int], explicit: bool) -> MeasuredPass:
 
 
 def feedforward_work(sizes: Mapping[str, int]) -> MeasuredPass:
-    """One feed-forward layer, F = 4 D."""
+    """Return the forward pass of one feed-forward layer, F = 4 D, on T random positions."""
     layer = FeedForward(_config(sizes))
     x = torch.randn(1, sizes["T"], sizes["D"], requires_grad=True)  # (1, T, D)
     return MeasuredPass(lambda: layer(x), layer)
@@ -143,12 +146,12 @@ PLANS: tuple[tuple[str, Callable[[Mapping[str, int]], MeasuredPass], Mapping[str
     ("feed-forward", feedforward_work, {"T": ("1", "1"), "D": ("2", "1")}),
     ("whole model", model_work, {"T": ("1 to 2", "1"), "D": ("1 to 2", "1"), "L": ("1", "1")}),
 )
-"""Parts, what makes their work, and the powers expected of time and of memory, by size. With F = 4 D, O(T D F) is
-O(T D^2)."""
+"""(part, function that makes its forward pass, expected exponents of time and of memory by size). With F = 4 D,
+O(T D F) is O(T D^2)."""
 
 
 def measure_costs(sizes: Mapping[str, Sequence[int]], note: Callable[[str], None]) -> list[Law]:
-    """Measure every part of `PLANS`, on the CPU with one thread; the sizes that do not grow are held."""
+    """Measure every part of `PLANS` on the CPU with one thread; the other sizes are held at `HELD`."""
     laws = []
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -165,9 +168,9 @@ def measure_costs(sizes: Mapping[str, Sequence[int]], note: Callable[[str], None
 
 
 def _seconds(works: Sequence[MeasuredPass]) -> tuple[float, ...]:
-    """The fastest pass of each; the rounds go through all of them, so that a busy moment strikes them alike."""
+    """Return the fastest time of each pass; rounds alternate over all passes, so that other load affects all alike."""
     best = [math.inf] * len(works)
-    for _ in range(REPEATS + 1):  # the first round warms up, and is never the fastest
+    for _ in range(REPEATS + 1):  # the first round warms up
         for number, work in enumerate(works):
             passes = 0
             began = time.perf_counter()
@@ -192,16 +195,16 @@ def kept_bytes(work: MeasuredPass) -> int:
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-        out = work.forward()  # held until all are counted: a storage that is freed could lend its place to another
+        out = work.forward()  # kept alive until all storages are counted, so that no address is reused
     del out
     return sum(storages.values())
 
 
 def refuse_used_folder(folder: Path) -> None:
-    """Refuse a folder that holds anything but such a report.
+    """Check that a folder is new, empty, or holds only an earlier cost report.
 
     Raises:
-        GlassError: it does, or it is a file.
+        GlassError: it holds other files, or it is a file.
     """
     if folder.exists() and not folder.is_dir():
         raise GlassError(f"{folder} is a file, not a folder", "Choose another --out.")
@@ -211,7 +214,7 @@ def refuse_used_folder(folder: Path) -> None:
 
 
 def cost_report(laws: Sequence[Law], folder: Path) -> StudyReport:
-    """Return the powers beside those of theory, and the curves against T, to be written into `folder`."""
+    """Return a report of the measured and expected exponents, with curves against T, to be written to `folder`."""
     header = ["part", "against", "time ~", "theory", "memory ~", "theory", "largest", "milliseconds", "MB kept"]
     rows = [
         [
@@ -234,15 +237,15 @@ def cost_report(laws: Sequence[Law], folder: Path) -> StudyReport:
     held = ", ".join(f"{size} = {value}" for size, value in HELD.items())
     notes = [
         "Theory: attention takes O(T^2 d) operations, a feed-forward layer O(T d d_ff); here d_ff = 4 d.",
-        f"Powers with their 95 % interval, from the {FITTED} largest sizes. What does not grow is held: {held}, "
+        f"Exponents with their 95 % interval, fitted to the {FITTED} largest sizes. Other sizes are fixed: {held}, "
         f"{HEADS} heads, one row, float32, one thread.",
-        "The fused kernel never holds the T x T weights, so its memory grows with T alone; its time still with T^2.",
-        "Where theory has two powers, terms of both are there: the larger wins as the size grows.",
+        "The fused kernel never stores the T x T weights, so its memory grows with T, but its time still with T^2.",
+        "Where theory gives two exponents, the cost has terms of both; the larger dominates as the size grows.",
     ]
     return StudyReport(
         folder=folder,
         fields={"laws": _facts(laws)},
-        title="What a pass costs",
+        title="Cost of a forward and backward pass",
         paragraphs=[COST_QUESTION],
         header=header,
         rows=rows,

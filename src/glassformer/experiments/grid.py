@@ -1,6 +1,6 @@
-"""A grid: every combination of the values that vary, each with the same seeds. Nothing here imports torch.
+"""Grid of settings: every combination of the varied values, each with the same seeds. This module imports no torch.
 
-A grid is what `grid.json` in its folder holds. Started again, it must be the same grid, or it is refused.
+A grid is stored in `grid.json` in its folder. When a comparison is resumed, the grid must be the same.
 """
 
 from __future__ import annotations
@@ -26,16 +26,17 @@ NOTHING = "nothing"
 REMOVABLE = MappingProxyType(
     {"causal-mask": "no causal mask", "residuals": "no residual connections", "feedforward": "no feed-forward layers"}
 )
-"""What can be removed from a model though no setting says so, and what such a model is called."""
+"""Parts that can be removed from a model although no setting does so, and the description of such a model."""
 MOST_CELLS = 1000
+"""Maximum number of runs of a grid."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One combination.
+    """One combination of the varied values.
 
     Attributes:
-        values: what varies -> its value here, as text.
+        values: varied setting -> its value in this cell, as a string.
         config: all settings, with the first seed.
     """
 
@@ -44,12 +45,12 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """Its values with the names of their fields: `positions=rotary learning_rate=1e-3`."""
+        """Name made of fields and values, such as `positions=rotary learning_rate=1e-3`."""
         return " ".join(f"{key.rpartition('.')[2]}={value}" for key, value in self.values.items())
 
     @property
     def removed(self) -> str | None:
-        """The part that its model has not: a key of `REMOVABLE`."""
+        """Part that is removed from the model, a key of `REMOVABLE`; None if the model is complete."""
         return None if self.values.get(REMOVE, NOTHING) == NOTHING else self.values[REMOVE]
 
 
@@ -64,12 +65,13 @@ class GridJob:
 
 @dataclass(frozen=True)
 class Grid:
-    """All cells; the first is the baseline.
+    """A grid of cells with seeds; the first cell is the baseline.
 
     Attributes:
-        cells: in order.
-        seeds: how many each has; they count up from that of the settings.
-        question: that the grid answers, and `hint`: how to read the answer; both may be empty.
+        cells: all cells in order.
+        seeds: number of seeds per cell; they count up from the seed of the settings.
+        question: question that the grid answers; may be empty.
+        hint: advice on reading the answer; may be empty.
     """
 
     cells: tuple[Cell, ...]
@@ -83,22 +85,22 @@ class Grid:
         return list(self.cells[0].values)
 
     def jobs(self) -> list[GridJob]:
-        """All runs, seed by seed: a grid that is stopped early has compared what it has."""
+        """Return all runs, ordered by seed, so that a grid that is stopped early can still be compared."""
         return [self.job(number, seed) for seed in range(self.seeds) for number in range(len(self.cells))]
 
     def job(self, number: int, seed: int) -> GridJob:
-        """Cell `number` with its `seed`-th seed."""
+        """Return the run of cell `number` with its `seed`-th seed."""
         cell = self.cells[number]
         name = re.sub(r"[^\w.=-]+", "-", cell.name)[:80]
         changed = cell.config.train.replace(seed=cell.config.train.seed + seed)
         return GridJob(f"{number:02d}-{name}-seed-{seed}", cell, cell.config.replace(train=changed.model_dump()))
 
     def find(self, name: str) -> GridJob:
-        """The run of that name."""
+        """Return the run with this name."""
         return next(job for job in self.jobs() if job.name == name)
 
     def write(self, folder: Path) -> None:
-        """As `grid.json` in a folder."""
+        """Write the grid to `grid.json` in a folder."""
         cells = [{"values": dict(cell.values), "config": cell.config.model_dump(mode="json")} for cell in self.cells]
         facts = {"question": self.question, "hint": self.hint, "seeds": self.seeds, "cells": cells}
         write_text(folder / FILE, json.dumps(facts, indent=1, ensure_ascii=False) + "\n")
@@ -120,7 +122,7 @@ class Grid:
 
 
 def parse_variations(items: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """`SETTING=VALUE,VALUE,...` as they are typed -> setting -> values.
+    """Parse command-line items `SETTING=VALUE,VALUE,...` into a mapping from setting to values.
 
     Raises:
         GlassError: there is no such setting, it cannot vary, or it has fewer than two different values.
@@ -151,26 +153,26 @@ def _check_variation(key: str, values: Sequence[str]) -> None:
             if value != NOTHING and value not in REMOVABLE:
                 raise GlassError(f"{value!r} cannot be removed from a model", nearest(value, [NOTHING, *REMOVABLE]))
     elif key == "train.seed":
-        raise GlassError("train.seed cannot vary: every cell has the same seeds", "Say how many: --seeds 3")
+        raise GlassError("train.seed cannot vary: every cell has the same seeds", "Give their number: --seeds 3")
     else:
         parse_changes({key: values[0]})
     if len(set(values)) < len(values):
         twice = next(value for value in values if values.count(value) > 1)
-        raise GlassError(f"--vary {key} has {twice} twice", "Leave one out.")
+        raise GlassError(f"--vary {key} has {twice} twice", "Remove one.")
 
 
 def make_grid(
     vary: Mapping[str, Sequence[str]], seeds: int, settings: Callable[[dict[str, str]], Config]
 ) -> tuple[Cell, ...]:
-    """All combinations of values, the last setting changing fastest; each is checked before anything runs.
+    """Make the cells of all combinations of values, the last setting changing fastest, and check their settings.
 
     Args:
-        vary: setting, or `remove` -> its values as text.
-        seeds: how many runs each cell has.
-        settings: changes -> all settings of a run.
+        vary: setting, or `remove` -> its values as strings.
+        seeds: number of runs per cell.
+        settings: function from changed settings to all settings of a run.
 
     Raises:
-        GlassError: a combination is impossible, or two are the same.
+        GlassError: nothing varies, there are no seeds or too many runs, a combination is impossible, or two are equal.
     """
     if not vary:
         raise GlassError("nothing varies", "Give --vary SECTION.FIELD=VALUE,VALUE or --study NAME.")
@@ -179,7 +181,8 @@ def make_grid(
     combinations = [dict(zip(vary, values, strict=True)) for values in product(*vary.values())]
     if len(combinations) * seeds > MOST_CELLS:
         raise GlassError(
-            f"{len(combinations):,} combinations x {seeds} seeds are more than {MOST_CELLS:,} runs", "Vary less."
+            f"{len(combinations):,} combinations x {seeds} seeds are more than {MOST_CELLS:,} runs",
+            "Vary fewer values, or give fewer seeds.",
         )
     cells: list[Cell] = []
     for values in combinations:
@@ -198,15 +201,15 @@ def make_grid(
 def _refuse_odd(cell: Cell) -> None:
     config = cell.config
     if config.data.source == "-" or "-" in (config.data.target, config.data.validation):
-        raise GlassError("a comparison reads its text more than once, and - is standard input", "Save it in a file.")
+        raise GlassError("a comparison reads its text more than once, but - is standard input", "Save it in a file.")
     if cell.removed == "causal-mask" and config.train.task != "lm":
         raise GlassError(
-            f"remove=causal-mask with train.task = {config.train.task}", "Only language models (lm) are compared so."
+            f"remove=causal-mask with train.task = {config.train.task}", "It needs a language model: train.task = lm."
         )
 
 
 def difference(old: Grid, new: Grid) -> str | None:
-    """The first setting in which two grids differ, in words; None if they are the same. Seeds may be added."""
+    """Describe the first setting in which two grids differ; return None if they are equal except for added seeds."""
     if [cell.values for cell in old.cells] != [cell.values for cell in new.cells]:
         names = [", ".join(cell.name for cell in grid.cells) for grid in (old, new)]
         return f"the cells {names[0]}, not {names[1]}"
@@ -222,7 +225,7 @@ def difference(old: Grid, new: Grid) -> str | None:
 
 
 def shared_settings(grid: Grid) -> dict[str, Any]:
-    """The settings that all cells share and that are not the defaults."""
+    """Return the settings that all cells share and that differ from the defaults."""
     flat = [_flat(cell.config) for cell in grid.cells]
     usual = _flat(Config())
     return {key: value for key, value in flat[0].items() if value != usual[key] and all(f[key] == value for f in flat)}

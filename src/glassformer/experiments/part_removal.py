@@ -1,7 +1,7 @@
-"""Parts of the model that no setting can take away, taken away to see what they were for.
+"""Remove parts of the model that no setting can remove, to measure their effect.
 
-A removal changes a model that was built as always: the first weights are those of the whole model. The runs that
-result are marked in their manifest, and only an experiment opens them.
+A removal changes a model after it is built as usual, so that the initial weights are those of the complete model. Such
+runs are marked in their manifest, and only experiments open them.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from glassformer.training.setup import Alteration
 
 
 class BareBlock(Block):
-    """A block whose parts replace the stream where they would be added to it."""
+    """A block without residual connections: the output of each part replaces the residual stream."""
 
     def __init__(self, block: Block) -> None:
         nn.Module.__init__(self)
-        vars(self).update(vars(block))  # the same parts, under the same names
+        vars(self).update(vars(block))  # share the submodules under the same names
         self.norm_order = block.norm_order
 
     def forward(
@@ -39,7 +39,7 @@ class BareBlock(Block):
         memory_mask: Mask = EVERY_KEY,
         cache: LayerCache | None = None,
     ) -> Tensor:
-        """(B, T, D) -> (B, T, D)."""
+        """Apply the parts without adding their inputs: (B, T, D) -> (B, T, D)."""
         attention = partial(self.attention, mask=mask, rotation=rotation, cache=cache)
         x = self._in_place(attention, self.attention_norm, x)  # (B, T, D)
         if self.cross is not None and self.cross_norm is not None:
@@ -48,7 +48,7 @@ class BareBlock(Block):
         return self._in_place(self.feedforward, self.feedforward_norm, x)  # (B, T, D)
 
     def _in_place(self, part: Callable[[Tensor], Tensor], norm: nn.Module, x: Tensor) -> Tensor:
-        """Return what a part makes of the stream x (B, T, D), which is not added to it."""
+        """Return the output of a part for the stream x (B, T, D), with norm and dropout, without adding x."""
         match self.norm_order:
             case "pre":
                 return self.dropout(part(norm(x)))  # (B, T, D)
@@ -59,27 +59,25 @@ class BareBlock(Block):
 
 
 class Nothing(nn.Module):
-    """In the place of a part: adds nothing to the residual stream."""
+    """A replacement for a part that returns zeros, so that it adds nothing to the residual stream."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """(B, T, D) -> zeros (B, T, D)."""
+        """Return zeros: (B, T, D) -> (B, T, D)."""
         return torch.zeros_like(x)
 
 
-def _see_everything(model: Model) -> None:
-    """Without the causal mask: a token sees those that come after it, the one that it has to predict among them."""
+def _remove_causal_mask(model: Model) -> None:
+    """Remove the causal mask: each token attends to later tokens, including the one that it has to predict."""
     for stack in stacks(model).values():
         stack.causal = False
 
 
-def _add_nothing_up(model: Model) -> None:
-    """Without residual connections."""
+def _remove_residuals(model: Model) -> None:
     for stack in stacks(model).values():
         stack.blocks = nn.ModuleList(BareBlock(block) for block in _blocks(stack.blocks))
 
 
-def _attend_only(model: Model) -> None:
-    """Without feed-forward layers."""
+def _remove_feedforward(model: Model) -> None:
     for stack in stacks(model).values():
         for block in _blocks(stack.blocks):
             block.feedforward = Nothing()  # type: ignore[assignment]
@@ -95,10 +93,10 @@ ALTERATIONS = MappingProxyType(
     {
         name: Alteration(REMOVABLE[name], change)
         for name, change in {
-            "causal-mask": _see_everything,
-            "residuals": _add_nothing_up,
-            "feedforward": _attend_only,
+            "causal-mask": _remove_causal_mask,
+            "residuals": _remove_residuals,
+            "feedforward": _remove_feedforward,
         }.items()
     }
 )
-"""What `--vary remove=...` can name, besides `nothing`."""
+"""Alterations by the values of `--vary remove=...`, except `nothing`."""

@@ -1,4 +1,4 @@
-"""Pictures of a comparison, as SVG: loss curves, bars with standard deviations, and costs on logarithmic axes."""
+"""Plots of a comparison as SVG: loss curves, bars with standard deviations, and costs on logarithmic axes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Curve = list[tuple[int, float]]
 
 
 def curves_picture(folder: Path, grid: Grid) -> str:
-    """Validation loss over steps: each cell's mean over seeds, and a band from the lowest seed to the highest."""
+    """Plot validation loss over steps: the mean of each cell over seeds, with a band from minimum to maximum."""
     figure, axes = _figure(8.0, 4.5)
     for number, cell in enumerate(grid.cells):
         runs = [validation_curve(folder / "runs" / grid.job(number, seed).name) for seed in range(grid.seeds)]
@@ -41,7 +41,7 @@ def curves_picture(folder: Path, grid: Grid) -> str:
 
 
 def bars_picture(table: ResultTable) -> str:
-    """The measure of each cell: a bar for the mean, a whisker for one standard deviation, a dot for each seed."""
+    """Plot the measure of each cell: a bar for the mean, a whisker for one standard deviation, a dot for each seed."""
     figure, axes = _figure(8.0, 1.2 + 0.36 * len(table.rows))
     for number, row in enumerate(table.rows):
         if row.spread.mean is not None:
@@ -62,7 +62,7 @@ def bars_picture(table: ResultTable) -> str:
 def lines_picture(
     lines: Sequence[tuple[str, Sequence[float], Sequence[float], Sequence[float]]], x: str, y: str
 ) -> str:
-    """Measured points and fitted lines on logarithmic axes: (name, sizes, measured, fitted or NaN)."""
+    """Plot measured points and fitted lines on logarithmic axes; `lines` are (name, sizes, measured, fitted or NaN)."""
     figure, axes = _figure(5.5, 4.0)
     for number, (name, sizes, measured, fitted) in enumerate(lines):
         colour = COLOURS[number % len(COLOURS)]
@@ -78,13 +78,13 @@ def lines_picture(
 
 
 def validation_curve(run: Path) -> Curve:
-    """(step, validation loss) of a run, so far."""
+    """Return the (step, validation loss) points of a run so far."""
     measured = [record for record in read_metrics(Run(run)) if math.isfinite(record.get("validation_loss", math.inf))]
     return [(record["step"], float(record["validation_loss"])) for record in measured]
 
 
 def band(runs: Sequence[Curve]) -> tuple[list[int], list[float], list[float], list[float]]:
-    """The steps that all curves have, with the lowest, the mean and the highest value at each."""
+    """Return the steps that all curves share, and the minimum, mean and maximum at each."""
     if not runs:
         return [], [], [], []
     tables = [dict(run) for run in runs]

@@ -1,4 +1,4 @@
-"""The report of a comparison: a table for the terminal, a Markdown file, and an HTML file that needs nothing else."""
+"""Report of a comparison: a table for the terminal, a Markdown file, and a self-contained HTML file."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from glassformer.experiments.grid import Grid, shared_settings
 from glassformer.experiments.statistics import CLAIM, CellResult, ResultTable, warnings_of
 
 ROWS = ("model.context", "train.batch", "train.batch_tokens", "train.task")
-"""Settings outside of `data` and `tokenizer` that decide what a step learns from."""
+"""Settings outside of `data` and `tokenizer` that change the rows of a training step."""
 
 
 @dataclass(frozen=True)
 class StudyReport:
-    """A comparison or a measurement of costs: a table with pictures and notes.
+    """Report of a comparison or of a cost measurement: a table with plots and notes.
 
     Attributes:
-        folder: of the files.
-        fields: for JSON, beside the names of the files.
-        title: of the page.
-        paragraphs: before the table.
-        header, rows: of the table.
-        pictures: name of a file -> SVG.
-        notes: after the pictures, as a list.
-        texts: (heading, words as they are).
+        folder: folder of the report files.
+        fields: fields of the JSON object, besides the file names.
+        title: title of the page.
+        paragraphs: paragraphs before the table.
+        header, rows: cells of the table.
+        pictures: file name -> SVG.
+        notes: list of notes after the plots.
+        texts: (heading, preformatted text) sections at the end.
     """
 
     folder: Path
@@ -44,7 +44,7 @@ class StudyReport:
     texts: Sequence[tuple[str, str]] = field(default=())
 
     def markdown(self) -> str:
-        """The pictures are files beside it."""
+        """Return the report as Markdown that links to the plot files."""
         parts = [f"# {self.title}", *self.paragraphs, "\n".join(self._markdown_table())]
         parts += [f"![{Path(name).stem}]({name})" for name in self.pictures]
         parts += ["\n".join(f"- {note}" for note in self.notes)] if self.notes else []
@@ -58,7 +58,7 @@ class StudyReport:
         return ["| " + " | ".join(row) + " |" for row in (rows[0], ruler, *rows[1:])]
 
     def html(self) -> str:
-        """The report as a page that holds its pictures."""
+        """Return the report as an HTML page with embedded plots."""
         return render_page("glassformer.experiments", "report.html", report=self)
 
     @property
@@ -71,7 +71,7 @@ class StudyReport:
         return {"folder": str(self.folder), "report": str(self.page), **self.fields}
 
     def text(self) -> str:
-        """Return the table for a terminal, with the notes."""
+        """Format the table and the notes as text."""
         widths = [max(map(len, column)) for column in zip(self.header, *self.rows, strict=True)]
         lines = [
             "  ".join(
@@ -83,7 +83,7 @@ class StudyReport:
         return "\n".join([*lines, *self.notes])
 
     def write(self) -> None:
-        """Write `report.md`, `report.html` and the pictures, each whole or not at all."""
+        """Write `report.md`, `report.html` and the plots, each atomically."""
         self.folder.mkdir(parents=True, exist_ok=True)
         for name, picture in self.pictures.items():
             write_text(self.folder / name, picture)
@@ -92,22 +92,20 @@ class StudyReport:
 
 
 def comparison_report(grid: Grid, table: ResultTable, pictures: Mapping[str, str], folder: Path) -> StudyReport:
-    """Return the results of a grid in words, numbers and pictures, to be written into `folder`."""
+    """Return the report of a grid's results, to be written to `folder`."""
     measure = table.title
     baseline = table.rows[table.baseline]
     header = ["cell", f"{measure} (mean ± sd)", "seeds", "delta", "delta / sd", "against the baseline"]
     removals = any(row.writing.values for row in table.rows)
-    header += ["where it writes", "put back"] if removals else []
+    header += ["when generating", "restored"] if removals else []
     header += ["seconds", "parameters"]
     rows = [_cells(row, removals) for row in table.rows]
-    notes = [f"Baseline: {baseline.name}. A difference below {CLAIM:g} sd, the larger of the two, is no finding."]
+    notes = [f"Baseline: {baseline.name}. A difference below {CLAIM:g} times the larger sd is not a finding."]
     if table.measure == "loss" and table.entropy is not None:
-        notes.append(f"The true entropy of the text is {table.entropy:.4f}: no model that sees only the past beats it.")
+        notes.append(f"The true entropy of the text is {table.entropy:.4f}: no causal model can do better on average.")
     if removals:
-        notes.append(
-            "Where it writes: the loss of the token after each window, which nothing in the window gives away."
-        )
-        notes.append("Put back: the loss of the same weights in a model with all its parts.")
+        notes.append("When generating: the loss of the token after each window, which is not in the model's input.")
+        notes.append("Restored: the loss of the same weights in a model with all its parts.")
         notes += [f"ln V = {math.log(table.choices):.4f}: all tokens equally likely."] if table.choices else []
     notes += [*warnings_of(grid), *table.warnings]
     notes += [f"{run} failed: {why}" for row in table.rows for run, why in row.failures]
@@ -116,15 +114,15 @@ def comparison_report(grid: Grid, table: ResultTable, pictures: Mapping[str, str
     same = " All cells of one seed see the same rows in the same order."
     paragraphs.append(measured + ("" if any(map(_changes_rows, grid.varied)) else same))
     settings = "\n".join(f"{key} = {_value(value)}" for key, value in shared_settings(grid).items())
-    texts = [("What they share", settings)] if settings else []
+    texts = [("Shared settings", settings)] if settings else []
     if removals:
-        texts += [(f"What {row.name} writes", row.writes[:400]) for row in table.rows if row.writes]
+        texts += [(f"Sample of {row.name}", row.writes[:400]) for row in table.rows if row.writes]
     title = "Comparison of " + " and ".join(grid.varied)
     return StudyReport(folder, _facts(grid, table), title, paragraphs, header, rows, pictures, notes, texts)
 
 
 def _changes_rows(key: str) -> bool:
-    """Return True if cells that differ in this setting are trained on different rows."""
+    """Return whether cells that differ in this setting are trained on different rows."""
     return key.startswith(("data.", "tokenizer.")) or key in ROWS
 
 
@@ -185,5 +183,5 @@ def _row_facts(row: CellResult) -> dict[str, Any]:
 
 
 def _finite(value: float | None) -> float | None:
-    """None instead of infinity, which JSON does not know."""
+    """Return None instead of infinity, which JSON cannot represent."""
     return None if value is None or math.isinf(value) else value

@@ -1,11 +1,11 @@
-"""A grid in its folder: made or taken up again, trained by processes side by side, and read.
+"""Run a grid in its folder: start or resume it, train it with parallel processes, and read the results.
 
 ::
 
     grid.json           all cells with all their settings
-    runs/CELL-seed-N/   an ordinary run folder each (one whose model lacks a part is marked, and opens nowhere else)
-    results/*.json      what came of each run
-    worker.log          what the processes said
+    runs/CELL-seed-N/   an ordinary run folder each (marked if its model lacks a part; only experiments open it then)
+    results/*.json      result of each run
+    worker.log          standard error of the worker processes
     report.md  report.html  curves.svg  bars.svg
 """
 
@@ -40,16 +40,16 @@ def run_grid(folder: Path, grid: Grid, jobs: int, note: Callable[[str], None]) -
     """Train all unfinished runs of a grid, and return the results of its runs by name.
 
     Args:
-        folder: for this grid; new or empty, or holding the same grid.
-        grid: what to train.
-        jobs: processes side by side, of one thread each.
-        note: receives progress messages.
+        folder: folder of this grid; new, empty, or with the same grid.
+        grid: grid to train.
+        jobs: number of parallel processes, of one thread each.
+        note: called with progress messages.
 
     Raises:
-        GlassError: the folder holds something else, or the text cannot be read, or has changed meanwhile.
+        GlassError: the folder holds something else, or the text cannot be read or has changed.
     """
     if jobs < 1:
-        raise GlassError(f"--jobs {jobs} is less than one", "Give how many cells to train at a time.")
+        raise GlassError(f"--jobs {jobs} is less than one", "Give the number of runs to train in parallel.")
     new = _check_folder(folder, grid)
     with clear_disk_errors(folder):
         for name in ("runs", "results"):
@@ -59,7 +59,7 @@ def run_grid(folder: Path, grid: Grid, jobs: int, note: Callable[[str], None]) -
             hashes = _prepare_texts(folder, grid, note)
         except GlassError:
             if new:
-                rmtree(folder, ignore_errors=True)  # nothing was in it
+                rmtree(folder, ignore_errors=True)  # the folder was empty before
             raise
         grid.write(folder)
         done = read_results(folder, grid)
@@ -72,7 +72,7 @@ def run_grid(folder: Path, grid: Grid, jobs: int, note: Callable[[str], None]) -
 
 
 def read_results(folder: Folder, grid: Grid) -> dict[str, Result]:
-    """The results that are there: those of finished runs have a `loss`, those of failed ones say `failed`."""
+    """Return the results so far by run name: a finished run has the key `loss`, a failed run the key `failed`."""
     found = {}
     results = Path(folder) / "results"
     for job in grid.jobs():
@@ -82,24 +82,24 @@ def read_results(folder: Folder, grid: Grid) -> dict[str, Result]:
 
 
 def _check_folder(folder: Path, grid: Grid) -> bool:
-    """Return True if the folder is new or empty; raise a `GlassError` if it holds anything but the same grid."""
+    """Return whether the folder is new or empty; raise a `GlassError` if it holds anything but the same grid."""
     if folder.exists() and not folder.is_dir():
         raise GlassError(f"{folder} is a file, not a folder", "Choose another --out.")
     if (folder / FILE).exists():
         if changed := difference(Grid.read(folder), grid):
             raise GlassError(
-                f"{folder} holds a comparison with {changed}", "Give the same settings to go on, or another --out."
+                f"{folder} holds a comparison with {changed}", "Give the same settings to resume it, or another --out."
             )
         return False
     held = [path.name for path in folder.iterdir()] if folder.exists() else []
-    ours = {"runs", "results", "lock"}  # of a comparison that was killed before its grid was written
+    ours = {"runs", "results", "lock"}  # left by a comparison that was killed before `grid.json` was written
     if other := next((name for name in held if name not in ours), None):
         raise GlassError(f"{folder} is not empty: it holds {other}", "Choose another --out, or empty that folder.")
     return not held
 
 
 def _prepare_texts(folder: Path, grid: Grid, note: Callable[[str], None]) -> dict[str, str]:
-    """Read and encode each text once, before processes do it side by side; the key of each text -> its hash."""
+    """Read and encode each text once, before the processes start; return the hash of each text by its key."""
     from glassformer.training.setup import text_of_run
 
     hashes: dict[str, str] = {}
@@ -110,7 +110,7 @@ def _prepare_texts(folder: Path, grid: Grid, note: Callable[[str], None]) -> dic
 
 
 def text_key(config: Any) -> str:
-    """Equal for settings that read the same text as the same tokens."""
+    """Return a key that is equal for settings that give the same tokens."""
     return json.dumps([config.train.task, config.data.model_dump(), config.tokenizer.model_dump()])
 
 
@@ -119,13 +119,13 @@ def _refuse_other_text(grid: Grid, done: dict[str, Result], hashes: dict[str, st
         found = done.get(job.name, {}).get("text_hash")
         if found is not None and found != hashes[text_key(job.config)]:
             raise GlassError(
-                f"{job.config.data.source} has changed since {job.name} learnt from it: its hash differs",
+                f"{job.config.data.source} has changed since {job.name} was trained on it: its hash differs",
                 "Restore the text, or start again with another --out.",
             )
 
 
 class Pool:
-    """Processes that take runs from one queue until it is empty; one that dies costs its own run alone."""
+    """A pool of worker processes that take runs from one queue; if a process dies, only its current run fails."""
 
     def __init__(self, folder: Path, jobs: list[GridJob], processes: int, note: Callable[[str], None]) -> None:
         self.folder = folder
@@ -142,7 +142,7 @@ class Pool:
         self._stopped = False
 
     def train(self) -> None:
-        """Train them all. Whatever ends this early ends the processes too."""
+        """Train all runs; if this raises, the worker processes are killed."""
         if not self.total:
             return
         self.note(f"training {counted(self.total, 'runs')}, {self.processes} at a time")
@@ -195,11 +195,11 @@ class Pool:
             worker.wait()
 
     def _ask(self, worker: subprocess.Popen[str], job: GridJob) -> Result:
-        """Have a run trained; its result, or how the process ended that trained it."""
+        """Have a worker train a run; return its result, or a failure with the worker's exit code."""
         assert worker.stdin is not None
         assert worker.stdout is not None
         file = self.folder / "results" / f"{job.name}.json"
-        file.unlink(missing_ok=True)  # of an earlier attempt that failed
+        file.unlink(missing_ok=True)  # left by an earlier attempt that failed
         with suppress(OSError):
             worker.stdin.write(job.name + "\n")
             worker.stdin.flush()

@@ -1,4 +1,4 @@
-"""Studies: grids with a name, each a question that people ask of transformers. A study is a TOML file in `studies/`."""
+"""Studies: predefined grids, each for one common question about transformers. A study is a TOML file in `studies/`."""
 
 from __future__ import annotations
 
@@ -11,19 +11,20 @@ from importlib import resources
 from glassformer.base.errors import GlassError, nearest
 
 COST = "cost"
-"""The study that measures arithmetic instead of training; see `cost`."""
-COST_QUESTION = "How do time and memory grow with the length, the width and the layers?"
+"""Name of the study that measures time and memory instead of training; see `cost`."""
+COST_QUESTION = "How do time and memory grow with the length, the width and the number of layers?"
 
 
 @dataclass(frozen=True)
 class Study:
-    """A grid with a name.
+    """A predefined grid.
 
     Attributes:
-        name: of the file.
-        question: that it answers, and `hint`: how to read the answer.
-        settings: of all cells, as `SECTION.FIELD` -> text.
-        vary: setting -> its values as text.
+        name: file name without the suffix.
+        question: question that the study answers.
+        hint: advice on reading the answer.
+        settings: settings of all cells, as `SECTION.FIELD` -> string.
+        vary: setting -> its values as strings.
     """
 
     name: str
@@ -34,19 +35,19 @@ class Study:
 
 
 def study_names() -> list[str]:
-    """The names of all studies but `cost`, sorted."""
+    """Return the sorted names of all studies except `cost`."""
     folder = resources.files("glassformer.experiments").joinpath("studies")
     return sorted(entry.name[:-5] for entry in folder.iterdir() if entry.name.endswith(".toml"))
 
 
 def load_study(name: str) -> Study:
-    """The study of that name.
+    """Load the study with this name.
 
     Raises:
-        GlassError: there is none; the nearest name is given.
+        GlassError: there is no such study; the remedy names the nearest one.
     """
     if name not in study_names():
-        raise GlassError(f"there is no study {name!r}", nearest(name, [*study_names(), COST]))
+        raise GlassError(f"unknown study {name!r}", nearest(name, [*study_names(), COST]))
     text = resources.files("glassformer.experiments").joinpath("studies", f"{name}.toml").read_text(encoding="utf-8")
     found = tomllib.loads(text)
     settings = {key: _text(value) for key, value in found["settings"].items()}
@@ -55,5 +56,5 @@ def load_study(name: str) -> Study:
 
 
 def _text(value: object) -> str:
-    """A value as `--set` would have it."""
+    """Return a TOML value as a string for `--set`."""
     return value if isinstance(value, str) else json.dumps(value)

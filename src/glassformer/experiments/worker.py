@@ -1,8 +1,8 @@
-"""The process that trains the cells of a grid, one after another: `python -m glassformer.experiments.worker FOLDER`.
+"""Worker process that trains runs of a grid: `python -m glassformer.experiments.worker FOLDER`.
 
-It reads names of runs from standard input, a line each, and answers each with a line when its result is written. A run
-is trained exactly as `glass train` would. When standard input ends, whoever started it is gone, and it ends at once:
-a run takes up again where its last checkpoint left it.
+It reads run names from standard input, one per line, and prints each name when its result is written. A run is trained
+exactly as by `glass train`. When standard input ends, the parent process is gone, and the worker exits at once; a run
+can later be resumed from its last checkpoint.
 """
 
 from __future__ import annotations
@@ -40,29 +40,29 @@ from glassformer.training.trainer import Trainer
 from glassformer.training.validation import validation_loss
 
 PATIENCE = 60.0
-"""Seconds to wait for a process that still holds a run, as one that is just being killed does."""
+"""Seconds to wait for another process that still holds a run, such as one that is being killed."""
 
 
 def train(folder: Path, grid: Grid, job: GridJob) -> dict[str, Any]:
     """Train one run of a grid, resuming it if it has been started, and return its result.
 
     Raises:
-        GlassError: as `glass train` would.
+        GlassError: as for `glass train`.
     """
-    place = folder / "runs" / job.name
+    run_folder = folder / "runs" / job.name
     alteration = ALTERATIONS[job.cell.removed] if job.cell.removed else None
     opened: AbstractContextManager[Trainer]
-    if (place / "config.toml").exists():
-        _wait_until_free(place)
-        opened = resume_training(place, {}, Silent(), alteration)
+    if (run_folder / "config.toml").exists():
+        _wait_until_free(run_folder)
+        opened = resume_training(run_folder, {}, Silent(), alteration)
     else:
-        opened = new_training(job.config, place, Silent(), alteration)
+        opened = new_training(job.config, run_folder, Silent(), alteration)
     with opened as trainer:
         return _result(trainer, grid, job)
 
 
 def _result(trainer: Trainer, grid: Grid, job: GridJob) -> dict[str, Any]:
-    """Train to the end, and return the result."""
+    """Finish the training, and return its result."""
     if trainer.config.train.snapshots:
         trainer.observer = Recorder(trainer)
     outcome = loop.train(trainer)
@@ -92,9 +92,9 @@ def _result(trainer: Trainer, grid: Grid, job: GridJob) -> dict[str, Any]:
 
 
 def writing_loss(trainer: Trainer) -> float:
-    """The loss in nats of the token after each validation window: where a model stands when it writes.
+    """Return the loss in nats of the token after each validation window, which a model must predict when generating.
 
-    Nothing of what is to be predicted is in the input, whatever the mask of the model lets it see.
+    That token is never in the input, so a model without a causal mask cannot attend to it.
     """
 
     def last_only(rows: Sequence[Row]) -> Batch:
@@ -110,7 +110,7 @@ def writing_loss(trainer: Trainer) -> float:
 
 
 def restored_loss(trainer: Trainer) -> float | None:
-    """The loss in nats per token of the same weights in a model with all its parts; None if a part has no weights."""
+    """Return the loss in nats per token of the same weights in a complete model; None if a part has no weights."""
     whole = build_model(trainer.config.model, trainer.model.vocab_size)
     weights = trainer.model.state_dict()
     if whole.state_dict().keys() != weights.keys():
@@ -122,12 +122,12 @@ def restored_loss(trainer: Trainer) -> float | None:
     return validation_loss(whole.to(device), rows, device, dtype).loss
 
 
-def _wait_until_free(place: Path) -> None:
-    """Until no other process holds the run, or patience ends; the trainer says then who holds it."""
+def _wait_until_free(run_folder: Path) -> None:
+    """Wait until no other process holds the run, at most `PATIENCE` seconds; the trainer then reports the holder."""
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         try:
-            with only_one(place):
+            with only_one(run_folder):
                 return
         except GlassError:
             time.sleep(0.1)
@@ -139,12 +139,12 @@ def _last_sample(trainer: Trainer) -> str:
 
 
 def _answer(folder: Path, grid: Grid, name: str) -> dict[str, Any]:
-    """Train the run of that name and write its result; a failure is a result too."""
+    """Train the run with this name, and write its result or its failure."""
     try:
         result = train(folder, grid, grid.find(name))
     except GlassError as error:
         result = {"failed": error.problem, "remedy": error.remedy}
-    except Exception as error:  # a fault of ours must not cost the other cells
+    except Exception as error:  # a bug in one run must not stop the other runs
         traceback.print_exc()
         result = {"failed": f"unexpected: {type(error).__name__}: {error}", "remedy": "See worker.log, and report it."}
     write_text(folder / "results" / f"{name}.json", json.dumps(result, ensure_ascii=False) + "\n")
@@ -154,12 +154,12 @@ def _answer(folder: Path, grid: Grid, name: str) -> dict[str, Any]:
 def _read_names(names: SimpleQueue[str]) -> None:
     for line in sys.stdin:
         names.put(line.strip())
-    os._exit(1)  # in the middle of anything: all that is on the disk is whole
+    os._exit(1)  # safe at any point, because files on the disk are written atomically
 
 
 def main(folder: Path) -> None:
-    """Answer names until there are none."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group: the parent ends us
+    """Train the runs named on standard input until it ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent stops this process
     names: SimpleQueue[str] = SimpleQueue()
     threading.Thread(target=_read_names, args=(names,), daemon=True).start()
     grid = Grid.read(folder)

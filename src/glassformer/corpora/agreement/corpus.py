@@ -1,4 +1,4 @@
-"""`agreement`: documents, their exact probability, and minimal pairs."""
+"""The corpus `agreement`: documents, their exact probability, and minimal pairs."""
 
 from __future__ import annotations
 
@@ -13,35 +13,35 @@ from glassformer.corpora.agreement.items import NUMBERS, draw_item, longest_chai
 from glassformer.corpora.corpus import TEXT_TASKS, MinimalPair, below, generator
 
 PAIRS_FROM = 1 << 32
-"""Minimal pairs take their random numbers from here on, documents from 0 on."""
+"""First index of the random generators of minimal pairs; documents start at 0."""
 CELLS = ("SS", "SP", "PS", "PP")
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """Sentences, and minimal pairs.
+    """The corpus `agreement`: sentences, and minimal pairs.
 
     Args:
-        most: nouns in a chain of a document, at most; every number from 0 on is equally likely.
+        most: maximum number of nouns in the chain of a document; every number from 0 is equally likely.
 
     Raises:
-        GlassError: there are not so many different nouns for every subject.
+        GlassError: some subject has too few different nouns for such a chain.
     """
 
     most: int = 4
     name: str = "agreement"
-    summary: str = "verbs agree with far subjects: the keys to the cabinet are old; minimal pairs"
+    summary: str = "verbs that agree with distant subjects: the keys to the cabinet are old; minimal pairs"
     tasks: tuple[str, ...] = TEXT_TASKS
 
     def __post_init__(self) -> None:
         _refuse_length(self.most, 0, held=False)
 
     def recommended(self, task: str) -> Mapping[str, str]:
-        """Words as tokens, one sentence per row."""
+        """Return settings with words as tokens and one sentence per row."""
         return {"tokenizer.kind": "words", "data.windows": "documents", "model.context": "40"}
 
     def documents(self, size: int, seed: int) -> Iterator[str]:
-        """One sentence per document; every noun is singular or plural with equal chance."""
+        """Yield one sentence per document; every noun is singular or plural with equal probability."""
         for index in range(size):
             numbers = generator(seed, index)
             nouns = below(numbers, self.most + 1)
@@ -52,16 +52,16 @@ class Agreement:
     def minimal_pairs(
         self, size: int, seed: int, held: bool = True, nouns: Sequence[int] = (1, 2, 3, 4)
     ) -> Iterator[MinimalPair]:
-        """Pair 4 i + k is twin i in cell k: a multiple of 4 x len(nouns) x 4 pairs is balanced in everything.
+        """Yield minimal pairs; pair 4 i + k is twin i in cell k. Multiples of 4 x len(nouns) x 4 pairs are balanced.
 
         Args:
-            size: pairs.
-            seed: of the words.
-            held: combinations of nouns that no document has; False: only such as documents have, to compare.
-            nouns: lengths of chains, in turn: 1 to 4, also where documents have shorter ones only.
+            size: number of pairs.
+            seed: random seed.
+            held: use held-out combinations of nouns; False: use combinations of documents, for comparison.
+            nouns: lengths of the chains, used in turn, even if chains in documents are shorter.
 
         Raises:
-            GlassError: a chain is empty, or longer than the nouns that are held out (or not) suffice for.
+            GlassError: a chain is empty, or longer than the available nouns allow.
         """
         for length in nouns:
             _refuse_length(length, 1, held)
@@ -78,21 +78,21 @@ class Agreement:
             yield MinimalPair(good, bad, 0, CELLS[cell], length if other != subject else 0, twin)
 
     def entropy(self) -> float:
-        """The mean cost of a sentence over its subject, its frame, the length of its chain, and a noun in front."""
+        """Return the mean of -ln p over all kinds of sentences, in nats per document."""
         return math.fsum(chance * cost(kind, self.most) for kind, chance in kinds(self.most))
 
     def log_probability(self, document: str) -> float:
-        """By reading the sentence back; minus infinity also where the verb does not agree."""
+        """Return ln p of a document by parsing it; minus infinity for other text, or if the verb does not agree."""
         kind = read(document, self.most)
         return -math.inf if kind is None else -cost(kind, self.most)
 
     def mean_characters(self) -> float:
-        """The mean over the same kinds of sentences, of each part by itself."""
+        """Return the exact mean number of characters of a document."""
         return math.fsum(chance * mean_length(kind) for kind, chance in kinds(self.most))
 
 
 def _refuse_length(nouns: int, fewest: int, held: bool) -> None:
     if not fewest <= nouns <= longest_chain(held):
         raise GlassError(
-            f"a chain of {counted(nouns, 'nouns')} was asked for", f"Give {span(fewest, longest_chain(held))}."
+            f"a chain of {counted(nouns, 'nouns')} is not possible", f"Give {span(fewest, longest_chain(held))}."
         )

@@ -1,7 +1,7 @@
 """Exact probabilities of documents of `agreement`, and their mean length.
 
-All draws are uniform, so the probability depends on a few numbers only: who the subject is, how the chain follows it,
-how long it is, and whether a noun stands in front.
+All choices are uniform, so the probability depends only on the subject, the frame that connects the chain, the length
+of the chain, and whether a prepositional phrase comes first.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from glassformer.corpora.agreement.items import (
 )
 
 FRONTED = 1 / 3
-"""Share of documents that begin with a place, whose noun comes before the subject."""
+"""Share of documents that begin with a prepositional phrase, whose noun precedes the subject."""
 Kind = tuple[str, str, int, bool]
-"""Subject, frame, nouns in the chain, whether there is a noun in front: what the probability depends on."""
+"""(subject, frame, number of nouns in the chain, whether a prepositional phrase comes first)."""
 
 
 def kinds(most: int) -> Iterator[tuple[Kind, float]]:
-    """Every kind of document with its probability."""
+    """Yield every kind of document with its probability; `most` is the maximum length of a chain."""
     for subject, nouns, fronted in product(NOUNS, range(most + 1), (False, True)):
         frames = FRAMES[animacy(subject)] if nouns else ("",)
         for frame in frames:
@@ -43,12 +43,12 @@ def kinds(most: int) -> Iterator[tuple[Kind, float]]:
 
 
 def cost(kind: Kind, most: int) -> float:
-    """-ln p of a document of this kind: all its draws are uniform."""
+    """Return -ln p of a document of this kind in nats; all choices are uniform."""
     subject, frame, nouns, fronted = kind
     pool = partners(subject, held=False)
     frames = len(FRAMES[animacy(subject)]) if nouns else 1
     options = [len(NOUNS), most + 1, frames, len(PREDICATES[animacy(subject)])]
-    options += [len(pool) - place for place in range(nouns + fronted)]
+    options += [len(pool) - index for index in range(nouns + fronted)]
     if frame == "that":
         options[4] = sum(animacy(noun) == "person" for noun in pool)
     options += [len(prepositions(subject))] * (nouns if frame == "across" else max(nouns - 1, 0))
@@ -58,15 +58,15 @@ def cost(kind: Kind, most: int) -> float:
 
 
 def mean_length(kind: Kind) -> float:
-    """Mean characters of a document of this kind; every part by itself."""
+    """Return the mean number of characters of a document of this kind, as a sum of the means of its parts."""
     subject, frame, nouns, fronted = kind
     predicates = PREDICATES[animacy(subject)]
     total = len("the  .") + _form_length(subject) + mean(len(text) for pair in predicates for text in pair)
-    heads = [{subject: 1.0}, *(_marginal(kind, place) for place in range(nouns + fronted))]
-    for place in range(nouns):
-        total += len(" the ") + _mean(heads[place + 1], _form_length)
-        if place or frame == "across":
-            total += len(" ") + _mean(heads[place], lambda head: mean(map(len, prepositions(head))))
+    heads = [{subject: 1.0}, *(_marginal(kind, index) for index in range(nouns + fronted))]
+    for index in range(nouns):
+        total += len(" the ") + _mean(heads[index + 1], _form_length)
+        if index or frame == "across":
+            total += len(" ") + _mean(heads[index], lambda head: mean(map(len, prepositions(head))))
     if frame in ("who", "that", "and"):
         total += len(f" {frame} ") + mean(map(len, VERBS)) + 1 / 2
     if fronted:
@@ -82,23 +82,23 @@ def _mean(chances: Mapping[str, float], measure: Callable[[str], float]) -> floa
     return math.fsum(chance * measure(noun) for noun, chance in chances.items())
 
 
-def _marginal(kind: Kind, place: int) -> dict[str, float]:
-    """Return the probability of each noun at this place of the chain (the one in front comes last)."""
+def _marginal(kind: Kind, index: int) -> dict[str, float]:
+    """Return the probability of each noun at this index of the chain; the noun of the first phrase comes last."""
     subject, frame, _, _ = kind
     pool = partners(subject, held=False)
     if frame != "that":
         return dict.fromkeys(pool, 1 / len(pool))
     people = [noun for noun in pool if animacy(noun) == "person"]
-    if place == 0:
+    if index == 0:
         return dict.fromkeys(people, 1 / len(people))
-    # The first one is gone; what is left is equally likely at every later place.
-    gone = {noun: (1 / len(people) if noun in people else 0.0) for noun in pool}
-    return {noun: (1 - gone[noun]) / (len(pool) - 1) for noun in pool}
+    # The first noun is not used again; the remaining ones are equally likely at every later index.
+    used = {noun: (1 / len(people) if noun in people else 0.0) for noun in pool}
+    return {noun: (1 - used[noun]) / (len(pool) - 1) for noun in pool}
 
 
 @cache
 def _pattern() -> re.Pattern[str]:
-    """A sentence, with loose ends: whether its words go together is looked at afterwards."""
+    """Return a pattern that matches every sentence, and some whose words do not fit; `read` checks them."""
     noun = _any(form(noun, number) for noun in NOUNS for number in NUMBERS)
     link = _any({link for noun in NOUNS for link in prepositions(noun)})
     verb = _any(f"{verb}{ending}" for verb in VERBS for ending in ("", "s"))
@@ -119,9 +119,9 @@ def _any(words: Iterable[str]) -> str:
 
 
 def read(document: str, most: int) -> Kind | None:
-    """The kind of a document; None for a text that is none, as where a verb does not agree.
+    """Return the kind of a document; None for other text, such as a sentence whose verb does not agree.
 
-    The words are taken from the text, and the sentence that they make is compared with it.
+    The words are parsed from the text, and the sentence made from them is compared with the text.
     """
     match = _pattern().fullmatch(document[:1].lower() + document[1:])
     if match is None:
@@ -135,7 +135,7 @@ def read(document: str, most: int) -> Kind | None:
     subject, number = known[match["subject"]]
     front = known[match["front"]] if match["front"] else None
     predicates = [pair[NUMBERS.index(number)] for pair in PREDICATES[animacy(subject)]]
-    if match["main"] not in predicates or not _together(
+    if match["main"] not in predicates or not _compatible(
         subject, frame, [noun for noun, _ in chain], links, front, most
     ):
         return None
@@ -149,17 +149,17 @@ def read(document: str, most: int) -> Kind | None:
         front and (match["link"], front[0]),
     )
     numbers = "".join(one for _, one in chain)
-    said = item.text(number, numbers, front[1] if front else "S", number)
-    return (subject, frame, len(chain), front is not None) if said == document else None
+    expected = item.text(number, numbers, front[1] if front else "S", number)
+    return (subject, frame, len(chain), front is not None) if expected == document else None
 
 
-def _together(
+def _compatible(
     subject: str, frame: str, chain: list[str], links: list[str], front: tuple[str, str] | None, most: int
 ) -> bool:
-    """Return whether documents have these nouns and prepositions together."""
+    """Return whether a document can contain these nouns and prepositions together."""
     nouns = chain + ([front[0]] if front else [])
     heads = [subject, *chain]
-    linked = all(link in prepositions(heads[place]) for place, link in enumerate(links) if link)
+    linked = all(link in prepositions(heads[index]) for index, link in enumerate(links) if link)
     fits = not frame or frame in FRAMES[animacy(subject)]
     person = frame != "that" or animacy(chain[0]) == "person"
     known = len(set(nouns)) == len(nouns) and set(nouns) <= set(partners(subject, held=False))

@@ -1,4 +1,4 @@
-"""Sentences of `agreement`: words drawn once, to be written with any numbers of subject, other nouns and verb."""
+"""Sentences of `agreement`: words drawn once, and realized with any numbers of subject, other nouns and verb."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from functools import cache
 from glassformer.corpora.corpus import below
 
 PEOPLE = "author pilot guard dancer farmer surgeon senator chef tailor singer banker poet".split()  # noqa: SIM905
-# Things, each with a preposition of its own; people have "with".
+# Things with the preposition specific to each; people have "with".
 THINGS = {
     "key": "to",
     "cabinet": "with",
@@ -43,33 +43,33 @@ PREDICATES = {
     ),
 }
 FRAMES = {"person": ("across", "who", "that", "and"), "thing": ("across", "that")}
-"""How the chain follows the subject: a preposition; "who like ..."; "that ... like"; "like ... and"."""
+"""Constructions that connect the chain to its subject: preposition, "who like ...", "that ... like", "like ... and"."""
 NUMBERS = "SP"
 
 
 def held_out(subject: str, noun: str) -> bool:
-    """Return whether no document has this noun in a sentence on this subject: one combination in three, by a hash."""
+    """Return whether this combination is held out from documents: one in three, by a hash."""
     return zlib.crc32(f"{subject}/{noun}".encode()) % 3 == 0
 
 
 @cache
 def partners(subject: str, held: bool) -> tuple[str, ...]:
-    """The nouns that may be in a sentence about this subject: of a minimal pair (`held`), or of a document."""
+    """Return the nouns that may occur with this subject: held out (for minimal pairs) or not (for documents)."""
     return tuple(noun for noun in NOUNS if noun != subject and held_out(subject, noun) == held)
 
 
 def longest_chain(held: bool) -> int:
-    """Most nouns that any subject's chain can have, all different, with one more in front of the subject."""
+    """Return the maximum length of a chain for every subject, with different nouns and one more noun in front."""
     return min(len(partners(subject, held)) for subject in NOUNS) - 1
 
 
 def animacy(noun: str) -> str:
-    """Return the kind of frames and predicates that suit the noun."""
+    """Return the animacy of a noun, "person" or "thing", which decides its frames and predicates."""
     return "thing" if noun in THINGS else "person"
 
 
 def form(noun: str, number: str) -> str:
-    """The noun in this number."""
+    """Return the noun in this number, "S" or "P"."""
     return noun if number == "S" else noun + ("es" if noun == "box" else "s")
 
 
@@ -80,15 +80,15 @@ def prepositions(noun: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Item:
-    """The words of a sentence; their numbers come later.
+    """The words of a sentence, without grammatical numbers.
 
     Args:
-        subject: its noun.
-        frame: how the chain follows; "" where there is none.
+        subject: noun of the subject.
+        frame: construction that connects the chain; "" without a chain.
         chain: nouns between the subject and its verb.
-        links: the preposition before each of them; the first is "" unless the frame is "across".
-        verb: of the frame, "" for "across" and no frame.
-        predicate: place in `PREDICATES`.
+        links: preposition before each noun of the chain; the first is "" unless the frame is "across".
+        verb: verb of the frame; "" for "across" and without a frame.
+        predicate: index in `PREDICATES`.
         front: preposition and noun at the beginning, or None.
     """
 
@@ -101,9 +101,15 @@ class Item:
     front: tuple[str, str] | None
 
     def text(self, subject: str, chain: str, front: str, verb: str) -> str:
-        """The sentence, with the numbers ("S" or "P") of the subject, of each noun in the chain, of the noun in front,
-        and of the main verb."""
-        said = " ".join(
+        """Return the sentence with these grammatical numbers, "S" or "P".
+
+        Args:
+            subject: number of the subject.
+            chain: number of each noun in the chain, as one string.
+            front: number of the noun at the beginning.
+            verb: number of the main verb.
+        """
+        nouns = " ".join(
             f"{link} the {form(noun, number)}".strip()
             for link, noun, number in zip(self.links, self.chain, chain, strict=True)
         )
@@ -111,10 +117,10 @@ class Item:
         inner = self.verb + ("s" if doer == "S" else "")
         after = {
             "": "",
-            "across": f" {said}",
-            "who": f" who {inner} {said}",
-            "that": f" that {said} {inner}",
-            "and": f" {inner} {said} and",
+            "across": f" {nouns}",
+            "who": f" who {inner} {nouns}",
+            "that": f" that {nouns} {inner}",
+            "and": f" {inner} {nouns} and",
         }[self.frame]
         main = PREDICATES[animacy(self.subject)][self.predicate][NUMBERS.index(verb)]
         start = "" if self.front is None else f"{self.front[0]} the {form(self.front[1], front)}, "
@@ -123,18 +129,18 @@ class Item:
 
 
 def draw_item(numbers: random.Random, nouns: int, fronted: bool, held: bool) -> Item:
-    """Words for a sentence with this many nouns in the chain, all partners of the subject and all different."""
+    """Draw the words of a sentence with this many nouns in the chain, all different and allowed with the subject."""
     subject = _one(numbers, NOUNS)
     frame = _one(numbers, FRAMES[animacy(subject)]) if nouns else ""
     pool = list(partners(subject, held))
     chain: list[str] = []
-    for place in range(nouns + fronted):
-        fitting = [noun for noun in pool if animacy(noun) == "person"] if frame == "that" and not place else pool
+    for index in range(nouns + fronted):
+        fitting = [noun for noun in pool if animacy(noun) == "person"] if frame == "that" and not index else pool
         chain.append(_one(numbers, fitting))
         pool.remove(chain[-1])
     heads = (subject, *chain)
     links = tuple(
-        _one(numbers, prepositions(heads[place])) if place or frame == "across" else "" for place in range(nouns)
+        _one(numbers, prepositions(heads[index])) if index or frame == "across" else "" for index in range(nouns)
     )
     verb = _one(numbers, VERBS) if frame in ("who", "that", "and") else ""
     predicate = below(numbers, len(PREDICATES[animacy(subject)]))

@@ -1,1 +1,1 @@
-"""`translation`: English, French and Bangla sentences from one synchronous grammar."""
+"""`translation`: parallel English, French and Bangla sentences from one synchronous grammar."""

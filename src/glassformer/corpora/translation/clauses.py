@@ -1,7 +1,7 @@
-"""Rules for whole sentences: relative clauses, pronouns that agree from afar, and clauses joined.
+"""Grammar rules for sentences: relative clauses, pronouns with distant antecedents, and joined clauses.
 
-A pronoun stands for the subject of the clause before it; for that clause's object only where subject and object need
-different pronouns in every one of the three languages. So each language alone shows what is meant.
+A pronoun refers to the subject of the clause before it. It refers to that clause's object only if subject and object
+take different pronouns in all three languages, so that the antecedent is unambiguous in each language.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def bangla_object_pronoun(kind: str, number: str) -> str:
 
 @cache
 def translation_grammar() -> SynchronousGrammar:
-    """The grammar behind all directions of `translation`, made once when first asked for."""
+    """Return the grammar of all directions of `translation`; cached."""
     rules = Rules(LANGUAGES)
     add_nouns(rules)
     add_adjectives(rules)
@@ -69,7 +69,8 @@ def translation_grammar() -> SynchronousGrammar:
 
 
 def _add_relative_clauses(rules: Rules) -> None:
-    """`described`: a noun and a clause about it. Bangla says যে ... first, and takes it up by a pronoun (see below)."""
+    """Add `described`: a noun with a relative clause. In Bangla the clause with যে precedes the main clause, which
+    refers to it with a pronoun."""
     for kind, number in WHO:
         category = f"described {kind} {number}"
         for tense in TENSES:
@@ -83,7 +84,7 @@ def _add_relative_clauses(rules: Rules) -> None:
 
 
 def _add_clauses(rules: Rules) -> None:
-    """`simple`: subject and predicate; `said`: the same with a pronoun; `main`: perhaps with a relative clause."""
+    """Add clauses: `simple` has subject and predicate, `said` a pronoun subject, `main` may have a relative clause."""
     for (kind, number), tense in product(WHO, TENSES):
         ending = f"{kind} {number} {tense}"
         subject = f"np {kind} {number} nom"
@@ -109,7 +110,7 @@ def _add_sentences(rules: Rules) -> None:
         rules.add("sentence", [f"simple {tense}"], f"{english} 0", f"{french} , 0", f"{bangla} 0", weight=20)
         any_two = [f"simple {tense}"] * 2
         rules.add("sentence", any_two, "0 and 1", "0 et 1", "0 আর 1", weight=12)
-        if tense != "future":  # English has no future after "when"
+        if tense != "future":  # English uses no future tense after "when"
             rules.add("sentence", any_two, "when 0 , 1", "quand 0 , 1", "যখন 0 , তখন 1", weight=9)
         for kind, number in WHO:
             _add_sentences_about(rules, kind, number, tense, weight=SHARE[kind])
@@ -125,7 +126,7 @@ def _add_sentences(rules: Rules) -> None:
 
 
 def _add_sentences_about(rules: Rules, kind: str, number: str, tense: str, weight: float) -> None:
-    """Add sentences whose second clause, if any, speaks of the subject of the first."""
+    """Add sentences whose second clause, if any, has the subject of the first as its subject."""
     ending = f"{kind} {number} {tense}"
     rules.choose("sentence", f"main {ending}", 3 * weight)
     main = f"main {ending}"

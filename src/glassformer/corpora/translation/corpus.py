@@ -1,4 +1,4 @@
-"""`translation` and its other directions: pairs drawn from the grammar, and the one right answer to any source."""
+"""`translation` in all directions: pairs sampled from the grammar, and the only correct translation of a source."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from glassformer.corpora.translation.clauses import translation_grammar
 from glassformer.corpora.translation.spelling import split, write
 
 FEWEST = 5
-"""Words that an English sentence has at least."""
+"""Minimum number of words in an English sentence."""
 MOST = 25
-"""Words that a sentence of any language has at most."""
+"""Maximum number of words in a sentence of any language."""
 
 
 @dataclass(frozen=True)
 class Translation:
-    """Sentences in one language, each with its translation.
+    """A corpus of sentences in one language with their translations into another.
 
     Args:
-        name: of the corpus.
-        source: the language to translate from: "english", "french" or "bangla".
-        target: the language to translate into.
+        name: name of the corpus.
+        source: source language: "english", "french" or "bangla".
+        target: target language.
     """
 
     name: str
@@ -33,11 +33,11 @@ class Translation:
 
     @property
     def summary(self) -> str:
-        """One line."""
-        return f"{self.source.title()} to {self.target.title()} from one grammar: agreement from afar, one right answer"
+        """One-line description."""
+        return f"{self.source.title()} to {self.target.title()} from one grammar: distant agreement, one correct answer"
 
     def recommended(self, task: str) -> Mapping[str, str]:
-        """Words as tokens."""
+        """Return settings with words as tokens, and a small model that learns the task in minutes."""
         return {
             **LEARNS_PAIRS,
             "tokenizer.kind": "words",
@@ -45,11 +45,11 @@ class Translation:
             "model.layers": "2",
             "model.width": "128",
             "data.size": "60000",
-            "train.steps": "2000" if self.source == "bangla" else "1000",  # its pronouns have no gender
+            "train.steps": "2000" if self.source == "bangla" else "1000",  # harder: Bangla pronouns have no gender
         }
 
     def pairs(self, size: int, seed: int) -> Iterator[tuple[str, str]]:
-        """All directions have the same sentences for the same seed."""
+        """Yield (source, target) pairs; for the same seed, all directions have the same sentences."""
         for index in range(size):
             derivation = draw(seed, index)
             yield (
@@ -58,14 +58,14 @@ class Translation:
             )
 
     def answer(self, source: str) -> str | None:
-        """By reading the source back into the derivation that made it."""
+        """Return the translation of a source by parsing it; None for text outside the grammar."""
         for derivation in readings(source, self.source):
             return write(derivation.words(self.target), self.target)
         return None
 
 
 def draw(seed: int, index: int) -> Derivation:
-    """Derivation `index`: the first one of fitting length."""
+    """Return derivation `index`: the first one with an allowed length from its generator."""
     numbers = generator(seed, index)
     while True:
         derivation = translation_grammar().draw(numbers)
@@ -81,7 +81,7 @@ def _fits(derivation: Derivation) -> bool:
 
 
 def readings(text: str, language: str) -> list[Derivation]:
-    """Every derivation that is written as exactly this text."""
+    """Return every derivation that gives exactly this text."""
     found = translation_grammar().read(split(text, language), language)
     return [one for one in found if _fits(one) and write(one.words(language), language) == text]
 

@@ -1,8 +1,8 @@
-"""The words of `translation`, each with its forms in English, French and Bangla.
+"""Lexicon of `translation`: words with their forms in English, French and Bangla.
 
-Within one class (nouns, adjectives of persons ...) a word of one language answers exactly one of each other.
-French nouns of persons have the gender of the person, so that "he" and "she" are known from either side.
-Bangla nouns, adjectives and verbs have no gender, and its verbs no number.
+Within one class (nouns, adjectives for persons ...), each word has exactly one counterpart in each other language.
+French nouns for persons have the gender of the person, so that "he" and "she" are determined in both languages. Bangla
+nouns, adjectives and verbs have no gender, and Bangla verbs no number.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ class Noun(NamedTuple):
     """A noun.
 
     Args:
-        kind: "man", "woman", "thing m" or "thing f": the French gender, and which pronoun stands for it.
+        kind: "man", "woman", "thing m" or "thing f"; decides the French gender and the pronouns.
         english: singular and plural.
         french: singular and plural.
-        bangla: the bare form.
-        genitive: the bare form with its -র, -এর or -য়ের.
-        classifier: what numerals carry before it, টি or জন.
+        bangla: bare form.
+        genitive: bare form with the ending -র, -এর or -য়ের.
+        classifier: suffix of numerals before the noun, টি or জন.
     """
 
     kind: str
@@ -60,11 +60,11 @@ class Adjective(NamedTuple):
     """An adjective.
 
     Args:
-        place: "pre" or "post": where French puts it. English and Bangla say a "pre" before a "post".
-        of: what it is said of: "person", "thing" or both.
-        english: its only form.
+        place: "pre" or "post": before or after the noun in French. English and Bangla put "pre" before "post".
+        of: kinds of noun that it can describe: "person", "thing" or both.
+        english: the only form.
         french: masculine and feminine singular, then plural; "a|b" is a before a consonant, b before a vowel.
-        bangla: its only form.
+        bangla: the only form.
     """
 
     place: str
@@ -99,11 +99,11 @@ class Verb(NamedTuple):
     """A verb.
 
     Args:
-        object: what it acts on: "person", "thing", both, or "" for none.
+        object: kinds of object: "person", "thing", both, or "" for none.
         english: base form, third person singular, past.
         french: third person singular and plural of the present, masculine participle, future stem.
-        etre: the French past is made with être, and its participle agrees with the subject.
-        bangla: present, past, future, negated past (the third person of ordinary courtesy).
+        bangla: present, past, future, negated past (third person, ordinary politeness).
+        etre: whether the French past uses être, so that its participle agrees with the subject.
     """
 
     object: str
@@ -231,9 +231,9 @@ FALL = Verb(
     ("পড়ে যায়", "পড়ে গেল", "পড়ে যাবে", "পড়ে যায়নি"),
     etre=True,
 )
-"""The verb for both persons and things."""
+"""A verb without an object whose subject may be a person or a thing."""
 
-# What it may be said of, English, French, Bangla; the Bangla word follows the place's genitive, and both come first.
+# (kinds of noun, English, French, Bangla); the Bangla word follows the noun's genitive, and the phrase comes first.
 PREPOSITIONS = (
     ("person thing", "near", "près de|d'", "কাছের"),
     ("person thing", "behind", "derrière", "পিছনের"),
@@ -241,9 +241,9 @@ PREPOSITIONS = (
     ("person thing", "next to", "à côté de|d'", "পাশের"),
     ("thing", "under", "sous", "নিচের"),
 )
-# English, French, Bangla; the Bangla numeral is followed by its classifier, without a space.
+# (English, French, Bangla); the classifier follows the Bangla numeral without a space.
 NUMERALS = (("two", "deux", "দু"), ("three", "trois", "তিন"))
-# What may open a sentence in each tense.
+# Adverb at the beginning of a sentence, by tense.
 DAYS = {
     "past": ("yesterday", "hier", "গতকাল"),
     "present": ("today", "aujourd'hui", "আজ"),

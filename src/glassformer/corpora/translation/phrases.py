@@ -1,8 +1,8 @@
-"""Rules for nouns, adjectives, noun phrases and verbs; the categories carry all that must agree.
+"""Grammar rules for nouns, adjectives, noun phrases and verbs; category names encode the features that must agree.
 
-Names of categories: "noun man pl gen", "np thing f sg acc", "verb person sg past no 3" ... A kind ("man", "woman",
-"thing m", "thing f"), a number ("sg", "pl"), a Bangla case ("nom", "acc", "gen"), a tense and "yes" or "no" for what
-is affirmed or denied. The three languages are always given as English, French, Bangla.
+Examples of category names: "noun man pl gen", "np thing f sg acc", "verb person sg past no". They contain a kind
+("man", "woman", "thing m", "thing f"), a number ("sg", "pl"), a Bangla case ("nom", "acc", "gen"), a tense, and "yes"
+or "no" for affirmative or negative. Languages are always in the order English, French, Bangla.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ CLASSIFIERS = {"man": ("টি", "জন"), "woman": ("টি", "জন"), "thin
 
 
 def animacy(kind: str) -> str:
-    """Return the animacy that adjectives and verbs ask of a noun: "person" or "thing"."""
+    """Return the animacy of a kind of noun, with which adjectives and verbs agree: "person" or "thing"."""
     return "person" if kind in PERSONS else "thing"
 
 
 def agreement(kind: str, number: str) -> int:
-    """The place of a French form among masculine and feminine singular, masculine and feminine plural."""
+    """Return the index of a French form: masculine singular, feminine singular, masculine plural, feminine plural."""
     return (kind in ("woman", "thing f")) + 2 * (number == "pl")
 
 
 def add_nouns(rules: Rules) -> None:
-    """Definite nouns by number and case, and counted ones by classifier."""
+    """Add definite nouns by number and case, and counted nouns by classifier."""
     for noun in NOUNS:
         person = noun.kind in PERSONS
         plural = (noun.genitive + "া", noun.bangla + "দেরকে", noun.bangla + "দের")
@@ -43,17 +43,17 @@ def add_nouns(rules: Rules) -> None:
         single = (noun.bangla + "টি", noun.bangla + ("টিকে" if person else "টি"), noun.bangla + "টির")
         counted = (noun.bangla, noun.bangla + ("কে" if person else ""), noun.genitive)
         for case, *forms in zip(CASES, single, plural, counted, strict=True):
-            for place, number in enumerate(NUMBERS):
-                _add_noun(rules, noun, f"{number} {case}", place, forms[place])
-                _add_noun(rules, noun, f"{number} {noun.classifier} {case}", place, forms[2])
+            for index, number in enumerate(NUMBERS):
+                _add_noun(rules, noun, f"{number} {case}", index, forms[index])
+                _add_noun(rules, noun, f"{number} {noun.classifier} {case}", index, forms[2])
 
 
-def _add_noun(rules: Rules, noun: Noun, form: str, place: int, bangla: str) -> None:
-    rules.add(f"noun {noun.kind} {form}", [], noun.english[place], noun.french[place], bangla)
+def _add_noun(rules: Rules, noun: Noun, form: str, index: int, bangla: str) -> None:
+    rules.add(f"noun {noun.kind} {form}", [], noun.english[index], noun.french[index], bangla)
 
 
 def add_adjectives(rules: Rules) -> None:
-    """Add adjectives before or after the French noun; after "to be", where the next word keeps the spelling."""
+    """Add adjectives before or after the French noun, and predicative adjectives, spelt as before a consonant."""
     for adjective in ADJECTIVES:
         for of in adjective.of.split():
             for form, french in enumerate(adjective.french):
@@ -63,7 +63,7 @@ def add_adjectives(rules: Rules) -> None:
 
 
 def add_noun_phrases(rules: Rules) -> None:
-    """Articles, numerals, adjectives, and the places where things and people are."""
+    """Add noun phrases with articles, numerals, adjectives and prepositional phrases of place."""
     for of, english, french, bangla in PREPOSITIONS:
         for kind in of.split():
             rules.add(f"preposition {kind}", [], english, french, bangla)
@@ -80,12 +80,12 @@ def add_noun_phrases(rules: Rules) -> None:
         rules.choose(f"spot {who}", plain, 3)
         rules.add(f"spot {who}", [plain, "far place"], "0 1", "0 1", "1 0")
         rules.choose(f"object {who} yes", f"np {kind} {number} acc")
-        # A denied French object would turn "un livre" into "de livre".
+        # French negation would turn an indefinite object "un livre" into "de livre".
         rules.choose(f"object {who} no", f"known {kind} {number} acc")
 
 
 def _add_phrases(rules: Rules, kind: str, number: str, case: str) -> None:
-    """`the`: with the article; `some`: counted; `plain`: either; `known`, `np`: with or without a place."""
+    """Add noun phrases: `the` is definite, `some` is counted, `plain` is either; `known` and `np` may add a place."""
     form = agreement(kind, number)
     article = ("le|l'", "la|l'", "les", "les")[form]
     the, some, plain = (f"{name} {kind} {number} {case}" for name in ("the", "some", "plain"))
@@ -107,7 +107,7 @@ def _add_phrases(rules: Rules, kind: str, number: str, case: str) -> None:
 def _add_described(
     rules: Rules, category: str, kind: str, number: str, noun: str, first: Sequence[str], weight: float = 1.0
 ) -> None:
-    """A noun with its article or numeral and no, one or two adjectives."""
+    """Add a noun with its article or numeral and zero to two adjectives."""
     pre, post = (f"{place} {animacy(kind)} {agreement(kind, number)}" for place in ("pre", "post"))
     english, french, bangla = first
     rules.add(category, [noun], f"{english} 0", f"{french} 0", f"{bangla} 0", weight=3 * weight)
@@ -118,8 +118,11 @@ def _add_described(
 
 
 def add_verbs(rules: Rules) -> None:
-    """`act`: without an object, its French participle may agree with the subject; `verb`: with one that follows;
-    `gap`: with one that came before, with which the French participle agrees."""
+    """Add verb forms.
+
+    `act` has no object, and its French participle may agree with the subject. `verb` has an object that follows. `gap`
+    has an object that precedes it, with which the French participle agrees.
+    """
     for tense, number in product(TENSES, NUMBERS):
         for verb in VERBS:
             for of in verb.object.split():
@@ -136,7 +139,7 @@ def add_verbs(rules: Rules) -> None:
 
 
 def verb_forms(verb: Verb, number: str, tense: str, truth: str, form: int) -> tuple[str, str, str]:
-    """One form in all three languages; `form`: of the French participle."""
+    """Return one verb form in the three languages; `form` is the index of the French participle form."""
     plural = number == "pl"
     base, third, past = verb.english
     if truth == "yes":
@@ -160,7 +163,7 @@ def verb_forms(verb: Verb, number: str, tense: str, truth: str, form: int) -> tu
 
 
 def add_predicates(rules: Rules) -> None:
-    """`vp`: a verb with what belongs to it, or "to be" with an adjective (no verb in the Bangla present)."""
+    """Add `vp`: a verb with its object, or "to be" with an adjective (without a verb in the Bangla present)."""
     for kind, number, tense in product(KINDS, NUMBERS, TENSES):
         both = f"vp {kind} {number} {tense}"
         for truth in TRUTHS:

@@ -1,4 +1,4 @@
-"""Turn words into text as people write it, and back: elision, contraction, capitals and punctuation."""
+"""Join words into text and split it again: elision, contraction, capitals and punctuation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ELIDED = re.compile(r"\b(l|d|n|qu)'")
 
 
 def write(words: Sequence[str], language: str) -> str:
-    """One sentence. A word "a|b" is spelt a before a consonant and b before a vowel."""
+    """Join words into a sentence; a word "a|b" is spelt a before a consonant and b before a vowel."""
     spelt = _choose_spellings(words, VOWELS[language])
     if language == "french":
         spelt = _contract(spelt)
@@ -23,10 +23,10 @@ def write(words: Sequence[str], language: str) -> str:
 
 def _choose_spellings(words: Sequence[str], vowels: str) -> list[str]:
     spelt: list[str] = []
-    for place, word in enumerate(words):
+    for index, word in enumerate(words):
         if "|" in word:
             plain, before_vowel = word.split("|")
-            word = before_vowel if words[place + 1][0] in vowels else plain
+            word = before_vowel if words[index + 1][0] in vowels else plain
         spelt.append(word)
     return spelt
 
@@ -42,7 +42,7 @@ def _contract(words: Sequence[str]) -> list[str]:
 
 
 def split(text: str, language: str) -> list[str]:
-    """The words of a sentence that `write` wrote; of other texts, anything."""
+    """Split a sentence made by `write` into its words; for other text the result is undefined."""
     text = unicodedata.normalize("NFC", text).removesuffix(STOPS[language]).replace(",", " ,")
     text = text[:1].lower() + text[1:]
     if language != "french":

@@ -1,5 +1,5 @@
-"""Probes: does a run know one thing, asked with texts that are made for it. `probe_run` asks, `PROBES` names them.
+"""Probes: behavioural tests of a run on texts made for one question. `probe_run` runs them, `PROBES` lists them.
 
-Every accuracy stands beside its number of questions, its interval, chance, and what rules get that know nothing of it:
-a figure that a rule reaches too shows no more than the rule.
+Every accuracy is reported with its number of questions, its interval, chance, and the accuracy of simple heuristics. An
+accuracy that a heuristic also reaches is no evidence of more than the heuristic.
 """

@@ -1,6 +1,7 @@
-"""Rules of thumb for minimal pairs: what is right without knowing the rule that is asked for.
+"""Heuristics for minimal pairs: simple rules that do not know the grammatical rule under test.
 
-Each takes a pair and gives a number above 0 if it finds `good` better, 0 if it cannot tell, and below 0 otherwise.
+Each takes a pair and returns a positive number if it prefers `good`, 0 if it cannot tell, and a negative number
+otherwise.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _ROLE_OF = dict.fromkeys(ANIMALS, "animal") | dict.fromkeys(THINGS, "thing")
 
 
 def numbers_of_nouns(text: str) -> str:
-    """The numbers of the nouns of a sentence of `agreement`, such as "SPP"; all of them stand before the main verb.
+    """Return the numbers of the nouns in a sentence of `agreement`, such as "SPP"; all nouns precede the main verb.
 
     >>> numbers_of_nouns("The keys to the cabinet are old.")
     'PS'
@@ -28,13 +29,13 @@ def numbers_of_nouns(text: str) -> str:
 
 
 def _agrees(number: Callable[[str], str]) -> Rule:
-    """The verb has this number of the nouns before it; "" where the rule cannot tell."""
+    """Return the heuristic that predicts the verb's number from the nouns' numbers; "" if it cannot tell."""
 
     def rule(pair: MinimalPair) -> float:
-        said = number(numbers_of_nouns(pair.good))
-        if not said:
+        predicted = number(numbers_of_nouns(pair.good))
+        if not predicted:
             return 0.0
-        return 1.0 if said == pair.cell[0] else -1.0
+        return 1.0 if predicted == pair.cell[0] else -1.0
 
     return rule
 
@@ -47,19 +48,19 @@ def _most(numbers: str) -> str:
     return "S" if singular > plural else "P"
 
 
-def _noun(place: int) -> Rule:
-    """The adjective is about the noun at this place of those before "because"."""
+def _noun(index: int) -> Rule:
+    """Return the heuristic that refers the adjective to the noun at this index among the nouns before "because"."""
 
     def rule(pair: MinimalPair) -> float:
-        told = re.findall(r"\w+", pair.good.lower().partition(" because ")[0])
-        said = [_ROLE_OF[word] for word in told if word in _ROLE_OF][place]
-        return 1.0 if said == pair.cell else -1.0
+        clause = re.findall(r"\w+", pair.good.lower().partition(" because ")[0])
+        predicted = [_ROLE_OF[word] for word in clause if word in _ROLE_OF][index]
+        return 1.0 if predicted == pair.cell else -1.0
 
     return rule
 
 
 def _suits(pair: MinimalPair) -> float:
-    """The noun that is put in and the adjective go together, whatever the text tells: a list of words knows that."""
+    """Prefer the sentence whose last noun and adjective fit together by a word list, whatever the text says."""
 
     def together(text: str) -> bool:
         *_, noun, _, _, adjective = re.findall(r"\w+", text)
@@ -69,9 +70,9 @@ def _suits(pair: MinimalPair) -> float:
 
 
 def _closes_last(pair: MinimalPair) -> float:
-    """Close what was opened last, be it closed already or not."""
-    said = last_opened(pair.good[: pair.scored_from])
-    return float(pair.good.endswith(said)) - float(pair.bad.endswith(said))
+    """Prefer to close the bracket that was opened last, even if it is already closed."""
+    predicted = last_opened(pair.good[: pair.scored_from])
+    return float(pair.good.endswith(predicted)) - float(pair.bad.endswith(predicted))
 
 
 RULES: Mapping[str, Mapping[str, Rule]] = {
@@ -88,4 +89,4 @@ RULES: Mapping[str, Mapping[str, Rule]] = {
     },
     "brackets": {"last opened": _closes_last},
 }
-"""By corpus; those of frequency and of neighbours are the same for all and need the training text."""
+"""Heuristics by corpus; unigram and bigram apply to every corpus and need the training text."""

@@ -1,9 +1,9 @@
-"""Minimal pairs of one's own, from a file in BLiMP's layout: one JSON object a line.
+"""User-provided minimal pairs, from a JSON Lines file in BLiMP's format.
 
 {"sentence_good": "The cats sleep.", "sentence_bad": "The cats sleeps.", "field": "syntax", "UID": "plural_subject"}
 
-Only the two sentences are needed. Results are grouped by UID, or by `field` where no line has one; everything else that
-BLiMP writes (Warstadt et al. 2020, "BLiMP: The Benchmark of Linguistic Minimal Pairs for English") may stand there.
+Only the two sentences are required. Results are grouped by UID, or by `field` if no line has a UID; the other fields of
+BLiMP (Warstadt et al. 2020, "BLiMP: The Benchmark of Linguistic Minimal Pairs for English") are ignored.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from glassformer.corpora import MinimalPair
 
 SENTENCES = ("sentence_good", "sentence_bad")
 GROUPS = ("UID", "field")
-LAYOUT = 'Write one object a line: {"sentence_good": "...", "sentence_bad": "...", "UID": "..."}.'
+LAYOUT = 'Write one JSON object per line: {"sentence_good": "...", "sentence_bad": "...", "UID": "..."}.'
 
 
 def read_pairs(path: Path) -> list[MinimalPair]:
-    """The pairs of a file; all tokens of both sentences count.
+    """Read minimal pairs from a file; all tokens of both sentences are scored.
 
     Raises:
-        GlassError: there is no such file, it has no pairs, or a line is no pair; the line is named.
+        GlassError: the file does not exist, cannot be read or has no pairs, or a line, which is named, is not a pair.
     """
     try:
         text = path.read_bytes().decode("utf-8-sig")
@@ -41,25 +41,25 @@ def read_pairs(path: Path) -> list[MinimalPair]:
     key = next((key for key in GROUPS if any(key in row for row in rows)), "")
     return [
         MinimalPair(
-            row[SENTENCES[0]], row[SENTENCES[1]], scored_from=0, cell=str(row.get(key, "")), attractors=0, twin=place
+            row[SENTENCES[0]], row[SENTENCES[1]], scored_from=0, cell=str(row.get(key, "")), attractors=0, twin=number
         )
-        for place, row in enumerate(rows)
+        for number, row in enumerate(rows)
     ]
 
 
 def _row(line: str, where: str) -> dict[str, Any]:
-    """One line, checked."""
+    """Parse and check one line."""
     try:
         row = json.loads(line)
     except ValueError as error:
-        raise GlassError(f"{where} is no JSON: {error}", LAYOUT) from None
+        raise GlassError(f"{where} is not JSON: {error}", LAYOUT) from None
     if not isinstance(row, dict):
-        raise GlassError(f"{where} holds {json.dumps(row)[:60]}, which is no object", LAYOUT)
+        raise GlassError(f"{where} holds {json.dumps(row)[:60]}, which is not an object", LAYOUT)
     for name in SENTENCES:
         if name not in row:
             raise GlassError(f"{where} has no {name}", LAYOUT)
         if not isinstance(row[name], str) or not row[name].strip():
             raise GlassError(f"{where}: {name} is {json.dumps(row[name])[:60]}", "Give a text that is not empty.")
     if row[SENTENCES[0]] == row[SENTENCES[1]]:
-        raise GlassError(f"{where}: both sentences are {row[SENTENCES[0]][:60]!r}", "Write two that differ.")
+        raise GlassError(f"{where}: both sentences are {row[SENTENCES[0]][:60]!r}", "Write two different sentences.")
     return row

@@ -1,4 +1,4 @@
-"""Probes by minimal pairs: agreement, coreference, brackets, and pairs of one's own."""
+"""Probes by minimal pairs: agreement, coreference, brackets, and user-provided pairs."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from glassformer.evaluation.probes.token_counts import Known
 from glassformer.text.tokenizers import Tokenizer
 
 ABOUT = {
-    "agreement": "does the verb agree with its subject, whatever nouns stand between; combinations never trained on",
-    "coreference": "which noun suits the adjective, counted behind the noun; combinations never trained on",
-    "brackets": "does the bracket close the right one, by brackets in between",
+    "agreement": "does the verb agree with its subject across other nouns; combinations not in the training text",
+    "coreference": "which noun fits the adjective, scored after the noun; combinations not in the training text",
+    "brackets": "does the closing bracket match, by the number of brackets in between",
 }
 
 
 def corpus_pairs(name: str, size: int, seed: int) -> list[MinimalPair]:
-    """Minimal pairs of a generated corpus."""
+    """Return `size` minimal pairs of a generated corpus."""
     return list(islice(find_minimal_pair_corpus(name).minimal_pairs(size, seed), size))
 
 
@@ -36,11 +36,11 @@ def probe_pairs(
     """Probe a run with minimal pairs.
 
     Args:
-        name: of the probe; that of a corpus has rules of its own.
-        about: what is asked, in words.
-        pairs: at least one.
+        name: name of the probe; the name of a corpus adds the heuristics for that corpus.
+        about: description of the probe, for the report.
+        pairs: minimal pairs, at least one.
         model: the run.
-        known: its training text; None where it is not at hand, and then there are no rules of frequency.
+        known: counts of its training text, for the unigram and bigram heuristics; None if not available.
 
     Raises:
         GlassError: a text is longer than the run reads.
@@ -59,13 +59,13 @@ def probe_pairs(
     groups = pair_groups(pairs, ratios, rules)
     mean = float(np.mean(ratios))
     figures = {"mean log-ratio, good over bad, in nats": mean}
-    return ProbeResult(name, about, groups, figures, list(_unwritten(model, pairs, ours)))
+    return ProbeResult(name, about, groups, figures, list(_tie_notes(model, pairs, ours)))
 
 
 def pair_groups(
     pairs: Sequence[MinimalPair], ratios: Sequence[float], rules: Mapping[str, Sequence[float]]
 ) -> list[Group]:
-    """List all pairs, each cell, each cell by attractors if there are any, and twins; the rules on the same."""
+    """Return the results of all pairs, each cell, each cell by attractors if any, and twins, with the heuristics'."""
     finer = [replace(pair, cell=_finer(pair)) for pair in pairs]
     named = {rule: (results_of(pairs, given), results_of(finer, given)) for rule, given in rules.items()}
     ours = (results_of(pairs, ratios), results_of(finer, ratios))
@@ -86,7 +86,7 @@ def _finer(pair: MinimalPair) -> str:
 
 
 def _shares(coarse: PairResults, fine: PairResults) -> dict[str, Share]:
-    """Every share of these results by its name."""
+    """Return the shares of these results by group name."""
     shares = {"all pairs": coarse.overall}
     if len(coarse.by_cell) > 1 or "" not in coarse.by_cell:
         shares |= {cell: coarse.by_cell[cell] for cell in sorted(coarse.by_cell, key=by_number)}
@@ -97,7 +97,7 @@ def _shares(coarse: PairResults, fine: PairResults) -> dict[str, Share]:
 
 
 def _as_written(tokenizer: Tokenizer, pair: MinimalPair) -> MinimalPair:
-    """The pair as the run's tokens spell it, so that each token has its place in the text."""
+    """Return the pair as the run's tokenizer decodes it, so that each token has a position in the text."""
     start = len(as_written(tokenizer, pair.good[: pair.scored_from])) if pair.scored_from else 0
     good = as_written(tokenizer, pair.good)
     bad = as_written(tokenizer, pair.bad)
@@ -111,8 +111,9 @@ def _by_rule(
     return scored(tokenizer, rows, rule(rows))
 
 
-def _unwritten(model: Readable, pairs: Sequence[MinimalPair], ours: Sequence[MinimalPair]) -> Iterator[str]:
-    """A word on pairs that the run's tokens cannot tell apart."""
+def _tie_notes(model: Readable, pairs: Sequence[MinimalPair], ours: Sequence[MinimalPair]) -> Iterator[str]:
+    """Yield a note on pairs whose two sentences have the same tokens."""
     same = sum(pair.good == pair.bad for pair in ours)
     if same:
-        yield f"{counted(same, 'pairs are', 'pair is')} the same to this run's vocabulary: ties, which count a half"
+        have = counted(same, "pairs have", "pair has")
+        yield f"{have} two sentences with the same tokens in this run's vocabulary: ties, which count a half"

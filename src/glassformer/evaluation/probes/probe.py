@@ -1,4 +1,4 @@
-"""Probing a run: the available probes, their requirements, and reasons why a run cannot take some of them."""
+"""Probe a run: the available probes, their requirements, and the reasons why a run cannot take some of them."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ TAUGHT_BY = {
     "recall": "recall",
     "brackets": "brackets",
 }
-"""The generated corpus that teaches what a probe asks."""
+"""Generated corpus that teaches the skill of each probe."""
 PROBES = (*TAUGHT_BY, "surprisal")
 SIZE = 1280
-"""Minimal pairs: for four cells of four lengths 80 each; an interval of at most 2.7 points either way."""
+"""Default number of minimal pairs: 80 for each of four cells and four lengths, with an interval of at most ±2.7 %."""
 ROWS = 64
-"""Rows of the other probes for 1,280 pairs."""
+"""Number of rows of the other probes when `size` is 1,280 pairs."""
 
 
 @dataclass(frozen=True)
@@ -42,18 +42,18 @@ class ProbeRequest:
     """A request to probe a run.
 
     Attributes:
-        folder: of the run.
-        probes: their names; none: all, or only what `pairs` and `text` ask for.
-        without: what is left out where all are asked for.
-        pairs: a file of minimal pairs of one's own.
-        text: whose surprisal is wanted; None: that of the run's own validation part.
+        folder: run folder.
+        probes: names of the probes; empty: all, or only those that `pairs` and `text` need.
+        without: probes to leave out when all would run.
+        pairs: a file of user-provided minimal pairs.
+        text: a file whose surprisal is measured; None: the run's own validation part.
         reading: settings of `data` for reading `text`, if it is a table.
-        size: minimal pairs; the rows of other probes follow.
-        seed: of what is drawn.
-        which: the checkpoint.
-        device: where to compute.
-        note: is told what a person should know.
-        tell: is given each result as it comes.
+        size: number of minimal pairs; the number of rows of the other probes is proportional to it.
+        seed: random seed of the probe texts.
+        which: checkpoint to probe.
+        device: device to compute on.
+        note: called with each note for the user.
+        tell: called with each result as soon as it is available.
     """
 
     folder: Folder
@@ -75,9 +75,9 @@ class ProbeReport:
     """Results of all probes of a run.
 
     Attributes:
-        run: its folder.
-        results: one for each probe.
-        notes: on all of them.
+        run: run folder.
+        results: results of each probe.
+        notes: notes that apply to all probes.
     """
 
     run: str
@@ -98,21 +98,22 @@ class ProbeReport:
 
 
 def probe_run(request: ProbeRequest, opened: OpenedRun | None = None) -> ProbeReport:
-    """Ask a run what it knows.
+    """Run the requested probes on a run.
 
-    Where all probes are asked for, one that the run cannot take is left out, with a note; one that is named is not.
+    If all probes are requested, a probe that the run cannot take is left out with a note; a probe requested by name
+    raises an error instead.
 
     Args:
-        request: what, and how.
-        opened: the run, where it is in memory; `which` and `device` are those of it then.
+        request: probes and settings.
+        opened: the run if it is already loaded; `which` and `device` of the request are then ignored.
 
     Raises:
-        GlassError: there is no such run or probe, the run gives tokens no probability, a file is no text or no pairs,
-            a text is longer than the context, or nothing is left.
+        GlassError: there is no such run or probe, the run assigns tokens no probability, a file cannot be read as text
+            or pairs, a text is longer than the context, or the run can take none of the probes.
     """
     for name in request.probes:
         if name not in PROBES:
-            raise GlassError(f"there is no probe {name!r}", nearest(name, PROBES))
+            raise GlassError(f"unknown probe {name!r}", nearest(name, PROBES))
     pairs = None if request.pairs is None else read_pairs(request.pairs)
     opened = opened or OpenedRun.load(request.folder, request.which, request.device, note=request.note)
     model = readable(opened.text_model)
@@ -142,7 +143,7 @@ def probe_run(request: ProbeRequest, opened: OpenedRun | None = None) -> ProbeRe
 
 
 def _names(request: ProbeRequest) -> list[str]:
-    """The probes that are asked for, each once, in their order."""
+    """Return the names of the requested probes without repetitions, in the order of `PROBES`."""
     asked = {*request.probes, *(("surprisal",) if request.text is not None else ())}
     if not asked and request.pairs is None:
         asked = {*PROBES} - {*request.without}
@@ -150,12 +151,13 @@ def _names(request: ProbeRequest) -> list[str]:
 
 
 def _own(opened: OpenedRun) -> tuple[Prepared | None, list[str]]:
-    """The run's own text, if it is at hand, and what there is to say of all probes."""
+    """Return the run's own data, or None if not available, and the notes that apply to all probes."""
     notes = [PSEUDO] if isinstance(opened.text_model, MaskFiller) else []
     try:
         return opened.data, notes
     except GlassError as error:
-        return None, [*notes, f"no rules of frequency, which need the training text: {error.problem}"]
+        reason = f"unigram and bigram heuristics are left out, because they need the training text: {error.problem}"
+        return None, [*notes, reason]
 
 
 def _probe(
@@ -175,7 +177,9 @@ def _probe(
     corpus = TAUGHT_BY[name]
     if source == corpus:
         return result
-    untaught = f"this run learnt from {Path(source).name}, not from the corpus {corpus}: expect chance or a rule"
+    untaught = (
+        f"this run was trained on {Path(source).name}, not on the corpus {corpus}: expect chance or a heuristic's score"
+    )
     return replace(result, notes=[untaught, *result.notes])
 
 
@@ -185,5 +189,5 @@ def _surprisal(request: ProbeRequest, model: Readable, own: Prepared | None, kno
     if request.text is not None:
         return surprisal_of_file(model, request.text, counts, request.reading, request.note)
     if own is None:
-        raise GlassError("the run's own text is not at hand", "Name one: --text FILE.")
+        raise GlassError("the run's own text is not available", "Name a text: --text FILE.")
     return surprisal_of_split(model, own, counts)

@@ -1,4 +1,4 @@
-"""Results of a probe: shares of right answers, by group, beside chance and rules of thumb."""
+"""Results of a probe: accuracy by group, with chance and the accuracy of heuristics."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from glassformer.evaluation.minimal_pairs import Share
 
 @dataclass(frozen=True)
 class Group:
-    """Some of a probe's questions.
+    """Results on a group of questions.
 
     Attributes:
-        name: which.
-        share: how many the run answers right.
-        chance: the share that guessing gets right.
-        rules: the share that each rule of thumb gets right, on the same questions.
+        name: name of the group.
+        share: share that the run answers correctly.
+        chance: share that guessing gets right.
+        rules: share that each heuristic gets right on the same questions, by name.
     """
 
     name: str
@@ -33,14 +33,14 @@ class Group:
 
 @dataclass(frozen=True)
 class ProbeResult:
-    """One probe of one run.
+    """Results of one probe of one run.
 
     Attributes:
-        name: of the probe.
-        about: what was asked, in words.
-        groups: all questions first, then by kind.
-        figures: other numbers, each by what it is.
-        notes: what a person should know.
+        name: name of the probe.
+        about: description of the probe.
+        groups: the group of all questions, then groups by kind.
+        figures: other numbers by description.
+        notes: notes for the user.
     """
 
     name: str
@@ -79,5 +79,5 @@ def _wide(rule: str) -> int:
 
 
 def by_number(name: str) -> list[str]:
-    """A key by which `2 pairs` comes before `12 pairs`."""
+    """Return a sort key that puts `2 pairs` before `12 pairs`."""
     return [part.rjust(9) if part.isdigit() else part for part in re.split(r"(\d+)", name)]

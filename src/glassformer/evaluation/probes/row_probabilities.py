@@ -1,8 +1,8 @@
-"""Read rows with a run: ln P of each token of a row, and the token it finds likeliest there.
+"""Score rows with a run: ln P of each token of a row, and the most probable token at each position.
 
-A decoder reads from left to right. An encoder that fills holes has each token hidden in turn, with all others in
-sight: a pseudo-log-likelihood (Salazar et al. 2020, "Masked language model scoring"), which is no probability of the
-text.
+A decoder reads from left to right. For a masked language model, each token is masked in turn while all others are
+visible: a pseudo-log-likelihood (Salazar et al. 2020, "Masked language model scoring"), which is not a probability of
+the text.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from glassformer.text.batches import Batch
 from glassformer.text.rows import Row
 from glassformer.text.tokenizers import Tokenizer
 
-PSEUDO = "a masked model: each token is hidden in turn and the model sees both sides (pseudo-log-likelihood)"
+PSEUDO = "a masked model: each token is masked in turn and the model sees both sides (pseudo-log-likelihood)"
 Readable = TextModel | MaskFiller
 
 
 @dataclass(frozen=True)
 class Read:
-    """Log-probabilities and likeliest tokens of a row of n tokens.
+    """Negative log-probabilities and most probable tokens of a row of n tokens.
 
     Attributes:
         nats: (n,) -ln P of each token.
-        best: (n,) the likeliest token at each place.
+        best: (n,) id of the most probable token at each position.
     """
 
     nats: npt.NDArray[np.float64]
@@ -44,15 +44,15 @@ class Read:
 
 
 def readable(model: AnyTextModel) -> Readable:
-    """The run, if it gives the tokens of one text probabilities.
+    """Return the model if it assigns probabilities to the tokens of a single text.
 
     Raises:
-        GlassError: it does not; the error says why.
+        GlassError: it does not; the error gives the reason.
     """
     task = model.config.train.task
     if isinstance(model, Readable) and task not in CONVERSATIONS:
         return model
-    why = "it gives the tokens of a text no probability" if task in LABELLED else "it writes a text for another one"
+    why = "it assigns no probability to tokens" if task in LABELLED else "it generates one text from another"
     raise GlassError(
         f"this run learnt to {TASK_FACTS[task].verb}: {why}, so there is nothing to probe",
         "Give a run of --task lm or --task masked; glass evaluate measures this one.",
@@ -60,39 +60,39 @@ def readable(model: AnyTextModel) -> Readable:
 
 
 def read_rows(model: Readable, rows: Sequence[Sequence[int]]) -> list[Read]:
-    """Read each row by itself, as the beginning of a text: an end token stands before it.
+    """Score each row independently as the beginning of a text, after a start token.
 
     Args:
-        model: a run that continues text or fills holes.
-        rows: tokens, at least one and at most `longest(model)` each.
+        model: a language model or a masked language model.
+        rows: token ids; each row has at least one and at most `longest(model)` tokens.
     """
     start = model.tokenizer.start_id
     return read_after(model, [np.array([start, *row]) for row in rows])
 
 
 def read_after(model: Readable, rows: Sequence[npt.NDArray[np.integer]]) -> list[Read]:
-    """Read each row by itself; all tokens but its first are scored.
+    """Score all tokens but the first of each row, each row independently.
 
     Args:
-        model: a run that continues text or fills holes; a masked one sees its frame in place of the first token.
-        rows: (T+1,) tokens each.
+        model: a language model or a masked language model; the latter sees its frame instead of the first token.
+        rows: (T+1,) token ids each.
     """
-    spread = list(map(Row.of_text, rows)) if isinstance(model, TextModel) else _Holes(model, rows)
+    spread = list(map(Row.of_text, rows)) if isinstance(model, TextModel) else _MaskedCopies(model, rows)
     return _read(model.model, spread, [len(row) - 1 for row in rows])
 
 
 def read_pairs(model: Translator, rows: Sequence[Row]) -> list[Read]:
-    """Read the target of each pair after its source, each token after the true ones before it; all but its first count.
+    """Score the target of each pair given its source, with teacher forcing; the first token is not scored.
 
     Args:
         model: a run that translates or summarizes.
-        rows: as `pair_rows` makes them.
+        rows: rows as `pair_rows` returns them.
     """
     return _read(model.model, rows, [len(row.targets) for row in rows])
 
 
 def _read(model: Model, spread: Sequence[Row], lengths: Sequence[int]) -> list[Read]:
-    """Read every token that counts, cut into parts of these lengths."""
+    """Score the tokens in the loss mask of all rows, and split the results into parts of these lengths."""
     device = model.embedding.tokens.weight.device
     nats = []
     best = []
@@ -109,44 +109,44 @@ def _read(model: Model, spread: Sequence[Row], lengths: Sequence[int]) -> list[R
 
 
 def longest(model: Readable) -> int:
-    """Most tokens of a row that the run can read."""
+    """Return the maximum number of tokens in a row that the run can read."""
     return model.config.model.context - (len(model.frame) if isinstance(model, MaskFiller) else 0)
 
 
-class _Holes(Sequence[Row]):
-    """Copies of each row with a hole at one token, for each token but the first; made when asked for."""
+class _MaskedCopies(Sequence[Row]):
+    """A lazy sequence of copies of each row, with one token masked, for each token but the first."""
 
     def __init__(self, model: MaskFiller, rows: Sequence[npt.NDArray[np.integer]]) -> None:
         self._mask = model.mask_id
         self._first = len(model.frame.before)
         self._rows = [np.array(model.frame.around(row[1:].tolist())) for row in rows]
-        self._places = [(number, place) for number, row in enumerate(rows) for place in range(len(row) - 1)]
+        self._masked = [(number, position) for number, row in enumerate(rows) for position in range(len(row) - 1)]
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._masked)
 
     def __getitem__(self, index: Any) -> Any:
-        number, place = self._places[index]
+        number, position = self._masked[index]
         row = self._rows[number]
         chosen = np.zeros(len(row), dtype=np.bool_)
-        chosen[self._first + place] = True
+        chosen[self._first + position] = True
         return Row(np.where(chosen, self._mask, row), row, loss_mask=chosen)
 
 
 def as_written(tokenizer: Tokenizer, text: str) -> str:
-    """Encode and decode a text: normalise it and replace characters that the tokenizer cannot represent."""
+    """Encode and decode a text, which normalizes it and replaces characters that the tokenizer cannot represent."""
     return tokenizer.decode(tokenizer.encode(text))
 
 
 def token_scores(model: Readable, texts: Sequence[str]) -> list[TokenScores]:
-    """ln P of the tokens of each text, with the places where they end; as `minimal_pairs.TokenLogProbabilities`.
+    """Return ln P and the end position of each token of each text, as in `minimal_pairs.TokenLogProbabilities`.
 
     Args:
-        model: a run that continues text or fills holes.
-        texts: as `as_written` gives them.
+        model: a language model or a masked language model.
+        texts: texts as `as_written` returns them.
 
     Raises:
-        GlassError: a text is empty, or longer than the run reads.
+        GlassError: a text is empty, or longer than the context of the run.
     """
     rows = [checked_row(model, text) for text in texts]
     return scored(model.tokenizer, rows, [-read.nats for read in read_rows(model, rows)])
@@ -155,7 +155,7 @@ def token_scores(model: Readable, texts: Sequence[str]) -> list[TokenScores]:
 def scored(
     tokenizer: Tokenizer, rows: Sequence[Sequence[int]], scores: Sequence[npt.NDArray[np.float64]]
 ) -> list[TokenScores]:
-    """The scores of each row's tokens with the characters up to which they reach."""
+    """Return the (end position, score) pairs of the tokens of each row."""
     return [
         list(zip(token_ends(tokenizer, row), part.tolist(), strict=True))
         for row, part in zip(rows, scores, strict=True)
@@ -163,10 +163,10 @@ def scored(
 
 
 def checked_row(model: Readable, text: str) -> list[int]:
-    """The tokens of a text.
+    """Encode a text.
 
     Raises:
-        GlassError: there are none, or more than the run reads.
+        GlassError: the text has no tokens, or more than the run can read.
     """
     row = model.tokenizer.encode(text)
     if not row:
@@ -174,7 +174,7 @@ def checked_row(model: Readable, text: str) -> list[int]:
     if len(row) > longest(model):
         raise GlassError(
             f"{text[:60]!r} has {len(row):,} tokens, this run reads {longest(model):,} (model.context)",
-            "Leave it out, or take a run with a longer context.",
+            "Leave the text out, or probe a run with a longer context.",
         )
     return row
 
@@ -182,8 +182,8 @@ def checked_row(model: Readable, text: str) -> list[int]:
 def token_ends(tokenizer: Tokenizer, row: Sequence[int]) -> list[int]:
     """Return for each token one past the last character of the decoded text that it touches."""
     data = [tokenizer.token_bytes(id) for id in row]
-    if tokenizer.drops_space:  # the first token that has text loses its space
-        first = next((place for place, part in enumerate(data) if part), 0)
+    if tokenizer.drops_space:  # decoding drops the leading space of the first token with text
+        first = next((index for index, part in enumerate(data) if part), 0)
         data[first] = data[first].removeprefix(b" ")
     ends = []
     characters = 0

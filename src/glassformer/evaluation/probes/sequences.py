@@ -1,6 +1,7 @@
-"""Probes whose answer stands earlier in the row: induction, and recall of values by their keys.
+"""Probes with an answer earlier in the row: induction, and recall of values by their keys.
 
-Both ask for the likeliest token of the whole vocabulary. Rows are made of the run's own tokens.
+A question counts as correct if the answer is the most probable token of the whole vocabulary. Rows consist of tokens of
+the run's vocabulary.
 """
 
 from __future__ import annotations
@@ -23,27 +24,27 @@ from glassformer.evaluation.probes.row_probabilities import Read, Readable, long
 from glassformer.evaluation.probes.token_counts import Known
 
 COPIES = 4
-"""Repetitions of a segment: Olsson et al. 2022, "In-context learning and induction heads"."""
+"""Number of copies of a segment, as in Olsson et al. 2022, "In-context learning and induction heads"."""
 LONGEST = 25
-"""Tokens of a segment at most, as there."""
+"""Maximum number of tokens in a segment, as in Olsson et al. 2022."""
 MANY = 100
-"""Tokens that a text must have for the rarest and the most frequent quarter to be left out."""
+"""Minimum number of distinct tokens for which the rarest and the most frequent quarter are left out."""
 RECALLED = (2, 8)
-"""Pairs of a row of recall, from and to, as documents of `recall` have them."""
+"""Minimum and maximum number of pairs in a row of recall, as in documents of `recall`."""
 
 
 @dataclass(frozen=True)
 class SequenceQuestion:
-    """A token of a row that can be known from what stands before it.
+    """A token that can be predicted from the tokens before it in the row.
 
     Attributes:
-        row, place: where it is.
-        groups: which questions it is counted with, besides all.
-        rules: how likely each rule of thumb says this token.
+        row, position: index of the row, and position in the row.
+        groups: names of the groups that it belongs to, besides the group of all questions.
+        rules: probability that each heuristic predicts this token.
     """
 
     row: int
-    place: int
+    position: int
     groups: Sequence[str]
     rules: Mapping[str, float]
 
@@ -55,16 +56,16 @@ def shares(
     chance: float,
     everything: str,
 ) -> list[Group]:
-    """Count the questions that are answered right, all and by group.
+    """Compute the share of correct answers, on all questions and by group.
 
     Args:
-        rows: the tokens.
-        read: what the model makes of them.
-        questions: which tokens count.
-        chance: the share that guessing gets right.
-        everything: what to call all questions.
+        rows: token ids of each row.
+        read: the model's predictions for each row.
+        questions: tokens that are scored.
+        chance: share that guessing gets right.
+        everything: name of the group of all questions.
     """
-    right = [float(read[q.row].best[q.place] == rows[q.row][q.place]) for q in questions]
+    right = [float(read[q.row].best[q.position] == rows[q.row][q.position]) for q in questions]
     names = sorted({name for q in questions for name in q.groups}, key=by_number)
     found = []
     for name in (everything, *names):
@@ -75,7 +76,7 @@ def shares(
 
 
 def middle_tokens(model: Readable, known: Known | None) -> npt.NDArray[np.int64]:
-    """Return the tokens that are neither rare nor frequent in the run's text; all that occur, where these are few."""
+    """Return the token ids of medium frequency in the training text; with few distinct tokens, all that occur."""
     tokens = model.tokenizer.text_ids
     if known is None:
         return tokens
@@ -90,45 +91,48 @@ def induction_rows(model: Readable, known: Known | None, size: int, seed: int) -
     Tokens are sampled from `middle_tokens`, without replacement within the segment if there are enough.
 
     Raises:
-        GlassError: the run reads too few tokens, or knows only one.
+        GlassError: the context or the vocabulary of the run is too small.
     """
     symbols = middle_tokens(model, known)
     length = min(LONGEST, longest(model) // COPIES)
     if length < 2:
         raise GlassError(
             f"this run reads {counted(longest(model), 'tokens')}: too few to repeat any",
-            f"Take a run with model.context of at least {2 * COPIES}.",
+            f"Probe a run with model.context of at least {2 * COPIES}.",
         )
     if len(symbols) < 2:
         raise GlassError(
-            f"this run knows {counted(len(symbols), 'tokens')} of text: too few to repeat any",
-            "Take a run with a larger vocabulary.",
+            f"this run has {counted(len(symbols), 'tokens')} of text: too few to repeat any",
+            "Probe a run with a larger vocabulary.",
         )
     numbers = np.random.Generator(np.random.Philox(seed))
     few = len(symbols) < length
-    drawn = [numbers.choice(symbols, length, replace=few).tolist() for _ in range(size)]
-    return [segment * COPIES for segment in drawn], length
+    segments = [numbers.choice(symbols, length, replace=few).tolist() for _ in range(size)]
+    return [segment * COPIES for segment in segments], length
 
 
 def probe_induction(model: Readable, known: Known | None, size: int, seed: int) -> ProbeResult:
-    """Random tokens, again and again: is the next one taken from after its last occurrence?
+    """Probe induction: does the run predict the next token of a repeated random segment?
 
-    The first token of the second copy cannot be known, so it does not count.
+    The first token of the second copy cannot be predicted, so it is not scored.
 
     Args:
         model: the run.
-        known: its training text; None where it is not at hand.
-        size: rows.
-        seed: of what is drawn.
+        known: counts of its training text; None if not available.
+        size: number of rows.
+        seed: random seed.
     """
     rows, length = induction_rows(model, known, size, seed)
     read = read_rows(model, rows)
     questions = [
         SequenceQuestion(
-            number, place, list(_copies(row, place, length, known)), _frequent(row[place - 1], row[place], known)
+            number,
+            position,
+            list(_copies(row, position, length, known)),
+            _frequent(row[position - 1], row[position], known),
         )
         for number, row in enumerate(rows)
-        for place in range(length + 1, len(row))
+        for position in range(length + 1, len(row))
     ]
     symbols = len(middle_tokens(model, known))
     nats = np.array([found.nats for found in read])  # (rows, T)
@@ -142,42 +146,43 @@ def probe_induction(model: Readable, known: Known | None, size: int, seed: int) 
             nats[:, T - 1].mean() - nats[:, early - 1].mean()
         ),
     }
-    about = (
-        f"{counted(length, 'random tokens')} of {symbols:,}, {COPIES} times over: the next one, from the second copy on"
-    )
+    about = f"{counted(length, 'random tokens')} of {symbols:,}, repeated {COPIES} times: the next token from copy 2 on"
     return ProbeResult("induction", about, shares(rows, read, questions, 1 / symbols, "repeated tokens"), figures)
 
 
-def _copies(row: Sequence[int], place: int, length: int, known: Known | None) -> Iterator[str]:
-    yield f"copy {place // length + 1}"
-    if known is not None and not known.has(row[place - 1], row[place]):
+def _copies(row: Sequence[int], position: int, length: int, known: Known | None) -> Iterator[str]:
+    yield f"copy {position // length + 1}"
+    if known is not None and not known.has(row[position - 1], row[position]):
         yield "neighbours never trained on"
 
 
 def _frequent(before: int, token: int, known: Known | None) -> dict[str, float]:
-    """The rules of frequency, whose answers need the training text."""
+    """Return the predictions of the frequency heuristics; empty without the training text."""
     if known is None:
         return {}
     return {"majority": float(token == known.majority), "bigram": float(token == known.follower(before))}
 
 
 def probe_recall(model: Readable, known: Known | None, size: int, seed: int) -> ProbeResult:
-    """Keys with values, then every key again: its value? (Arora et al. 2023, "Zoology".)
+    """Probe recall: does the run predict the value of a repeated key? (Arora et al. 2023, "Zoology".)
 
-    Documents of `recall` where each of their characters is a token of the run; otherwise keys and values are tokens of
-    its own, and nothing stands between them and the questions.
+    Rows are documents of `recall` if each of their characters is one token of the run. Otherwise keys and values are
+    random tokens of the run, with no separator between the pairs and the questions.
 
     Args:
         model: the run.
-        known: its training text; None where it is not at hand.
-        size: rows.
-        seed: of what is drawn.
+        known: counts of its training text; None if not available.
+        size: number of rows.
+        seed: random seed.
+
+    Raises:
+        GlassError: the context or the vocabulary of the run is too small.
     """
     rows, values, what = recall_rows(model, known, size, seed)
     if max(map(len, rows)) > longest(model):
         raise GlassError(
             f"{what} have up to {max(map(len, rows))} tokens, this run reads {longest(model):,}",
-            "Take a run with a longer model.context.",
+            "Probe a run with a longer model.context.",
         )
     questions = [question for number, row in enumerate(rows) for question in _asked(number, row, known)]
     groups = shares(rows, read_rows(model, rows), questions, 1 / values, "all values")
@@ -185,7 +190,7 @@ def probe_recall(model: Readable, known: Known | None, size: int, seed: int) -> 
 
 
 def recall_rows(model: Readable, known: Known | None, size: int, seed: int) -> tuple[list[list[int]], int, str]:
-    """Rows, how many values there are to choose from, and what the rows are in words."""
+    """Return the rows, the number of possible values, and a description of the rows."""
     tokenizer = model.tokenizer
     codes = [tokenizer.encode(character) for character in (*KEYS, *ALPHABET, "|")]
     if all(len(code) == 1 for code in codes) and len({code[0] for code in codes} - {tokenizer.unknown_id}) == len(
@@ -201,8 +206,8 @@ def recall_rows(model: Readable, known: Known | None, size: int, seed: int) -> t
     values = symbols[1::2]
     if len(keys) < RECALLED[1] or not len(values):
         raise GlassError(
-            f"this run knows {counted(len(symbols), 'tokens')}: too few for {RECALLED[1]} keys and their values",
-            "Take a run with a larger vocabulary.",
+            f"this run has {counted(len(symbols), 'tokens')} of text: too few for {RECALLED[1]} keys and their values",
+            "Probe a run with a larger vocabulary.",
         )
     rows = []
     for _ in range(size):
@@ -213,11 +218,13 @@ def recall_rows(model: Readable, known: Known | None, size: int, seed: int) -> t
 
 
 def _asked(number: int, row: Sequence[int], known: Known | None) -> Iterator[SequenceQuestion]:
-    """The values in the second half; before it, documents have one token more."""
+    """Yield the values in the second half as questions; documents of `recall` have one separator before it."""
     pairs = len(row) // 4
     shown = list(row[1 : 2 * pairs : 2])
     start = len(row) - 2 * pairs
-    for place in range(start + 1, len(row), 2):
-        seen = shown if place == start + 1 else [row[place - 2]]
-        rules = {"last value": float(row[place] == seen[-1]), "a value shown": shown.count(row[place]) / pairs}
-        yield SequenceQuestion(number, place, [f"{pairs} pairs"], rules | _frequent(row[place - 1], row[place], known))
+    for position in range(start + 1, len(row), 2):
+        seen = shown if position == start + 1 else [row[position - 2]]
+        rules = {"last value": float(row[position] == seen[-1]), "a value shown": shown.count(row[position]) / pairs}
+        yield SequenceQuestion(
+            number, position, [f"{pairs} pairs"], rules | _frequent(row[position - 1], row[position], known)
+        )

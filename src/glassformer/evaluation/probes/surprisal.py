@@ -1,8 +1,8 @@
-"""Surprisal: -ln P of each token of a text, by place in the row, by frequency, and by whether it was to be looked up.
+"""Surprisal, -ln P of each token of a text: by position in the row, by frequency, and by earlier occurrence.
 
-Of a run that continues text, the mean is the loss that `glass evaluate` gives: the same rows, the same weights. A token
-is a *hit* if it and the token before it stand next to each other earlier in its row, so that it could be looked up
-("AR hits": Arora et al. 2023, "Zoology").
+For a language model, the mean is the loss that `glass evaluate` reports, because rows and weights are the same. A token
+is a *hit* if the same bigram, the token and its predecessor, occurs earlier in its row, so that the token can be
+recalled ("AR hits": Arora et al. 2023, "Zoology").
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from glassformer.evaluation.probes.row_probabilities import Readable, read_after
 from glassformer.text.tokenizers import Tokenizer
 
 LISTED = 10_000
-"""Tokens of a given text that are listed one by one for programs, at most."""
+"""Maximum number of tokens of a given text that `--json` lists one by one."""
 SHOWN = 60
-"""Tokens of a given text that are listed one by one for people, at most."""
+"""Maximum number of tokens of a given text that the text report lists one by one."""
 TENS = (0, 1, 10, 100, 1_000, 10_000, 100_000)
 
 
 @dataclass(frozen=True)
 class Part:
-    """Some of the tokens.
+    """The surprisal of a group of tokens.
 
     Attributes:
-        name: which.
-        tokens: how many.
-        nats: their mean surprisal.
-        share: of all nats of the text.
+        name: name of the group.
+        tokens: number of tokens.
+        nats: mean surprisal in nats.
+        share: share of the total nats of the text.
     """
 
     name: str
@@ -46,14 +46,14 @@ class Part:
 
 
 class Listed(NamedTuple):
-    """One token.
+    """The surprisal of one token.
 
     Attributes:
-        token: its text.
-        nats: its surprisal.
-        place: in its row, from 1 on.
-        times: how often it was learnt from, or stands in this text; the table's title says which.
-        hit: whether it could be looked up.
+        token: text of the token.
+        nats: surprisal in nats.
+        place: position in its row, from 1.
+        times: count of the token in the training text or in this text; the table's title says which.
+        hit: whether its bigram occurs earlier in the row.
     """
 
     token: str
@@ -68,16 +68,16 @@ class SurprisalResult:
     """The surprisal of a text.
 
     Attributes:
-        about: what was measured, in words.
-        mean: nats per token.
-        tokens: how many.
-        parts: the tokens grouped in three ways: "place in the row", "times in ...", "seen earlier".
-        learning: mean surprisal at place `ends[1]` less that at place `ends[0]`: below 0 where more text before a token
-            helps (Olsson et al. 2022); None where rows are too short.
-        ends: a tenth of the way, and the last place that half of all rows reach.
-        notes: what a person should know.
-        each: the first tokens one by one; none unless they were asked for.
-        before: the text of the token before the first one, which nothing predicts.
+        about: description of the measured text.
+        mean: mean surprisal in nats per token.
+        tokens: number of tokens.
+        parts: the tokens grouped in three ways: "place in the row", "times in ...", "seen earlier in its row".
+        learning: in-context learning: mean surprisal at position `ends[1]` minus that at `ends[0]`, negative if more
+            context helps (Olsson et al. 2022); None if rows are too short.
+        ends: an early and a late position: the late one is the median row length, the early one a tenth of it.
+        notes: notes for the user.
+        each: surprisal of the first tokens one by one; empty unless requested.
+        before: text of the token before the first token, which is not predicted.
     """
 
     about: str
@@ -117,7 +117,7 @@ class SurprisalResult:
                 lines.append(f"  {part.name:<{width - 2}}{part.nats:>9.4f}{share:>13}{part.tokens:>12,}")
         if self.learning is not None:
             early, late = self.ends
-            lines.append(f"in-context learning, token {late} less token {early}: {self.learning:+.4f} nats")
+            lines.append(f"in-context learning, token {late} minus token {early}: {self.learning:+.4f} nats")
         return "\n".join(lines)
 
 
@@ -130,11 +130,11 @@ def surprisal(
     notes: Sequence[str] = (),
     listed: int = 0,
 ) -> SurprisalResult:
-    """Measure a text.
+    """Measure the surprisal of a text, and summarize it by groups of tokens.
 
     Args:
         model: the run.
-        rows, counts, counted_in, about, notes, listed: as of `grouped`.
+        rows, counts, counted_in, about, notes, listed: as for `grouped`.
     """
     nats = [read.nats for read in read_after(model, rows)]
     return grouped(nats, rows, model.tokenizer, counts, counted_in, about, notes, listed)
@@ -153,13 +153,13 @@ def grouped(
     """Summarize the surprisal of each token by groups of tokens.
 
     Args:
-        nats: of each row, (T,) each.
-        rows: T+1 ids each, of which all but the first count.
-        tokenizer: that wrote them.
-        counts: (V,) how often each token is in `counted_in`.
+        nats: (T,) surprisal of the tokens of each row.
+        rows: (T+1,) token ids of each row; all but the first are scored.
+        tokenizer: tokenizer of the rows.
+        counts: (V,) count of each token in `counted_in`.
         counted_in: "training" or "this text".
-        about, notes: as in the result.
-        listed: so many tokens are given one by one.
+        about, notes: as in `SurprisalResult`.
+        listed: maximum number of tokens to list one by one.
     """
     joined = np.concatenate(nats)  # (N,)
     places = np.concatenate([np.arange(1, len(part) + 1) for part in nats])  # (N,)
@@ -193,20 +193,20 @@ def grouped(
 
 
 def seen_earlier(row: npt.NDArray[np.integer]) -> npt.NDArray[np.bool_]:
-    """(T,): whether each token but the first stands after the same token earlier in the row.
+    """Return (T,) whether the bigram that ends at each token but the first occurs earlier in the row.
 
     >>> seen_earlier(np.array([5, 1, 2, 1, 2, 1])).tolist()
     [False, False, False, True, True]
     """
     pairs = list(zip(row[:-1].tolist(), row[1:].tolist(), strict=True))
-    first = {pair: place for place, pair in reversed(list(enumerate(pairs)))}
-    return np.array([first[pair] < place for place, pair in enumerate(pairs)], dtype=np.bool_)
+    first = {pair: position for position, pair in reversed(list(enumerate(pairs)))}
+    return np.array([first[pair] < position for position, pair in enumerate(pairs)], dtype=np.bool_)
 
 
 def _between(
     nats: npt.NDArray[np.float64], values: npt.NDArray[np.int64], edges: Sequence[int], end: int | None
 ) -> list[Part]:
-    """By ranges of a value, each from one edge up to the next; those that have tokens."""
+    """Group tokens by ranges of a value, each from one edge up to the next; empty ranges are left out."""
     parts = []
     for low, high in zip(edges, (*edges[1:], end), strict=True):
         chosen = (values >= low) & (values < (np.inf if high is None else high))

@@ -1,7 +1,7 @@
-"""Surprisal of a text: of a file, of what somebody typed, of a target after its source, of a run's own held-out part.
+"""Surprisal of a file, of a string, of a target given its source, or of a run's own validation part.
 
-All are cut into rows as in training, so that the mean over a run's own validation part is the loss that
-`glass evaluate` gives.
+Text is cut into rows as in training, so that the mean over a run's own validation part is the loss that
+`glass evaluate` reports.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from glassformer.text.store import TokenStore
 
 Counts = npt.NDArray[np.int64]
 MOST_HOLES = 20_000
-"""Tokens of the surprisal of a masked model, each a pass of its own."""
+"""Maximum number of tokens of which a masked language model's surprisal is measured; each takes a pass."""
 
 
 def surprisal_of_file(
@@ -46,14 +46,14 @@ def surprisal_of_file(
 
     Args:
         model: the run.
-        text: a file, or "-".
-        counts: (V,) how often each token was learnt from; None: those of this text are taken.
+        text: path of the file, or "-" for standard input.
+        counts: (V,) count of each token in the training text; None: count in this text.
         reading: settings of `data` for reading a table, such as its column.
-        note: is told what a person should know of the reading.
-        most: tokens that are allowed; None: any number.
+        note: called with each note for the user on how the file was read.
+        most: maximum number of tokens; None: no limit.
 
     Raises:
-        GlassError: there is no such file, it cannot be read, or it has fewer than two tokens, or more than `most`.
+        GlassError: the file does not exist or cannot be read, or has fewer than two or more than `most` tokens.
     """
     if str(text) != "-" and not text.exists():
         raise GlassError(f"{text} does not exist", "Give a file with text.")
@@ -67,7 +67,7 @@ def surprisal_of_file(
             raise GlassError(f"{text} has {counted(len(store), 'tokens')}", "Give a longer text: --text FILE.")
         if most is not None and len(store) > most:
             raise GlassError(
-                f"the text has {len(store):,} tokens, and {most:,} are read at once", "Give a shorter one."
+                f"the text has {len(store):,} tokens, but at most {most:,} are allowed", "Give a shorter text."
             )
         for each in whole.notes:
             note(each)
@@ -75,7 +75,7 @@ def surprisal_of_file(
 
 
 def surprisal_of_text(model: Readable, text: str, counts: Counts | None, most: int | None = None) -> SurprisalResult:
-    """Measure the surprisal of a text, as if it stood in a file: see `surprisal_of_file`."""
+    """Measure the surprisal of a string as if it were read from a file; see `surprisal_of_file`."""
     with tempfile.TemporaryDirectory(prefix="glass-probe-", ignore_cleanup_errors=True) as temporary:
         path = Path(temporary) / "text.txt"
         path.write_text(text, encoding="utf-8", errors="replace")
@@ -83,10 +83,10 @@ def surprisal_of_text(model: Readable, text: str, counts: Counts | None, most: i
 
 
 def surprisal_of_split(model: Readable | Translator, own: Prepared, counts: Counts | None) -> SurprisalResult:
-    """Measure the validation part of a run's own text; of a run that translates or summarizes, its targets.
+    """Measure the surprisal of a run's own validation part, or of its targets for a run with sources.
 
     Raises:
-        GlassError: it has fewer than two tokens.
+        GlassError: the validation part has fewer than two tokens.
     """
     about = "of the validation split"
     if isinstance(model, Translator):
@@ -98,10 +98,10 @@ def surprisal_of_split(model: Readable | Translator, own: Prepared, counts: Coun
 
 
 def surprisal_of_target(model: Translator, source: str, target: str, counts: Counts | None) -> SurprisalResult:
-    """Measure a target and its end token after a source: each token after the true ones before it.
+    """Measure the surprisal of a target and its end token given the source, with teacher forcing.
 
     Raises:
-        GlassError: the source or the target is longer than the model reads.
+        GlassError: the source or the target is longer than the context of the model.
     """
     context = model.config.model.context
     start = model.tokenizer.target_start
@@ -109,7 +109,9 @@ def surprisal_of_target(model: Translator, source: str, target: str, counts: Cou
     lengths = {"source": context + model.unread_tokens(source), "target": len(start) + len(written)}
     for side, length in lengths.items():
         if length > context:
-            raise GlassError(f"the {side} has {length:,} tokens, the model reads {context:,}", "Give a shorter one.")
+            raise GlassError(
+                f"the {side} has {length:,} tokens, the model reads {context:,}", f"Give a shorter {side}."
+            )
     ids = [*start, *written, model.tokenizer.end_id]
     row = Row.of_text(np.array(ids, dtype=np.int64), source=np.array(model.prompt_ids(source), dtype=np.int64))
     return _of_pairs(model, [row], counts, "of this target", LISTED)
@@ -125,7 +127,7 @@ def _of_store(
     remarks = []
     if masked and sum(len(row) - 1 for row in rows) < len(store) - 1:
         remarks = [
-            f"{counted(len(rows), 'rows')}, drawn evenly: a masked model reads a row once for each of its tokens"
+            f"{counted(len(rows), 'evenly selected rows')}: a masked model reads a row once for each of its tokens"
         ]
     own = counts_of(store.tokens, model.tokenizer.vocab_size) if counts is None else counts
     return surprisal(model, rows, own, _counted_in(counts), about, remarks, listed)

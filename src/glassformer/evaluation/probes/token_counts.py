@@ -1,4 +1,4 @@
-"""Counts of tokens and of pairs of neighbours in a run's training text, for rules of thumb."""
+"""Unigram and bigram counts of a run's training text, for heuristics."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from glassformer.evaluation.ngrams import KneserNey
 from glassformer.evaluation.simple_predictors import counts_of
 
 MOST = 20_000_000
-"""Tokens whose neighbours are counted: the first ones of a longer text."""
+"""Maximum number of tokens whose bigrams are counted: the first ones of a longer text."""
 
 
 class Known:
-    """The training part of a run's text, counted.
+    """Unigram and bigram counts of the training part of a run's text.
 
     Args:
-        tokens: (N,) ids, every document followed by the end token.
-        vocab_size: V.
-        text_ids: those that stand for text, in ascending order.
+        tokens: (N,) token ids, every document followed by the end token.
+        vocab_size: vocabulary size V.
+        text_ids: ids of the tokens that stand for text, in ascending order.
     """
 
     def __init__(self, tokens: npt.NDArray[np.integer], vocab_size: int, text_ids: npt.NDArray[np.int64]) -> None:
@@ -34,33 +34,33 @@ class Known:
 
     @property
     def majority(self) -> int:
-        """The most frequent token of text."""
+        """Id of the most frequent token that stands for text."""
         return int(self.text_ids[self.counts[self.text_ids].argmax()])
 
     def follower(self, token: int) -> int:
-        """The token that most often follows; the most frequent one where none does."""
+        """Return the most frequent successor of a token, or `majority` if the token has no successor."""
         if self._followers is None:
             self._followers = np.full(self.vocab_size, self.majority, dtype=np.int64)
-            order = np.argsort(self._often, kind="stable")  # the most frequent one is written last
+            order = np.argsort(self._often, kind="stable")  # the most frequent successor is assigned last
             first, second = np.divmod(self._pairs[order], self.vocab_size)
             self._followers[first] = second
         return int(self._followers[token])
 
     def has(self, first: int, second: int) -> bool:
-        """Return whether training had these neighbours."""
+        """Return whether this bigram occurs in the training text."""
         code = first * self.vocab_size + second
-        place = int(np.searchsorted(self._pairs, code))
-        return place < len(self._pairs) and int(self._pairs[place]) == code
+        index = int(np.searchsorted(self._pairs, code))
+        return index < len(self._pairs) and int(self._pairs[index]) == code
 
     def unigram(self, rows: Sequence[Sequence[int]]) -> list[npt.NDArray[np.float64]]:
-        """ln p of each token of each row by frequency, one added to each count."""
+        """Return ln p of each token of each row by its frequency, with one added to each count."""
         chances = np.log(self.counts + 1) - np.log(self.counts.sum() + self.vocab_size)  # (V,)
         return [chances[np.asarray(row, dtype=np.int64)] for row in rows]
 
     def bigram(self, rows: Sequence[Sequence[int]], start: int) -> list[npt.NDArray[np.float64]]:
-        """ln p of each token of each row given the one before, by modified Kneser-Ney; `start` stands before the first.
+        """Return ln p of each token of each row given the previous one, by modified Kneser-Ney.
 
-        One array holds all rows, each after its `start`, so nothing of a row is seen in the next.
+        Each row follows a `start` token in one array, so that no row depends on another.
         """
         model = KneserNey(self._tokens, self.vocab_size, order=2)
         joined = np.concatenate([np.array([start, *row], dtype=np.int64) for row in rows])
