@@ -16,7 +16,7 @@ from tests.journey.commands import environment, here
 from tests.journey.task_runs import DOES, PAIRS, TASKS, refused
 
 WRITERS = ("lm", *PAIRS)
-DRAWING = {
+SAMPLING = {
     "as the run says": [],
     "greedy": ["--temperature=0"],
     "hot": ["--temperature=1.5", "--seed=4"],
@@ -56,10 +56,10 @@ def test_the_parts_add_up_and_so_do_the_tokens_they_came_from(name: str, task_ho
     assert all(0 <= each["probability"] <= 1 for stage in stages for each in stage["probabilities"])
 
 
-@pytest.mark.parametrize("drawing", DRAWING)
+@pytest.mark.parametrize("drawing", SAMPLING)
 @pytest.mark.parametrize("name", WRITERS)
 def test_step_by_step_it_tells_what_generate_writes(name: str, drawing: str, task_home: Path) -> None:
-    settings = [*DRAWING[drawing], "--tokens=5"]
+    settings = [*SAMPLING[drawing], "--tokens=5"]
     done = here("generate", f"runs/{name}", DOES[name][1], "--json", *settings, folder=task_home)
     written = json.loads(done.stdout)
     steps = [told(name, task_home, *settings, f"--step={step}") for step in range(1, written["tokens"] + 1)]

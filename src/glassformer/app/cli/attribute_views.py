@@ -1,4 +1,4 @@
-"""The views of `glass attribute`: each gives its facts, and its lines for people."""
+"""Views of `glass attribute`: each returns its facts for JSON, and its lines for the terminal."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from glassformer.tasks import AnyTextModel
 
 TOP = 8
-"""Parts or neurons with a line of their own, unless --top says how many."""
+"""Default of `--top`: parts or neurons to list."""
 
 
 @dataclass(frozen=True)
 class AttributionRequest:
-    """Inputs of a view: the command's arguments, the model, and the text's tokens and answers."""
+    """Inputs of a view: the command's arguments, the model, and the tokens and answers of the text."""
 
     arguments: argparse.Namespace
     model: AnyTextModel
@@ -32,26 +32,30 @@ class AttributionRequest:
 
     @property
     def output(self) -> Output:
-        """Answer at `--place`, or the last answer."""
+        """Return the answer at `--place`, or the last answer.
+
+        Raises:
+            GlassError: there is no answer at that position.
+        """
         place = self.arguments.place
         found = [output for output in self.case.outputs if place in (None, output.place)]
         if not found:
             there = ", ".join(str(output.place) for output in self.case.outputs[:8])
-            raise GlassError(f"there is no answer at place {place}", f"There are answers at {there}.")
+            raise GlassError(f"there is no answer at position {place}", f"There are answers at {there}.")
         return found[-1]
 
     @property
     def against(self) -> int | None:
-        """Token id of `--against`; None if it is not given."""
+        """Return the token id, or the label's number, of `--against`; None if it is not given."""
         return named(self.model, self.arguments.against)
 
 
 Made = tuple[dict[str, Any], Iterator[str]]
-"""The facts of a view, and its lines."""
+"""Facts of a view, and its lines."""
 
 
 def named(model: AnyTextModel, name: str | None) -> int | None:
-    """The token, or the label, of that name."""
+    """Return the id of the token, or the number of the label, with that name; None for None."""
     from glassformer.inspection.receipt.naming import label_named, token_named
     from glassformer.tasks import TextClassifier
 
@@ -76,7 +80,7 @@ def logits_view(asked: AttributionRequest) -> Made:
         found = split_outputs(asked.case.model, made, asked.case.outputs, asked.against)
         return found.facts(name), tables.split_grid(found, asked.row, name)
     output = asked.output
-    title = f"{_answer(asked, output)}: what gave its logit"
+    title = f"{_answer(asked, output)}: contributions to its logit"
     if given.layer is not None:
         neurons = split_neurons(asked.case.model, made, output, given.layer, asked.against)
         return neurons.facts(), _titled(title, tables.neuron_lines(neurons, top))
@@ -88,7 +92,9 @@ def logits_view(asked: AttributionRequest) -> Made:
             each["sources"] = part.sources
         return facts, _titled(title, tables.split_place(parts, asked.row, asked.source, top))
     if head.site.stack == "enc" and asked.source:
-        raise GlassError(f"{head} writes to the encoder's stream, not to a logit", "Name a head of the decoder.")
+        raise GlassError(
+            f"{head} writes to the encoder's residual stream, not to a logit", "Name a head of the decoder."
+        )
     kind = "cross head" if head.site.part == "cross" else "head"
     part = next(each for each in parts if (each.kind, each.layer, each.head) == (kind, head.site.layer, head.head))
     import torch
@@ -96,11 +102,12 @@ def logits_view(asked: AttributionRequest) -> Made:
     labels = asked.source if kind == "cross head" else asked.row
     lines = tables.token_lines({"gives": torch.tensor(part.sources)}, labels, "+9.4f")
     facts = {"head": str(head), "value": part.value, "sources": part.sources}
-    return facts, _titled(f"{_answer(asked, output)}: {head} gave {part.value:+.4f}, by what it read", lines)
+    title = f"{_answer(asked, output)}: {head} contributed {part.value:+.4f}, split by source token"
+    return facts, _titled(title, lines)
 
 
 def lens_view(asked: AttributionRequest) -> Made:
-    """The answer after each layer."""
+    """Show the likeliest answers after each layer (logit lens); draw them with `--plot`."""
     from glassformer.inspection.attribution import lens, tables
 
     case = asked.case
@@ -115,7 +122,7 @@ def lens_view(asked: AttributionRequest) -> Made:
 
 
 def rollout_view(asked: AttributionRequest) -> Made:
-    """Shares of the tokens, by attention rollout."""
+    """Show the share of each token in the answer, by attention rollout; draw the shares with `--plot`."""
     from glassformer.inspection.attribution import rollout
     from glassformer.inspection.attribution.rollout import read_by
     from glassformer.inspection.attribution.tables import token_lines
@@ -129,7 +136,7 @@ def rollout_view(asked: AttributionRequest) -> Made:
         plot_rollout(found, layer, asked.subject, asked.arguments.plot)
     columns = {"rollout": read_by(found.own[layer], reads)[0], "uniform": read_by(even.own[layer], reads)[0]}  # (T)
     lines = [
-        f"{_read(asked)}, by attention rollout; uniform: if attention were equal",
+        f"{_read(asked)}, by attention rollout; uniform: with uniform attention",
         *token_lines(columns, asked.row),
     ]
     if found.source is not None and even.source is not None:
@@ -140,7 +147,7 @@ def rollout_view(asked: AttributionRequest) -> Made:
 
 
 def flow_view(asked: AttributionRequest) -> Made:
-    """The largest flow of attention to each token."""
+    """Show the maximum attention flow from each token to the answer, beside attention rollout."""
     from glassformer.inspection.attribution import flow, rollout
     from glassformer.inspection.attribution.rollout import read_by
     from glassformer.inspection.attribution.tables import token_lines
@@ -159,7 +166,7 @@ def flow_view(asked: AttributionRequest) -> Made:
 
 
 def blank_view(asked: AttributionRequest) -> Made:
-    """Show the log-probability, in nats, that an answer loses when each token is replaced."""
+    """Show the occlusion of each token: the loss of the answer's log-probability, in nats, when it is replaced."""
     from glassformer.inspection.attribution import blank
     from glassformer.inspection.attribution.tables import token_lines
 
@@ -168,7 +175,7 @@ def blank_view(asked: AttributionRequest) -> Made:
     found = blank(asked.case, own, source)
     column = asked.case.outputs.index(output)
     lines = [
-        f"{_answer(asked, output)}: ln p = {float(found.before[column]):.4f}; what it loses, in nats, when a token is "
+        f"{_answer(asked, output)}: ln p = {float(found.before[column]):.4f}; loss of ln p, in nats, when a token is "
         f"replaced by {words}",
         *token_lines({"loses": found.own[column]}, asked.row, "+9.4f"),
     ]
@@ -178,17 +185,19 @@ def blank_view(asked: AttributionRequest) -> Made:
 
 
 def agreement_view(asked: AttributionRequest) -> Made:
-    """Rank correlations of attention, rollout and blank-out."""
+    """Show the rank correlations of attention, rollout and occlusion."""
     from glassformer.inspection.attribution import agreement, blank
     from glassformer.inspection.attribution.tables import agreement_lines
 
     words, own, source = _replacements(asked)
     found = agreement(asked.case.model, asked.case.trace(), blank(asked.case, own, source))
-    return {"replacement": own, **found.facts()}, _titled(f"blank-out puts {words}", agreement_lines(found))
+    return {"replacement": own, **found.facts()}, _titled(
+        f"occlusion: tokens are replaced by {words}", agreement_lines(found)
+    )
 
 
 def patching_view(asked: AttributionRequest) -> Made:
-    """Of two texts, which place of which layer decides."""
+    """Show, for each layer and position, the effect of patching the clean text's activations into the corrupt text."""
     from glassformer.inspection.attribution import Question, case_of, patch_grids
     from glassformer.inspection.attribution.grid import check_part, check_shapes
     from glassformer.inspection.attribution.tables import grid_lines
@@ -203,7 +212,7 @@ def patching_view(asked: AttributionRequest) -> Made:
     question = Question(case.tokens, corrupt.tokens, 0, 0, 0, case.target, corrupt.target)
     check_shapes(question)
     if other.ids == asked.subject.ids:
-        raise GlassError("--corrupt is the text itself: there is nothing to restore", "Give another one.")
+        raise GlassError("--corrupt is the same as the text: there is nothing to restore", "Give another text.")
     best = case.logits()[0].argmax(dim=-1)  # (P)
     worst = corrupt.logits()[0].argmax(dim=-1)  # (P)
     output = asked.output
@@ -215,14 +224,14 @@ def patching_view(asked: AttributionRequest) -> Made:
     against = int(worst[column]) if asked.against is None else asked.against
     if token == against:
         raise GlassError(
-            f"both texts are answered with {asked.subject.name(token)}", "Name two answers by --token and --against."
+            f"both texts have the answer {asked.subject.name(token)}", "Name two answers with --token and --against."
         )
     question = Question(case.tokens, corrupt.tokens, output.place, token, against, case.target, corrupt.target)
     grids = patch_grids(case.model, question, given.part or "resid")
     name = asked.subject.name
     first = grids[0]
     lines = [
-        f"{name(token)} against {name(against)}, {_where(asked, output)}: difference of logits {first.clean:+.4f} "
+        f"{name(token)} against {name(against)}, {_where(asked, output)}: logit difference {first.clean:+.4f} "
         f"clean, {first.corrupt:+.4f} corrupt; 0: as corrupt, 1: as clean",
     ]
     for grid in grids:
@@ -237,7 +246,7 @@ def _labels(subject: Subject, source: bool) -> tuple[str, ...]:
 
 
 def _layer(asked: AttributionRequest) -> int:
-    """The layer that is looked at: --layer, or the last."""
+    """Return the number of the layer of `--layer`, or of the last layer."""
     from glassformer.inspection.attribution.case import check_number
     from glassformer.inspection.receipt.parts import stack_of
 
@@ -247,7 +256,11 @@ def _layer(asked: AttributionRequest) -> int:
 
 
 def _replacements(asked: AttributionRequest) -> tuple[str, int, int | None]:
-    """The token that stands in for a blanked one, in words; its id, and its id in the source's vocabulary."""
+    """Return the token that replaces an occluded token.
+
+    Returns:
+        The token in words, its id, and its id in the source's vocabulary (None if the vocabularies are the same).
+    """
     from glassformer.tasks import Translator
 
     tokenizer = asked.model.tokenizer
@@ -268,14 +281,14 @@ def _replacements(asked: AttributionRequest) -> tuple[str, int, int | None]:
 
 def _where(asked: AttributionRequest, output: Output) -> str:
     if len(output.reads) > 1:
-        return "from all places"
+        return "from all positions"
     after = "after" if asked.model.config.model.family != "encoder" else "from"
     return f"{after} {asked.row[output.place]} at {output.place}"
 
 
 def _read(asked: AttributionRequest) -> str:
-    """Return the title of a rollout or flow view: the answer whose tokens are traced."""
-    return f"what reaches the answer {_where(asked, asked.output)}, of each token"
+    """Return the title of a rollout or flow view, which names the answer."""
+    return f"attention of the answer {_where(asked, asked.output)} to each token"
 
 
 def _answer(asked: AttributionRequest, output: Output) -> str:
@@ -297,4 +310,4 @@ VIEWS: dict[str, Callable[[AttributionRequest], Made]] = {
     "agreement": agreement_view,
     "patching": patching_view,
 }
-"""By their names."""
+"""Views by name."""
