@@ -41,7 +41,7 @@ COMMANDS = {
     "serve": "show runs on a web page in the browser, and serve them through an OpenAI-compatible API",
     "share": "write a run to one HTML file that computes its views by itself: no server, no network",
     "verify": "check a run on its own weights: caches, masks, gradients, resuming, files, each against a limit",
-    "compare": "train a grid of settings with several seeds, and report differences beyond seed noise; with studies",
+    "compare": "train a grid of settings with several seeds, and compare the results; studies are built in",
     "export": "export a run as a Hugging Face folder, ONNX or GGUF; the files are loaded again and compared first",
     "import": "import a model that transformers saved, as a new run",
     "count": "count parameters, bytes, arithmetic and cache of a run or recipe, by component",
