@@ -1,16 +1,16 @@
-"""Probes: what the run knows, asked with texts that are made for it; the same as `glass probe RUN --json`.
+"""Probes: the results of `glass probe RUN --json`, which tests the abilities of a run on generated texts.
 
 The answer::
 
     {"names": ["agreement", …], "size": 1280,
      "work": {"state": "idle" | "waiting" | "working" | "failed" | "done", "error": null | {"what", "remedy"}},
-     "results": [{"name": "agreement", "about": …, "notes": […], "figures": {"what it is": 0.1},
+     "results": [{"name": "agreement", "about": …, "notes": […], "figures": {"name of a figure": 0.1},
                   "groups": [{"group": "all pairs", "share": 0.9, "ci95": [0.88, 0.92], "right": 1152.0, "count": 1280,
                               "chance": 0.5, "rules": {"last noun": 0.5}}]}],
      "notes": […]}
 
-`results` has those that are there so far, and `notes`, on all of them, comes when the work is done: a probe that the
-run cannot take is left out, and a note says why. `start` begins the work; it is kept for each checkpoint and size.
+`results` has the results so far. `notes` is filled when the work is done: a probe that is not possible for the run is
+left out, and a note tells the reason. `start` starts the work; the results are kept for each checkpoint and size.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from glassformer.evaluation.probes.probe import SIZE, TAUGHT_BY, ProbeReport, Pr
 from glassformer.evaluation.probes.row_probabilities import readable
 
 WITHOUT = ("surprisal",)
-"""It has a view of its own."""
+"""Probes to leave out, because they have a separate view."""
 
 
 class ProbesQuestion(view.ViewQuestion):
     """Request for the probe results of a run.
 
     Attributes:
-        start: ask the run now.
-        size: minimal pairs, as of `glass probe --size`; the rows of other probes follow.
+        start: start the probes.
+        size: number of minimal pairs, as in `glass probe --size`; other probes in proportion.
     """
 
     start: bool = False
