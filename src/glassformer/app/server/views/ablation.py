@@ -4,7 +4,7 @@ The answer::
 
     {"switches": ["dec.mask", "dec.positions", "dec.0.self", "dec.0.self.0", …], "off": […], "instead": "zero",
      "kinds": {"zero": "description", …},
-     "text": {"whole": 1.9, "off": 2.3, "tokens": 37, "how": "each token, after those before it", "target": null | "…"},
+     "text": {"whole": 1.9, "off": 2.3, "tokens": 37, "how": "…", "target": null | "…"},
      "answer": {"what": "the next token", "bars": [{"name": "the", "before": 0.4, "after": 0.1}]},
      "written": {"before": "…", "after": "…", "why": null | "…"},
      "validation": null | {"whole": 1.7, "off": 2.0, "tokens": 4096, "rows": 16, "unit": "token", "why": null | "…"},

@@ -3,7 +3,7 @@
 The answer, in which `one` is the run of the request and `other` the other run::
 
     {"runs": [{"name": …, "task": …, "what": "the next token", "mean": 1.9 | null, "per_character": 0.9 | null,
-               "tokens": 37, "how": "each token, after those that stand before it", "target": null | "…"}, …],
+               "tokens": 37, "how": "…", "target": null | "…"}, …],
      "bars": [{"name": "the", "one": 0.4 | null, "other": 0.1 | null}], "alike": true, "answers": null | "…",
      "stretches": null | [{"text": "He", "start": 0, "end": 2, "one": 1.2 | null, "other": 0.7 | null}],
      "by": "tokens" | "characters" | null, "why": null | "…", "note": null | "…"}
