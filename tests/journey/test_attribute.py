@@ -148,7 +148,9 @@ def test_what_cannot_be_is_refused(task_home: Path) -> None:
     assert "the target has 71 tokens" in error("the old dog", "--target", " Hund" * 70, run="translate")
     assert "there is no view 'lense' Did you mean lens?" in error("It was", "--view", "lense")
     assert "there is no head 'dec.7.self.0' in this model" in error("It was", "--head", "dec.7.self.0")
-    assert "enc.0.self.0 writes to the encoder's residual stream" in error("the dog", "--head", "enc.0.self.0", run="two")
+    assert "enc.0.self.0 writes to the encoder's residual stream" in error(
+        "the dog", "--head", "enc.0.self.0", run="two"
+    )
     assert "there is no layer 5 Give 0." in error("It was", "--layer", "5")
     assert "there is no layer -1 Give 0." in error("It was", "--view", "rollout", "--layer", "-1")
     assert "there is no answer at position 9 There are answers at 0, 1." in error("It was", "--place", "9")

@@ -96,9 +96,15 @@ REFUSED = {
     "no place": (["proverbs.txt"], "was given without --out"),
     "no such engine": (["proverbs.txt", "--out", "o", "--engine", "spark"], "unknown engine 'spark'"),
     "workers of one process": (["proverbs.txt", "--out", "o", "--workers", "2"], "--workers 2 cannot be used with"),
-    "no parts": (["proverbs.txt", "--out", "o", "--engine", "datatrove", "--parts", "0"], "--parts 0 cannot be used with"),
+    "no parts": (
+        ["proverbs.txt", "--out", "o", "--engine", "datatrove", "--parts", "0"],
+        "--parts 0 cannot be used with",
+    ),
     "examples": (["proverbs.txt", "--out", "o", "--task", "translate"], "does not encode examples"),
-    "two tokenizers": (["proverbs.txt", "--out", "o", "--tokenizer", "t", "--tokenizer.kind", "bytes"], "was given with"),
+    "two tokenizers": (
+        ["proverbs.txt", "--out", "o", "--tokenizer", "t", "--tokenizer.kind", "bytes"],
+        "was given with",
+    ),
     "no tokenizer": (["proverbs.txt", "--out", "o", "--tokenizer", "none.json"], "none.json cannot be read"),
     "taken": (["proverbs.txt", "--out", "proverbs.txt"], "exists already"),
 }

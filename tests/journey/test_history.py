@@ -126,7 +126,9 @@ def test_mistakes_are_two_lines_and_leave_nothing(home: Path) -> None:
     )
     says("there is no head 'dec.7.self.0'", "Did you mean dec.", "--history", "--head", "dec.7.self.0")
     says("these snapshots have no role 'inducton'", "Did you mean induction?", "--history", "--role", "inducton")
-    says("--out heads.pdf is not the name of a page or animation", ".html, .gif, .png", "--history", "--out", "heads.pdf")
+    says(
+        "--out heads.pdf is not the name of a page or animation", ".html, .gif, .png", "--history", "--out", "heads.pdf"
+    )
     says("there is no folder no", "Make it first", "--history", "--out", "no/heads.html")
     says("--text was given with --history", "remove --text", "--history", "--text", "the old dog")
     says("--plot was given with --history", "--out", "--history", "--plot", "roles.png")

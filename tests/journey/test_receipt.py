@@ -148,7 +148,12 @@ def test_a_person_reads_parts_sources_and_the_race(task_home: Path) -> None:
         ("lm", ["It was", "--step", "0"], "--step 0 is below 1", "at least 1"),
         ("lm", ["It was", "--mask", "1"], "--mask has no effect for a run of train.task = lm", "Remove --mask"),
         ("lm", ["It was", "--temperature=-1"], "temperature", "0 or more"),
-        ("lm", ["It was", "--beams=2", "--seed=1"], "--seed was given with --beams 2: beam search does not sample", "--beams 1"),
+        (
+            "lm",
+            ["It was", "--beams=2", "--seed=1"],
+            "--seed was given with --beams 2: beam search does not sample",
+            "--beams 1",
+        ),
         ("translate", ["the old dog sleeps .", "--step", "999"], "the text that is written", "Give step 1"),
         ("masked", ["It was a day"], "there is no [MASK]", "Write it"),
         ("masked", ["a [MASK]", "--mask", "2"], "there is no [MASK] number 2", "It has one"),

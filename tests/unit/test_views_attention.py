@@ -61,7 +61,7 @@ def ask(opened: ServedModel, name: str, **question: Any) -> Any:
     """What a view answers to a body of JSON: a table, or a `Binary`."""
     view = find_view(name)
     body = json.dumps(question if name == "roles" else {"text": TEXTS.get(opened.name, ""), **question})
-    reply = view.reply(opened, view.asked(body.encode()))
+    reply = view.reply(opened, view.parse(body.encode()))
     assert len(reply.body) <= LIMIT
     return Binary.unpacked(reply.body) if reply.binary else json.loads(reply.body)
 

@@ -61,7 +61,7 @@ def ask(opened: ServedModel, name: str, **question: Any) -> Any:
     """What a view answers to a body of JSON: a table, or a `Binary`."""
     reads = {} if name in ("embeddings", "positions") else {"text": TEXTS[opened.name]}
     view = find_view(name)
-    reply = view.reply(opened, view.asked(json.dumps({**reads, **question}).encode()))
+    reply = view.reply(opened, view.parse(json.dumps({**reads, **question}).encode()))
     assert len(reply.body) <= LIMIT
     return Binary.unpacked(reply.body) if reply.binary else json.loads(reply.body)
 

@@ -79,10 +79,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Compute the attribution and print the chosen view."""
     _check(arguments)
-    asked = _ask(arguments)
-    facts, lines = VIEWS[arguments.view](asked)
-    asked_facts = {"view": arguments.view, "text": arguments.text, "row": asked.row, "source": asked.source or None}
-    emit(SimpleReport({**asked_facts, **facts}, chain(asked.subject.notes, lines)), arguments.json)
+    request = _request(arguments)
+    facts, lines = VIEWS[arguments.view](request)
+    inputs = {"view": arguments.view, "text": arguments.text, "row": request.row, "source": request.source or None}
+    emit(SimpleReport({**inputs, **facts}, chain(request.subject.notes, lines)), arguments.json)
     return 0
 
 
@@ -107,7 +107,7 @@ def _check(arguments: argparse.Namespace) -> None:
         refuse_no_picture(arguments.plot, "--plot")
 
 
-def _ask(arguments: argparse.Namespace) -> AttributionRequest:
+def _request(arguments: argparse.Namespace) -> AttributionRequest:
     """Open the run, encode the text and return the inputs of the view."""
     from glassformer.app.cli.texts import say_training, say_unknown, standard_input
     from glassformer.inspection.attribution import case_of

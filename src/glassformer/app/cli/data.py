@@ -99,12 +99,12 @@ def run(arguments: argparse.Namespace) -> int:
 def _list(as_json: bool) -> int:
     corpora = {name: find_corpus(name) for name in corpus_names()}
     recipes = {name: load_recipe(name).summary for name in recipe_names()}
-    told = {name: {"summary": corpus.summary, "tasks": corpus.tasks} for name, corpus in corpora.items()}
+    described = {name: {"summary": corpus.summary, "tasks": corpus.tasks} for name, corpus in corpora.items()}
     lines = ["Generated corpora (glass train NAME), with their tasks (--task):"]
     lines += [f"  {name:<18} {corpus.summary} [{', '.join(corpus.tasks)}]" for name, corpus in corpora.items()]
     lines.append("Recipes (--recipe NAME):")
     lines += [f"  {name:<18} {summary}" for name, summary in recipes.items()]
-    emit(SimpleReport({"corpora": told, "recipes": recipes}, lines), as_json)
+    emit(SimpleReport({"corpora": described, "recipes": recipes}, lines), as_json)
     return 0
 
 

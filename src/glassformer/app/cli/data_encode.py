@@ -79,8 +79,8 @@ def _config(arguments: argparse.Namespace, changes: dict[str, str]) -> Config:
             f"glass data encode does not encode examples of train.task = {config.train.task}",
             "Use it for running text (--task lm or masked); give examples to glass train directly.",
         )
-    if arguments.tokenizer is not None and (said := [key for key in changes if key.startswith("tokenizer.")]):
-        raise GlassError(f"--tokenizer {arguments.tokenizer} was given with {said[0]}", "Remove one of the two.")
+    if arguments.tokenizer is not None and (given := [key for key in changes if key.startswith("tokenizer.")]):
+        raise GlassError(f"--tokenizer {arguments.tokenizer} was given with {given[0]}", "Remove one of the two.")
     return config
 
 

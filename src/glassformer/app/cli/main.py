@@ -44,7 +44,7 @@ COMMANDS = {
     "compare": "train a grid of settings with several seeds, and compare the results; studies are built in",
     "export": "export a run as a Hugging Face folder, ONNX or GGUF; the files are loaded again and compared first",
     "import": "import a model that transformers saved, as a new run",
-    "count": "count parameters, bytes, arithmetic and cache of a run or recipe, by component",
+    "count": "count parameters, bytes, FLOPs and cache of a run or recipe, by component",
     "learn": "exercises with automatic checks, a bug lab and a glossary; assignments and marks for teachers",
     "data": "list the generated corpora and recipes, print a corpus, inspect a text, encode a text for many runs",
     "doctor": "inspect this machine and check the results of its devices",

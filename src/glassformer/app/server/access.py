@@ -234,13 +234,13 @@ async def _run(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None
     """Run the app; answer an unexpected error with status 500 if no response has started, and print its traceback."""
     started = False
 
-    async def noting(message: Message) -> None:
+    async def recording_send(message: Message) -> None:
         nonlocal started
         started = True
         await send(message)
 
     try:
-        await app(scope, receive, noting)
+        await app(scope, receive, recording_send)
     except asyncio.CancelledError:  # uvicorn stops after its timeout; it would print a traceback
         if not started:
             await refuse(
@@ -258,7 +258,7 @@ async def _run(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None
 def _with_headers(send: Send) -> Send:
     """Return a `send` that adds the security headers, and `no-store` if a response has no cache header."""
 
-    async def safely(message: Message) -> None:
+    async def send_with_headers(message: Message) -> None:
         if message["type"] == "http.response.start":
             headers = MutableHeaders(scope=message)
             for name, value in HEADERS.items():
@@ -266,7 +266,7 @@ def _with_headers(send: Send) -> Send:
             headers.setdefault("cache-control", "no-store")
         await send(message)
 
-    return safely
+    return send_with_headers
 
 
 async def refuse(scope: Scope, send: Send, error: RefusedRequestError) -> None:

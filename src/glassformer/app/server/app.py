@@ -121,7 +121,7 @@ def _reply(registry: ModelRegistry, run: str, view: str, body: bytes, request: R
     from glassformer.app.server.views import find_view  # imports torch, which takes a second: not before the page
 
     found = find_view(view)
-    question = found.asked(body)
+    question = found.parse(body)
     others = [registry.open(name) for name in found.others(question)]
     return found.reply(registry.open(run), question, others, lambda: from_thread.run(request.is_disconnected))
 
@@ -162,13 +162,13 @@ async def _not_found(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     path = request.url.path[:200]
     if error.status_code == 405:
-        said = RefusedRequestError(
+        refusal = RefusedRequestError(
             f"{path} does not support {request.method}", "See docs/serve.md for the supported methods.", 405
         )
     else:
-        said = RefusedRequestError(
+        refusal = RefusedRequestError(
             f"unknown path {path}", "The page is at /, runs are at /api/runs.", error.status_code
         )
-    answer = await _refused(request, said)
+    answer = await _refused(request, refusal)
     answer.headers.update(error.headers or {})
     return answer

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from glassformer.base.errors import GlassError
 
 T = TypeVar("T")
-Tell = Callable[[Any], None]
+OnResult = Callable[[Any], None]
 
 
 def in_background(make: Callable[[], T]) -> Future[T]:
@@ -41,12 +41,12 @@ class BackgroundTask:
         turns: lock to hold during the work, so that only one task runs at a time.
 
     Attributes:
-        told: results reported so far; the list only grows.
+        results: results reported so far; the list only grows.
         waiting: True until the task has acquired `turns`.
     """
 
-    def __init__(self, do: Callable[[Tell], Any], turns: threading.Lock) -> None:
-        self.told: list[Any] = []
+    def __init__(self, do: Callable[[OnResult], Any], turns: threading.Lock) -> None:
+        self.results: list[Any] = []
         self.waiting = True
         self._future = in_background(lambda: self._run(do, turns))
 
@@ -86,10 +86,10 @@ class BackgroundTask:
             "error": None if error is None else {"what": error.problem, "remedy": error.remedy},
         }
 
-    def _run(self, do: Callable[[Tell], Any], turns: threading.Lock) -> Any:
+    def _run(self, do: Callable[[OnResult], Any], turns: threading.Lock) -> Any:
         with turns:
             self.waiting = False
-            return do(self.told.append)
+            return do(self.results.append)
 
 
 IDLE: dict[str, Any] = {"state": "idle", "error": None}

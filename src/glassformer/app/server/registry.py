@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from cachetools import LRUCache
 
-from glassformer.app.server.background import BackgroundTask, Tell, in_background
+from glassformer.app.server.background import BackgroundTask, OnResult, in_background
 from glassformer.app.server.request_errors import RefusedRequestError
 from glassformer.base.backends import BackendName
 from glassformer.base.errors import GlassError, nearest
@@ -120,7 +120,7 @@ class ServedModel:
             future = self._futures[name]
         return future.result() if future.done() else None
 
-    def task(self, name: str, do: Callable[[Tell], Any] | None = None) -> BackgroundTask | None:
+    def task(self, name: str, do: Callable[[OnResult], Any] | None = None) -> BackgroundTask | None:
         """Return the background task with a name; None if it was never started.
 
         Args:

@@ -114,7 +114,7 @@ class PageView(Generic[Q]):
     python: Callable[Concatenate[ServedModel, Q, ...], str]
     others: Callable[[Q], Sequence[str]] = no_others
 
-    def asked(self, body: bytes) -> Q:
+    def parse(self, body: bytes) -> Q:
         """Parse a JSON body.
 
         Raises:

@@ -67,7 +67,7 @@ async def writing_of(request: Request, registry: ModelRegistry, engines: Engines
 def _parsed(body: bytes) -> WriteQuestion:
     from glassformer.app.server.views import write
 
-    return write.VIEW.asked(body)
+    return write.VIEW.parse(body)
 
 
 async def _sampled(engine: Engine, loaded: Loaded, question: WriteQuestion) -> AsyncIterator[dict[str, Any]]:

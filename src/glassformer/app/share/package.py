@@ -186,7 +186,7 @@ def _around_text(opened: OpenedRun) -> tuple[list[int], list[int]]:
         folder = opened.folder
         end = model.tokenizer.token_text(model.tokenizer.end_id)
         raise GlassError(
-            f"the chat template of {folder} does not work in the page: it must write only special tokens around a "
+            f"the page does not support the chat template of {folder}: it must write only special tokens around a "
             f"question, leave the question unchanged, and end an answer with {end}",
             f"Serve the run: glass serve {quoted(folder)}",
         )

@@ -206,7 +206,7 @@ class Engine:
         for number, token, logits in zip(step.rows, step.tokens, step.logits, strict=True):
             job = running.jobs[number]
             if not job.count:
-                self._metrics.first.labels(self.name).observe(now - job.order.born)
+                self._metrics.first.labels(self.name).observe(now - job.order.created)
             try:
                 piece = job.take(token, logits, step.ended.get(number))
             except Exception as error:
@@ -220,8 +220,8 @@ class Engine:
 
     def _abort(self, running: _CheckpointLoop, error: Exception) -> None:
         """End all texts of a loop after an error in a step."""
-        said = _as_glass_error(error)
-        _hand_over([(job, TextPiece(job.choice, error=said)) for job in running.jobs.values()])
+        glass_error = _as_glass_error(error)
+        _hand_over([(job, TextPiece(job.choice, error=glass_error)) for job in running.jobs.values()])
         running.jobs.clear()
         self._loops.remove(running)
 

@@ -69,7 +69,7 @@ class Order:
 
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()
-        self.born = time.monotonic()
+        self.created = time.monotonic()
         self.cancelled = False
         self.jobs: list[TextJob] = []
         self._pieces: asyncio.Queue[TextPiece] = asyncio.Queue()

@@ -146,6 +146,6 @@ def _post(what: str, body: str) -> dict[str, Any]:
 
 def _errors(more: dict[int, str], *kinds: str) -> dict[str, Any]:
     """Return the entries of error responses: JSON, and the other media types in `kinds`."""
-    told = sorted({**ALWAYS, **more}.items())
+    statuses = sorted({**ALWAYS, **more}.items())
     content = {JSON: {"schema": _ref("Error")}, **{kind: {"schema": {"type": "string"}} for kind in kinds}}
-    return {str(status): {"description": what, "content": content} for status, what in told}
+    return {str(status): {"description": what, "content": content} for status, what in statuses}

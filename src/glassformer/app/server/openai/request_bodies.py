@@ -36,8 +36,8 @@ Ids = Annotated[
     list[Annotated[int, Field(ge=0, lt=2**31)]],
     Field(min_length=1, max_length=MOST_CHARACTERS, fail_fast=True),
 ]
-Ending = Annotated[str, Field(min_length=1, max_length=200)]
-Nothing = Annotated[float, Field(ge=0, le=0, allow_inf_nan=False)]
+StopText = Annotated[str, Field(min_length=1, max_length=200)]
+Zero = Annotated[float, Field(ge=0, le=0, allow_inf_nan=False)]
 
 
 class StreamOptions(BaseModel):
@@ -68,13 +68,13 @@ class SamplingBody(BaseModel):
         None, ge=1, le=100, allow_inf_nan=False, description="extension: as sample.repetition_penalty"
     )
     seed: int | None = Field(None, ge=-(2**63), lt=SEEDS, description="seed of sampling; unset: a new seed each time")
-    stop: Ending | Annotated[list[Ending], Field(max_length=4)] | None = Field(
+    stop: StopText | Annotated[list[StopText], Field(max_length=4)] | None = Field(
         None, description="texts that end the generation; they are not part of the result"
     )
     stream: bool | None = Field(None, description="send server-sent events, one for each part of a text")
     stream_options: StreamOptions | None = None
-    presence_penalty: Nothing | None = Field(None, description="not supported: 0")
-    frequency_penalty: Nothing | None = Field(None, description="not supported: 0")
+    presence_penalty: Zero | None = Field(None, description="not supported: 0")
+    frequency_penalty: Zero | None = Field(None, description="not supported: 0")
     logit_bias: Annotated[dict[str, Any], Field(max_length=0)] | None = Field(None, description="not supported")
     user: Any = Field(None, description="ignored")
     metadata: Any = Field(None, description="ignored")

@@ -135,10 +135,10 @@ class CompletionShape(AnswerShape):
         echoed = before if begins else ""
         earlier = self._scores_before[choice.index] if begins and self._scores_before else ()
         self._begun.add(choice.index)
-        told: dict[str, Any] = {"index": choice.index, "text": echoed + choice.text, "logprobs": None}
+        entry: dict[str, Any] = {"index": choice.index, "text": echoed + choice.text, "logprobs": None}
         if self.scored:
             scores = [*earlier, *choice.scores]
-            told["logprobs"] = {
+            entry["logprobs"] = {
                 "tokens": [self._token(each.token)[0] for each in scores],
                 "token_logprobs": [each.log_probability for each in scores],
                 "top_logprobs": [self._likeliest(each) for each in scores],
@@ -147,7 +147,7 @@ class CompletionShape(AnswerShape):
                     *(len(before) + each.offset for each in choice.scores),
                 ],
             }
-        return {**told, "finish_reason": choice.reason}
+        return {**entry, "finish_reason": choice.reason}
 
     def _likeliest(self, scored: ScoredToken) -> dict[str, float] | None:
         if scored.log_probability is None:
@@ -170,8 +170,8 @@ class ChatShape(AnswerShape):
         return [{**head, "choices": [{"index": index, **empty}]} for index in range(count)]
 
     def _choice(self, choice: Choice, whole: bool) -> dict[str, Any]:
-        said: dict[str, Any] = {"content": choice.text} if whole or choice.text else {}
-        message = {"message": {"role": "assistant", **said, "refusal": None}} if whole else {"delta": said}
+        content: dict[str, Any] = {"content": choice.text} if whole or choice.text else {}
+        message = {"message": {"role": "assistant", **content, "refusal": None}} if whole else {"delta": content}
         scores = {"content": [self._score(each) for each in choice.scores], "refusal": None} if self.scored else None
         return {"index": choice.index, **message, "logprobs": scores, "finish_reason": choice.reason}
 

@@ -20,7 +20,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from glassformer.app.server import view
-from glassformer.app.server.background import IDLE, Tell
+from glassformer.app.server.background import IDLE, OnResult
 from glassformer.app.server.registry import ServedModel
 from glassformer.evaluation.probes.probe import SIZE, TAUGHT_BY, ProbeReport, ProbeRequest, probe_run
 from glassformer.evaluation.probes.row_probabilities import readable
@@ -49,7 +49,7 @@ def answer(opened: ServedModel, question: ProbesQuestion) -> dict[str, Any]:
     if question.start and (work is None or not work.done):
         run = opened.copy()
 
-        def ask(tell: Tell) -> ProbeReport:
+        def ask(tell: OnResult) -> ProbeReport:
             return probe_run(ProbeRequest(opened.folder, without=WITHOUT, size=question.size, tell=tell), run)
 
         work = opened.task(name, ask)
@@ -58,7 +58,7 @@ def answer(opened: ServedModel, question: ProbesQuestion) -> dict[str, Any]:
         "names": list(TAUGHT_BY),
         "size": question.size,
         "work": IDLE if work is None else work.facts(),
-        "results": [] if work is None else [{"name": result.name, **result.facts()} for result in list(work.told)],
+        "results": [] if work is None else [{"name": result.name, **result.facts()} for result in list(work.results)],
         "notes": [] if report is None else list(report.notes),
     }
 

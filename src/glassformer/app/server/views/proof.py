@@ -51,7 +51,7 @@ def answer(opened: ServedModel, question: ProofQuestion) -> dict[str, Any]:
         "sheet": None if sheet is None else {key: sheet.get(key) for key in SHOWN},
         "current": _is_current(opened),
         "work": IDLE if work is None else work.facts(),
-        "made": [] if work is None else list(work.told),
+        "made": [] if work is None else list(work.results),
     }
 
 

@@ -99,15 +99,15 @@ def settings_of(question: SamplingQuestion) -> SampleConfig:
 
 def _stage(stage: SamplingStage, before: SamplingStage | None) -> dict[str, Any]:
     shares = stage.shares  # (V)
-    gone = torch.zeros_like(shares, dtype=torch.bool) if before is None else (shares == 0) & (before.shares > 0)
+    removed = torch.zeros_like(shares, dtype=torch.bool) if before is None else (shares == 0) & (before.shares > 0)
     known = shares[shares > 0]
     return {
         "filter": stage.filter,
         "setting": stage.setting,
         "sum": float(shares.sum()),
         "left": stage.left,
-        "cut": int(gone.sum()),
-        "cut_share": 0.0 if before is None else float(before.shares[gone].sum()),
+        "cut": int(removed.sum()),
+        "cut_share": 0.0 if before is None else float(before.shares[removed].sum()),
         "entropy": float(-(known * known.log()).sum()),
         "largest": float(shares.max()),
     }

@@ -154,15 +154,15 @@ def answer(opened: ServedModel, question: WriteQuestion) -> dict[str, Any]:
                 for hole in holes
             ],
         }
-    said: dict[str, Any] = {"text": question.written, "tokens": None, "ended": None, "score": None}
+    generated: dict[str, Any] = {"text": question.written, "tokens": None, "ended": None, "score": None}
     if question.written is None:
         settings = settings_of(model, question)
         if isinstance(model, ChatModel):
             sample = model.answer(conversation_of(model, question), settings)
         else:
             (sample,) = model.generate([question.text], settings)
-        said = {"text": sample.text, "tokens": sample.tokens, "ended": sample.ended, "score": sample.score}
-    return {"kind": "text", **said, "copied": _copied(opened, model, said["text"], question.least)}
+        generated = {"text": sample.text, "tokens": sample.tokens, "ended": sample.ended, "score": sample.score}
+    return {"kind": "text", **generated, "copied": _copied(opened, model, generated["text"], question.least)}
 
 
 def _copied(opened: ServedModel, model: TextModel | Translator, text: str, least: int) -> dict[str, Any]:
