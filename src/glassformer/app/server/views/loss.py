@@ -95,7 +95,7 @@ def _target(opened: ServedModel, question: LossQuestion) -> str | None:
     """Return the target to score after a source: the given target, or the model's greedy output."""
     if not isinstance(opened.model, Translator):
         if question.target is not None:
-            raise GlassError(f"a target was given, but {opened.name} writes none", "Leave it out.")
+            raise GlassError(f"a target was given, but {opened.name} has no targets", "Remove it.")
         return None
     return question.target if question.target is not None else opened.subject(question.text).target
 

@@ -56,7 +56,7 @@ def answer(opened: ServedModel, question: TokensQuestion) -> dict[str, Any]:
         ]
     else:
         if question.target is not None:
-            raise GlassError(f"a target was given, but {opened.name} writes none", "Leave it out.")
+            raise GlassError(f"a target was given, but {opened.name} has no targets", "Remove it.")
         whole, ids = _read(opened, question.text)
         sides = [_side("text", question.text, whole, tokenizer, ids, counts)]
     return {
