@@ -167,7 +167,7 @@ def test_samples_of_beam_search_are_the_best_few(name: str, task_home: Path) -> 
     other = facts("generate", f"runs/{name}", text, "--beams=4", "--samples=3", "--length-penalty=3", folder=task_home)
     assert [row["score"] for row in other["samples"]] != scores
     cause, remedy = refused("generate", f"runs/{name}", text, "--beams=2", "--samples=3", folder=task_home)
-    assert "more texts than there are beams (2)" in cause
+    assert "--samples 3 is above the number of beams (2)" in cause
     assert remedy == "Give --beams 3, or --beams 1 to sample."
 
 

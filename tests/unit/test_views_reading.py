@@ -145,7 +145,7 @@ def test_a_receipt_without_an_exact_split_is_refused(registry: ModelRegistry) ->
     for view in ("receipt", "lens"):
         with pytest.raises(GlassError, match="norm_order = post"):
             ask(registry.open("post"), view)
-    with pytest.raises(GlassError, match="no answer at place 500"):
+    with pytest.raises(GlassError, match="no answer at position 500"):
         ask(registry.open("book"), "receipt", place=500)
 
 
