@@ -19,8 +19,8 @@ CODES = """\
 | exit code | when |
 |---|---|
 | 0 | done |
-| 1 | a fault in glassformer, and the message says so; of `verify` and `doctor` also: a check failed |
-| 2 | a mistake that you can put right: two lines say what happened and what to do |
+| 1 | a bug in glassformer, and the message says so; for `verify` and `doctor` also: a check failed |
+| 2 | an error that you can correct: two lines say what happened and what to do |
 | 130 | stopped by Ctrl-C |
 """
 """As `glassformer.app.cli.main.main` says; what a command has of its own stands in its text."""
@@ -102,8 +102,8 @@ def options(parser: Parser) -> Iterator[str]:
 def common() -> list[argparse.Action]:
     """The options that `main` gives to every command."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
-    parser.add_argument("--debug", action="store_true", help="show where an error came from")
+    parser.add_argument("--json", action="store_true", help="print one JSON object on standard output")
+    parser.add_argument("--debug", action="store_true", help="print the traceback of an error")
     return [action for action in parser._actions if action.dest != "help"]
 
 

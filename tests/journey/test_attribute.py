@@ -148,23 +148,25 @@ def test_what_cannot_be_is_refused(task_home: Path) -> None:
     assert "the target has 71 tokens" in error("the old dog", "--target", " Hund" * 70, run="translate")
     assert "there is no view 'lense' Did you mean lens?" in error("It was", "--view", "lense")
     assert "there is no head 'dec.7.self.0' in this model" in error("It was", "--head", "dec.7.self.0")
-    assert "enc.0.self.0 writes to the encoder's stream" in error("the dog", "--head", "enc.0.self.0", run="two")
+    assert "enc.0.self.0 writes to the encoder's residual stream" in error(
+        "the dog", "--head", "enc.0.self.0", run="two"
+    )
     assert "there is no layer 5 Give 0." in error("It was", "--layer", "5")
     assert "there is no layer -1 Give 0." in error("It was", "--view", "rollout", "--layer", "-1")
-    assert "there is no answer at place 9 There are answers at 0, 1." in error("It was", "--place", "9")
-    assert "--layer has no meaning for --view lens It is for logits, rollout, flow." in error(
+    assert "there is no answer at position 9 There are answers at 0, 1." in error("It was", "--place", "9")
+    assert "--layer has no effect with --view lens Use it with logits, rollout, flow." in error(
         "It was", "--view", "lens", "--layer", "0"
     )
-    assert "--plot has no meaning for --view flow" in error("It was", "--view", "flow", "--plot", "flow.png")
+    assert "--plot has no effect with --view flow" in error("It was", "--view", "flow", "--plot", "flow.png")
     assert "--plot lens.pdf is not the name of a picture" in error("It was", "--view", "lens", "--plot", "lens.pdf")
     assert "without --corrupt" in error("It was", "--view", "patching")
     assert "the texts have 2 and 3 tokens" in error("It was", "--view", "patching", "--corrupt", "It was a")
-    assert "--corrupt is the text itself" in error("It was", "--view", "patching", "--corrupt", "It was")
+    assert "--corrupt is the same as the text" in error("It was", "--view", "patching", "--corrupt", "It was")
     assert "there is no part 'hed' Did you mean heads?" in error(
         "It was", "--view", "patching", "--corrupt", "It dog", "--part", "hed"
     )
     assert "is outside the vocabulary" in error("It was", "--token", "9999")
-    assert "--top 0 asks for nothing" in error("It was", "--top", "0")
+    assert "--top 0 is below 1" in error("It was", "--top", "0")
     assert "Give one of them." in error("It was", "--layer", "0", "--head", "dec.0.self.0")
 
 

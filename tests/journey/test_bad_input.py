@@ -267,7 +267,7 @@ GENERATING = [
     M("samples in words", generate("the", "--samples", "two"), "--samples & 'two'", "--help"),
     M("empty stop text", generate("the", "--stop", ""), "stop text is empty", "Leave it out"),
     M("stop list never closed", generate("the", "--stop", '["a"'), "sample.stop", "a list"),
-    M("candidates of a file", generate("--top", "3", "--input", "proverbs.txt"), "--top", "one or the other"),
+    M("candidates of a file", generate("--top", "3", "--input", "proverbs.txt"), "--top", "only one of them"),
     M("prompts file missing", generate("--input", "proverb.txt"), "proverb.txt does not exist", "proverbs.txt"),
     M("prompts file empty", generate("--input", "p.txt"), "p.txt is empty", "prompt per line", write("p.txt", b"")),
     M(
@@ -295,7 +295,7 @@ THE_RUN = [
     ),
     M("nothing to resume", ["train", "--resume"], "no run to resume", "--resume --out", remove("runs")),
     M("resume what is not there", ["train", "--resume", "--out", "runs/bok"], "no run at", BOOK),
-    M("resume with a recipe", resume("--recipe", "tiny"), "--resume was given with recipe = tiny", "leave it out"),
+    M("resume with a recipe", resume("--recipe", "tiny"), "--resume was given with recipe = tiny", "remove the option"),
     M(
         "resume with another text",
         [*resume("--steps", "4"), "other.txt"],

@@ -196,7 +196,7 @@ def test_a_cell_that_fails_does_not_stop_the_others(tmp_path: Path) -> None:
         (["--vary", "model.positions=learned,none", "--out", "x", "--jobs", "0"], "--jobs 0 is less than one"),
         (
             ["--vary", "model.positions=learned,none", "--out", "x", "--baseline", "positions=lerned"],
-            "there is no cell 'positions=lerned'",
+            "unknown baseline cell 'positions=lerned'",
         ),
         (["--study", "cost", "--vary", "model.layers=1,2", "--out", "x"], "--study cost takes no settings"),
         (["--study", "cost", "--seeds", "3", "--out", "x"], "--study cost was given with --seeds"),

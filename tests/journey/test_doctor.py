@@ -21,7 +21,7 @@ def test_it_says_what_there_is_and_that_all_agree(tmp_path: Path) -> None:
     for word in (
         "python ",
         f"torch {torch.__version__}",
-        "cores to use",
+        "usable cores",
         "C++ compiler",
         "cpu: ",
         "sentencepiece",

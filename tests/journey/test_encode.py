@@ -93,12 +93,18 @@ def test_a_killed_encode_is_gone_on_with(folder: Path) -> None:
 
 
 REFUSED = {
-    "no place": (["proverbs.txt"], "does not know where to write"),
-    "no such engine": (["proverbs.txt", "--out", "o", "--engine", "spark"], "there is no engine 'spark'"),
-    "workers of one process": (["proverbs.txt", "--out", "o", "--workers", "2"], "--workers 2 does not go with"),
-    "no parts": (["proverbs.txt", "--out", "o", "--engine", "datatrove", "--parts", "0"], "--parts 0 does not go"),
-    "examples": (["proverbs.txt", "--out", "o", "--task", "translate"], "makes no examples"),
-    "two tokenizers": (["proverbs.txt", "--out", "o", "--tokenizer", "t", "--tokenizer.kind", "bytes"], "comes with"),
+    "no place": (["proverbs.txt"], "was given without --out"),
+    "no such engine": (["proverbs.txt", "--out", "o", "--engine", "spark"], "unknown engine 'spark'"),
+    "workers of one process": (["proverbs.txt", "--out", "o", "--workers", "2"], "--workers 2 cannot be used with"),
+    "no parts": (
+        ["proverbs.txt", "--out", "o", "--engine", "datatrove", "--parts", "0"],
+        "--parts 0 cannot be used with",
+    ),
+    "examples": (["proverbs.txt", "--out", "o", "--task", "translate"], "does not encode examples"),
+    "two tokenizers": (
+        ["proverbs.txt", "--out", "o", "--tokenizer", "t", "--tokenizer.kind", "bytes"],
+        "was given with",
+    ),
     "no tokenizer": (["proverbs.txt", "--out", "o", "--tokenizer", "none.json"], "none.json cannot be read"),
     "taken": (["proverbs.txt", "--out", "proverbs.txt"], "exists already"),
 }

@@ -126,7 +126,7 @@ def test_a_head_that_is_chosen_is_shown_in_full(task_home: Path) -> None:
         (["runs/masked", "It " * 50 + "[MASK]"], "the text has 51 tokens, the model reads 40", "shorter"),
         (["--target", "x"], "--target was given without a run", "Give RUN and TEXT"),
         (["--level", "schol"], "there is no level 'schol'", "Did you mean school?"),
-        (["--top", "0"], "--top 0 asks for nothing", "at least 1"),
+        (["--top", "0"], "--top 0 is below 1", "at least 1"),
         (["--html", "book.txt"], "book.txt exists and is not a page of glass explain", "another name"),
         (["--html", "runs"], "runs is a folder", "a file"),
         (["--html", "nowhere/page.html"], "there is no folder nowhere", "Make it first"),

@@ -49,7 +49,7 @@ def test_the_target_is_what_is_given_or_what_the_run_writes(task_home: Path) -> 
         ["<|end|>", "der", "␣alte"],
     )
     written = here("look", "runs/translate", "the old dog sleeps .", "--out", "own.svg", folder=task_home)
-    assert "of the target, which it wrote" in written.stdout
+    assert "of the target, which the model generated" in written.stdout
     assert (task_home / "own.svg").read_text(encoding="utf-8").startswith("<?xml")
 
 
@@ -87,7 +87,7 @@ def test_what_no_font_has_is_said_once(tmp_path: Path) -> None:
         (("runs/lm", "It was", "--site", "dec.0.cross", "--out", "x.png"), "there is no attention 'dec.0.cross'"),
         (("runs/lm", "It was", "--out", "x.gif"), "--out x.gif is not the name of a picture"),
         (("runs/lm", "It was", "--out", "none/x.png"), "there is no folder none"),
-        (("runs/lm", "It was"), "no --out was given"),
+        (("runs/lm", "It was"), "--out is missing"),
         (("runs/lm", "It was", "--target", "es", "--out", "x.png"), "a target was given"),
         (("runs/lm", "It was", "--scale", "cubic", "--out", "x.png"), "invalid choice: 'cubic'"),
         (("runs/none", "It was", "--out", "x.png"), "runs/none"),

@@ -155,7 +155,7 @@ def test_minutes_become_steps_and_a_person_can_read_it(folder: Path) -> None:
         "model    decoder, 1 layer,",
         f"{plan['parameters']:,} parameters",
         "an epoch",
-        "s a step on cpu",
+        "s per step on cpu",
         "s of training",
         "memory ",
         "a checkpoint",
@@ -214,7 +214,7 @@ def test_no_loss_is_foreseen_where_there_is_no_formula(folder: Path) -> None:
     plan = facts("plan", *SOURCES["translate"], *SMALL, "--probe", "0", folder=folder)
     assert plan["loss_band"] is None
     text = shown("plan", *SOURCES["translate"], *SMALL, "--probe", "0", folder=folder)
-    assert "no loss is foreseen for train.task = translate" in text
+    assert "no loss is predicted for train.task = translate" in text
 
 
 @pytest.mark.parametrize(

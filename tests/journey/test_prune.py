@@ -165,11 +165,11 @@ BAD = [
     (["--effects", "zero", "--plot", "curve.png"], "without --curve"),
     (["--out", "new", "--heads", "1", "--by", "ablation", "--per-layer"], "importance is not used"),
     (["--curve", "--tokens", "0"], "--tokens = 0"),
-    (["--out", "new", "--heads", "1", "--random-orders", "3"], "--random-orders was given, and decides nothing"),
-    (["--out", "new", "--l0", "0.1", "--by", "random"], "--by was given, and decides nothing"),
-    (["--out", "new", "--l0", "0.1", "--step", "0.5"], "--step was given, and decides nothing"),
-    (["--effects", "zero", "--by", "reverse"], "--by was given, and decides nothing"),
-    (["--out", "new", "--heads", "1", "--seed", "7"], "--seed was given, and decides nothing"),
+    (["--out", "new", "--heads", "1", "--random-orders", "3"], "--random-orders has no effect here"),
+    (["--out", "new", "--l0", "0.1", "--by", "random"], "--by has no effect here"),
+    (["--out", "new", "--l0", "0.1", "--step", "0.5"], "--step has no effect here"),
+    (["--effects", "zero", "--by", "reverse"], "--by has no effect here"),
+    (["--out", "new", "--heads", "1", "--seed", "7"], "--seed has no effect here"),
 ]
 
 

@@ -16,7 +16,7 @@ from tests.journey.commands import environment, here
 from tests.journey.task_runs import DOES, PAIRS, TASKS, refused
 
 WRITERS = ("lm", *PAIRS)
-DRAWING = {
+SAMPLING = {
     "as the run says": [],
     "greedy": ["--temperature=0"],
     "hot": ["--temperature=1.5", "--seed=4"],
@@ -56,10 +56,10 @@ def test_the_parts_add_up_and_so_do_the_tokens_they_came_from(name: str, task_ho
     assert all(0 <= each["probability"] <= 1 for stage in stages for each in stage["probabilities"])
 
 
-@pytest.mark.parametrize("drawing", DRAWING)
+@pytest.mark.parametrize("drawing", SAMPLING)
 @pytest.mark.parametrize("name", WRITERS)
 def test_step_by_step_it_tells_what_generate_writes(name: str, drawing: str, task_home: Path) -> None:
-    settings = [*DRAWING[drawing], "--tokens=5"]
+    settings = [*SAMPLING[drawing], "--tokens=5"]
     done = here("generate", f"runs/{name}", DOES[name][1], "--json", *settings, folder=task_home)
     written = json.loads(done.stdout)
     steps = [told(name, task_home, *settings, f"--step={step}") for step in range(1, written["tokens"] + 1)]
@@ -116,7 +116,7 @@ def test_a_script_is_printed_and_never_written_over_a_file(task_home: Path, tmp_
     compile(done.stdout, "the script", "exec")
     (tmp_path / "mine.py").write_text("precious", encoding="utf-8")
     problem, _ = refused("receipt", "runs/lm", "It was", "--snippet", str(tmp_path / "mine.py"), folder=task_home)
-    assert "mine.py is there already" in problem
+    assert "mine.py already exists" in problem
     assert (tmp_path / "mine.py").read_text(encoding="utf-8") == "precious"
 
 
@@ -145,19 +145,24 @@ def test_a_person_reads_parts_sources_and_the_race(task_home: Path) -> None:
         ("lm", ["It was", "--token", "100000"], "token 100000 is outside the vocabulary", "go from 0 to"),
         ("lm", ["It was", "--against", ""], "'' names no token", "its id"),
         ("lm", [""], "the text is empty", "Give a text"),
-        ("lm", ["It was", "--step", "0"], "--step 0 asks for nothing", "at least 1"),
-        ("lm", ["It was", "--mask", "1"], "--mask has no meaning for a run of train.task = lm", "Leave it out"),
+        ("lm", ["It was", "--step", "0"], "--step 0 is below 1", "at least 1"),
+        ("lm", ["It was", "--mask", "1"], "--mask has no effect for a run of train.task = lm", "Remove --mask"),
         ("lm", ["It was", "--temperature=-1"], "temperature", "0 or more"),
-        ("lm", ["It was", "--beams=2", "--seed=1"], "--seed was given with --beams 2", "Beam search draws nothing"),
+        (
+            "lm",
+            ["It was", "--beams=2", "--seed=1"],
+            "--seed was given with --beams 2: beam search does not sample",
+            "--beams 1",
+        ),
         ("translate", ["the old dog sleeps .", "--step", "999"], "the generated text", "Give step 1"),
         ("masked", ["It was a day"], "there is no [MASK]", "Write it"),
         ("masked", ["a [MASK]", "--mask", "2"], "there is no [MASK] number 2", "The text has one"),
-        ("lm", ["It", "--tokens", "3", "--step", "4"], "--step 4 is not written with --tokens 3", "Give step 1 to 3."),
-        ("lm", ["It", "--tokens", "1", "--step", "2"], "--step 2 is not written with --tokens 1", "Give step 1."),
-        ("lm", ["It", "--length-penalty=2"], "--length-penalty 2 was given, and there is no beam search", "--beams 2"),
+        ("lm", ["It", "--tokens", "3", "--step", "4"], "--step 4 is above --tokens 3", "Give a step from 1 to 3."),
+        ("lm", ["It", "--tokens", "1", "--step", "2"], "--step 2 is above --tokens 1", "Give a step from 1."),
+        ("lm", ["It", "--length-penalty=2"], "--length-penalty 2 was given without beam search", "--beams 2"),
         ("lm", ["It", "--snippet", "none/again.py"], "there is no folder none", "Create it first."),
         ("masked", ["a [MASK] day " * 20], "tokens, the model reads 40", "shorter"),
-        ("masked", ["a [MASK]", "--top-k=3"], "--top-k has no meaning", "Leave it out"),
+        ("masked", ["a [MASK]", "--top-k=3"], "--top-k has no effect", "Remove --top-k"),
         ("classify", ["win", "--token", "spma"], "there is no label 'spma'", "Did you mean spam?"),
         ("nothing", ["It was"], "there is no run at runs/nothing", ""),
     ],

@@ -140,7 +140,7 @@ def test_both_sides_of_a_translation_have_tokens(server: Served) -> None:
 
 def test_what_is_wrong_is_said_in_two_lines(server: Served) -> None:
     status, what = error_of(ask(server, "boook", "tokens", text="a"))
-    assert (status, what) == (404, "no run called 'boook' is served here")
+    assert (status, what) == (404, "no run with the name 'boook' is served")
     assert error_of(ask(server, "book", "token", text="a"))[0] == 404
     assert error_of(ask(server, "book", "tokens", text="", more=1)) == (
         422,
@@ -237,7 +237,7 @@ def test_a_run_that_is_training_is_read_again(tmp_path: Path) -> None:
     (run.folder / "best").rename(run.folder / "later")
     with only_one(run.folder):
         assert registry.training("book")
-        with pytest.raises(GlassError, match="has just begun to train"):
+        with pytest.raises(GlassError, match="has just started training"):
             registry.open("book")
         (run.folder / "later").rename(run.folder / "best")
         first = registry.open("book")
@@ -330,13 +330,13 @@ def test_mistakes_at_the_start_are_two_lines(home: Path) -> None:
         port = other.getsockname()[1]
         assert refused("serve", "book", "--port", str(port), folder=home) == (
             f"cannot listen at 127.0.0.1, port {port}: Address already in use",
-            "Choose another one, such as --port 0, which takes any that is free.",
+            "Choose another port; --port 0 uses any free port.",
         )
     for token in ([], ["--token", "x" * (LONG_ENOUGH - 1)]):
         problem, remedy = refused("serve", "book", "--host", "0.0.0.0", *token, folder=home)
         assert problem == "--host 0.0.0.0 opens the server to everybody who can reach this machine"
         assert "--token" in remedy
-    assert refused("serve", "book", "--port", "70000", folder=home)[0] == "--port 70000 is no port"
+    assert refused("serve", "book", "--port", "70000", folder=home)[0] == "--port 70000 is not a port"
     assert refused("serve", "book", "--token", "a b", folder=home)[0].startswith("--token has characters")
     assert refused("serve", "book", "book", folder=home)[0] == "book is given twice"
     assert "no run at nothing" in refused("serve", "nothing", folder=home)[0]

@@ -151,7 +151,7 @@ def test_generate_writes_a_text_for_a_source(name: str, task_home: Path) -> None
     ranked = facts("generate", f"runs/{name}", source, "--top", "3", folder=task_home)["candidates"]
     assert len(ranked) == 3
     cause, remedy = refused("generate", f"runs/{name}", folder=task_home)
-    assert "writes a text for a text, and none was given" in cause
+    assert "needs a source text, and none was given" in cause
     assert "--input FILE" in remedy
 
 
@@ -170,8 +170,8 @@ def test_samples_of_beam_search_are_the_best_few(name: str, task_home: Path) -> 
     other = facts("generate", f"runs/{name}", text, "--beams=4", "--samples=3", "--length-penalty=3", folder=task_home)
     assert [row["score"] for row in other["samples"]] != scores
     cause, remedy = refused("generate", f"runs/{name}", text, "--beams=2", "--samples=3", folder=task_home)
-    assert "more texts than there are beams (2)" in cause
-    assert remedy == "Give --beams 3, or --beams 1 to draw."
+    assert "--samples 3 is above the number of beams (2)" in cause
+    assert remedy == "Give --beams 3, or --beams 1 to sample."
 
 
 def test_files_are_answered_line_by_line(task_home: Path) -> None:
@@ -220,7 +220,7 @@ def test_fill_ranks_what_may_stand_in_each_hole(task_home: Path) -> None:
 @pytest.mark.parametrize("words", [[""], [" \t"], ["win a prize", ""], ["-"]])
 def test_no_label_is_given_to_an_empty_text(words: list[str], task_home: Path) -> None:
     cause, remedy = refused("classify", "runs/classify", *words, folder=task_home)
-    assert cause == f"{'of 2 texts 1 is' if words[1:] else 'the text is'} empty: there is nothing to label"
+    assert cause == f"{'of 2 texts 1 is' if words[1:] else 'the text is'} empty: there is nothing to classify"
     assert remedy == "Give a text."
 
 
@@ -233,7 +233,7 @@ def test_an_empty_line_keeps_its_place_and_is_said(task_home: Path) -> None:
         "",
         "lunch at 5 with the team",
     ]
-    assert done.stderr == "1 line of gaps.txt is empty: the label is what the model says of no text\n"
+    assert done.stderr == "1 line of gaps.txt is empty: the label of an empty line is meaningless\n"
 
 
 @pytest.mark.parametrize("name", ["classify", "translate", "two", "summarize"])

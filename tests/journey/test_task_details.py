@@ -71,8 +71,8 @@ def test_flags_of_drawing_draw_and_are_refused_with_beams(task_home: Path) -> No
     searched = json.loads(here(*words, folder=task_home).stdout)
     assert [sample["seed"] for sample in searched["samples"]] == [None, None]
     problem, remedy = refused(*words, "--temperature", "1.5", "--beams", "3", folder=task_home)
-    assert problem == "--temperature was given with --beams 3"
-    assert "draws nothing" in remedy
+    assert problem == "--temperature was given with --beams 3: beam search does not sample"
+    assert "--beams 1" in remedy
 
 
 def test_bits_per_byte_are_not_given_of_targets_that_are_cut(tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ def ask(registry: ModelRegistry, run: str, name: str, **question: Any) -> Any:
     """Return the answer of a view to a JSON body."""
     view = find_view(name)
     opened = registry.open(run)
-    asked = view.asked(json.dumps({"text": TEXTS[run], **question}).encode())
+    asked = view.parse(json.dumps({"text": TEXTS[run], **question}).encode())
     reply = view.reply(opened, asked, [registry.open(other) for other in view.others(asked)])
     assert len(reply.body) <= LIMIT
     return Binary.unpacked(reply.body) if reply.binary else json.loads(reply.body)

@@ -71,7 +71,7 @@ def test_a_study_takes_a_text_and_changes() -> None:
     for words, problem in (
         (["--study", "head"], "unknown study 'head'"),
         (["--study", "heads", "--vary", "model.layers=1,2"], "was given with --vary"),
-        (["--study", "heads", "--set", "model.heads=2"], "both varies and is set"),
+        (["--study", "heads", "--set", "model.heads=2"], "is varied and also set"),
     ):
         with pytest.raises(GlassError, match=problem):
             chosen(*words)

@@ -17,7 +17,7 @@ from glassformer.app.course import GROUP, course_module
 from glassformer.base.errors import GlassError
 from tests.journey.pages import ROOT
 
-INSTALL = "Install glassformer again, which brings it: pip install -c constraints.txt -e ."
+INSTALL = "Install glassformer again, which includes it: pip install -c constraints.txt -e ."
 OTHER_COURSE = '''"""Another course."""
 
 def add_arguments(parser):

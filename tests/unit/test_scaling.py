@@ -209,11 +209,11 @@ def test_the_command_says_it(tmp_path: Path) -> None:
     ("words", "problem"),
     [
         (["serve", "--gpu", "h100"], "--gpu was given without --gpus"),
-        (["serve", "--gpus", "8", "--gpu", "h10"], "no figures of a GPU 'h10'"),
-        (["serve", "--gpus", "8,x"], "--gpus 8,x is no list"),
+        (["serve", "--gpus", "8", "--gpu", "h10"], "unknown GPU 'h10'"),
+        (["serve", "--gpus", "8,x"], "--gpus 8,x is not a list"),
         (["serve", "--gpus", "8", "--reach", "1.5"], "--reach 1.5 is not allowed"),
         (["serve", "--gpus", "8", "--rows", "0"], "--rows 0 is not allowed"),
-        (["translate-modern", "--gpus", "8"], "counts no encoder-decoders"),
+        (["translate-modern", "--gpus", "8"], "does not support encoder-decoders"),
     ],
 )
 def test_what_makes_no_sense_is_refused(words: list[str], problem: str, tmp_path: Path) -> None:

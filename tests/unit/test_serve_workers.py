@@ -39,7 +39,7 @@ def test_a_queue_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
                 tasks.start_soon(workers.of_run, "slow", go.wait, 30)
             await anyio.sleep(0.05)
             try:
-                with pytest.raises(RefusedRequestError, match="2 questions wait already"):
+                with pytest.raises(RefusedRequestError, match="2 requests are already waiting"):
                     await workers.of_run("slow", str)
             finally:
                 go.set()

@@ -112,7 +112,7 @@ def test_too_large_a_run_is_refused_with_its_size(
     runs: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(share, "MOST_BYTES", 10_000)
-    with pytest.raises(GlassError, match=r"parameters: in 16 bits the file would have .* MB.*\n.*--bits 8"):
+    with pytest.raises(GlassError, match=r"parameters: with 16 bits the file would have .* MB.*\n.*--bits 8"):
         share_run(ShareRequest(runs["lm"], tmp_path / "a.html", 16))
     assert list(tmp_path.iterdir()) == []
 
@@ -121,7 +121,7 @@ def test_what_the_page_does_not_compute_is_refused_by_name(
     runs: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(share.COMPUTED, "activation", ("relu",))
-    with pytest.raises(GlassError, match=r"does not compute model.activation = \w+\nIt computes relu; glass serve"):
+    with pytest.raises(GlassError, match=r"does not support model.activation = \w+\nIt supports relu; glass serve"):
         share_run(ShareRequest(runs["lm"], tmp_path / "a.html", 16))
     assert list(tmp_path.iterdir()) == []
 
@@ -145,7 +145,7 @@ def test_a_tokenizer_with_several_ends_is_refused(
 ) -> None:
     opened = OpenedRun.load(runs["lm"])
     monkeypatch.setattr(opened.tokenizer, "more_ends", frozenset({3}))
-    with pytest.raises(GlassError, match=r"ends a text by any of several tokens, .*\nServe the run: glass serve"):
+    with pytest.raises(GlassError, match=r"ends a text with any of several tokens, .*\nServe the run: glass serve"):
         make_package(opened, 16, [])
 
 
@@ -183,7 +183,7 @@ def test_a_damaged_file_is_refused(runs: dict[str, Path], tmp_path: Path) -> Non
     text = out.read_text(encoding="utf-8")
     for damaged in (text[: len(text) // 2], text.replace(DATA_BLOCK, DATA_BLOCK + "%"), "<html></html>"):
         out.write_text(damaged, encoding="utf-8")
-        with pytest.raises(GlassError, match="not a whole file"):
+        with pytest.raises(GlassError, match="not a complete file"):
             load_shared(out)
 
 

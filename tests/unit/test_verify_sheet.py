@@ -157,4 +157,4 @@ def test_a_sheet_that_cannot_be_kept_is_shown(once: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(sheets, "save", refuse)
     done = here("verify", str(once), "--json", folder=once.parent)
     assert (done.returncode, json.loads(done.stdout)["ok"]) == (0, True)
-    assert done.stderr == "the sheet is not kept: no permission to use verify.json\n"
+    assert done.stderr == "the sheet is not saved: no permission to use verify.json\n"

@@ -61,7 +61,7 @@ def ask(opened: ServedModel, name: str, **question: Any) -> Any:
     """Return the answer of a view to a JSON body: a table, or a `Binary`."""
     view = find_view(name)
     body = json.dumps(question if name == "roles" else {"text": TEXTS.get(opened.name, ""), **question})
-    reply = view.reply(opened, view.asked(body.encode()))
+    reply = view.reply(opened, view.parse(body.encode()))
     assert len(reply.body) <= LIMIT
     return Binary.unpacked(reply.body) if reply.binary else json.loads(reply.body)
 
@@ -295,11 +295,11 @@ def test_a_given_target_is_looked_at_instead(registry: ModelRegistry) -> None:
 WRONG = [
     ("book", "attention", {"head": "dec.0.self.1"}, "there is no head"),
     ("book", "attention", {"head": "dec.0.self.0", "queries": [5, 5]}, "queries 5 to 5"),
-    ("book", "attention", {"head": "dec.0.self.0", "keys": [0, 10**9]}, "were asked for"),
+    ("book", "attention", {"head": "dec.0.self.0", "keys": [0, 10**9]}, "are not within"),
     ("book", "attention", {"head": "dec.0.self.0", "px": 513}, "less than or equal to 512"),
     ("book", "attention", {"head": "dec.0.self.0", "path": "/etc"}, "Extra inputs"),
     ("book", "attention", {"head": "dec.0.self.0", "text": "the dog " * 99}, "tokens, the model reads"),
-    ("book", "focus", {"place": 999}, "place 999"),
+    ("book", "focus", {"place": 999}, "position 999"),
     ("book", "focus", {"place": 0, "stack": "enc"}, "no stack"),
     ("book", "score", {"head": "dec.0.self.0", "query": 0, "key": 999}, "keys 999"),
     ("book", "alignment", {}, "no cross-attention"),

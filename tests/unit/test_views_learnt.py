@@ -75,7 +75,7 @@ def ask(registry: ModelRegistry, run: str, name: str, **question: Any) -> dict[s
     """Return the answer of a view to a JSON body."""
     view = find_view(name)
     opened = registry.open(run)
-    reply = view.reply(opened, view.asked(json.dumps(question).encode()))
+    reply = view.reply(opened, view.parse(json.dumps(question).encode()))
     assert len(reply.body) <= LIMIT
     found: dict[str, Any] = json.loads(reply.body)
     return found
@@ -353,10 +353,10 @@ def test_long_works_take_turns_and_tell_of_their_results() -> None:
         raise GlassError("it broke", "Mend it.")
 
     first = BackgroundTask(slow, turns)
-    while not first.told:
+    while not first.results:
         time.sleep(0.01)
     second = BackgroundTask(broken, turns)
-    assert (first.facts()["state"], first.told, first.result()) == ("working", ["half"], None)
+    assert (first.facts()["state"], first.results, first.result()) == ("working", ["half"], None)
     assert second.facts() == {"state": "waiting", "error": None}
     release.set()
     while not second.ready:

@@ -61,7 +61,7 @@ def ask(opened: ServedModel, name: str, **question: Any) -> Any:
     """Return the answer of a view to a JSON body: a table, or a `Binary`."""
     reads = {} if name in ("embeddings", "positions") else {"text": TEXTS[opened.name]}
     view = find_view(name)
-    reply = view.reply(opened, view.asked(json.dumps({**reads, **question}).encode()))
+    reply = view.reply(opened, view.parse(json.dumps({**reads, **question}).encode()))
     assert len(reply.body) <= LIMIT
     return Binary.unpacked(reply.body) if reply.binary else json.loads(reply.body)
 
@@ -114,7 +114,7 @@ def test_a_large_matrix_is_sent_in_windows() -> None:
 
 def test_a_tape_that_would_be_too_long_is_refused(registry: ModelRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tape, "MOST_BYTES", 300_000)
-    with pytest.raises(GlassError, match="tokens: every number of its pass would take 0 MiB") as refused:
+    with pytest.raises(GlassError, match="tokens: all numbers of its forward pass would take 0 MiB") as refused:
         ask(registry.open("book"), "tape", text=TEXT[:-1])
     assert re.search(r"at most \d+ tokens", refused.value.remedy)
 
@@ -145,7 +145,7 @@ def test_a_receipt_without_an_exact_split_is_refused(registry: ModelRegistry) ->
     for view in ("receipt", "lens"):
         with pytest.raises(GlassError, match="norm_order = post"):
             ask(registry.open("post"), view)
-    with pytest.raises(GlassError, match="no answer at place 500"):
+    with pytest.raises(GlassError, match="no answer at position 500"):
         ask(registry.open("book"), "receipt", place=500)
 
 
@@ -313,7 +313,7 @@ def expected(view: str, fact: dict[str, Any]) -> list[float]:
 def test_a_lens_that_would_take_long_is_refused(registry: ModelRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("glassformer.app.server.views.lens.MOST_WORK", 1e4)
     for run in FAMILIES:
-        with pytest.raises(GlassError, match=r"^to read every layer at \d+ places would take \d") as refused:
+        with pytest.raises(GlassError, match=r"^the lens of all layers at \d+ positions would take \d") as refused:
             ask(registry.open(run), "lens", text=TEXTS[run] + " then")
         assert re.search(r"at most about \d+ tokens", refused.value.remedy)
 

@@ -311,7 +311,7 @@ def test_who_closes_the_stream_stops_the_writing(registry: ModelRegistry) -> Non
 def test_a_run_that_writes_nothing_is_refused(client: TestClient) -> None:
     reply = client.post("/api/runs/mails/write/stream", json={"text": "win"})
     assert reply.status_code == 400
-    assert "writes no text" in reply.json()["error"]["what"]
+    assert "does not generate text" in reply.json()["error"]["what"]
 
 
 @pytest.mark.thorough

@@ -1,7 +1,7 @@
-"""Find the course: exercises, a bug lab and a glossary, in a package of its own that imports this one.
+"""Find the course (exercises, a bug lab and a glossary), which is a separate package that imports this one.
 
-Nothing here knows that package by name. Its distribution declares entry points in the group `glassformer.course`:
-`command` is the module of `glass learn`, `notebook` the module with `check` and `hint`.
+This package does not contain the course's name. The course's distribution declares entry points in the group
+`glassformer.course`: `command` is the module of `glass learn`, `notebook` the module with `check` and `hint`.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ from types import ModuleType
 from glassformer.base.errors import GlassError
 
 GROUP = "glassformer.course"
-INSTALL = "Install glassformer again, which brings it: pip install -c constraints.txt -e ."
+INSTALL = "Install glassformer again, which includes it: pip install -c constraints.txt -e ."
 
 
 def course_module(name: str) -> ModuleType:
     """Import a module of the course.
 
     Args:
-        name: of the entry point, `command` or `notebook`.
+        name: name of the entry point, `command` or `notebook`.
 
     Raises:
         GlassError: no installed package declares this entry point, or the declared package is missing.
     """
-    from importlib.metadata import entry_points  # reads every installed package's list: only where it is needed
+    from importlib.metadata import entry_points  # slow: it reads the entry points of all installed packages
 
     for entry in entry_points(group=GROUP, name=name):
         try:

@@ -1,4 +1,4 @@
-"""Attribution of an answer to the parts of the model, to tokens and to layers.
+"""Attribute an answer to the parts of the model, to tokens and to layers.
 
   glass attribute runs/book "Once upon a" --view logits
   glass attribute runs/book "Once upon a" --view logits --place 2 --token " time" --against " day"
@@ -7,13 +7,15 @@
   glass attribute runs/book "Once upon a" --view agreement
   glass attribute runs/book "The dog is" --view patching --corrupt "The dogs are"
 
-Views: logits (every logit as a sum of what each part gave), lens (the answer after each layer), rollout and flow
-(attention followed down to the tokens), blank (what an answer loses when a token is replaced), agreement (do these say
-the same?), patching (of two texts, which place of which layer decides).
+Views: logits (each logit as the sum of the contributions of all parts), lens (the likeliest answer after each layer),
+rollout and flow (attention traced back to the tokens), blank (occlusion: the loss of log-probability when a token is
+replaced), agreement (rank correlations of attention, rollout and occlusion), patching (for two texts: which position of
+which layer decides the answer).
 
-The answers are the tokens that follow in the text, and after its end the likeliest; of runs that fill in, the likeliest
-in each hole; of runs that classify, the likeliest label. --token asks for another one, everywhere. Logits and lens need
-a residual stream: they refuse post-norm models. Layers, heads and places count from 0.
+The answers to explain are the tokens that follow in the text, and the likeliest token after its end; for runs of task
+masked, the likeliest token at each [MASK]; for classifiers, the likeliest label. --token replaces the answer at every
+position. Logits and lens need a residual stream, so they refuse post-norm models. Layers, heads and positions count
+from 0.
 """
 
 from __future__ import annotations
@@ -35,40 +37,52 @@ USES = {
     "agreement": ("target", "token", "replace"),
     "patching": ("target", "token", "against", "place", "corrupt", "part"),
 }
-"""View -> the options that mean something to it."""
+"""Options that each view uses, by the name of the view."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of `glass attribute`."""
+    """Add the arguments of `glass attribute`."""
     parser.add_argument("run", type=Path, metavar="RUN", help="a run folder, of any task")
-    parser.add_argument("text", metavar="TEXT", help="what its model shall read; - reads standard input")
+    parser.add_argument("text", metavar="TEXT", help="input text of the model; - reads standard input")
     parser.add_argument("--view", default="logits", metavar="VIEW", help=f"{', '.join(USES)} (default: logits)")
-    parser.add_argument("--target", metavar="TEXT", help="of a run that translates or summarizes; else it writes one")
+    parser.add_argument(
+        "--target", metavar="TEXT", help="target of a translation or summary (default: the model generates it)"
+    )
     parser.add_argument("--token", metavar="TEXT|ID", help="the answer to explain: a token, or a label")
-    parser.add_argument("--against", metavar="TEXT|ID", help="take this one's logit off")
-    parser.add_argument("--place", type=int, metavar="N", help="only the answer at this place (of most views the last)")
-    parser.add_argument("--layer", type=int, metavar="N", help="logits: its neurons; rollout, flow: up to this layer")
-    parser.add_argument("--head", metavar="NAME", help="logits: one head by its source tokens, such as dec.1.self.2")
     parser.add_argument(
-        "--top", type=int, metavar="N", help=f"parts or tokens with a line of their own (default: {TOP})"
+        "--against", metavar="TEXT|ID", help="explain the difference from the logit of this token or label"
     )
-    parser.add_argument("--replace", metavar="TEXT|ID", help="the token that stands in for a blanked one")
-    parser.add_argument("--corrupt", metavar="TEXT", help="patching: another text of as many tokens")
     parser.add_argument(
-        "--part", metavar="PART", help="patching: resid, self, cross, feedforward or heads (default: resid)"
+        "--place", type=int, metavar="N", help="explain only the answer at this position (default of most views: last)"
     )
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="lens, rollout: a picture, .png or .svg")
-    parser.add_argument("--checkpoint", choices=("best", "last"), default="best", help="which weights (default: best)")
+    parser.add_argument(
+        "--layer", type=int, metavar="N", help="logits: neurons of this layer; rollout, flow: up to this layer"
+    )
+    parser.add_argument(
+        "--head", metavar="NAME", help="logits: split one head by source token; a name such as dec.1.self.2"
+    )
+    parser.add_argument("--top", type=int, metavar="N", help=f"number of parts or tokens to list (default: {TOP})")
+    parser.add_argument("--replace", metavar="TEXT|ID", help="the token that replaces an occluded token")
+    parser.add_argument("--corrupt", metavar="TEXT", help="patching: another text with the same number of tokens")
+    parser.add_argument(
+        "--part",
+        metavar="PART",
+        help="patching: activations to patch: resid, self, cross, feedforward or heads (default: resid)",
+    )
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="lens, rollout: write a picture, .png or .svg")
+    parser.add_argument(
+        "--checkpoint", choices=("best", "last"), default="best", help="checkpoint to load (default: best)"
+    )
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:N or mps (default: auto)")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Compute the attribution and print the chosen view."""
     _check(arguments)
-    asked = _ask(arguments)
-    facts, lines = VIEWS[arguments.view](asked)
-    asked_facts = {"view": arguments.view, "text": arguments.text, "row": asked.row, "source": asked.source or None}
-    emit(SimpleReport({**asked_facts, **facts}, chain(asked.subject.notes, lines)), arguments.json)
+    request = _request(arguments)
+    facts, lines = VIEWS[arguments.view](request)
+    inputs = {"view": arguments.view, "text": arguments.text, "row": request.row, "source": request.source or None}
+    emit(SimpleReport({**inputs, **facts}, chain(request.subject.notes, lines)), arguments.json)
     return 0
 
 
@@ -78,11 +92,13 @@ def _check(arguments: argparse.Namespace) -> None:
     for name in dict.fromkeys(option for uses in USES.values() for option in uses):
         if getattr(arguments, name) is not None and name not in USES[arguments.view]:
             views = ", ".join(view for view, uses in USES.items() if name in uses)
-            raise GlassError(f"--{name} has no meaning for --view {arguments.view}", f"It is for {views}.")
+            raise GlassError(f"--{name} has no effect with --view {arguments.view}", f"Use it with {views}.")
     if arguments.top is not None and arguments.top < 1:
-        raise GlassError(f"--top {arguments.top} asks for nothing", "Give a number of at least 1.")
+        raise GlassError(f"--top {arguments.top} is below 1", "Give a number of at least 1.")
     if arguments.view == "patching" and arguments.corrupt is None:
-        raise GlassError("--view patching was asked for without --corrupt", "Give another text of as many tokens.")
+        raise GlassError(
+            "--view patching was given without --corrupt", "Give another text with the same number of tokens."
+        )
     if arguments.layer is not None and arguments.head is not None:
         raise GlassError("--layer and --head were both given", "Give one of them.")
     if arguments.plot is not None:
@@ -91,8 +107,8 @@ def _check(arguments: argparse.Namespace) -> None:
         refuse_no_picture(arguments.plot, "--plot")
 
 
-def _ask(arguments: argparse.Namespace) -> AttributionRequest:
-    """Open the run, and read the text."""
+def _request(arguments: argparse.Namespace) -> AttributionRequest:
+    """Open the run, encode the text and return the inputs of the view."""
     from glassformer.app.cli.texts import say_training, say_unknown, standard_input
     from glassformer.inspection.attribution import case_of
     from glassformer.inspection.explain import whole_subject_of

@@ -1,4 +1,4 @@
-"""The pictures of `glass attribute --plot`: a lens, and a rollout."""
+"""Pictures of `glass attribute --plot`: a logit lens, and attention rollout."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ if TYPE_CHECKING:
     from glassformer.inspection.plots import Fonts
 
 MOST_ANSWERS = 128
-"""Side by side in the picture of a lens."""
+"""Maximum number of columns in the picture of a lens."""
 
 
 def plot_lens(found: Lens, subject: Subject, row: Sequence[str], path: Path) -> None:
-    """A column for each answer, a row for each layer, the embedding at the bottom.
+    """Draw a lens: a column for each answer, a row for each layer, and the embedding at the bottom.
 
     Args:
         found: the lens.
-        subject: what the model reads; it knows the names of answers.
-        row: the tokens that stand over the answers.
-        path: of the picture.
+        subject: the model's input, which has the names of tokens and labels.
+        row: tokens at the positions of the row, for the column labels.
+        path: path of the picture.
 
     Raises:
-        GlassError: there are too many answers for a picture.
+        GlassError: there are more than `MOST_ANSWERS` answers.
     """
     from glassformer.inspection.plots import draw_lens, save
 
     if len(found.outputs) > MOST_ANSWERS:
         raise GlassError(
-            f"--plot would have {len(found.outputs):,} columns, and has room for {MOST_ANSWERS}",
-            "Give a shorter text, or one answer by --place.",
+            f"--plot would have {len(found.outputs):,} columns, and at most {MOST_ANSWERS} are allowed",
+            "Give a shorter text, or one answer with --place.",
         )
     best = found.top[:, :, 0].tolist()  # (L+1, P)
     texts = [[subject.name(id) for id in answers] for answers in best]
-    tokens = ["all places" if len(output.reads) > 1 else row[output.place] for output in found.outputs]
+    tokens = ["all positions" if len(output.reads) > 1 else row[output.place] for output in found.outputs]
     fonts = _fonts([*tokens, *(text for answers in texts for text in answers)])
     ids = subject.ids if subject.target_ids is None else subject.target_ids
     words = [fonts.labels(*pair) for pair in zip(texts, best, strict=True)]
@@ -50,7 +50,7 @@ def plot_lens(found: Lens, subject: Subject, row: Sequence[str], path: Path) -> 
 
 
 def plot_rollout(found: Rollout, layer: int, subject: Subject, path: Path) -> None:
-    """The shares of all places, up to a layer: of an encoder-decoder in the tokens of the source."""
+    """Draw the rollout shares of all positions up to a layer; for an encoder-decoder, in the source tokens."""
     from glassformer.inspection.plots import MapLabels, draw_rollout, save
 
     texts = subject.labels
@@ -69,13 +69,13 @@ def plot_rollout(found: Rollout, layer: int, subject: Subject, path: Path) -> No
         shares = shares.masked_fill(ahead, float("nan"))  # (T, T)
     fonts = _fonts([*rows, *texts])
     of = "source tokens" if found.source is not None else "tokens"
-    labels = MapLabels(fonts.labels(rows, numbers), fonts.labels(texts, ids), "places", f"{of} that reach them")
+    labels = MapLabels(fonts.labels(rows, numbers), fonts.labels(texts, ids), "positions", f"{of} that reach them")
     title = f"attention rollout up to layer {layer}"
     save(draw_rollout(shares.numpy(), labels, title, scale="sqrt", families=fonts.families), path)
 
 
 def _fonts(texts: Sequence[str]) -> Fonts:
-    """For these texts; says what cannot be drawn."""
+    """Return fonts for the texts; print a warning about characters that cannot be drawn."""
     from glassformer.inspection.plots import find_fonts
 
     fonts = find_fonts(texts)

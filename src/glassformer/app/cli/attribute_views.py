@@ -1,4 +1,4 @@
-"""The views of `glass attribute`: each gives its facts, and its lines for people."""
+"""Views of `glass attribute`: each returns its facts for JSON, and its lines for the terminal."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from glassformer.tasks import AnyTextModel
 
 TOP = 8
-"""Parts or neurons with a line of their own, unless --top says how many."""
+"""Default of `--top`: parts or neurons to list."""
 
 
 @dataclass(frozen=True)
 class AttributionRequest:
-    """Inputs of a view: the command's arguments, the model, and the text's tokens and answers."""
+    """Inputs of a view: the command's arguments, the model, and the tokens and answers of the text."""
 
     arguments: argparse.Namespace
     model: AnyTextModel
@@ -32,26 +32,30 @@ class AttributionRequest:
 
     @property
     def output(self) -> Output:
-        """Answer at `--place`, or the last answer."""
+        """Return the answer at `--place`, or the last answer.
+
+        Raises:
+            GlassError: there is no answer at that position.
+        """
         place = self.arguments.place
         found = [output for output in self.case.outputs if place in (None, output.place)]
         if not found:
             there = ", ".join(str(output.place) for output in self.case.outputs[:8])
-            raise GlassError(f"there is no answer at place {place}", f"There are answers at {there}.")
+            raise GlassError(f"there is no answer at position {place}", f"There are answers at {there}.")
         return found[-1]
 
     @property
     def against(self) -> int | None:
-        """Token id of `--against`; None if it is not given."""
+        """Return the token id, or the label's number, of `--against`; None if it is not given."""
         return named(self.model, self.arguments.against)
 
 
-Made = tuple[dict[str, Any], Iterator[str]]
-"""The facts of a view, and its lines."""
+ViewResult = tuple[dict[str, Any], Iterator[str]]
+"""Facts of a view, and its lines."""
 
 
 def named(model: AnyTextModel, name: str | None) -> int | None:
-    """The token, or the label, of that name."""
+    """Return the id of the token, or the number of the label, with that name; None for None."""
     from glassformer.inspection.receipt.naming import label_named, token_named
     from glassformer.tasks import TextClassifier
 
@@ -60,174 +64,179 @@ def named(model: AnyTextModel, name: str | None) -> int | None:
     return label_named(model.labels, name) if isinstance(model, TextClassifier) else token_named(model.tokenizer, name)
 
 
-def logits_view(asked: AttributionRequest) -> Made:
+def logits_view(request: AttributionRequest) -> ViewResult:
     """Show the contribution of each part to each logit; for one answer, its parts, neurons, or one head."""
     from glassformer.inspection.attribution import split_neurons, split_output, split_outputs, tables
     from glassformer.inspection.receipt.parts import refuse_inexact
     from glassformer.inspection.sites import find_head
 
-    given = asked.arguments
-    name = asked.subject.name
-    refuse_inexact(asked.case.model)
-    head = None if given.head is None else find_head(asked.case.model, given.head)
-    made = asked.case.trace()
+    given = request.arguments
+    name = request.subject.name
+    refuse_inexact(request.case.model)
+    head = None if given.head is None else find_head(request.case.model, given.head)
+    made = request.case.trace()
     top = given.top or TOP
-    if (given.place, given.layer, head) == (None, None, None) and len(asked.case.outputs) > 1:
-        found = split_outputs(asked.case.model, made, asked.case.outputs, asked.against)
-        return found.facts(name), tables.split_grid(found, asked.row, name)
-    output = asked.output
-    title = f"{_answer(asked, output)}: what gave its logit"
+    if (given.place, given.layer, head) == (None, None, None) and len(request.case.outputs) > 1:
+        found = split_outputs(request.case.model, made, request.case.outputs, request.against)
+        return found.facts(name), tables.split_grid(found, request.row, name)
+    output = request.output
+    title = f"{_answer(request, output)}: contributions to its logit"
     if given.layer is not None:
-        neurons = split_neurons(asked.case.model, made, output, given.layer, asked.against)
+        neurons = split_neurons(request.case.model, made, output, given.layer, request.against)
         return neurons.facts(), _titled(title, tables.neuron_lines(neurons, top))
-    parts = split_output(asked.case.model, made, output, asked.against)
+    parts = split_output(request.case.model, made, output, request.against)
     if head is None:
-        found = split_outputs(asked.case.model, made, [output], asked.against)
+        found = split_outputs(request.case.model, made, [output], request.against)
         facts = found.facts(name)
         for each, part in zip(facts["parts"], parts, strict=True):
             each["sources"] = part.sources
-        return facts, _titled(title, tables.split_place(parts, asked.row, asked.source, top))
-    if head.site.stack == "enc" and asked.source:
-        raise GlassError(f"{head} writes to the encoder's stream, not to a logit", "Name a head of the decoder.")
+        return facts, _titled(title, tables.split_place(parts, request.row, request.source, top))
+    if head.site.stack == "enc" and request.source:
+        raise GlassError(
+            f"{head} writes to the encoder's residual stream, not to a logit", "Name a head of the decoder."
+        )
     kind = "cross head" if head.site.part == "cross" else "head"
     part = next(each for each in parts if (each.kind, each.layer, each.head) == (kind, head.site.layer, head.head))
     import torch
 
-    labels = asked.source if kind == "cross head" else asked.row
+    labels = request.source if kind == "cross head" else request.row
     lines = tables.token_lines({"gives": torch.tensor(part.sources)}, labels, "+9.4f")
     facts = {"head": str(head), "value": part.value, "sources": part.sources}
-    return facts, _titled(f"{_answer(asked, output)}: {head} gave {part.value:+.4f}, by what it read", lines)
+    title = f"{_answer(request, output)}: {head} contributed {part.value:+.4f}, split by source token"
+    return facts, _titled(title, lines)
 
 
-def lens_view(asked: AttributionRequest) -> Made:
-    """The answer after each layer."""
+def lens_view(request: AttributionRequest) -> ViewResult:
+    """Show the likeliest answers after each layer (logit lens); draw them with `--plot`."""
     from glassformer.inspection.attribution import lens, tables
 
-    case = asked.case
-    name = asked.subject.name
-    outputs = case.outputs if asked.arguments.place is None else [asked.output]
-    found = lens(case.model, case.tokens, outputs, case.target, asked.arguments.top or 3)
-    if asked.arguments.plot is not None:
-        plot_lens(found, asked.subject, asked.row, asked.arguments.plot)
-    if asked.arguments.place is None:
-        return found.facts(name), tables.lens_grid(found, asked.row, name)
-    return found.facts(name), _titled(_answer(asked, asked.output), tables.lens_place(found, 0, name))
+    case = request.case
+    name = request.subject.name
+    outputs = case.outputs if request.arguments.place is None else [request.output]
+    found = lens(case.model, case.tokens, outputs, case.target, request.arguments.top or 3)
+    if request.arguments.plot is not None:
+        plot_lens(found, request.subject, request.row, request.arguments.plot)
+    if request.arguments.place is None:
+        return found.facts(name), tables.lens_grid(found, request.row, name)
+    return found.facts(name), _titled(_answer(request, request.output), tables.lens_place(found, 0, name))
 
 
-def rollout_view(asked: AttributionRequest) -> Made:
-    """Shares of the tokens, by attention rollout."""
+def rollout_view(request: AttributionRequest) -> ViewResult:
+    """Show the share of each token in the answer, by attention rollout; draw the shares with `--plot`."""
     from glassformer.inspection.attribution import rollout
     from glassformer.inspection.attribution.rollout import read_by
     from glassformer.inspection.attribution.tables import token_lines
 
-    made = asked.case.trace()
-    reads = [asked.output.reads]
-    layer = _layer(asked)
+    made = request.case.trace()
+    reads = [request.output.reads]
+    layer = _layer(request)
     found = rollout(made)
     even = rollout(made, uniform=True)
-    if asked.arguments.plot is not None:
-        plot_rollout(found, layer, asked.subject, asked.arguments.plot)
+    if request.arguments.plot is not None:
+        plot_rollout(found, layer, request.subject, request.arguments.plot)
     columns = {"rollout": read_by(found.own[layer], reads)[0], "uniform": read_by(even.own[layer], reads)[0]}  # (T)
     lines = [
-        f"{_read(asked)}, by attention rollout; uniform: if attention were equal",
-        *token_lines(columns, asked.row),
+        f"{_read(request)}, by attention rollout; uniform: with uniform attention",
+        *token_lines(columns, request.row),
     ]
     if found.source is not None and even.source is not None:
         columns = {"rollout": read_by(found.source[layer], reads)[0], "uniform": read_by(even.source[layer], reads)[0]}
-        lines += ["from the source, through cross-attention and the encoder", *token_lines(columns, asked.source)]
+        lines += ["from the source, through cross-attention and the encoder", *token_lines(columns, request.source)]
     facts = {"reads": list(reads[0]), "layer": layer, **found.facts(), "uniform": even.facts()}
     return facts, iter(lines)
 
 
-def flow_view(asked: AttributionRequest) -> Made:
-    """The largest flow of attention to each token."""
+def flow_view(request: AttributionRequest) -> ViewResult:
+    """Show the maximum attention flow from each token to the answer, beside attention rollout."""
     from glassformer.inspection.attribution import flow, rollout
     from glassformer.inspection.attribution.rollout import read_by
     from glassformer.inspection.attribution.tables import token_lines
 
-    made = asked.case.trace()
-    reads = asked.output.reads
-    layer = _layer(asked)
+    made = request.case.trace()
+    reads = request.output.reads
+    layer = _layer(request)
     found = flow(made, reads, layer + 1)
     beside = rollout(made)
     columns = {"flow": found.own, "rollout": read_by(beside.own[layer], [reads])[0]}  # (T)
-    lines = [f"{_read(asked)}, by attention flow", *token_lines(columns, asked.row)]
+    lines = [f"{_read(request)}, by attention flow", *token_lines(columns, request.row)]
     if found.source is not None and beside.source is not None:
         columns = {"flow": found.source, "rollout": read_by(beside.source[layer], [reads])[0]}  # (S)
-        lines += ["from the source, through cross-attention and the encoder", *token_lines(columns, asked.source)]
+        lines += ["from the source, through cross-attention and the encoder", *token_lines(columns, request.source)]
     return found.facts(), iter(lines)
 
 
-def blank_view(asked: AttributionRequest) -> Made:
-    """Show the log-probability, in nats, that an answer loses when each token is replaced."""
+def blank_view(request: AttributionRequest) -> ViewResult:
+    """Show the occlusion of each token: the loss of the answer's log-probability, in nats, when it is replaced."""
     from glassformer.inspection.attribution import blank
     from glassformer.inspection.attribution.tables import token_lines
 
-    output = asked.output
-    words, own, source = _replacements(asked)
-    found = blank(asked.case, own, source)
-    column = asked.case.outputs.index(output)
+    output = request.output
+    words, own, source = _replacements(request)
+    found = blank(request.case, own, source)
+    column = request.case.outputs.index(output)
     lines = [
-        f"{_answer(asked, output)}: ln p = {float(found.before[column]):.4f}; what it loses, in nats, when a token is "
+        f"{_answer(request, output)}: ln p = {float(found.before[column]):.4f}; loss of ln p, in nats, when a token is "
         f"replaced by {words}",
-        *token_lines({"loses": found.own[column]}, asked.row, "+9.4f"),
+        *token_lines({"loses": found.own[column]}, request.row, "+9.4f"),
     ]
     if found.source is not None:
-        lines += ["tokens of the source", *token_lines({"loses": found.source[column]}, asked.source, "+9.4f")]
-    return found.facts(asked.subject.name), iter(lines)
+        lines += ["tokens of the source", *token_lines({"loses": found.source[column]}, request.source, "+9.4f")]
+    return found.facts(request.subject.name), iter(lines)
 
 
-def agreement_view(asked: AttributionRequest) -> Made:
-    """Rank correlations of attention, rollout and blank-out."""
+def agreement_view(request: AttributionRequest) -> ViewResult:
+    """Show the rank correlations of attention, rollout and occlusion."""
     from glassformer.inspection.attribution import agreement, blank
     from glassformer.inspection.attribution.tables import agreement_lines
 
-    words, own, source = _replacements(asked)
-    found = agreement(asked.case.model, asked.case.trace(), blank(asked.case, own, source))
-    return {"replacement": own, **found.facts()}, _titled(f"blank-out puts {words}", agreement_lines(found))
+    words, own, source = _replacements(request)
+    found = agreement(request.case.model, request.case.trace(), blank(request.case, own, source))
+    return {"replacement": own, **found.facts()}, _titled(
+        f"occlusion: tokens are replaced by {words}", agreement_lines(found)
+    )
 
 
-def patching_view(asked: AttributionRequest) -> Made:
-    """Of two texts, which place of which layer decides."""
+def patching_view(request: AttributionRequest) -> ViewResult:
+    """Show, for each layer and position, the effect of patching the clean text's activations into the corrupt text."""
     from glassformer.inspection.attribution import Question, case_of, patch_grids
     from glassformer.inspection.attribution.grid import check_part, check_shapes
     from glassformer.inspection.attribution.tables import grid_lines
     from glassformer.inspection.explain import whole_subject_of
 
-    given = asked.arguments
-    case = asked.case
-    written = asked.subject.target
+    given = request.arguments
+    case = request.case
+    written = request.subject.target
     check_part(given.part or "resid")
-    other = whole_subject_of(asked.model, given.corrupt, written, "--corrupt")
+    other = whole_subject_of(request.model, given.corrupt, written, "--corrupt")
     corrupt = case_of(other)
     question = Question(case.tokens, corrupt.tokens, 0, 0, 0, case.target, corrupt.target)
     check_shapes(question)
-    if other.ids == asked.subject.ids:
-        raise GlassError("--corrupt is the text itself: there is nothing to restore", "Give another one.")
+    if other.ids == request.subject.ids:
+        raise GlassError("--corrupt is the same as the text: there is nothing to restore", "Give another text.")
     best = case.logits()[0].argmax(dim=-1)  # (P)
     worst = corrupt.logits()[0].argmax(dim=-1)  # (P)
-    output = asked.output
+    output = request.output
     differ = (best != worst).nonzero()
     if given.place is None and case.target is not None and len(differ):
         output = case.outputs[int(differ[0])]
     column = case.outputs.index(output)
     token = int(best[column]) if given.token is None else output.answer
-    against = int(worst[column]) if asked.against is None else asked.against
+    against = int(worst[column]) if request.against is None else request.against
     if token == against:
         raise GlassError(
-            f"both texts are answered with {asked.subject.name(token)}", "Name two answers by --token and --against."
+            f"both texts have the answer {request.subject.name(token)}", "Name two answers with --token and --against."
         )
     question = Question(case.tokens, corrupt.tokens, output.place, token, against, case.target, corrupt.target)
     grids = patch_grids(case.model, question, given.part or "resid")
-    name = asked.subject.name
+    name = request.subject.name
     first = grids[0]
     lines = [
-        f"{name(token)} against {name(against)}, {_where(asked, output)}: difference of logits {first.clean:+.4f} "
+        f"{name(token)} against {name(against)}, {_where(request, output)}: logit difference {first.clean:+.4f} "
         f"clean, {first.corrupt:+.4f} corrupt; 0: as corrupt, 1: as clean",
     ]
     for grid in grids:
-        encodes = bool(asked.source) and grid.stack == "enc"
-        lines += grid_lines(grid, asked.source if encodes else asked.row, _labels(other, encodes))
+        encodes = bool(request.source) and grid.stack == "enc"
+        lines += grid_lines(grid, request.source if encodes else request.row, _labels(other, encodes))
     answers = {"token": {"id": token, "text": name(token)}, "against": {"id": against, "text": name(against)}}
     return {**answers, "place": output.place, "grids": [grid.facts() for grid in grids]}, iter(lines)
 
@@ -236,23 +245,27 @@ def _labels(subject: Subject, source: bool) -> tuple[str, ...]:
     return subject.labels if source or subject.target_labels is None else subject.target_labels
 
 
-def _layer(asked: AttributionRequest) -> int:
-    """The layer that is looked at: --layer, or the last."""
+def _layer(request: AttributionRequest) -> int:
+    """Return the number of the layer of `--layer`, or of the last layer."""
     from glassformer.inspection.attribution.case import check_number
     from glassformer.inspection.receipt.parts import stack_of
 
-    count = len(stack_of(asked.case.model).blocks)
-    layer = asked.arguments.layer
+    count = len(stack_of(request.case.model).blocks)
+    layer = request.arguments.layer
     return count - 1 if layer is None else check_number("layer", layer, count)
 
 
-def _replacements(asked: AttributionRequest) -> tuple[str, int, int | None]:
-    """The token that stands in for a blanked one, in words; its id, and its id in the source's vocabulary."""
+def _replacements(request: AttributionRequest) -> tuple[str, int, int | None]:
+    """Return the token that replaces an occluded token.
+
+    Returns:
+        The token in words, its id, and its id in the source's vocabulary (None if the vocabularies are the same).
+    """
     from glassformer.tasks import Translator
 
-    tokenizer = asked.model.tokenizer
-    source = asked.model.source_tokenizer if isinstance(asked.model, Translator) else tokenizer
-    given = asked.arguments.replace
+    tokenizer = request.model.tokenizer
+    source = request.model.source_tokenizer if isinstance(request.model, Translator) else tokenizer
+    given = request.arguments.replace
     if given is not None:
         from glassformer.inspection.receipt.naming import token_named
 
@@ -266,21 +279,21 @@ def _replacements(asked: AttributionRequest) -> tuple[str, int, int | None]:
     return f"{tokenizer.token_text(own)} ({own})", own, None if source is tokenizer else other
 
 
-def _where(asked: AttributionRequest, output: Output) -> str:
+def _where(request: AttributionRequest, output: Output) -> str:
     if len(output.reads) > 1:
-        return "from all places"
-    after = "after" if asked.model.config.model.family != "encoder" else "from"
-    return f"{after} {asked.row[output.place]} at {output.place}"
+        return "from all positions"
+    after = "after" if request.model.config.model.family != "encoder" else "from"
+    return f"{after} {request.row[output.place]} at {output.place}"
 
 
-def _read(asked: AttributionRequest) -> str:
-    """Return the title of a rollout or flow view: the answer whose tokens are traced."""
-    return f"what reaches the answer {_where(asked, asked.output)}, of each token"
+def _read(request: AttributionRequest) -> str:
+    """Return the title of a rollout or flow view, which names the answer."""
+    return f"attention of the answer {_where(request, request.output)} to each token"
 
 
-def _answer(asked: AttributionRequest, output: Output) -> str:
-    against = "" if asked.against is None else f" against {asked.subject.name(asked.against)}"
-    return f"answer {asked.subject.name(output.answer)}{against} {_where(asked, output)}"
+def _answer(request: AttributionRequest, output: Output) -> str:
+    against = "" if request.against is None else f" against {request.subject.name(request.against)}"
+    return f"answer {request.subject.name(output.answer)}{against} {_where(request, output)}"
 
 
 def _titled(title: str, lines: Iterator[str]) -> Iterator[str]:
@@ -288,7 +301,7 @@ def _titled(title: str, lines: Iterator[str]) -> Iterator[str]:
     yield from lines
 
 
-VIEWS: dict[str, Callable[[AttributionRequest], Made]] = {
+VIEWS: dict[str, Callable[[AttributionRequest], ViewResult]] = {
     "logits": logits_view,
     "lens": lens_view,
     "rollout": rollout_view,
@@ -297,4 +310,4 @@ VIEWS: dict[str, Callable[[AttributionRequest], Made]] = {
     "agreement": agreement_view,
     "patching": patching_view,
 }
-"""By their names."""
+"""Views by name."""

@@ -9,7 +9,7 @@ from glassformer.base.backends import BACKENDS
 
 
 def add_backend(parser: argparse.ArgumentParser, choices: Sequence[str] = BACKENDS, default: str = "auto") -> None:
-    """Add `--backend` with these choices to the parser of a command."""
+    """Add the option `--backend` to the parser of a command."""
     parser.add_argument(
-        "--backend", choices=choices, default=default, help=f"what computes generated text (default: {default})"
+        "--backend", choices=choices, default=default, help=f"backend that generates text (default: {default})"
     )

@@ -1,12 +1,12 @@
-"""Talk with a run that learnt conversations (glass train --task chat), or that has a chat template.
+"""Talk with a run that was trained on conversations (glass train --task chat), or that has a chat template.
 
   glass chat runs/talk
   glass chat runs/talk "Ada lives in Oslo. Ben has the crow. Where does Ada live?"
   glass chat runs/talk --system "Answer in one word." --temperature 0
 
-Without QUESTION, questions are read line by line, and the model sees the conversation so far. /new begins a new
-conversation; /quit or the end of the input (Ctrl-D) ends the program. When the conversation does not fit into the
-context any more, its oldest question and answer are forgotten, and a line says so.
+Without QUESTION, questions are read line by line, and the model reads the conversation so far. /new begins a new
+conversation; /quit or the end of the input (Ctrl-D) ends the program. When the conversation no longer fits into the
+context, its oldest question and answer are dropped, and a note is printed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from glassformer.app.cli.backend_option import add_backend
-from glassformer.app.cli.generate import drawing_changes, names_backend, refuse_idle_penalty, stop_changes
+from glassformer.app.cli.generate import names_backend, refuse_unused_penalty, sampling_changes, stop_changes
 from glassformer.app.cli.settings import add_section_flags
 from glassformer.app.cli.texts import say_unknown
 from glassformer.base.config import SampleConfig
@@ -35,15 +35,21 @@ QUIT = "/quit"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of `glass chat`."""
+    """Add the arguments of `glass chat`."""
     parser.add_argument("run", type=Path, metavar="RUN", help="a run folder")
-    parser.add_argument("question", nargs="?", metavar="QUESTION", help="answer this alone; without it, read questions")
-    parser.add_argument("--system", metavar="TEXT", help="a message that stands before the conversation")
-    parser.add_argument("--checkpoint", choices=("best", "last"), default="best", help="which weights (default: best)")
+    parser.add_argument(
+        "question", nargs="?", metavar="QUESTION", help="a single question (default: read questions line by line)"
+    )
+    parser.add_argument("--system", metavar="TEXT", help="system message before the conversation")
+    parser.add_argument(
+        "--checkpoint", choices=("best", "last"), default="best", help="checkpoint to load (default: best)"
+    )
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:N or mps (default: auto)")
-    parser.add_argument("--precision", choices=("auto", "fp32", "bf16"), default="fp32", help="(default: fp32)")
+    parser.add_argument(
+        "--precision", choices=("auto", "fp32", "bf16"), default="fp32", help="floating-point precision (default: fp32)"
+    )
     add_backend(parser)
-    group = parser.add_argument_group("drawing; what is not given is as the run's own [sample] settings say")
+    group = parser.add_argument_group("sampling (defaults: the run's own [sample] settings)")
     add_section_flags(group, "sample", SampleConfig, leave_out=("prompt",))
 
 
@@ -55,19 +61,19 @@ def run(arguments: argparse.Namespace) -> int:
     opened = OpenedRun.load(arguments.run, arguments.checkpoint, arguments.device, arguments.precision)
     model = opened.chat_model
     given = {key: value for key, value in vars(arguments).items() if key.startswith("sample.") and value is not None}
-    settings = opened.config.with_changes({**given, **stop_changes(given), **drawing_changes(given)}).sample
-    refuse_idle_penalty(given, opened.config.sample)
+    settings = opened.config.with_changes({**given, **stop_changes(given), **sampling_changes(given)}).sample
+    refuse_unused_penalty(given, opened.config.sample)
     model.engine = choose_engine(arguments.backend, model.model, settings, 1)
     if names_backend(arguments.backend, model):
         print(f"--- {model.backend}, {model.precision}", file=sys.stderr)
     if arguments.system is not None and not arguments.system.strip():
-        raise GlassError("--system is empty", "Give a text, or leave it out.")
+        raise GlassError("--system is empty", "Give a text, or remove --system.")
     first: list[Message] = [{"role": "system", "content": arguments.system}] if arguments.system else []
     if arguments.question is not None:
         say_unknown(model.tokenizer, [arguments.question])
         return _answer_one(model, first, arguments.question, settings, arguments.json)
     if arguments.json:
-        raise GlassError("--json was given without QUESTION", "Give QUESTION; a conversation is written as it goes on.")
+        raise GlassError("--json was given without QUESTION", "Give QUESTION; a conversation has no JSON output.")
     _talk(model, first, settings)
     return 0
 
@@ -88,7 +94,7 @@ def _answer_one(
 
 
 def _talk(model: ChatModel, first: Sequence[Message], settings: SampleConfig) -> None:
-    """Answer line by line until the input ends."""
+    """Read questions and print their answers until the input ends; handle `/new` and `/quit`."""
     messages = list(first)
     for question in _questions():
         if question == QUIT:
@@ -100,7 +106,7 @@ def _talk(model: ChatModel, first: Sequence[Message], settings: SampleConfig) ->
         asked: list[Message] = [*messages, {"role": "user", "content": question}]
         try:
             messages = model.fitting(asked, settings.tokens, len(first))
-        except GlassError as error:  # the conversation goes on without this question
+        except GlassError as error:  # the conversation continues without this question
             print(error, file=sys.stderr)
             continue
         if forgotten := len(asked) - len(messages):
@@ -110,7 +116,7 @@ def _talk(model: ChatModel, first: Sequence[Message], settings: SampleConfig) ->
 
 
 def _questions() -> Iterator[str]:
-    """Yield the lines of the input that are not blank; at a terminal after a prompt."""
+    """Yield the non-blank lines of standard input; print a prompt before each line at a terminal."""
     while True:
         if sys.stdin.isatty():
             print(PROMPT, end="", flush=True)
@@ -122,7 +128,7 @@ def _questions() -> Iterator[str]:
 
 
 def _show(pieces: Iterator[str]) -> str:
-    """Print an answer as it is written, and return it."""
+    """Print an answer piece by piece, and return it whole."""
     text = ""
     for piece in pieces:
         print(piece, end="", flush=True)

@@ -1,4 +1,4 @@
-"""Name the label of a text with a classifier that glass train --task classify made.
+"""Predict the label of a text with a classifier that was trained with glass train --task classify.
 
 glass classify runs/mails "Your parcel has arrived"
 glass classify runs/mails --input mails.txt --json
@@ -17,26 +17,31 @@ from glassformer.base.errors import GlassError
 from glassformer.base.report import SimpleReport, emit
 from glassformer.base.wording import counted
 
-SHOWN = 5  # labels with their probabilities
+SHOWN = 5
+"""Number of labels printed for a single text, with their probabilities."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of `glass classify`."""
+    """Add the arguments of `glass classify`."""
     parser.add_argument("run", type=Path, metavar="RUN", help="a run folder")
-    parser.add_argument("text", nargs="*", metavar="TEXT", help="texts to label; - reads one from standard input")
-    parser.add_argument("--input", type=Path, metavar="FILE", help="a text per line")
-    parser.add_argument("--checkpoint", choices=("best", "last"), default="best", help="which weights (default: best)")
+    parser.add_argument("text", nargs="*", metavar="TEXT", help="texts to classify; - reads one from standard input")
+    parser.add_argument("--input", type=Path, metavar="FILE", help="file with one text per line")
+    parser.add_argument(
+        "--checkpoint", choices=("best", "last"), default="best", help="checkpoint to load (default: best)"
+    )
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:N or mps (default: auto)")
-    parser.add_argument("--precision", choices=("auto", "fp32", "bf16"), default="fp32", help="(default: fp32)")
+    parser.add_argument(
+        "--precision", choices=("auto", "fp32", "bf16"), default="fp32", help="floating-point precision (default: fp32)"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Label every text: a line each, the label first."""
+    """Classify the texts and print one line for each, or the probabilities of the labels for a single text."""
     from glassformer.runs.opening import OpenedRun
     from glassformer.tasks import TextClassifier
 
     if bool(arguments.text) == (arguments.input is not None):
-        raise GlassError("glass classify needs texts, as arguments or as a file", "Give TEXT, or --input FILE.")
+        raise GlassError("glass classify needs texts, either as arguments or in a file", "Give TEXT, or --input FILE.")
     model = OpenedRun.load(arguments.run, arguments.checkpoint, arguments.device, arguments.precision).text_model
     if not isinstance(model, TextClassifier):
         raise wrong_command(arguments.run, model.config.train.task)
@@ -47,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
     say_unread([model.unread_tokens(text) for text in texts], "texts", model.config.model.context)
     found = model.classify(texts)
     facts = {"labels": list(model.labels), "texts": [asdict(each) for each in found]}
-    if len(found) > 1 or arguments.input:  # a file of one line is answered like any other file
+    if len(found) > 1 or arguments.input:  # a file with one line has the same output format as any file
         lines = [f"{each.label}\t{each.probability:.4f}\t{' '.join(each.text.split())[:100]}" for each in found]
     else:
         lines = [f"{share:>8.2%}  {label}" for label, share in list(found[0].probabilities.items())[:SHOWN]]
@@ -56,11 +61,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _notice_empty(texts: list[str], file: Path | None) -> None:
-    """Refuse an empty text; for empty lines of a file, print a warning and keep their labels."""
+    """Raise a `GlassError` if an argument is an empty text; print a warning if lines of a file are empty."""
     empty = sum(not text.strip() for text in texts)
     if empty and file is None:
         which = "the text is" if len(texts) == 1 else f"of {len(texts):,} texts {counted(empty, 'are', 'is')}"
-        raise GlassError(f"{which} empty: there is nothing to label", "Give a text.")
+        raise GlassError(f"{which} empty: there is nothing to classify", "Give a text that is not empty.")
     if empty:
         lines = counted(empty, f"lines of {file} are", f"line of {file} is")
-        print(f"{lines} empty: the label is what the model says of no text", file=sys.stderr)
+        print(f"{lines} empty: the label of an empty line is meaningless", file=sys.stderr)

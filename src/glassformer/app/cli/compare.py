@@ -1,4 +1,4 @@
-"""Train a grid of models that differ in a few settings, with several seeds each, and say what differs for certain.
+"""Train a grid of models that differ in a few settings, with several seeds each, and report differences beyond noise.
 
   glass compare book.txt --vary model.positions=learned,rotary,none --out runs/positions --steps 500
   glass compare book.txt --vary model.heads=1,4 --vary train.learning_rate=1e-3,3e-3 --seeds 5 --out runs/grid
@@ -7,13 +7,13 @@
   glass compare --study heads --out runs/heads
   glass compare --study cost --out runs/cost
 
-Every combination of values is a cell, and every cell is trained once with each seed, by processes of one thread side by
-side. The first cell is the baseline, unless --baseline names another. A difference counts from two standard deviations
-over the seeds on. --out gets a report with pictures, and a run folder for each run. The same command goes on with what
-is not done yet; with more --seeds it adds to what is there.
+Each combination of values is a cell, and each cell is trained once with each seed, in parallel processes of one thread.
+The first cell is the baseline, unless --baseline names another. A difference counts if it is at least two standard
+deviations over the seeds. The --out folder receives a report with pictures, and a run folder for each run. The same
+command trains the runs that are still missing; with a larger --seeds it adds runs.
 
-`remove` is no setting: it takes a part out of the model, causal-mask, residuals or feedforward, to see what it was for.
-A study is a grid with a name. With DATA it runs on that text, and its other settings stay.
+`remove` is not a setting: it removes a part of the model (causal-mask, residuals or feedforward) to measure its effect.
+A study is a named grid. With DATA it trains on that text and keeps its other settings.
 """
 
 from __future__ import annotations
@@ -36,19 +36,23 @@ if TYPE_CHECKING:
     from glassformer.experiments.report import StudyReport
 
 SEEDS = 3
-"""Of each cell: the fewest that have a standard deviation worth the name."""
+"""Default number of seeds per cell: the fewest that give a usable standard deviation."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of `glass compare`."""
+    """Add the arguments of `glass compare`."""
     add_run_arguments(parser)
     parser.add_argument(
-        "--vary", action="append", default=[], metavar="SETTING=VALUE,VALUE", help="what differs; may be repeated"
+        "--vary",
+        action="append",
+        default=[],
+        metavar="SETTING=VALUE,VALUE",
+        help="a setting and its values in the grid; may be repeated",
     )
-    parser.add_argument("--study", metavar="NAME", help="a grid that is built in")
-    parser.add_argument("--list", action="store_true", help="name the studies, and the questions they answer")
+    parser.add_argument("--study", metavar="NAME", help="a built-in grid")
+    parser.add_argument("--list", action="store_true", help="list the studies and their questions")
     parser.add_argument("--seeds", type=int, metavar="N", help=f"runs of each cell (default: {SEEDS})")
-    parser.add_argument("--jobs", type=int, metavar="N", help="runs at a time (default: one for each core)")
+    parser.add_argument("--jobs", type=int, metavar="N", help="number of parallel runs (default: one for each core)")
     parser.add_argument("--baseline", metavar="CELL", help="the cell to compare with (default: the first)")
 
 
@@ -72,18 +76,18 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         results = run_grid(arguments.out, grid, _cores() if arguments.jobs is None else arguments.jobs, _note)
     except KeyboardInterrupt:
-        _note("stopped, all that is trained is kept; the same command goes on")
+        _note("stopped: finished runs are kept; run the same command again to continue")
         raise
     if all("loss" not in result for result in results.values()):
         failed = next(iter(results.values()))
-        raise GlassError(f"every run failed, the first so: {failed['failed']}", failed["remedy"])
+        raise GlassError(f"every run failed; the first error: {failed['failed']}", failed["remedy"])
     table = tabulate(grid, results, baseline)
     pictures = {"curves.svg": curves_picture(arguments.out, grid), "bars.svg": bars_picture(table)}
     return _tell(comparison_report(grid, table, pictures, arguments.out), arguments.json)
 
 
 def _chosen_grid(arguments: argparse.Namespace) -> Grid:
-    """The study that was named, or what `--vary` says, over the settings that all cells share."""
+    """Return the grid of `--study` or `--vary`, with the settings that all cells share."""
     vary = parse_variations(arguments.vary)
     changes = changes_from(arguments) | named_source(arguments.data, arguments.target)
     study = None
@@ -92,13 +96,14 @@ def _chosen_grid(arguments: argparse.Namespace) -> Grid:
         for name in ("vary", "recipe", "config"):
             if getattr(arguments, name):
                 raise GlassError(
-                    f"--study {study.name} was given with --{name}", "A study has its own; change single ones by --set."
+                    f"--study {study.name} was given with --{name}",
+                    "A study has its own settings; change single settings with --set.",
                 )
         vary = dict(study.vary)
         changes = _under(study, changes)
     for key in vary:
         if key in changes:
-            raise GlassError(f"{key} both varies and is set to {changes[key]}", "Leave one of them out.")
+            raise GlassError(f"{key} is varied and also set to {changes[key]}", "Remove one of them.")
 
     def settings(values: dict[str, str]) -> Config:
         config = chosen_settings(arguments.recipe, arguments.config, changes | values)
@@ -111,7 +116,10 @@ def _chosen_grid(arguments: argparse.Namespace) -> Grid:
 
 
 def _under(study: Study, changes: dict[str, str]) -> dict[str, str]:
-    """A study's settings under those that were given. A text of one's own brings its own data and tokenizer."""
+    """Return the settings of a study, overridden by `changes`.
+
+    With another text, the study's data and tokenizer settings are dropped.
+    """
     own = dict(study.settings)
     if "data.source" in changes:
         own = {key: value for key, value in own.items() if not key.startswith(("data.", "tokenizer."))}
@@ -125,7 +133,7 @@ def _baseline(cells: tuple[Cell, ...], name: str | None) -> int:
     if name is None:
         return 0
     if name not in names:
-        raise GlassError(f"there is no cell {name!r} to compare with", nearest(name, names))
+        raise GlassError(f"unknown baseline cell {name!r}", nearest(name, names))
     return names.index(name)
 
 
@@ -142,12 +150,12 @@ def _measure_cost(arguments: argparse.Namespace) -> int:
 
     given = (arguments.data, arguments.target, arguments.vary, arguments.recipe, arguments.config, arguments.baseline)
     if any(given) or changes_from(arguments):
-        raise GlassError("--study cost takes no settings: its sizes are fixed", "Leave all but --out out.")
+        raise GlassError("--study cost takes no settings: its sizes are fixed", "Give only --out.")
     for name in ("seeds", "jobs"):
         if getattr(arguments, name) is not None:
             raise GlassError(
-                f"--study cost was given with --{name}: it trains nothing, and measures one model at a time",
-                f"Leave --{name} out.",
+                f"--study cost was given with --{name}: it measures one model at a time, without training",
+                f"Remove --{name}.",
             )
     refuse_no_matplotlib()
     refuse_used_folder(arguments.out)
@@ -156,7 +164,7 @@ def _measure_cost(arguments: argparse.Namespace) -> int:
 
 
 def _tell(report: StudyReport, as_json: bool) -> int:
-    """Write the report's files and print it."""
+    """Write the files of the report and print it."""
     report.write()
     emit(report, as_json)
     _note(f"report: {report.page}")
@@ -164,7 +172,7 @@ def _tell(report: StudyReport, as_json: bool) -> int:
 
 
 def _cores() -> int:
-    """The cores that this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

@@ -1,4 +1,4 @@
-"""Count a model without making it: parameters, bytes, arithmetic and cache per token; what many GPUs would need.
+"""Count the parameters, bytes, FLOPs and cache per token of a model without building it; estimate many-GPU training.
 
 glass count shakespeare-nano
 glass count runs/book
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from glassformer.model.count import Component
 
 Sizes = tuple[int, int | None, int | None]
-"""Tokens, tokens of sources with a vocabulary of their own, and labels."""
+"""Vocabulary size, vocabulary size of sources with a separate vocabulary, and number of labels."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of `glass count`."""
+    """Add the arguments of `glass count`."""
     parser.add_argument("what", metavar="RUN|RECIPE", help=f"a run folder, or one of: {', '.join(recipe_names())}")
     count_gpus.add_arguments(parser)
     add_setting_flags(parser, ("model", "tokenizer"))
@@ -41,7 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the parameters, bytes and arithmetic of the model, and the estimates for `--gpus`."""
     from glassformer.model.count import count_model
 
-    config, sizes, published = _what(arguments.what, changes_from(arguments))
+    config, sizes, published = _described(arguments.what, changes_from(arguments))
     about, estimates = count_gpus.estimates(arguments, config, sizes)
     gpus = count_gpus.table(about, estimates, arguments.tokens) if estimates else iter(())
     components = count_model(config.model, *sizes)
@@ -53,14 +53,14 @@ def run(arguments: argparse.Namespace) -> int:
 
 @dataclass(frozen=True)
 class CountReport:
-    """Parameters, bytes, arithmetic and cache of a model.
+    """Parameters, bytes, FLOPs and cache of a model.
 
     Attributes:
-        name: the run or recipe.
-        model: its settings.
-        vocab_size: tokens that the target's embedding has.
-        components: the parts of the model.
-        published: figures of others for the same model; empty if there are none.
+        name: name of the run or recipe.
+        model: settings of the model.
+        vocab_size: number of rows of the target's token embedding.
+        components: components of the model.
+        published: published figures of the same model; empty if there are none.
     """
 
     name: str
@@ -75,7 +75,7 @@ class CountReport:
         return sum(part.parameters for part in self.components)
 
     def facts(self) -> dict[str, Any]:
-        """Return the account with the published figures."""
+        """Return the counts of each component and in total, with the published figures."""
         from glassformer.model.count import embedding_rows
 
         widths = embedding_rows(self.vocab_size)
@@ -89,7 +89,7 @@ class CountReport:
         }
 
     def text(self) -> str:
-        """Return a line for each component, and the published figures beside the exact ones."""
+        """Return a table of the components, and a comparison with the published figures."""
         return "\n".join(self._lines())
 
     def _lines(self) -> Iterator[str]:
@@ -112,7 +112,7 @@ class CountReport:
             yield from self._differences()
 
     def _differences(self) -> Iterator[str]:
-        """Published figures beside the exact ones, and the components in which they differ."""
+        """Yield the published and exact totals, and a line for each component in which they differ."""
         stated = self.published["total"]
         yield f"\nPublished for this model: {stated:,}; exact: {self.total:,}; difference {self.total - stated:+,}:"
         parts = self.published.get("parts", {})
@@ -124,8 +124,8 @@ class CountReport:
         yield f"  {self.published['note']}"
 
 
-def _what(name: str, changes: dict[str, str]) -> tuple[Config, Sizes, dict[str, Any]]:
-    """Settings, sizes and published figures of a run or recipe."""
+def _described(name: str, changes: dict[str, str]) -> tuple[Config, Sizes, dict[str, Any]]:
+    """Return the settings, sizes and published figures of a run or recipe."""
     from glassformer.runs.folder import open_run, runs_near
 
     if name in recipe_names():
@@ -140,14 +140,14 @@ def _what(name: str, changes: dict[str, str]) -> tuple[Config, Sizes, dict[str, 
 
     found = open_run(Path(name))
     config = found.config().with_changes(changes)
-    source = None  # it has a tokenizer of its own only where nothing is shared
+    source = None  # sources share the target's vocabulary
     if config.two_vocabularies:
         source = Tokenizer.load(found.source_tokenizer_file).vocab_size
     return config, (Tokenizer.load(found.tokenizer_file).vocab_size, source, len(found.labels()) or None), {}
 
 
 def _vocabulary(config: Config, recipe: Recipe) -> int:
-    """Tokens to count with, before any text was seen."""
+    """Return the vocabulary size to assume for a recipe, whose tokenizer is not trained yet."""
     if config.model.vocab_size is not None:
         return config.model.vocab_size
     if config.tokenizer.kind == "bytes":

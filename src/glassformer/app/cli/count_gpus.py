@@ -1,4 +1,4 @@
-"""`glass count --gpus`: what training on many GPUs needs, on paper."""
+"""`glass count --gpus`: estimated memory and time of training on many GPUs."""
 
 from __future__ import annotations
 
@@ -14,46 +14,62 @@ if TYPE_CHECKING:
     from glassformer.training.many_gpus import Estimate, Gpu
 
 OWN = {"peak": 1e12, "memory": 1e9, "link": 1e9, "network": 1e9}
-"""Options that change a figure of the GPU, and their units."""
+"""Options that override a figure of the GPU, and their units."""
 REACH = 0.5
+"""Default share of the peak FLOP/s that training achieves."""
 GIGA = 1e9
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments that belong to `--gpus`."""
+    """Add the arguments of `--gpus`."""
     group = parser.add_argument_group("on many GPUs, estimated (FSDP2, AdamW, bfloat16; nothing is measured)")
-    group.add_argument("--gpus", metavar="N,N,...", help="how many: 8,64,1024")
-    group.add_argument("--gpu", metavar="NAME", help="a100, h100 (default), h200 or b200; the next four change it")
-    group.add_argument("--peak", type=float, metavar="TFLOPS", help="dense bfloat16 matrix products")
-    group.add_argument("--memory", type=float, metavar="GB", help="of each GPU")
-    group.add_argument("--link", type=float, metavar="GB/S", help="between GPUs of a node, one way")
-    group.add_argument("--network", type=float, metavar="GB/S", help="between nodes, one way, of each GPU")
-    group.add_argument("--reach", type=float, metavar="SHARE", help=f"of the peak that is reached (default: {REACH})")
-    group.add_argument("--rows", type=int, metavar="N", help="at once on each GPU (default: as many as fit, to 64)")
-    group.add_argument("--tokens", type=float, metavar="BILLIONS", help="to train on: how long that takes")
+    group.add_argument("--gpus", metavar="N,N,...", help="numbers of GPUs, such as 8,64,1024")
+    group.add_argument(
+        "--gpu", metavar="NAME", help="a100, h100 (default), h200 or b200; the next four options change its figures"
+    )
+    group.add_argument("--peak", type=float, metavar="TFLOPS", help="peak of dense bfloat16 matrix multiplications")
+    group.add_argument("--memory", type=float, metavar="GB", help="memory of each GPU")
+    group.add_argument("--link", type=float, metavar="GB/S", help="bandwidth between GPUs of a node, one way")
+    group.add_argument("--network", type=float, metavar="GB/S", help="bandwidth between nodes, one way, for each GPU")
+    group.add_argument("--reach", type=float, metavar="SHARE", help=f"achieved share of the peak (default: {REACH})")
+    group.add_argument(
+        "--rows", type=int, metavar="N", help="micro-batch of each GPU (default: as many rows as fit, up to 64)"
+    )
+    group.add_argument(
+        "--tokens", type=float, metavar="BILLIONS", help="training tokens, to estimate the days of training"
+    )
 
 
 def estimates(
     arguments: argparse.Namespace, config: Config, sizes: tuple[int, int | None, int | None]
 ) -> tuple[str, list[Estimate]]:
-    """The GPU in words, and an estimate for each number of them; none where none is asked for."""
+    """Return a description of the GPU, and an estimate for each number of GPUs; empty without `--gpus`.
+
+    Args:
+        arguments: arguments of the command.
+        config: settings of the run.
+        sizes: vocabulary size, vocabulary size of sources or None, number of labels or None.
+
+    Raises:
+        GlassError: an argument is not allowed, or the model is an encoder-decoder.
+    """
     from glassformer.training.many_gpus import estimate, size_of
 
     if arguments.gpus is None:
         for name in ("gpu", *OWN, "reach", "rows", "tokens"):
             if getattr(arguments, name) is not None:
-                raise GlassError(f"--{name} was given without --gpus", "Say how many: --gpus 8,64")
+                raise GlassError(f"--{name} was given without --gpus", "Give the numbers of GPUs: --gpus 8,64")
         return "", []
     _refuse_impossible(arguments)
     if config.model.family == "encoder-decoder":
-        raise GlassError("--gpus counts no encoder-decoders", "Take a decoder or an encoder.")
+        raise GlassError("--gpus does not support encoder-decoders", "Use a decoder or an encoder.")
     size = size_of(config.model, sizes[0], sizes[2])
-    (name, gpu) = _gpu(arguments)
+    name, gpu = _gpu(arguments)
     reach = REACH if arguments.reach is None else arguments.reach
     about = (
-        f"{name}: {gpu.peak / 1e12:,.0f} TFLOP/s, of which {reach:.0%} are reached; {gpu.memory / GIGA:,.0f} GB; "
+        f"{name}: {gpu.peak / 1e12:,.0f} TFLOP/s, of which {reach:.0%} is achieved; {gpu.memory / GIGA:,.0f} GB; "
         f"{gpu.link / GIGA:,.0f} GB/s within a node of {gpu.node}, "
-        f"{gpu.network / GIGA:,.0f} GB/s for each GPU beyond ({gpu.source})"
+        f"{gpu.network / GIGA:,.0f} GB/s for each GPU between nodes ({gpu.source})"
     )
     return about, [estimate(size, gpu, number, reach, arguments.rows) for number in _numbers(arguments.gpus)]
 
@@ -63,7 +79,7 @@ def _gpu(arguments: argparse.Namespace) -> tuple[str, Gpu]:
 
     name = arguments.gpu or "h100"
     if name not in GPUS:
-        raise GlassError(f"there are no figures of a GPU {name!r}", nearest(name, GPUS))
+        raise GlassError(f"unknown GPU {name!r}", nearest(name, GPUS))
     given = {option: getattr(arguments, option) for option in OWN if getattr(arguments, option) is not None}
     if not given:
         return name, GPUS[name]
@@ -83,13 +99,19 @@ def _refuse_impossible(arguments: argparse.Namespace) -> None:
 def _numbers(text: str) -> list[int]:
     numbers = [int(word) if word.strip().isdecimal() else 0 for word in text.split(",")]
     if not all(0 < number <= 1_000_000 for number in numbers):
-        raise GlassError(f"--gpus {text} is no list of numbers", "Write them with commas: --gpus 8,64,1024")
+        raise GlassError(f"--gpus {text} is not a list of numbers", "Separate them with commas: --gpus 8,64,1024")
     return numbers
 
 
 def table(about: str, found: Sequence[Estimate], billions: float | None) -> Iterator[str]:
-    """The estimates side by side."""
-    yield f"\nTraining it with AdamW in bfloat16, sharded, estimated for {about}:"
+    """Yield the lines of a table with a column for each estimate, and its notes.
+
+    Args:
+        about: description of the GPU.
+        found: estimates.
+        billions: training tokens in billions, for a row of days; None: no such row.
+    """
+    yield f"\nEstimated sharded training with AdamW in bfloat16, on {about}:"
     rows: list[tuple[str, list[str]]] = [
         ("GPUs", [f"{each.gpus:,}" for each in found]),
         ("GB on each: weights", [_gb(each.kept.weights) for each in found]),
@@ -117,9 +139,9 @@ def table(about: str, found: Sequence[Estimate], billions: float | None) -> Iter
         )
     for name, cells in rows:
         yield f"{name:<22}" + "".join(f"{cell:>20}" for cell in cells)
-    yield "At best sending hides behind arithmetic, at worst it does not. Latency and waiting for data are left out."
+    yield "At best, communication overlaps with arithmetic; at worst, not at all. Latency and data loading are ignored."
     if any(each.recomputed for each in found):
-        yield "Running blocks twice is what it would need; glass train keeps all activations."
+        yield "Running blocks twice is activation checkpointing, which glass train does not have."
 
 
 def facts(found: Sequence[Estimate]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Look at what can be learnt from: generated corpora, recipes, and your own text; encode a text once for many runs.
+"""List generated corpora and recipes, inspect training data, or encode a text once for many runs.
 
 glass data list
 glass data show stories --size 5
@@ -46,36 +46,42 @@ if TYPE_CHECKING:
     from glassformer.text.source import Source
 
 ACTIONS = ("list", "show", "look", "encode")
-SHOWN = 10  # documents of a corpus
-SHOWN_FIRST = 5  # rows of DATA
-LINE = 100  # characters of a text, on the terminal
-MOST_CHARACTERS = 1000  # of a text, with --json
+SHOWN = 10
+"""Default number of documents of a corpus to show."""
+SHOWN_FIRST = 5
+"""Number of first rows of DATA to show."""
+LINE = 100
+"""Maximum characters of a text in a line of the terminal."""
+MOST_CHARACTERS = 1000
+"""Maximum characters of a text with `--json`."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of `glass data`."""
+    """Add the arguments of `glass data`."""
     parser.add_argument("action", metavar="ACTION", help="list; show CORPUS; look DATA; encode DATA")
-    parser.add_argument("name", nargs="?", metavar="CORPUS|DATA", help="what to show, look at or encode")
+    parser.add_argument(
+        "name", nargs="?", metavar="CORPUS|DATA", help="the corpus to show, or the data to inspect or encode"
+    )
     parser.add_argument("target", nargs="?", metavar="TARGET", help="look: the second of two parallel files")
-    parser.add_argument("--task", metavar="TASK", help="look, encode: what is to be learnt (sets train.task)")
+    parser.add_argument("--task", metavar="TASK", help="look, encode: task to prepare the data for (sets train.task)")
     parser.add_argument(
         "--size",
         type=int,
         metavar="N",
-        help=f"documents, pairs or texts to make of a corpus (default: show {SHOWN}, look as data.size)",
+        help=f"documents, pairs or texts of a corpus to generate (default: {SHOWN} for show, data.size for look)",
     )
-    parser.add_argument("--seed", type=int, metavar="N", help="of a corpus (sets data.seed)")
+    parser.add_argument("--seed", type=int, metavar="N", help="seed of a generated corpus (sets data.seed)")
     data_encode.add_arguments(parser)
     add_setting_flags(parser, ("data", "tokenizer"))
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """List, show, look or encode."""
+    """Run the action: list, show, look or encode."""
     if arguments.action not in ACTIONS:
-        raise GlassError(f"glass data cannot {arguments.action!r}", nearest(arguments.action, ACTIONS))
+        raise GlassError(f"unknown action {arguments.action!r} of glass data", nearest(arguments.action, ACTIONS))
     if arguments.action not in ("look", "encode") and (arguments.target, arguments.task) != (None, None):
         raise GlassError(
-            f"glass data {arguments.action} takes no TARGET and no --task", "They belong to look: leave them out."
+            f"glass data {arguments.action} takes no TARGET and no --task", "Remove them, or use look or encode."
         )
     if arguments.action != "encode":
         data_encode.refuse_arguments(arguments)
@@ -83,7 +89,7 @@ def run(arguments: argparse.Namespace) -> int:
         return _list(arguments.json)
     if arguments.name is None:
         raise GlassError(
-            f"glass data {arguments.action} needs a name", f"Such as: glass data {arguments.action} stories"
+            f"glass data {arguments.action} needs a name", f"For example: glass data {arguments.action} stories"
         )
     if arguments.action == "encode":
         return data_encode.run(arguments, _changes(arguments))
@@ -93,12 +99,12 @@ def run(arguments: argparse.Namespace) -> int:
 def _list(as_json: bool) -> int:
     corpora = {name: find_corpus(name) for name in corpus_names()}
     recipes = {name: load_recipe(name).summary for name in recipe_names()}
-    told = {name: {"summary": corpus.summary, "tasks": corpus.tasks} for name, corpus in corpora.items()}
-    lines = ["Generated corpora (glass train NAME), with the tasks they serve (--task):"]
+    described = {name: {"summary": corpus.summary, "tasks": corpus.tasks} for name, corpus in corpora.items()}
+    lines = ["Generated corpora (glass train NAME), with their tasks (--task):"]
     lines += [f"  {name:<18} {corpus.summary} [{', '.join(corpus.tasks)}]" for name, corpus in corpora.items()]
     lines.append("Recipes (--recipe NAME):")
     lines += [f"  {name:<18} {summary}" for name, summary in recipes.items()]
-    emit(SimpleReport({"corpora": told, "recipes": recipes}, lines), as_json)
+    emit(SimpleReport({"corpora": described, "recipes": recipes}, lines), as_json)
     return 0
 
 
@@ -111,13 +117,18 @@ def _show(arguments: argparse.Namespace) -> int:
 
 @dataclass(frozen=True)
 class CorpusReport:
-    """A generated corpus and texts of it, by kind: documents, pairs, labelled texts, conversations, minimal pairs."""
+    """Report on a generated corpus.
+
+    Attributes:
+        corpus: the corpus.
+        kinds: its first records by kind: documents, pairs, labelled texts, conversations, minimal pairs.
+    """
 
     corpus: Generated
     kinds: dict[str, list[Any]]
 
     def facts(self) -> dict[str, Any]:
-        """Return all kinds, with the corpus's entropy and the best possible error where they are known."""
+        """Return the records of all kinds, and the entropy and Bayes error of the corpus if they are known."""
         facts: dict[str, Any] = {"corpus": self.corpus.name, "tasks": self.corpus.tasks}
         if isinstance(self.corpus, Corpus):
             facts["entropy_per_document"] = self.corpus.entropy()
@@ -127,19 +138,19 @@ class CorpusReport:
         return facts | self.kinds
 
     def text(self) -> str:
-        """Return the texts that the corpus's first task is trained on, and minimal pairs."""
+        """Return the records of the first kind, and the minimal pairs, as text for the terminal."""
         first = next(iter(self.kinds.values()))
         if "conversations" in self.kinds:
             return "\n\n".join("\n".join(map(": ".join, map(dict.values, each))) for each in first)
         lines = [line if isinstance(line, str) else "\t".join(line.values()) for line in first]
         if "minimal_pairs" in self.kinds:
-            lines.append("\nMinimal pairs (right, wrong); of words, with combinations that no document has:")
+            lines.append("\nMinimal pairs (right, wrong); their combinations of words are in no document:")
             lines += [f"{pair['good']}\t{pair['bad']}" for pair in self.kinds["minimal_pairs"]]
         return "\n".join(lines)
 
 
 def _made(corpus: Generated, size: int, seed: int) -> dict[str, list[Any]]:
-    """Return the corpus's records by kind: documents, pairs, labelled texts, conversations, minimal pairs."""
+    """Generate records of a corpus, by kind: documents, pairs, labelled texts, conversations, minimal pairs."""
     kinds: dict[str, list[Any]] = {}
     if isinstance(corpus, Corpus):
         kinds["documents"] = list(islice(corpus.documents(size, seed), size))
@@ -157,7 +168,7 @@ def _made(corpus: Generated, size: int, seed: int) -> dict[str, list[Any]]:
 
 
 def _look(arguments: argparse.Namespace) -> int:
-    """Read, split and encode as training would, into a temporary folder, and show the first rows and the notes."""
+    """Read, split and encode the data as in training, in a temporary folder, and print the first rows and notes."""
     changes = _changes(arguments) | named_source(arguments.name, arguments.target)
     config = chosen_settings(None, None, changes | ({"train.task": arguments.task} if arguments.task else {}))
     with tempfile.TemporaryDirectory(prefix="glass-look-", ignore_cleanup_errors=True) as folder:
@@ -171,7 +182,7 @@ def _look(arguments: argparse.Namespace) -> int:
         lines.append("  " + (" => " if "source" in row else ": ").join(parts))
     if any("pieces" in row for row in facts["first"]):
         lines.append(
-            f"what counts for the loss is {'shaded' if sys.stdout.isatty() else 'in [[ ]]'}; | is an end token"
+            f"text that counts for the loss is {'shaded' if sys.stdout.isatty() else 'in [[ ]]'}; | is an end token"
         )
     emit(SimpleReport({"source": config.data.source, **facts}, lines), arguments.json)
     return 0
@@ -184,7 +195,7 @@ def _in_one_line(text: str) -> str:
 
 
 def _first_conversations(source: Source) -> list[dict[str, Any]]:
-    """Return the first conversations in pieces, each with whether it counts for the loss."""
+    """Return the first conversations, each split into pieces that do or do not count for the loss."""
     first = []
     for record in islice(source.records(Tally()), SHOWN_FIRST):
         text = record.texts[0][:MOST_CHARACTERS]
@@ -199,7 +210,7 @@ def _first_conversations(source: Source) -> list[dict[str, Any]]:
 
 
 def _shaded(pieces: list[dict[str, Any]]) -> str:
-    """Return a conversation on one line, with what counts for the loss in reverse video, or else in brackets."""
+    """Return a conversation on one line, with the pieces that count for the loss in reverse video or in brackets."""
     begin, end = ("\x1b[7m", "\x1b[0m") if sys.stdout.isatty() else ("[[", "]]")
     shown = []
     for piece in pieces:
@@ -209,13 +220,13 @@ def _shaded(pieces: list[dict[str, Any]]) -> str:
 
 
 def _first(names: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> list[dict[str, str]]:
-    """Return the first rows by name, long texts cut."""
+    """Return the first rows as dictionaries of their fields, with long texts cut."""
     first = islice(rows, SHOWN_FIRST)
     return [{name: text[:MOST_CHARACTERS] for name, text in zip(names, row, strict=True)} for row in first]
 
 
 def _tables(files: Iterable[SourceFile]) -> list[dict[str, Any]]:
-    """Return how each table is read, and its chosen columns."""
+    """Return the chosen columns and the format (header, delimiter, quoting) of each table."""
     found: list[dict[str, Any]] = []
     for file in files:
         if file.table is not None and file.chosen is not None:
@@ -265,9 +276,8 @@ def _facts_of_examples(found: Prepared) -> dict[str, Any]:
 
 
 def _changes(arguments: argparse.Namespace) -> dict[str, str]:
-    """The settings that the flags give, with the short ones of this command."""
-
+    """Return the settings given by flags, including `--size` and `--seed`."""
     if arguments.size is not None and arguments.size < 1:
-        raise GlassError(f"--size {arguments.size} asks for nothing", "Give a number of at least 1.")
+        raise GlassError(f"--size {arguments.size} is below 1", "Give a number of at least 1.")
     short = {"data.size": arguments.size, "data.seed": arguments.seed}
     return changes_from(arguments) | {key: str(value) for key, value in short.items() if value is not None}

@@ -1,4 +1,4 @@
-"""`glass data encode`: a text becomes a folder of tokens, in this process or by many, for `glass train`."""
+"""`glass data encode`: encode a text into a folder of tokens for `glass train`, in one process or several."""
 
 from __future__ import annotations
 
@@ -18,41 +18,47 @@ if TYPE_CHECKING:
 
 ENGINES = ("local", "datatrove")
 ITS_OWN = ("out", "engine", "workers", "parts", "tokenizer")
-"""Arguments that no other action takes."""
+"""Arguments that only `encode` takes."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of `glass data encode`."""
+    """Add the arguments of `glass data encode`."""
     group = parser.add_argument_group("encode")
-    group.add_argument("--out", type=Path, metavar="FOLDER", help="the folder to make")
-    group.add_argument("--engine", metavar="ENGINE", help="local (default): this process; datatrove: many")
-    group.add_argument("--workers", type=int, metavar="N", help="datatrove: processes at once (default: 1)")
+    group.add_argument("--out", type=Path, metavar="FOLDER", help="the new folder")
+    group.add_argument("--engine", metavar="ENGINE", help="local (default): this process; datatrove: several processes")
+    group.add_argument("--workers", type=int, metavar="N", help="datatrove: number of processes (default: 1)")
     group.add_argument(
-        "--parts", type=int, metavar="N", help="datatrove: cut the work into about so many (default: 64 MB each)"
+        "--parts",
+        type=int,
+        metavar="N",
+        help="datatrove: approximate number of parts of the work (default: parts of 64 MB)",
     )
     group.add_argument(
-        "--tokenizer", type=Path, metavar="FILE", help="a tokenizer.json of ours, instead of training one"
+        "--tokenizer",
+        type=Path,
+        metavar="FILE",
+        help="a tokenizer.json written by glassformer, to use instead of training a tokenizer",
     )
 
 
 def refuse_arguments(arguments: argparse.Namespace) -> None:
-    """Raise a `GlassError` if there is an argument of encode where another action is called."""
+    """Raise a `GlassError` if an argument of `encode` was given to another action."""
     for name in ITS_OWN:
         if getattr(arguments, name) is not None:
-            raise GlassError(f"glass data {arguments.action} takes no --{name}", "It belongs to encode: leave it out.")
+            raise GlassError(f"glass data {arguments.action} takes no --{name}", f"Remove --{name}, or use encode.")
 
 
 def run(arguments: argparse.Namespace, changes: dict[str, str]) -> int:
-    """Encode, and say what was made."""
+    """Encode the text and print the report."""
     config = _config(arguments, changes)
     engine = arguments.engine or "local"
     if engine not in ENGINES:
-        raise GlassError(f"there is no engine {engine!r}", nearest(engine, ENGINES))
+        raise GlassError(f"unknown engine {engine!r}", nearest(engine, ENGINES))
     for name in ("workers", "parts"):
         value = getattr(arguments, name)
         if value is not None and (engine == "local" or value < 1):
             raise GlassError(
-                f"--{name} {value} does not go with --engine {engine}",
+                f"--{name} {value} cannot be used with --engine {engine}",
                 "Give a number of at least 1, with --engine datatrove." if value < 1 else "Add --engine datatrove.",
             )
     found = _encoded(config, arguments, engine)
@@ -65,16 +71,16 @@ def run(arguments: argparse.Namespace, changes: dict[str, str]) -> int:
 
 def _config(arguments: argparse.Namespace, changes: dict[str, str]) -> Config:
     if arguments.out is None:
-        raise GlassError("glass data encode does not know where to write", "Add --out FOLDER.")
+        raise GlassError("glass data encode was given without --out", "Add --out FOLDER.")
     changes = changes | named_source(arguments.name, arguments.target)
     config = chosen_settings(None, None, changes | ({"train.task": arguments.task} if arguments.task else {}))
     if config.train.task in EXAMPLES:
         raise GlassError(
-            f"glass data encode makes no examples for train.task = {config.train.task}",
-            "It is for running text (--task lm or masked): give the data to glass train itself.",
+            f"glass data encode does not encode examples of train.task = {config.train.task}",
+            "Use it for running text (--task lm or masked); give examples to glass train directly.",
         )
-    if arguments.tokenizer is not None and (said := [key for key in changes if key.startswith("tokenizer.")]):
-        raise GlassError(f"--tokenizer {arguments.tokenizer} comes with {said[0]}", "Leave one of the two out.")
+    if arguments.tokenizer is not None and (given := [key for key in changes if key.startswith("tokenizer.")]):
+        raise GlassError(f"--tokenizer {arguments.tokenizer} was given with {given[0]}", "Remove one of the two.")
     return config
 
 
@@ -89,7 +95,7 @@ def _encoded(config: Config, arguments: argparse.Namespace, engine: str) -> Prep
     kind = RECORD_KINDS[config.train.task]
     vocabulary = TokenizerOrigin(config.tokenizer, arguments.tokenizer)
     if vocabulary.file is not None:
-        vocabulary.tokenizer(kind, ())  # one that cannot be read or lacks a mask token is refused before any work
+        vocabulary.tokenizer(kind, ())  # refuse an unreadable tokenizer, or one without a mask token, before any work
     if engine == "local":
         return encode_here(kind, config.data, vocabulary, arguments.out, say)
     from glassformer.base.locks import only_one
@@ -110,7 +116,7 @@ def _encoded(config: Config, arguments: argparse.Namespace, engine: str) -> Prep
 def facts_of(found: Prepared) -> dict[str, Any]:
     """Return the tokenizer, the token counts, and the tokens per character and per byte of an encoded text."""
     train = found.train.tokens["text"]
-    tokens = len(train) - train.documents  # without the end tokens, which stand for no text
+    tokens = len(train) - train.documents  # without the end tokens, which represent no text
     return {
         "notes": found.notes,
         "tokenizer": found.tokenizer.description(),

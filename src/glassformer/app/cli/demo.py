@@ -1,4 +1,4 @@
-"""Train a tiny model on generated stories, on this machine, and show what it writes. No download, no setting.
+"""Train a tiny model on generated stories, and print a story that it generates. It needs no download and no settings.
 
 glass demo
 """
@@ -19,13 +19,15 @@ from glassformer.launch.request import chosen_settings
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of `glass demo`."""
-    parser.add_argument("--out", type=Path, metavar="RUN", help="the run folder (default: runs/demo, or the next free)")
+    """Add the arguments of `glass demo`."""
+    parser.add_argument(
+        "--out", type=Path, metavar="RUN", help="the run folder (default: runs/demo, or runs/demo-2 and so on)"
+    )
     add_short_flags(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Train, measure, write a story."""
+    """Train and evaluate the model, generate a story and print the results."""
     from glassformer.evaluation.evaluate import EvaluationRequest, evaluate_run
     from glassformer.evaluation.language_report import LanguageReport
     from glassformer.launch.start import start_run
@@ -46,19 +48,20 @@ def run(arguments: argparse.Namespace) -> int:
     assert isinstance(report, LanguageReport)
     model = OpenedRun.load(out, device=config.train.device).writer
     sample = model.generate([""], model.config.sample)[0]
-    floor = next((rung.loss for rung in report.baselines if rung.name == "true entropy"), None)
-    ratio = None if floor is None else report.loss / floor
+    entropy = next((rung.loss for rung in report.baselines if rung.name == "true entropy"), None)
+    ratio = None if entropy is None else report.loss / entropy
     seconds = time.perf_counter() - started
-    facts = {**report.facts(), "run": str(out), "text": sample.text, "entropy": floor, "ratio": ratio}
+    facts = {**report.facts(), "run": str(out), "text": sample.text, "entropy": entropy, "ratio": ratio}
     lines = [report.text()]
     if ratio is not None:
-        lines.append(f"\nThe best possible loss on this text is {floor:.4f}; the model is at {ratio:.3f} times that.")
-    lines.append(f"\nIt writes:\n{sample.text.strip()}\n")
+        lines.append(f"\nThe best possible loss on this text is {entropy:.4f}; the model is at {ratio:.3f} times that.")
+    lines.append(f"\nGenerated text:\n{sample.text.strip()}\n")
     following = f'glass generate {quoted(out)} "Once"   or   glass train YOUR-TEXT.txt'
-    lines.append(f"{seconds:.0f} seconds in all. Next: {following}")
+    lines.append(f"{seconds:.0f} seconds in total. Next: {following}")
     emit(SimpleReport({**facts, "seconds": seconds}, lines), arguments.json)
     return 0
 
 
 def _names() -> Iterator[Path]:
+    """Yield runs/demo, runs/demo-2, runs/demo-3 and so on."""
     return (Path("runs") / (f"demo-{n}" if n > 1 else "demo") for n in count(1))

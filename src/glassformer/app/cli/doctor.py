@@ -1,12 +1,12 @@
-"""Look at this machine: versions, memory, compiler, devices; and check what its devices compute.
+"""Inspect this machine (versions, memory, compiler, devices), and check the results of its devices.
 
   glass doctor
   glass doctor runs/book
   glass doctor translate-modern --json
 
-Every device, precision and number of threads computes the logits and gradients of one small model with the settings of
-a run or recipe (its weights are fresh, its sizes cut), and is held against float64 on the processor. Exit code 1: one
-of them is further away than rounding can explain.
+A small model with the settings of a run or recipe, reduced sizes and random weights computes its logits and gradients
+on each device, in each precision and with each number of threads. The results are compared with float64 on the CPU.
+The exit code is 1 if a difference is too large to be a rounding error.
 """
 
 from __future__ import annotations
@@ -31,11 +31,14 @@ GIB = 1 << 30
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of `glass doctor`."""
+    """Add the arguments of `glass doctor`."""
     parser.add_argument(
-        "what", nargs="?", metavar="RUN|RECIPE", help="whose settings are checked (default: a small language model)"
+        "what",
+        nargs="?",
+        metavar="RUN|RECIPE",
+        help="run or recipe with the settings to check (default: a small language model)",
     )
-    parser.add_argument("--device", metavar="NAME", help="check the processor and this one only (default: all)")
+    parser.add_argument("--device", metavar="NAME", help="check only the CPU and this device (default: all devices)")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -62,7 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
         "checks": [check.facts() for check in checks],
         "machine": machine.facts(),
     }
-    verdict = "All agree" if ok else "NOT ALL AGREE: do not trust what is computed there"
+    verdict = "All agree" if ok else "NOT ALL AGREE: do not trust the results marked TOO FAR"
     lines = chain(
         _machine_lines(machine),
         _check_lines(checks, arguments.what or "a small language model", cut),
@@ -73,7 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _settings(name: str | None) -> Config:
-    """The settings of a run or recipe."""
+    """Return the settings of a run or recipe, or the defaults."""
     if name is None:
         return Config()
     if name in recipe_names():
@@ -91,7 +94,7 @@ def _machine_lines(machine: Machine) -> Iterator[str]:
     from glassformer.verification.machine import EXTRAS
 
     yield ", ".join(f"{name} {version}" for name, version in machine.versions.items())
-    yield f"{machine.system}; {machine.cores} cores to use"
+    yield f"{machine.system}; {machine.cores} usable cores"
     yield f"memory {_gib(machine.memory)}, free {_gib(machine.memory_free)}; disk here free {_gib(machine.disk_free)}"
     yield f"C++ compiler, for torch.compile: {machine.compiler or 'none found'}"
     for device in machine.devices:
@@ -109,7 +112,7 @@ def _machine_lines(machine: Machine) -> Iterator[str]:
 
 
 def _check_lines(checks: list[DeviceAgreement], subject: str, cut: list[str]) -> Iterator[str]:
-    yield f"\nWhat the devices compute, for {subject}{' (cut: ' + ', '.join(cut) + ')' if cut else ''}:"
+    yield f"\nResults of the devices, for {subject}{' (reduced: ' + ', '.join(cut) + ')' if cut else ''}:"
     yield f"{'':<7} {'':<38} {'logits':>8} {'limit':>8} {'gradients':>10} {'limit':>8}"
     for check in checks:
         gradients = "-" if check.gradients is None else f"{check.gradients:.1e}"

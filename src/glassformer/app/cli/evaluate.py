@@ -1,4 +1,4 @@
-"""Measure a run by its task, with intervals, and beside simpler predictors.
+"""Evaluate a run by the metrics of its task, with intervals and baselines.
 
   glass evaluate runs/book
   glass evaluate runs/book another-book.txt
@@ -6,17 +6,18 @@
   glass evaluate runs/mails test.csv --against runs/other
   glass evaluate runs/book --ablate dec.1.self.2,dec.0.feedforward --tokens 4096
 
-Language models: the loss over the whole validation split (or the whole text given), in windows of the context length
-that do not overlap; bits per byte, unless tokens are unknown; the longest stretch of a fresh sample that appears word
-for word in the training text; and how much of DATA was in the training text. Translations: BLEU and chrF++ by
-sacrebleu with their signatures; summaries: ROUGE; classifiers: accuracy, macro-F1, confusion and calibration.
---against tests two runs on the same examples. --ablate measures the loss alone, with parts of the model switched off
-and with all on; glass explain and the page of glass serve name the parts.
+Language models: the loss over the whole validation split (or over all of DATA), in windows of the context length that
+do not overlap; bits per byte, unless there are unknown tokens; the longest part of a new sample that is a copy of the
+training text; and the share of DATA that was in the training text. Translations: BLEU and chrF++ by sacrebleu with
+their signatures; summaries: ROUGE; classifiers: accuracy, macro-F1, confusion matrix and calibration. --against
+compares two runs on the same examples by paired tests. --ablate measures only the loss, with parts of the model
+ablated and with the whole model; glass explain and the page of glass serve show the names of the parts.
 
-If DATA is the text that the run was trained on (by its hash, wherever the file lies), its validation part is measured,
-as without DATA.
+If DATA is the text that the run was trained on (the hash decides, not the path), its validation split is used, as
+without DATA.
 
---data.* set how any other DATA is read, --sample.* and --seed how both runs write; other settings cannot change.
+--data.* change how any other DATA is read, --sample.* and --seed how both runs generate text; other settings cannot be
+changed.
 """
 
 from __future__ import annotations
@@ -34,28 +35,36 @@ KINDS = ("zero", "mean", "first", "frozen")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of `glass evaluate`."""
+    """Add the arguments of `glass evaluate`."""
     parser.add_argument("run", type=Path, metavar="RUN", help="a run folder")
-    parser.add_argument("data", nargs="?", metavar="DATA", help="another text, measured whole; or the run's own, moved")
-    parser.add_argument("target", nargs="?", metavar="TARGET", help="of two parallel files the second")
-    parser.add_argument("--against", type=Path, metavar="RUN", help="another run, compared by paired tests")
     parser.add_argument(
-        "--examples", type=int, default=2000, metavar="N", help="texts to write, evenly drawn (default: 2000; 0: all)"
+        "data", nargs="?", metavar="DATA", help="another text to evaluate on, or the new path of the run's text"
+    )
+    parser.add_argument("target", nargs="?", metavar="TARGET", help="the second of two parallel files")
+    parser.add_argument("--against", type=Path, metavar="RUN", help="another run to compare with by paired tests")
+    parser.add_argument(
+        "--examples",
+        type=int,
+        default=2000,
+        metavar="N",
+        help="texts to generate, for evenly spaced examples (default: 2000; 0: all)",
+    )
+    parser.add_argument("--ablate", metavar="PARTS", help="ablate heads, layers, positions or the mask: dec.1.self.2,…")
+    parser.add_argument("--instead", choices=KINDS, default="zero", help="replacement of ablated parts (default: zero)")
+    parser.add_argument(
+        "--tokens", type=int, metavar="N", help="with --ablate: number of targets to measure on (default: all)"
     )
     parser.add_argument(
-        "--ablate", metavar="PARTS", help="switch off heads, layers, positions or the mask: dec.1.self.2,…"
+        "--checkpoint", choices=("best", "last"), default="best", help="checkpoint to load (default: best)"
     )
-    parser.add_argument("--instead", choices=KINDS, default="zero", help="of parts that are off (default: zero)")
-    parser.add_argument("--tokens", type=int, metavar="N", help="with --ablate, on so many targets (default: all)")
-    parser.add_argument("--checkpoint", choices=("best", "last"), default="best", help="which weights (default: best)")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:N or mps (default: auto)")
     parser.add_argument(
         "--precision",
         choices=("auto", "fp32", "bf16"),
-        help="of the matrix products of the loss; texts are written in fp32 (default: as in training)",
+        help="precision of the matrix multiplications of the loss; text is generated in fp32 (default: as in training)",
     )
     add_backend(parser)
-    parser.add_argument("--seed", type=int, metavar="N", help="of what is drawn, for both runs (default: each run's)")
+    parser.add_argument("--seed", type=int, metavar="N", help="seed of sampling, for both runs (default: each run's)")
     add_setting_flags(parser, ("data", "sample"))
 
 
@@ -64,7 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
     from glassformer.evaluation.evaluate import EvaluationRequest, evaluate_run
 
     if arguments.examples < 0:
-        raise GlassError(f"--examples {arguments.examples} is less than none", "Give a number, or 0 for all.")
+        raise GlassError(f"--examples {arguments.examples} is below 0", "Give a positive number, or 0 for all.")
     request = EvaluationRequest(
         folder=arguments.run,
         source=arguments.data,

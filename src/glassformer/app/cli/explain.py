@@ -1,4 +1,4 @@
-"""Show one forward pass in numbers: from the text to the prediction, step by step.
+"""Print one forward pass in numbers: from the text to the prediction, step by step.
 
   glass explain
   glass explain --level school
@@ -7,9 +7,10 @@
   glass explain runs/en-de "A man is sleeping." --target "Ein Mann schläft."
   glass explain runs/book "It was a dark" --html explained.html
 
-With no run it walks through an example of three tokens that can be checked by hand. Every number is the model's own.
-Large matrices are shown by their corners and statistics; --json gives more of them. The terminal shows one layer and
-one head of a larger model in full and a line for each other one: --layer and --head choose; the page has them all.
+Without a run, it shows an example of three tokens that can be checked by hand. All numbers come from the forward pass.
+Of large matrices, only corners and statistics are printed; --json gives more. Of a larger model, the terminal shows one
+layer and one head in full (choose them with --layer and --head), and one line for each of the others; the page of
+--html shows all of them.
 """
 
 from __future__ import annotations
@@ -29,43 +30,50 @@ from glassformer.base.wording import counted, quoted
 if TYPE_CHECKING:
     from glassformer.inspection.explain import Level, Section, Subject, Walk
 
-FEW_HEADS = 4  # of the whole model: so many are all shown in full
+FEW_HEADS = 4
+"""Up to this number of heads in the whole model, the terminal shows all of them in full."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of `glass explain`."""
-    parser.add_argument("run", nargs="?", type=Path, metavar="RUN", help="a run folder; none: an example by hand")
+    """Add the arguments of `glass explain`."""
+    parser.add_argument("run", nargs="?", type=Path, metavar="RUN", help="a run folder (default: a small example)")
     parser.add_argument(
         "text",
         nargs="?",
         metavar="TEXT",
-        help="what its model shall read; with [MASK] for a filler; - reads standard input",
+        help="input text of the model, with [MASK] for task masked; - reads standard input",
     )
-    parser.add_argument("--target", metavar="TEXT", help="of a run that translates or summarizes; else it writes one")
+    parser.add_argument(
+        "--target", metavar="TEXT", help="target of a translation or summary (default: the model generates it)"
+    )
     parser.add_argument(
         "--level",
         default="student",
         metavar="LEVEL",
-        help="depth of the words: school, student, practitioner, engineer or researcher (default: student)",
+        help="level of the explanations: school, student, practitioner, engineer or researcher (default: student)",
     )
-    parser.add_argument("--layer", type=int, metavar="N", help="only this layer, counted from 0")
-    parser.add_argument("--head", type=int, metavar="N", help="only this head, counted from 0")
+    parser.add_argument("--layer", type=int, metavar="N", help="show only this layer, counted from 0")
+    parser.add_argument("--head", type=int, metavar="N", help="show only this head, counted from 0")
     parser.add_argument("--top", type=int, default=10, metavar="N", help="candidates of each prediction (default: 10)")
-    parser.add_argument("--html", type=Path, metavar="FILE", help="write a page that works offline")
-    parser.add_argument("--checkpoint", choices=("best", "last"), default="best", help="which weights (default: best)")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write an HTML page that works offline")
+    parser.add_argument(
+        "--checkpoint", choices=("best", "last"), default="best", help="checkpoint to load (default: best)"
+    )
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:N or mps (default: auto)")
-    parser.add_argument("--precision", choices=("auto", "fp32", "bf16"), default="fp32", help="(default: fp32)")
+    parser.add_argument(
+        "--precision", choices=("auto", "fp32", "bf16"), default="fp32", help="floating-point precision (default: fp32)"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Walk, and print the steps, their numbers, or where the page is."""
+    """Run the forward pass, and print its steps, or write the page and print its path."""
     from glassformer.inspection.explain import LEVELS, make_walk
     from glassformer.inspection.explain.page import check_writable, write_page
 
     if arguments.level not in LEVELS:
         raise GlassError(f"there is no level {arguments.level!r}", nearest(arguments.level, LEVELS))
     if arguments.top < 1:
-        raise GlassError(f"--top {arguments.top} asks for nothing", "Give a number of at least 1.")
+        raise GlassError(f"--top {arguments.top} is below 1", "Give a number of at least 1.")
     level: Level = arguments.level
     if arguments.html is not None:
         check_writable(arguments.html)
@@ -82,7 +90,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _subject(arguments: argparse.Namespace) -> Subject:
-    """The run's model with the text, or the example."""
+    """Return the run's model with the encoded text, or the example if there is no run."""
     from glassformer.inspection.explain import example, subject_of
     from glassformer.runs.folder import open_run
     from glassformer.runs.opening import OpenedRun
@@ -91,7 +99,7 @@ def _subject(arguments: argparse.Namespace) -> Subject:
         if arguments.target is not None:
             raise GlassError("--target was given without a run", "Give RUN and TEXT first.")
         return example()
-    open_run(arguments.run)  # a text without a run is told so first
+    open_run(arguments.run)  # first, so that a text given in place of a run is reported as such
     if arguments.text is None:
         raise GlassError(
             f"{arguments.run} was given without a text", f'Use glass explain {quoted(arguments.run)} "TEXT"'
@@ -105,14 +113,14 @@ def _subject(arguments: argparse.Namespace) -> Subject:
 
 @dataclass(frozen=True)
 class WalkReport:
-    """A walk for a terminal.
+    """Report of a forward pass for the terminal.
 
     Attributes:
-        walk: the steps and their numbers.
-        level: of the words.
-        page: the HTML file that shows the walk; None: the terminal does.
-        chosen: whether a layer or head was named.
-        layer: number of the layer that was named.
+        walk: steps of the forward pass and their numbers.
+        level: level of the explanations.
+        page: HTML file with the forward pass; None: the terminal shows it.
+        chosen: whether `--layer` or `--head` was given.
+        layer: number of the layer of `--layer`, or None.
     """
 
     walk: Walk
@@ -122,18 +130,18 @@ class WalkReport:
     layer: int | None
 
     def facts(self) -> dict[str, Any]:
-        """Return all numbers of the walk, and where the page is."""
+        """Return all numbers of the forward pass, and the path of the page."""
         from glassformer.inspection.explain.walk_json import as_numbers
 
         page = {} if self.page is None else {"html": str(self.page)}
         return {**as_numbers(self.walk, self.level), **page}
 
     def text(self) -> str:
-        """Return the walk, or where the page is."""
+        """Return the steps of the forward pass, or the path of the page."""
         from glassformer.inspection.explain.text import text_lines
 
         if self.page is not None:
-            return f"{self.page} shows the whole pass: open it in a browser"
+            return f"{self.page} shows the whole forward pass: open it in a browser"
         width = max(80, min(120, shutil.get_terminal_size((100, 24)).columns))
         return "\n".join(text_lines(self.walk, self.level, width, self._is_whole))
 
@@ -141,7 +149,7 @@ class WalkReport:
         return [section for section in self.walk.everything() if section.key == "head"]
 
     def _whole_heads(self) -> list[Section]:
-        """Heads that are shown with all their numbers: those of the named layer, or the first of many."""
+        """Return the heads to show in full: all if there are few or a layer or head was given, else the first."""
         heads = self._heads()
         return heads if self.chosen or len(heads) <= FEW_HEADS else heads[:1]
 
@@ -149,10 +157,10 @@ class WalkReport:
         heads = self._whole_heads()
         if section.key == "head":
             return any(section is head for head in heads)
-        return section.layer in {self.layer, *(head.layer for head in heads)}  # a layer without heads, too
+        return section.layer in {self.layer, *(head.layer for head in heads)}  # includes a layer without heads
 
     def shortened(self) -> str | None:
-        """Return a sentence on the heads that `text` gives one line each; None if there are none."""
+        """Return a note on the heads that `text` shows in one line each; None if there are none."""
         heads = self._heads()
         number = len(heads) - len(self._whole_heads())
         if self.page is not None or not number:

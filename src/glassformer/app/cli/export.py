@@ -1,12 +1,12 @@
-"""Take a trained model away: write it as another program's files, load these back, compare, and only then keep them.
+"""Export a run to the files of another program; the files are loaded again and compared before they are kept.
 
   glass export runs/book --to hf --out exported/book
   glass export runs/book --to hf --out exported/book --architecture llama
   glass export runs/book --to onnx --out exported/book-onnx
   glass export runs/book --to gguf --out exported/book.gguf
 
-What the target cannot express exactly is refused by name, with the nearest setting that it can. An existing folder or
-file is never written to.
+If the target format cannot express a setting exactly, the error names the setting and the nearest allowed value. An
+existing folder or file is never overwritten.
 """
 
 from __future__ import annotations
@@ -23,23 +23,30 @@ TARGETS = {
     "onnx": "glassformer.interop.onnx.export",
     "gguf": "glassformer.interop.gguf.export",
 }
-"""Name -> the module whose `export(ExportRequest) -> ExportReport` writes it."""
+"""Name of each format -> module with `export(ExportRequest) -> ExportReport`."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of `glass export`."""
+    """Add the arguments of `glass export`."""
     parser.add_argument("run", type=Path, metavar="RUN", help="a run folder")
-    parser.add_argument("--to", choices=tuple(TARGETS), required=True, help="hf: a Hugging Face folder; onnx; gguf")
+    parser.add_argument(
+        "--to",
+        choices=tuple(TARGETS),
+        required=True,
+        help="format: hf (a Hugging Face folder), onnx or gguf",
+    )
     parser.add_argument(
         "--out", type=Path, required=True, metavar="PATH", help="the new folder (hf, onnx) or file (gguf)"
     )
-    parser.add_argument("--architecture", metavar="NAME", help="of the target (default: the one that fits best)")
-    parser.add_argument("--dtype", metavar="NAME", help="gguf: f32, f16 or q8_0 (default: f32)")
-    parser.add_argument("--checkpoint", choices=("best", "last"), default="best", help="which weights (default: best)")
+    parser.add_argument("--architecture", metavar="NAME", help="architecture of the target (default: the best match)")
+    parser.add_argument("--dtype", metavar="NAME", help="gguf: type of the weights: f32, f16 or q8_0 (default: f32)")
+    parser.add_argument(
+        "--checkpoint", choices=("best", "last"), default="best", help="checkpoint to load (default: best)"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Export and print what was measured."""
+    """Export the run and print the report of the comparison."""
     from glassformer.interop.export_report import ExportReport, ExportRequest
 
     request = ExportRequest(

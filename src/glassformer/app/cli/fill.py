@@ -1,4 +1,4 @@
-"""Fill in the [MASK]s of a text with an encoder that glass train --task masked made.
+"""Fill in the [MASK]s of a text with an encoder that was trained with glass train --task masked.
 
 glass fill runs/fill "The [MASK] was very [MASK]."
 """
@@ -16,22 +16,26 @@ from glassformer.base.report import SimpleReport, emit
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of `glass fill`."""
+    """Add the arguments of `glass fill`."""
     parser.add_argument("run", type=Path, metavar="RUN", help="a run folder")
-    parser.add_argument("text", metavar="TEXT", help="with [MASK] for each missing token; - reads standard input")
+    parser.add_argument("text", metavar="TEXT", help="text with [MASK] for each missing token; - reads standard input")
     parser.add_argument("--top", type=int, default=5, metavar="N", help="candidates for each [MASK] (default: 5)")
-    parser.add_argument("--checkpoint", choices=("best", "last"), default="best", help="which weights (default: best)")
+    parser.add_argument(
+        "--checkpoint", choices=("best", "last"), default="best", help="checkpoint to load (default: best)"
+    )
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:N or mps (default: auto)")
-    parser.add_argument("--precision", choices=("auto", "fp32", "bf16"), default="fp32", help="(default: fp32)")
+    parser.add_argument(
+        "--precision", choices=("auto", "fp32", "bf16"), default="fp32", help="floating-point precision (default: fp32)"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the text with its holes filled, and the candidates for each."""
+    """Print the text with its masks filled in, and the candidates for each mask."""
     from glassformer.runs.opening import OpenedRun
     from glassformer.tasks import MaskFiller
 
     if arguments.top < 1:
-        raise GlassError(f"--top {arguments.top} asks for nothing", "Give a number of at least 1.")
+        raise GlassError(f"--top {arguments.top} is below 1", "Give a number of at least 1.")
     model = OpenedRun.load(arguments.run, arguments.checkpoint, arguments.device, arguments.precision).text_model
     if not isinstance(model, MaskFiller):
         raise wrong_command(arguments.run, model.config.train.task)

@@ -1,4 +1,4 @@
-"""Roles of each attention head of a run, with chance levels and intervals.
+"""Score the roles of each attention head of a run, with chance levels and intervals.
 
   glass heads runs/book
   glass heads runs/book --head dec.1.self.2
@@ -9,10 +9,10 @@
   glass heads runs/book --history --role induction
   glass heads runs/book --history --out heads.html
 
-Roles are scored on the run's own validation text, or on --text, and on random tokens: some that repeat, some that do
-not. A head is called by a role when its score reaches the role's threshold and 5 times what uniform attention has, and
-the 95 % interval over sequences is above that. Heads are named dec.LAYER.self.HEAD, enc.… and dec.LAYER.cross.HEAD,
-all from 0. Of a run that translates, a line of --text may have its target behind a tab; otherwise the run writes one.
+Roles are scored on the run's own validation text, or on --text, and on random tokens with and without repetition. A
+head has a role if its score reaches the role's threshold and 5 times the score of uniform attention, and the 95 %
+interval over sequences is above that. Heads are named dec.LAYER.self.HEAD, enc.… and dec.LAYER.cross.HEAD, counted from
+0. For a run that translates, a line of --text may contain its target after a tab; otherwise the run generates it.
 """
 
 from __future__ import annotations
@@ -35,15 +35,17 @@ SORTS = ("place", "role", "entropy")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of `glass heads`."""
+    """Add the arguments of `glass heads`."""
     heads_history.add_arguments(parser)
     parser.add_argument("run", type=Path, metavar="RUN", help="a run folder")
-    parser.add_argument("--text", metavar="FILE|TEXT", help="look at the heads on this text, not on the run's own")
-    parser.add_argument("--head", metavar="NAME", help="everything about one head, such as dec.1.self.2")
-    parser.add_argument("--importance", action="store_true", help="also how much the validation loss depends on each")
-    parser.add_argument("--sort", choices=SORTS, help="order of the heads (default: place)")
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="a picture of all scores: .png or .svg")
-    parser.add_argument("--checkpoint", choices=("best", "last"), help="which weights (default: best)")
+    parser.add_argument("--text", metavar="FILE|TEXT", help="score the heads on this text instead of the run's own")
+    parser.add_argument("--head", metavar="NAME", help="print all scores of one head, such as dec.1.self.2")
+    parser.add_argument(
+        "--importance", action="store_true", help="also measure how much the validation loss depends on each head"
+    )
+    parser.add_argument("--sort", choices=SORTS, help="order of the heads (default: place, by layer and number)")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="write a picture of all scores: .png or .svg")
+    parser.add_argument("--checkpoint", choices=("best", "last"), help="checkpoint to load (default: best)")
     parser.add_argument("--device", help="auto, cpu, cuda, cuda:N or mps (default: auto)")
 
 
@@ -86,28 +88,36 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _plot(heads: list[HeadReport], path: Path) -> None:
-    """The scores of heads in all roles that were measured, as a picture."""
+    """Draw the scores of the heads in all measured roles.
+
+    Raises:
+        GlassError: no role could be measured.
+    """
     import numpy as np
 
     from glassformer.inspection.plots import draw_roles, save
 
     roles = list(dict.fromkeys(role for found in heads for role in found.roles))
     if not roles:
-        raise GlassError("no head of this run has a role that could be measured", "Leave --plot out.")
+        raise GlassError("no role could be measured for the heads of this run", "Remove --plot.")
     scores, chances = np.full((2, len(heads), len(roles)), np.nan)  # (heads, roles) each
     earned = np.zeros(scores.shape, dtype=np.bool_)
     for row, found in enumerate(heads):
         for role, scored in found.roles.items():
-            place = row, roles.index(role)
-            scores[place] = scored.score
-            earned[place] = scored.earned
-            chances[place] = np.nan if scored.chance is None else scored.chance
+            cell = row, roles.index(role)
+            scores[cell] = scored.score
+            earned[cell] = scored.earned
+            chances[cell] = np.nan if scored.chance is None else scored.chance
     names = [role.replace("_", " ") for role in roles]
     save(draw_roles([str(found.head) for found in heads], names, scores, chances, earned), path)
 
 
 def _given(model: AnyTextModel, text: str) -> Given:
-    """The text, or the lines of the file of that name."""
+    """Return the texts of `--text`: the lines of the file with that name, or the text itself.
+
+    Raises:
+        GlassError: the text is empty, or looks like the name of a file that does not exist.
+    """
     from glassformer.app.cli.texts import lines_of, say_unknown
     from glassformer.inspection.heads.of_run import Given
     from glassformer.tasks import Translator
@@ -116,7 +126,7 @@ def _given(model: AnyTextModel, text: str) -> Given:
     is_file = _is_file(text)
     if not is_file and not text.strip():
         raise GlassError("--text is empty", "Give a text, or a file.")
-    if not is_file and path.suffix and len(text.split()) == 1 and len(text) < 200:  # the name of a file
+    if not is_file and path.suffix and len(text.split()) == 1 and len(text) < 200:  # looks like the name of a file
         raise GlassError(f"{text} does not exist", nearest_file(path, "Give a file, or a text."))
     texts = lines_of(path, "text") if is_file else [text]
     if isinstance(model, Translator):
@@ -136,7 +146,7 @@ def _is_file(text: str) -> bool:
 
 def _order(found: HeadReport, sort: str) -> tuple[float, ...] | tuple[str, float]:
     """Return the sort key of a head; heads with equal keys keep their order."""
-    if sort == "role":  # all of one role together, the clearest first; those without one at the end
+    if sort == "role":  # by role, largest score first; heads without a role last
         return (found.names[0], -found.roles[found.names[0]].score) if found.names else ("~", 0.0)
     return (found.numbers.get("entropy", 0.0),) if sort == "entropy" else ()
 

@@ -1,4 +1,4 @@
-"""`glass heads RUN --history`: when each head of a run was born, in words, as a page or as a moving picture."""
+"""`glass heads RUN --history`: when each head acquired its roles, as text, as a page or as an animation."""
 
 from __future__ import annotations
 
@@ -18,16 +18,18 @@ FORMATS = (".html", ".gif", ".png")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of `glass heads` that are about its history."""
-    parser.add_argument("--history", action="store_true", help="when each head was born, from the run's snapshots")
-    parser.add_argument("--role", metavar="NAME", help="with --history: of this role alone, such as induction")
+    """Add the arguments of `glass heads --history`."""
     parser.add_argument(
-        "--out", type=Path, metavar="FILE", help="with --history: a page (.html) or moving picture (.gif, .png)"
+        "--history", action="store_true", help="print when each head acquired its roles, from the run's snapshots"
+    )
+    parser.add_argument("--role", metavar="NAME", help="with --history: show only this role, such as induction")
+    parser.add_argument(
+        "--out", type=Path, metavar="FILE", help="with --history: write a page (.html) or an animation (.gif, .png)"
     )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Read the snapshots, and print or draw."""
+    """Read the snapshots, print the births and curves of the heads, and write the page or animation of `--out`."""
     from glassformer.base.locks import is_held
     from glassformer.inspection.replay import read_history
     from glassformer.inspection.replay.table import birth_lines, curve_lines
@@ -43,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
     role = None if arguments.role is None else history.checked_role(arguments.role)
     head = None if arguments.head is None else history.checked_head(arguments.head)
     if arguments.out is not None:
-        draw(arguments.out, f"{run.folder.name}: heads while it learnt", history, head, role)
+        draw(arguments.out, f"{run.folder.name}: heads during training", history, head, role)
     lines = birth_lines(history, role, head)
     if head is not None or role is not None:
         lines = chain(lines, [""], curve_lines(history, *history.chosen(head, role)))
@@ -54,21 +56,21 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def refuse_unused(arguments: argparse.Namespace) -> None:
-    """Raise a `GlassError` if something was given that only --history uses."""
+    """Raise a `GlassError` if an option was given that only `--history` uses."""
     for name in ("role", "out"):
         if getattr(arguments, name) is not None:
-            raise GlassError(f"--{name} was given without --history", "Add --history, or leave it out.")
+            raise GlassError(f"--{name} was given without --history", f"Add --history, or remove --{name}.")
 
 
 def _refuse_unread(arguments: argparse.Namespace) -> None:
-    """Raise a `GlassError` if something was given that snapshots, which are taken already, cannot follow."""
+    """Raise a `GlassError` if an option was given that cannot be used with saved snapshots."""
     remedies = {
-        "text": "Snapshots are of the run's own texts: leave it out.",
-        "plot": "Let --out name a page or a moving picture.",
-        "importance": "Snapshots do not have it: leave one of them out.",
-        "sort": "Births are in the order of their steps: leave it out.",
-        "checkpoint": "Snapshots are of all of training: leave it out.",
-        "device": "Snapshots are taken already: leave it out.",
+        "text": "Snapshots were taken on the run's own texts: remove --text.",
+        "plot": "Use --out with a page or an animation.",
+        "importance": "Snapshots do not contain the importance: remove one of the two options.",
+        "sort": "Births are in the order of their steps: remove --sort.",
+        "checkpoint": "Snapshots cover all of training: remove --checkpoint.",
+        "device": "Snapshots were computed during training: remove --device.",
     }
     for name, remedy in remedies.items():
         if getattr(arguments, name):
@@ -76,19 +78,25 @@ def _refuse_unread(arguments: argparse.Namespace) -> None:
 
 
 def refuse_no_picture(path: Path) -> None:
-    """Refuse another format, a missing folder, and a moving picture without matplotlib, before the work is done."""
+    """Check the path of `--out` before any work.
+
+    Raises:
+        GlassError: the format is unknown, the folder does not exist, or matplotlib is missing for an animation.
+    """
     from glassformer.base.files import refuse_no_folder
     from glassformer.inspection.plots import refuse_no_matplotlib
 
     if path.suffix.lower() not in FORMATS or path.is_dir():
-        raise GlassError(f"--out {path} is no name of a page or picture", f"Let it end in {', '.join(FORMATS)}.")
+        raise GlassError(
+            f"--out {path} is not the name of a page or animation", f"Use a name that ends in {', '.join(FORMATS)}."
+        )
     refuse_no_folder(path)
     if path.suffix.lower() != ".html":
         refuse_no_matplotlib()
 
 
 def draw(path: Path, title: str, history: History, head: str | None, role: str | None) -> None:
-    """The page, or the picture."""
+    """Write the page or the animation to `path`, depending on its suffix."""
     from glassformer.base.files import write_bytes, write_text
     from glassformer.inspection.replay.animation import moving_picture
     from glassformer.inspection.replay.page import make_page

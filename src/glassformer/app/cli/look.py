@@ -1,13 +1,13 @@
-"""Draw what attention heads look at: all heads of a run side by side, those of one layer, or one with its tokens.
+"""Draw attention patterns: of all heads of a run, of the heads of one layer, or of one head with its tokens.
 
   glass look runs/book "It was a dark day" --out heads.png
   glass look runs/book "It was a dark day" --head dec.1.self.2 --scale sqrt --out head.png
   glass look runs/en-de "the old dog sleeps ." --site dec.0.cross --out alignment.svg
   glass look runs/en-de "the old dog sleeps ." --target "der alte Hund schläft ." --site dec.0.cross --json
 
-Each row is a token that looks, each column one that it looks at; a row's weights sum to 1, and masked places are grey.
-Texts of more tokens than fit are pooled by blocks, of which the largest weight is shown. A run that translates or
-summarizes is looked at with --target, or with what it writes itself. --json gives the numbers behind the picture.
+Each row is a query token, each column a key token; the weights of a row sum to 1, and masked cells are grey. If there
+are too many tokens for the picture, blocks of cells are pooled by their largest weight. For a run that translates or
+summarizes, --target gives the target; without it, the model generates one. --json prints the numbers of the picture.
 """
 
 from __future__ import annotations
@@ -27,30 +27,38 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of `glass look`."""
+    """Add the arguments of `glass look`."""
     parser.add_argument("run", type=Path, metavar="RUN", help="a run folder")
-    parser.add_argument("text", metavar="TEXT", help="what its model shall read; with [MASK] for a filler; - reads it")
-    parser.add_argument("--target", metavar="TEXT", help="of a run that translates or summarizes; else it writes one")
+    parser.add_argument(
+        "text",
+        metavar="TEXT",
+        help="input text of the model, with [MASK] for task masked; - reads standard input",
+    )
+    parser.add_argument(
+        "--target", metavar="TEXT", help="target of a translation or summary (default: the model generates it)"
+    )
     shown = parser.add_mutually_exclusive_group()
     shown.add_argument("--head", metavar="NAME", help="one head, such as dec.1.self.2 (default: all heads)")
     shown.add_argument("--site", metavar="NAME", help="the heads of one layer, such as dec.1.self or dec.0.cross")
     parser.add_argument(
-        "--scale", choices=("linear", "sqrt", "log"), default="linear", help="of the colours (default: linear)"
+        "--scale", choices=("linear", "sqrt", "log"), default="linear", help="scale of the colours (default: linear)"
     )
     parser.add_argument("--out", type=Path, metavar="FILE", help="the picture: .png or .svg")
-    parser.add_argument("--checkpoint", choices=("best", "last"), default="best", help="which weights (default: best)")
+    parser.add_argument(
+        "--checkpoint", choices=("best", "last"), default="best", help="checkpoint to load (default: best)"
+    )
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:N or mps (default: auto)")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Look, draw, and say where the picture is, or print its numbers."""
+    """Run the model, draw the attention patterns and print the path of the picture; or print the numbers as JSON."""
     from glassformer.base.wording import counted
     from glassformer.inspection.plots import draw_attention, facts, find_fonts, look, refuse_no_picture, save
 
     if arguments.out is not None:
         refuse_no_picture(arguments.out)
     elif not arguments.json:
-        raise GlassError("no --out was given: there is nowhere to draw", "Name a picture: --out FILE.png or FILE.svg.")
+        raise GlassError("--out is missing", "Name the picture: --out FILE.png or FILE.svg.")
     subject = _subject(arguments)
     found = look(subject, _shown(arguments, subject))
     picture = {}
@@ -66,7 +74,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _subject(arguments: argparse.Namespace) -> Subject:
-    """The run's model, and what it reads: all of it, or it is refused."""
+    """Return the run's model with the encoded text.
+
+    Raises:
+        GlassError: the text is empty, does not fit the task, or is longer than the context.
+    """
     from glassformer.inspection.explain import whole_subject_of
     from glassformer.runs.folder import open_run
     from glassformer.runs.opening import OpenedRun
@@ -74,7 +86,7 @@ def _subject(arguments: argparse.Namespace) -> Subject:
     folder = open_run(arguments.run).folder
     text = standard_input() if arguments.text == "-" else arguments.text
     if not text:
-        raise GlassError("the text is empty: there is nothing to look at", "Give a text.")
+        raise GlassError("the text is empty: there is no attention to draw", "Give a text that is not empty.")
     say_training(folder, arguments.checkpoint)
     model = OpenedRun.load(folder, arguments.checkpoint, arguments.device).text_model
     subject = whole_subject_of(model, text, arguments.target, str(arguments.run))
@@ -93,10 +105,12 @@ def _shown(arguments: argparse.Namespace, subject: Subject) -> HeadSite | Site |
 
 
 def _tokens(subject: Subject, target: str | None) -> str:
-    """Return the token counts of the text and of its target, in words."""
+    """Return the numbers of tokens of the text and of its target, in words."""
     from glassformer.base.wording import counted
 
     words = counted(len(subject.ids), "tokens")
     if subject.target_ids is None:
         return words
-    return f"{words}, and {len(subject.target_ids):,} of the target" + (", which it wrote" if target is None else "")
+    return f"{words}, and {len(subject.target_ids):,} of the target" + (
+        ", which the model generated" if target is None else ""
+    )

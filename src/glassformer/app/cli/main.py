@@ -1,4 +1,4 @@
-"""The command line: a table of commands. Each command parses, calls the library, prints."""
+"""Command line: the table of commands, and `main`, which parses the arguments of one command and runs it."""
 
 from __future__ import annotations
 
@@ -23,33 +23,33 @@ from glassformer.base.errors import GlassError, SaidElsewhereError, clear_memory
 from glassformer.training.clock import process_began
 
 COMMANDS = {
-    "demo": "train a tiny model on generated stories and show what it writes; under 3 minutes, no download",
-    "plan": "before a run: size, steps, time, memory and what to beat, measured on this machine in seconds",
+    "demo": "train a tiny model on generated stories and print a story it generates; under 3 minutes, no download",
+    "plan": "before training: size, steps, time, memory and baselines, measured on this machine in seconds",
     "train": "train a model on your own text",
     "generate": "continue, translate or summarize a text with a trained model",
-    "chat": "talk with a run that learnt conversations",
-    "classify": "name the label of a text with a trained classifier",
+    "chat": "talk with a run that was trained on conversations",
+    "classify": "predict the label of a text with a trained classifier",
     "fill": "fill in the [MASK]s of a text with a trained encoder",
-    "evaluate": "how good a run is: loss, BLEU, ROUGE or accuracy by its task, with intervals and baselines",
-    "probe": "what a run knows: agreement, coreference, induction, recall, brackets, surprisal; beside simple rules",
-    "explain": "one forward pass in numbers, step by step, for a run or a small example; also as a page",
-    "receipt": "why this token: its logit as a sum of what each part gave, and the draw",
-    "attribute": "where an answer comes from: parts, layers and tokens, by lens, rollout, blank-out and patching",
-    "heads": "what each attention head does: its roles, with chance levels and intervals",
-    "look": "draw what attention heads look at: all of them, those of a layer, or one with its tokens",
-    "prune": "remove the attention heads that matter least; what single heads and whole attentions are worth",
-    "serve": "show runs on a page in the browser: your own model, in glass; and an API that tools already speak",
-    "share": "put a run into one HTML file that computes its views by itself: no server, no network",
-    "verify": "prove a run right on its own weights: caches, masks, gradients, resuming, files, each against a limit",
-    "compare": "train a grid of settings with several seeds, and say what differs for certain; studies are built in",
-    "export": "take a run away, as a Hugging Face folder, ONNX or GGUF; loaded back and compared first",
-    "import": "bring in a model that transformers saved, as a run like any other",
-    "count": "parameters, bytes, arithmetic and cache of a run or recipe, by component",
-    "learn": "exercises that check themselves, a bug lab and a glossary; assignments and marks for teachers",
-    "data": "list the generated corpora and recipes, print a corpus, look at a text, encode one for many runs",
-    "doctor": "look at this machine and check what its devices compute",
+    "evaluate": "evaluate a run: loss, BLEU, ROUGE or accuracy by its task, with intervals and baselines",
+    "probe": "test a run's abilities: agreement, coreference, induction, recall, brackets, surprisal; with baselines",
+    "explain": "print one forward pass in numbers, step by step, for a run or a small example; also as a page",
+    "receipt": "explain a token: its logit as the sum of the contributions of all parts, and how it was sampled",
+    "attribute": "attribute an answer to parts, layers and tokens, by lens, rollout, occlusion and patching",
+    "heads": "score the roles of each attention head, with chance levels and intervals",
+    "look": "draw attention patterns: of all heads, of the heads of a layer, or of one head with its tokens",
+    "prune": "remove the least important attention heads; measure single heads and whole attention layers",
+    "serve": "show runs on a web page in the browser, and serve them through an OpenAI-compatible API",
+    "share": "write a run to one HTML file that computes its views by itself: no server, no network",
+    "verify": "check a run on its own weights: caches, masks, gradients, resuming, files, each against a limit",
+    "compare": "train a grid of settings with several seeds, and compare the results; studies are built in",
+    "export": "export a run as a Hugging Face folder, ONNX or GGUF; the files are loaded again and compared first",
+    "import": "import a model that transformers saved, as a new run",
+    "count": "count parameters, bytes, FLOPs and cache of a run or recipe, by component",
+    "learn": "exercises with automatic checks, a bug lab and a glossary; assignments and marks for teachers",
+    "data": "list the generated corpora and recipes, print a corpus, inspect a text, encode a text for many runs",
+    "doctor": "inspect this machine and check the results of its devices",
 }
-"""Name -> what it does. `command_module` imports the module that has its `add_arguments` and `run`."""
+"""Name of each command -> its description. `command_module` imports the module with its `add_arguments` and `run`."""
 GROUPS = {
     "Train": ("demo", "plan", "train", "compare", "data", "count", "doctor"),
     "Use": ("generate", "chat", "classify", "fill", "evaluate", "serve"),
@@ -59,22 +59,26 @@ GROUPS = {
 }
 """Groups of commands in the order of `glass --help`; every command is in one."""
 COURSE = "learn"
-"""The command that belongs to the course, a package of its own."""
+"""The command of the course, which is a separate package."""
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse, with our errors: two lines, and the nearest valid name."""
+    """`argparse.ArgumentParser` that raises `GlassError`s: two lines, with the nearest valid name."""
 
     def error(self, message: str) -> NoReturn:
-        """Raise instead of printing the usage."""
+        """Raise a `GlassError` instead of printing the usage."""
         raise GlassError(message, f"See {self.prog} --help.")
 
     def positionals(self) -> list[argparse.Action]:
-        """The arguments that are not options."""
+        """Return the positional arguments."""
         return self._get_positional_actions()
 
     def parse_all(self, arguments: Sequence[str]) -> argparse.Namespace:
-        """Parse; an unknown option is refused with the nearest one."""
+        """Parse the arguments.
+
+        Raises:
+            GlassError: an option is unknown (the error names the nearest one), or an argument is unexpected.
+        """
         parsed, rest = self.parse_known_intermixed_args(arguments)
         if rest:
             option = rest[0].split("=")[0]
@@ -85,7 +89,12 @@ class Parser(argparse.ArgumentParser):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code: 0 done, 1 a fault of ours, 2 a mistake to put right, 130 stopped."""
+    """Run one command and return its exit code.
+
+    Returns:
+        0 on success, 1 after an unexpected error, 2 after a `GlassError`, which the user can correct, and 130 after
+        Ctrl-C. Commands may return 1 themselves.
+    """
     words = list(sys.argv[1:] if arguments is None else arguments)
     if not words or words[0] in ("-h", "--help", "help"):
         return _print_text(overview())
@@ -96,7 +105,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     began = process_began() if arguments is None else time.monotonic()
     debug = "--debug" in words
     atexit.unregister(gc.freeze)
-    atexit.register(gc.freeze)  # with PyTorch loaded, Python's last search for cycles takes half a second
+    atexit.register(gc.freeze)  # with PyTorch loaded, Python's garbage collection at exit takes half a second
     from glassformer.base.files import clear_disk_errors
 
     interrupts: list[int] = []
@@ -112,29 +121,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except SaidElsewhereError:
         return 2
     except GlassError as error:
-        _let_go_of_output()
+        _flush_output()
         if debug:
             traceback.print_exc()
         print(error, file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:  # the reader of our output has gone, as `head` does
-        _let_go_of_output()
+    except BrokenPipeError:  # the program that reads the output has ended, as `head` does
+        _flush_output()
         return 0
     except Exception as error:
-        if interrupts:  # inside a library, which made an error of its own out of KeyboardInterrupt
+        if interrupts:  # a library replaced KeyboardInterrupt by an error of its own
             return 130
         if debug:
             raise
         print(f"unexpected: {type(error).__name__}: {' '.join(str(error).split())[:300]}", file=sys.stderr)
-        print("This is a fault in glassformer. Run again with --debug to see where, and report it.", file=sys.stderr)
+        print("This is a bug in glassformer. Run again with --debug for a traceback, and report it.", file=sys.stderr)
         return 1
 
 
 @contextmanager
 def noted_interrupts(interrupts: list[int]) -> Iterator[None]:
-    """Add the number of SIGINT to `interrupts` whenever Ctrl-C raises KeyboardInterrupt inside.
+    """Record each Ctrl-C inside the context: add the number of SIGINT to `interrupts` and raise KeyboardInterrupt.
 
     PyTorch replaces a KeyboardInterrupt that reaches some of its functions, such as `torch.asarray`, by a ValueError.
     """
@@ -164,7 +173,7 @@ def _print_text(text: str) -> int:
 
 
 def overview() -> str:
-    """What `glass --help` prints; made from the table alone, so that it answers at once."""
+    """Return the text of `glass --help`; it imports no command module, so that it is fast."""
     width = max(map(len, COMMANDS))
     lines = ["glass: the transformer you can see through", ""]
     for group, names in GROUPS.items():
@@ -175,8 +184,8 @@ def overview() -> str:
 def command_module(name: str) -> ModuleType:
     """Import the module of a command, which has `add_arguments` and `run`.
 
-    It has the command's name, in this package; a name that is a word of Python has an underscore there (`import_`). The
-    course's module is found by its entry point.
+    The module is in this package and has the command's name, with an underscore if the name is a Python keyword
+    (`import_`). The module of the course is found by its entry point.
 
     Raises:
         GlassError: the course is not installed.
@@ -188,8 +197,8 @@ def command_module(name: str) -> ModuleType:
     return importlib.import_module(f"glassformer.app.cli.{name}_" if iskeyword(name) else f"glassformer.app.cli.{name}")
 
 
-def _let_go_of_output() -> None:
-    """Write out what is printed; what cannot be written is dropped, or Python would complain of it when it ends."""
+def _flush_output() -> None:
+    """Flush standard output; discard it if it cannot be written, so that Python prints no error at exit."""
     try:
         sys.stdout.flush()
     except OSError:
@@ -197,27 +206,27 @@ def _let_go_of_output() -> None:
 
 
 def _write_utf8() -> None:
-    """Make standard output and error UTF-8, so that every script can be printed on every system."""
+    """Set standard output and standard error to UTF-8, so that text in any script can be printed on every system."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(encoding="utf-8", errors="replace")
 
 
 def _parse(name: str, command: ModuleType, words: Sequence[str], began: float) -> argparse.Namespace:
-    """Parse the words behind the name of a command.
+    """Parse the arguments of a command.
 
     Args:
-        name: of the command.
-        command: its module.
-        words: the arguments.
-        began: the reading of `time.monotonic` when the process began; commands find it as `arguments.began`.
+        name: name of the command.
+        command: module of the command.
+        words: arguments after the command's name.
+        began: value of `time.monotonic` at the start of the process; commands read it as `arguments.began`.
     """
     parser = Parser(prog=f"glass {name}", description=command.__doc__, allow_abbrev=False)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
-    parser.add_argument("--debug", action="store_true", help="show where an error came from")
+    parser.add_argument("--json", action="store_true", help="print one JSON object on standard output")
+    parser.add_argument("--debug", action="store_true", help="print the traceback of an error")
     command.add_arguments(parser)
     parser.set_defaults(began=began)
-    places = [f"[{a.metavar}]" if a.nargs == "?" else str(a.metavar) for a in parser.positionals()]
-    parser.usage = " ".join([parser.prog, *places, "[OPTIONS]"])  # a hundred options would hide what matters
+    names = [f"[{a.metavar}]" if a.nargs == "?" else str(a.metavar) for a in parser.positionals()]
+    parser.usage = " ".join([parser.prog, *names, "[OPTIONS]"])  # up to a hundred options would fill the screen
     return parser.parse_all(words)

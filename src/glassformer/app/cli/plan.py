@@ -1,4 +1,4 @@
-"""Plan of a run before training: the data, the size of the model, time, memory, and the baselines to beat.
+"""Plan a run before training: the data, the size of the model, time, memory, and the baselines to beat.
 
   glass plan book.txt
   glass plan book.txt --minutes 20
@@ -7,10 +7,10 @@
   glass plan book.txt --recipe auto --minutes 20
   glass plan letters.txt --from runs/book
 
-It takes the arguments of glass train and writes no run. The text is prepared where glass train with the same --out
-looks for it. Then a few steps, an evaluation, a sample and a checkpoint are made with these very settings, and thrown
-away. With a recipe that leaves sizes open, such as auto, which a text has for which none is named, it says which sizes
-suit the text, the minutes and this machine.
+It takes the arguments of glass train and writes no run folder. The text is prepared where glass train with the same
+--out will look for it. Then a few steps, an evaluation, a sample and a checkpoint are made with these settings, timed
+and discarded. With a recipe that leaves sizes open, such as auto, which is the default for your own text, it chooses
+sizes for the text, the minutes and this machine.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ if TYPE_CHECKING:
     from glassformer.training.step_measurement import Probe
 
 LONGEST_PROBE = 600
-"""Seconds."""
+"""Maximum seconds of `--probe`."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of `glass plan`."""
+    """Add the arguments of `glass plan`."""
     parser.add_argument(
         "--probe",
         type=float,
         default=6.0,
         metavar="SECONDS",
-        help="how long steps are taken to measure them (default: 6); 0: nothing is measured",
+        help="seconds for which to measure training steps (default: 6); 0: no measurement",
     )
     add_run_arguments(parser)
 
@@ -77,7 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
     plan = plan_run(config, data, probe)
     warnings += plan.warnings()
     if is_open and not found:
-        warnings.append("no sizes were chosen: that needs a probe, and these are the recipe's own")
+        warnings.append("the sizes are those of the recipe: choosing sizes needs a measurement (--probe above 0)")
     rungs = ladder(config, data)
     band = loss_band(plan, rungs) if request.begin_from is None else None
     facts = {
@@ -110,15 +110,15 @@ def _chosen(found: Sized) -> Iterator[str]:
 
 
 def _band_lines(task: str, band: Band | None) -> Iterator[str]:
-    """The loss that is expected, or why there is no saying."""
+    """Yield the expected range of the loss, or the reason why there is none."""
     if band is not None:
-        yield f"  {'expected':<14}{band.low:8.4f} to {band.high:.4f}   85 in 100 runs on other texts ended inside"
+        yield f"  {'expected':<14}{band.low:8.4f} to {band.high:.4f}   85 % of runs on other texts ended in this range"
     elif task != "lm":
-        yield f"no loss is foreseen for train.task = {task}: how it falls was only learnt from runs of task lm"
+        yield f"no loss is predicted for train.task = {task}: the prediction was fitted to runs of task lm only"
     else:
         yield (
-            "no loss is foreseen: generated text, an unknown number of steps, a 5-gram that gains nothing, "
-            "or a run far larger than those known"
+            "no loss is predicted: generated text, an unknown number of steps, a 5-gram model that gains nothing, "
+            "or a run far larger than those of the fit"
         )
 
 
@@ -138,7 +138,7 @@ def _probed(request: RunRequest, config: Config, data: Prepared, seconds: float)
 
 
 def _table(plan: RunPlan) -> Iterator[str]:
-    """All but what has to be beaten."""
+    """Yield the plan except for the baselines: model, steps, speed, memory and disk."""
     from glassformer.model.count import MIB
     from glassformer.training.plan import CHECKPOINTS
 
@@ -152,12 +152,12 @@ def _table(plan: RunPlan) -> Iterator[str]:
     yield f"a step   {plan.rows_per_step:,.4g} rows, {plan.tokens_per_step:,.0f} tokens"
     yield f"an epoch {plan.steps_per_epoch:,.1f} steps, {plan.training_tokens:,} tokens"
     if plan.steps is None:
-        yield "the run  how many steps it takes is not known beforehand"
+        yield "the run  the number of steps is not known in advance"
     else:
         yield f"the run  {counted(plan.steps, 'steps')}, {plan.epochs:,.3g} epochs"
     if plan.probe is not None:
         yield from _measured(plan, plan.probe)
-    yield f"disk     {plan.checkpoint_bytes / MIB:,.1f} MiB a checkpoint, {CHECKPOINTS} at most at a time"
+    yield f"disk     {plan.checkpoint_bytes / MIB:,.1f} MiB per checkpoint, at most {CHECKPOINTS} at a time"
 
 
 def _measured(plan: RunPlan, probe: Probe) -> Iterator[str]:
@@ -167,7 +167,7 @@ def _measured(plan: RunPlan, probe: Probe) -> Iterator[str]:
 
     threads = f", {counted(probe.threads, 'threads')}" if probe.device == "cpu" else ""
     how = f"{probe.device}{threads}, {probe.dtype} (mean of {probe.steps:,})"
-    yield f"speed    {probe.seconds_per_step:.3g} s a step on {how}"
+    yield f"speed    {probe.seconds_per_step:.3g} s per step on {how}"
     if plan.train_seconds is not None and plan.whole_seconds is not None:
         yield (
             f"time     {duration(plan.train_seconds)} of training, "
@@ -180,7 +180,7 @@ def _measured(plan: RunPlan, probe: Probe) -> Iterator[str]:
 
 
 def _ladder_lines(task: str, rungs: Sequence[Rung]) -> Iterator[str]:
-    """The predictors to beat, the weakest first."""
+    """Yield the baselines to beat, weakest first."""
     if not rungs:
         return
     yield f"\nto beat on the validation part, nats per {'text' if task == 'classify' else 'token'}:"

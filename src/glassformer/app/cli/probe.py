@@ -1,17 +1,17 @@
-"""Ask a run what it knows: agreement, coreference, induction, recall, brackets, surprisal.
+"""Probe the abilities of a run: agreement, coreference, induction, recall, brackets, surprisal.
 
   glass probe runs/book
   glass probe runs/agreement agreement
   glass probe runs/book --pairs pairs.jsonl
   glass probe runs/book surprisal --text another-book.txt
 
-Probes: agreement (verbs and far subjects, by cell and attractors), coreference (which noun "it" is), induction (random
-tokens repeated), recall (values by their keys), brackets (by distance), surprisal (-ln P of each token of a text, by
-place, by frequency, and of what could be looked up). Without a name, all of them.
+Probes: agreement (of verbs with distant subjects, by cell and number of attractors), coreference (the noun that "it"
+refers to), induction (repeated random tokens), recall (values by their keys), brackets (by distance), surprisal (-ln P
+of each token of a text, by position, frequency and repetition). Without PROBE, all probes run.
 
-Each accuracy stands beside its interval, chance, and what simple rules get on the same questions. Runs that fill in
-hidden tokens are measured by pseudo-log-likelihood; runs that classify, translate or summarize cannot be probed.
---pairs takes minimal pairs of your own, one JSON object a line: {"sentence_good": "...", "sentence_bad": "...",
+Each accuracy is printed with its interval, the chance level, and the accuracy of simple rules on the same questions.
+Runs of task masked are scored by pseudo-log-likelihood; runs that classify, translate or summarize cannot be probed.
+--pairs reads your own minimal pairs, one JSON object per line: {"sentence_good": "...", "sentence_bad": "...",
 "UID": "..."}.
 """
 
@@ -29,22 +29,30 @@ from glassformer.text.tables import ONLY_TABLES
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of `glass probe`."""
+    """Add the arguments of `glass probe`."""
     parser.add_argument("run", type=Path, metavar="RUN", help="a run folder")
-    parser.add_argument("probe", nargs="*", metavar="PROBE", help="which (default: all)")
-    parser.add_argument("--pairs", type=Path, metavar="FILE", help="minimal pairs of your own, as JSONL")
-    parser.add_argument("--text", type=Path, metavar="FILE", help="surprisal of this text (default: the held-out part)")
+    parser.add_argument("probe", nargs="*", metavar="PROBE", help="names of probes (default: all)")
+    parser.add_argument("--pairs", type=Path, metavar="FILE", help="your own minimal pairs, as JSONL")
     parser.add_argument(
-        "--data.column", dest="column", metavar="NAME", help="of --text: the column to read, where it is a table"
+        "--text", type=Path, metavar="FILE", help="text for surprisal (default: the held-out part of the run's text)"
+    )
+    parser.add_argument(
+        "--data.column", dest="column", metavar="NAME", help="with --text: column to read, if the file is a table"
     )
     for name in ONLY_TABLES:
         allowed = get_args(DataConfig.model_fields[name].annotation)
-        parser.add_argument(f"--data.{name}", dest=name, choices=allowed, help="of --text, as for glass train")
+        parser.add_argument(f"--data.{name}", dest=name, choices=allowed, help="with --text: as for glass train")
     parser.add_argument(
-        "--size", type=int, default=1280, metavar="N", help="minimal pairs to ask; others in proportion (default: 1280)"
+        "--size",
+        type=int,
+        default=1280,
+        metavar="N",
+        help="number of minimal pairs; other probes in proportion (default: 1280)",
     )
-    parser.add_argument("--seed", type=int, default=1, metavar="N", help="of what is asked (default: 1)")
-    parser.add_argument("--checkpoint", choices=("best", "last"), default="best", help="which weights (default: best)")
+    parser.add_argument("--seed", type=int, default=1, metavar="N", help="seed of the questions (default: 1)")
+    parser.add_argument(
+        "--checkpoint", choices=("best", "last"), default="best", help="checkpoint to load (default: best)"
+    )
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:N or mps (default: auto)")
 
 
@@ -55,9 +63,9 @@ def run(arguments: argparse.Namespace) -> int:
     from glassformer.runs.folder import open_run
 
     if arguments.size < 1:
-        raise GlassError(f"--size {arguments.size} asks for nothing", "Give a number of at least 1.")
+        raise GlassError(f"--size {arguments.size} is below 1", "Give a number of at least 1.")
     if arguments.seed < 0:
-        raise GlassError(f"--seed {arguments.seed} is below 0", "Give 0 or more.")
+        raise GlassError(f"--seed {arguments.seed} is below 0", "Give a number of at least 0.")
     names = ("column", *ONLY_TABLES)
     reading = {name: getattr(arguments, name) for name in names if getattr(arguments, name) is not None}
     for name, value in reading.items() if arguments.text is None else ():

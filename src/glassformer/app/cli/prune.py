@@ -1,4 +1,4 @@
-"""Remove attention heads that a run does not need, and get a smaller run.
+"""Remove the least important attention heads of a run, and write the smaller run.
 
   glass prune runs/book --effects zero
   glass prune runs/book --curve --plot curve.png
@@ -6,13 +6,14 @@
   glass prune runs/book --out runs/book-small --max-loss 1.6 --by ablation
   glass prune runs/book --out runs/book-gates --l0 0.01 --steps 500
 
-Heads go in steps of --step, least important first; what is left is looked at again before each step. Training rows
-decide, validation rows measure. Importance is the mean over rows of |dL / d gate| (Michel et al. 2019); --by ablation
-takes the rise of the loss when a head is zeroed. --l0 trains on with a gate on every head, and a price on open ones
-(Voita et al. 2019): the mean over attentions of the expected number of open heads, times LAMBDA, is added to the loss.
+Heads are removed in steps of --step, least important first; importance is computed again before each step. Importance
+is computed on training rows, the loss on validation rows. Importance is the mean over rows of |dL / d gate| (Michel et
+al. 2019); with --by ablation it is the increase of the loss when a head is zeroed. --l0 continues training with a gate
+on each head and a penalty on open gates (Voita et al. 2019): LAMBDA times the expected number of open heads, averaged
+over the attention layers, is added to the loss.
 
-NEWRUN is a run like any other, with fewer weights. To train it further: glass train --resume --out NEWRUN --steps N,
-where N counts from the beginning of RUN; what the optimizer knows of the weights that stay is kept.
+NEWRUN is an ordinary run with fewer weights. To train it further: glass train --resume --out NEWRUN --steps N, where N
+counts from the beginning of RUN; the optimizer state of the remaining weights is kept.
 """
 
 from __future__ import annotations
@@ -31,41 +32,59 @@ if TYPE_CHECKING:
 ORDERS = ("importance", "ablation", "random", "reverse")
 KINDS = ("zero", "mean", "resample")
 GATES = ("steps", "rate", "gate_rate", "gates_alone")
-"""Options that belong to `--l0`."""
+"""Options that require `--l0`."""
 CHOICES = {"order": "by", "step": "step", "random_orders": "random_orders", "seed": "seed"}
-"""Fields of a request that have defaults, and their options."""
+"""Fields of `PruningRequest` that have defaults, and their options."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of `glass prune`."""
-    parser.add_argument("run", type=Path, metavar="RUN", help="a run folder; it is left as it is")
-    parser.add_argument("--out", type=Path, metavar="NEWRUN", help="where to put what is left")
-    parser.add_argument("--heads", type=int, metavar="N", help="remove so many heads")
+    """Add the arguments of `glass prune`."""
+    parser.add_argument("run", type=Path, metavar="RUN", help="a run folder; it is not changed")
+    parser.add_argument("--out", type=Path, metavar="NEWRUN", help="write the pruned run to this folder")
+    parser.add_argument("--heads", type=int, metavar="N", help="remove N heads")
     parser.add_argument("--fraction", type=float, metavar="F", help="remove this share of all heads")
-    parser.add_argument("--max-loss", type=float, metavar="X", help="remove heads while the loss is X at most")
-    parser.add_argument("--by", choices=ORDERS, help="which go first (default: importance)")
-    parser.add_argument("--step", type=float, metavar="F", help="share that goes at a time (default: 0.1)")
+    parser.add_argument("--max-loss", type=float, metavar="X", help="remove heads while the loss is at most X")
+    parser.add_argument("--by", choices=ORDERS, help="order in which to remove heads (default: importance)")
+    parser.add_argument("--step", type=float, metavar="F", help="share of heads to remove at a time (default: 0.1)")
     parser.add_argument(
-        "--per-layer", action="store_true", help="divide importance by the l2 norm of that of its attention"
+        "--per-layer",
+        action="store_true",
+        help="divide the importance of a head by the l2 norm over the heads of its attention layer",
     )
-    parser.add_argument("--curve", action="store_true", help="the loss down to no heads, beside other orders")
     parser.add_argument(
-        "--random-orders", type=int, metavar="N", help="of --curve: so many random orders (default: 10)"
+        "--curve", action="store_true", help="measure the loss down to no heads, and compare with other orders"
     )
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw --curve: .png or .svg")
-    parser.add_argument("--effects", choices=KINDS, help="leave out each head: nothing, its mean, or another row's")
-    parser.add_argument("--l0", type=float, metavar="LAMBDA", help="learn gates; the price of open heads, in nats")
-    parser.add_argument("--steps", type=int, metavar="N", help="of --l0: steps of training (default: 500)")
     parser.add_argument(
-        "--rate", type=float, metavar="F", help="of --l0: share of the run's peak learning rates (default: 0.1)"
+        "--random-orders", type=int, metavar="N", help="with --curve: number of random orders (default: 10)"
     )
-    parser.add_argument("--gate-rate", type=float, metavar="R", help="of --l0: learning rate of gates (default: 0.05)")
-    parser.add_argument("--gates-alone", action="store_true", default=None, help="of --l0: weights stay as they are")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the result of --curve: .png or .svg")
     parser.add_argument(
-        "--tokens", type=int, default=20_000, metavar="N", help="to decide on, and to measure on (default: 20000)"
+        "--effects",
+        choices=KINDS,
+        help="replace each head in turn by zero, its mean output, or its output on another row, and print the losses",
     )
-    parser.add_argument("--seed", type=int, metavar="N", help="of random orders (default: 0)")
-    parser.add_argument("--checkpoint", choices=("best", "last"), default="best", help="which weights (default: best)")
+    parser.add_argument(
+        "--l0", type=float, metavar="LAMBDA", help="learn gates, with this penalty per open head in nats"
+    )
+    parser.add_argument("--steps", type=int, metavar="N", help="with --l0: training steps (default: 500)")
+    parser.add_argument(
+        "--rate", type=float, metavar="F", help="with --l0: share of the run's peak learning rates (default: 0.1)"
+    )
+    parser.add_argument(
+        "--gate-rate", type=float, metavar="R", help="with --l0: learning rate of the gates (default: 0.05)"
+    )
+    parser.add_argument("--gates-alone", action="store_true", default=None, help="with --l0: train only the gates")
+    parser.add_argument(
+        "--tokens",
+        type=int,
+        default=20_000,
+        metavar="N",
+        help="tokens to compute the importance on, and tokens to measure the loss on (default: 20000)",
+    )
+    parser.add_argument("--seed", type=int, metavar="N", help="seed of random orders (default: 0)")
+    parser.add_argument(
+        "--checkpoint", choices=("best", "last"), default="best", help="checkpoint to load (default: best)"
+    )
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:N or mps (default: auto)")
 
 
@@ -76,9 +95,11 @@ def run(arguments: argparse.Namespace) -> int:
 
     if arguments.plot is not None:
         if not arguments.curve:
-            raise GlassError(f"--plot {arguments.plot} without --curve: there is nothing to draw", "Add --curve.")
+            raise GlassError(
+                f"--plot {arguments.plot} was given without --curve: there is nothing to draw", "Add --curve."
+            )
         refuse_no_picture(arguments.plot, "--plot")
-    _refuse_idle(arguments)
+    _refuse_unused(arguments)
     chosen = {field: value for field, name in CHOICES.items() if (value := getattr(arguments, name)) is not None}
     report = prune_run(
         PruningRequest(
@@ -108,8 +129,8 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _refuse_idle(arguments: argparse.Namespace) -> None:
-    """Refuse options that would decide nothing."""
+def _refuse_unused(arguments: argparse.Namespace) -> None:
+    """Raise a `GlassError` if an option was given that has no effect without another option."""
     ordered = arguments.curve or (arguments.out is not None and arguments.l0 is None)
     random = arguments.curve or (ordered and arguments.by == "random")
     for name, used, user in (
@@ -120,11 +141,15 @@ def _refuse_idle(arguments: argparse.Namespace) -> None:
     ):
         if getattr(arguments, name) is not None and not used:
             option = f"--{name.replace('_', '-')}"
-            raise GlassError(f"{option} was given, and decides nothing here: it is {user}", f"Leave {option} out.")
+            raise GlassError(f"{option} has no effect here: it is {user}", f"Remove {option}.")
 
 
 def _gates(arguments: argparse.Namespace) -> L0 | None:
-    """Return the settings of the learnt gates, or None without `--l0`; refuse the gates' flags without it."""
+    """Return the settings of `--l0`, or None without it.
+
+    Raises:
+        GlassError: an option of `GATES` was given without `--l0`.
+    """
     from glassformer.inspection.pruning.l0 import L0
 
     given = {name: value for name in GATES if (value := getattr(arguments, name)) is not None}
@@ -132,5 +157,5 @@ def _gates(arguments: argparse.Namespace) -> L0 | None:
         return L0(arguments.l0, **given)
     if given:
         name = next(iter(given)).replace("_", "-")
-        raise GlassError(f"--{name} was given without --l0", f"Add --l0 LAMBDA, or leave --{name} out.")
+        raise GlassError(f"--{name} was given without --l0", f"Add --l0 LAMBDA, or remove --{name}.")
     return None

@@ -1,4 +1,4 @@
-"""Receipt of one token: its logit as the sum of the contributions of all parts, and how it was sampled.
+"""Explain one token by direct logit attribution: its logit as the sum of the contributions of all parts.
 
   glass receipt runs/book "Once upon a"
   glass receipt runs/book "Once upon a" --token " time" --against " day"
@@ -6,12 +6,13 @@
   glass receipt runs/en-de "A man is sleeping." --step 2
   glass receipt runs/book "Once upon a" --snippet check.py
 
-The parts are the embeddings, each attention head (split by the token that it read), the feed-forward layers and the
-biases. Their sum is the logit, with the scale of the final norm held at what it was. Such a split exists for pre-norm
-models only. It says what was written straight into the logit, not what a part did through later parts.
+The receipt also shows how the token was sampled. The parts are the embeddings, each attention head (split by source
+token), the feed-forward layers and the biases. Their sum is the logit, with the scale of the final norm held fixed.
+This split exists for pre-norm models only. It measures the direct effect of a part on the logit, not its effect through
+later parts.
 
-The token is the one that glass generate writes for the same text and settings; of other tasks the one that glass fill
-or glass classify names.
+The token is the token that glass generate samples for the same text and settings; for other tasks, the prediction of
+glass fill or glass classify.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from glassformer.app.cli.generate import drawing_changes, refuse_idle_penalty, stop_changes
+from glassformer.app.cli.generate import refuse_unused_penalty, sampling_changes, stop_changes
 from glassformer.app.cli.settings import add_section_flags
 from glassformer.app.cli.texts import say_unknown, say_unread, standard_input
 from glassformer.base.config import WRITERS, Config, SampleConfig
@@ -34,33 +35,39 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of `glass receipt`."""
+    """Add the arguments of `glass receipt`."""
     parser.add_argument("run", type=Path, metavar="RUN", help="a run folder, of any task")
-    parser.add_argument("text", metavar="TEXT", help="as for generate, fill or classify; - reads standard input")
+    parser.add_argument(
+        "text", metavar="TEXT", help="input of the model, as for generate, fill or classify; - reads standard input"
+    )
     parser.add_argument(
         "--token",
         metavar="TEXT|ID",
-        help='explain this token or label (default: the one that is chosen); in "double quotes" a number is a text',
+        help="token or label to explain (default: the prediction); a number is an id, unless it is in double quotes",
     )
-    parser.add_argument("--against", metavar="TEXT|ID", help="explain the difference to this one's logit")
-    parser.add_argument("--step", type=int, metavar="N", help="explain the N-th token that is written (default: 1)")
+    parser.add_argument(
+        "--against", metavar="TEXT|ID", help="explain the difference from the logit of this token or label"
+    )
+    parser.add_argument("--step", type=int, metavar="N", help="explain the N-th generated token (default: 1)")
     parser.add_argument("--mask", type=int, metavar="N", help="explain the N-th [MASK] of the text (default: 1)")
-    parser.add_argument("--top", type=int, default=12, metavar="N", help="parts with a line of their own (default: 12)")
+    parser.add_argument("--top", type=int, default=12, metavar="N", help="number of parts to list (default: 12)")
     parser.add_argument(
         "--snippet",
         nargs="?",
         const="-",
         metavar="FILE",
-        help="write a short NumPy script that computes the same logit from the run's files; without FILE print it",
+        help="write a short NumPy script that computes the same logit from the run's files; without FILE, print it",
     )
-    parser.add_argument("--checkpoint", choices=("best", "last"), default="best", help="which weights (default: best)")
+    parser.add_argument(
+        "--checkpoint", choices=("best", "last"), default="best", help="checkpoint to load (default: best)"
+    )
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:N or mps (default: auto)")
-    group = parser.add_argument_group("drawing; what is not given is as the run's own [sample] settings say")
+    group = parser.add_argument_group("sampling (defaults: the run's own [sample] settings)")
     add_section_flags(group, "sample", SampleConfig, leave_out=("prompt",))
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the receipt, or the script."""
+    """Print the receipt, or write or print the script of `--snippet`."""
     from glassformer.base.files import refuse_no_folder, write_text
     from glassformer.inspection.receipt import write_receipt
     from glassformer.inspection.receipt.snippet import snippet
@@ -70,11 +77,11 @@ def run(arguments: argparse.Namespace) -> int:
     for name in ("step", "mask", "top"):
         value = getattr(arguments, name)
         if value is not None and value < 1:
-            raise GlassError(f"--{name} {value} asks for nothing", "Give a number of at least 1.")
+            raise GlassError(f"--{name} {value} is below 1", "Give a number of at least 1.")
     if arguments.snippet is not None and arguments.snippet != "-":
         refuse_no_folder(Path(arguments.snippet))
         if Path(arguments.snippet).exists():
-            raise GlassError(f"{arguments.snippet} is there already", "Give another name for the script.")
+            raise GlassError(f"{arguments.snippet} already exists", "Give another name for the script.")
     model = OpenedRun.load(arguments.run, arguments.checkpoint, arguments.device).text_model
     config = _settings(arguments, model.config)
     text = arguments.text
@@ -96,7 +103,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _settings(arguments: argparse.Namespace, config: Config) -> Config:
-    """The run's settings with those that are given; what has no meaning for its task is refused."""
+    """Return the run's settings, overridden by the arguments.
+
+    Raises:
+        GlassError: an option has no effect for the run's task, or `--step` is above `--tokens`.
+    """
     given = {key: value for key, value in vars(arguments).items() if key.startswith("sample.") and value is not None}
     task = config.train.task
     writes = task in WRITERS
@@ -104,19 +115,19 @@ def _settings(arguments: argparse.Namespace, config: Config) -> Config:
     wrong += ["--step"] if arguments.step is not None and not writes else []
     wrong += ["--mask"] if arguments.mask is not None and task != "masked" else []
     if wrong:
-        raise GlassError(f"{wrong[0]} has no meaning for a run of train.task = {task}", "Leave it out.")
-    config = config.with_changes({**given, **stop_changes(given), **drawing_changes(given)})
-    refuse_idle_penalty(given, config.sample)
+        raise GlassError(f"{wrong[0]} has no effect for a run of train.task = {task}", f"Remove {wrong[0]}.")
+    config = config.with_changes({**given, **stop_changes(given), **sampling_changes(given)})
+    refuse_unused_penalty(given, config.sample)
     if "sample.tokens" in given and (arguments.step or 1) > config.sample.tokens:
         raise GlassError(
-            f"--step {arguments.step} is not written with --tokens {config.sample.tokens}",
-            f"Give step {span(1, config.sample.tokens)}.",
+            f"--step {arguments.step} is above --tokens {config.sample.tokens}",
+            f"Give a step from {span(1, config.sample.tokens)}.",
         )
     return config
 
 
 def _warn(model: AnyTextModel, text: str) -> None:
-    """Say what the model cannot read of the text."""
+    """Print warnings about unknown characters and about text beyond the context."""
     from glassformer.tasks import MaskFiller, TextClassifier, Translator
 
     tokenizer = model.source_tokenizer if isinstance(model, Translator) else model.tokenizer

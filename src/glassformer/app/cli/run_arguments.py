@@ -1,4 +1,4 @@
-"""The arguments that describe a new run, and the request that they make."""
+"""Command-line arguments that describe a new run, and the `RunRequest` that they give."""
 
 from __future__ import annotations
 
@@ -16,17 +16,20 @@ from glassformer.launch.request import RunRequest, named_source
 
 def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments that describe a new run."""
-    parser.add_argument("data", nargs="?", metavar="DATA", help="what to learn from")
-    parser.add_argument("target", nargs="?", metavar="TARGET", help="of two parallel files the second (data.target)")
+    parser.add_argument("data", nargs="?", metavar="DATA", help="training data (data.source)")
+    parser.add_argument("target", nargs="?", metavar="TARGET", help="the second of two parallel files (data.target)")
     parser.add_argument("--out", type=Path, metavar="RUN", help="the run folder (default: runs/NAME-OF-DATA)")
     parser.add_argument(
-        "--from", dest="begin_from", type=Path, metavar="RUN", help="begin with the tokenizer and weights of this run"
+        "--from", dest="begin_from", type=Path, metavar="RUN", help="start from the tokenizer and weights of this run"
     )
     parser.add_argument(
-        "--chat-template", type=Path, metavar="FILE", help="chat: a Jinja template (sets data.chat_template)"
+        "--chat-template",
+        type=Path,
+        metavar="FILE",
+        help="file with a Jinja chat template, for task chat (sets data.chat_template)",
     )
     parser.add_argument("--recipe", metavar="NAME", help=f"named settings: {', '.join(recipe_names())}")
-    parser.add_argument("--config", type=Path, metavar="FILE", help="settings from a TOML file, over the recipe's")
+    parser.add_argument("--config", type=Path, metavar="FILE", help="TOML file with settings that override the recipe")
     add_short_flags(parser)
     add_setting_flags(parser, Config.model_fields)
 
@@ -40,7 +43,11 @@ def request_from(arguments: argparse.Namespace) -> RunRequest:
 
 
 def _template(path: Path) -> str:
-    """Return the text of a chat template."""
+    """Return the text of a chat template.
+
+    Raises:
+        GlassError: the file does not exist, cannot be read, or is not UTF-8.
+    """
     try:
         return as_utf8(path.read_bytes(), str(path))
     except FileNotFoundError:

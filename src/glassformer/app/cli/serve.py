@@ -1,16 +1,16 @@
-"""Show runs on a page in the browser, and answer programs that speak the API of OpenAI.
+"""Show runs on a web page in the browser, and serve them through an OpenAI-compatible API.
 
   glass serve runs/book
   glass serve runs/book runs/en-de --port 8601 --no-open
   glass serve runs/book --host 0.0.0.0 --token A-LONG-SECRET
 
-It prints an address with a token in it, which lets in whoever has it; it is another one at each start unless --token
-says it. Programs send it as Authorization: Bearer TOKEN. Nobody else on the network can reach the server, unless
---host 0.0.0.0 opens it. Ctrl-C ends it. --json prints one line, {"url": …, "token": …, "runs": […],
-"backend": …}, when it is ready.
+It prints an address that contains a token; everybody with this token can use the server. The token is new at each
+start, unless --token sets it. Programs send it as Authorization: Bearer TOKEN. Only this machine can reach the server,
+unless --host 0.0.0.0 opens it to the network. Ctrl-C stops the server. --json prints one line, {"url": …,
+"token": …, "runs": […], "backend": …}, when the server is ready.
 
---backend onnxruntime computes the texts of the API and of the page faster, on the processor; onnxruntime-int8 with
-weights of 8 bits, which is faster still and not exact. Looking inside stays with PyTorch.
+--backend onnxruntime generates the text of the API and of the page faster, on the CPU; onnxruntime-int8 is faster
+still, with 8-bit weights, but not exact. The other views always use PyTorch.
 """
 
 from __future__ import annotations
@@ -27,23 +27,27 @@ from glassformer.base.errors import GlassError
 from glassformer.base.report import SimpleReport, emit
 
 LONG_ENOUGH = 16
-"""Characters of a token that keeps others on the network out."""
+"""Minimum characters of a token for a server that other machines can reach."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of `glass serve`."""
-    parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="run folders; those still training, too")
-    parser.add_argument("--port", type=int, default=None, metavar="N", help="default: 8600; 0: any that is free")
-    parser.add_argument("--host", default="127.0.0.1", metavar="H", help="who may reach it (default: this machine)")
-    parser.add_argument("--token", metavar="T", help="instead of a new one at each start")
+    """Add the arguments of `glass serve`."""
+    parser.add_argument(
+        "runs", type=Path, nargs="+", metavar="RUN", help="run folders, also of runs that are still training"
+    )
+    parser.add_argument("--port", type=int, default=None, metavar="N", help="port (default: 8600; 0: any free port)")
+    parser.add_argument(
+        "--host", default="127.0.0.1", metavar="H", help="address to listen on (default: this machine only)"
+    )
+    parser.add_argument("--token", metavar="T", help="access token (default: a new one at each start)")
     parser.add_argument("--no-open", action="store_true", help="do not open a browser")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:N or mps (default: auto)")
     add_backend(parser, BACKENDS[1:], "torch")
-    parser.add_argument("--page", type=Path, metavar="DIR", help="another built page, for those who work on it")
+    parser.add_argument("--page", type=Path, metavar="DIR", help="folder of another built page, for its development")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Listen, say where, and answer until it is ended."""
+    """Start the server, print its address and serve requests until it is stopped."""
     from glassformer.app.server.access import LOCAL, Access, new_token
     from glassformer.app.server.app import make_app
     from glassformer.app.server.bundle import PAGE
@@ -65,8 +69,8 @@ def run(arguments: argparse.Namespace) -> int:
         facts = {"url": url, "token": access.token, "runs": names, "backend": arguments.backend}
         lines = [f"{', '.join(names)}: {url}"]
         if arguments.backend != "torch":
-            lines.append(f"--- {arguments.backend} computes the texts")
-        emit(SimpleReport(facts, [*lines, "Ctrl-C ends it."]), arguments.json)
+            lines.append(f"--- {arguments.backend} generates the text")
+        emit(SimpleReport(facts, [*lines, "Ctrl-C stops it."]), arguments.json)
         if not local:
             print(_open_to_others(arguments.host), file=sys.stderr)
         if not arguments.no_open:
@@ -77,17 +81,23 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _check(arguments: argparse.Namespace, local: bool) -> None:
-    """Refuse a port that there is not, and a token that does not keep others out."""
+    """Check the port and the token.
+
+    Raises:
+        GlassError: the port is not allowed, or the token has other characters or is too short for an open server.
+    """
     if arguments.port is not None and not 0 <= arguments.port < 65536:
-        raise GlassError(f"--port {arguments.port} is no port", "Ports go from 1 to 65535; 0 takes any that is free.")
+        raise GlassError(
+            f"--port {arguments.port} is not a port", "Give a port from 1 to 65535, or 0 for any free port."
+        )
     token = arguments.token
     if token is not None and not re.fullmatch(r"[A-Za-z0-9._~-]+", token):
         raise GlassError(
-            "--token has characters that cannot stand in an address", "Use letters, digits and the signs . _ ~ - only."
+            "--token has characters that are not allowed in an address", "Use only letters, digits and . _ ~ -."
         )
     if not local and (token is None or len(token) < LONG_ENOUGH):
         problem = f"--host {arguments.host} opens the server to everybody who can reach this machine"
-        raise GlassError(problem, f"Say a secret of at least {LONG_ENOUGH} characters that lets people in: --token T.")
+        raise GlassError(problem, f"Give a secret token of at least {LONG_ENOUGH} characters: --token T.")
 
 
 def _is_local(host: str) -> bool:
@@ -102,5 +112,6 @@ def _open_to_others(host: str) -> str:
     """Return the warning for a `--host` that other machines can reach."""
     return (
         f"--host {host}: everybody who can reach this machine and has the token can read these runs and use their "
-        "models. What is sent is not encrypted: put a server with HTTPS before it if the network is not yours."
+        "models. The connection is not encrypted: put an HTTPS proxy in front of the server if you do not trust the "
+        "network."
     )

@@ -1,4 +1,4 @@
-"""Settings as flags: every field of every section, made from the models themselves."""
+"""Command-line flags for the settings, built from the fields of the settings models."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SHORT = {
     "shard": "train.shard",
     "mix": "data.mix",
 }
-"""Short flags of `glass train` and the settings that they stand for."""
+"""Short flags of `glass train`, and the setting that each of them sets."""
 
 
 def add_setting_flags(parser: argparse.ArgumentParser, sections: Iterable[str]) -> None:
@@ -38,7 +38,15 @@ def add_setting_flags(parser: argparse.ArgumentParser, sections: Iterable[str]) 
 def add_section_flags(
     group: Any, section: str, kind: type[BaseSettings], prefix: str = "", leave_out: Collection[str] = ()
 ) -> None:
-    """Add a flag per field of one section; without `prefix`, as `--FIELD`, whose default is the run's own."""
+    """Add a flag for each field of one section of the settings.
+
+    Args:
+        group: parser or argument group that receives the flags.
+        section: name of the section.
+        kind: settings class of the section.
+        prefix: prefix of the flags; without one, the flag is `--FIELD` and the default is the run's own setting.
+        leave_out: fields without a flag.
+    """
     for name, field in kind.model_fields.items():
         if name in leave_out:
             continue
@@ -63,12 +71,18 @@ def add_short_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def changes_from(arguments: argparse.Namespace) -> dict[str, str]:
-    """All settings that the flags give, as `SECTION.FIELD` -> text; the later kinds win: --set, flags, short flags."""
+    """Return the settings given by flags, as `SECTION.FIELD` -> text.
+
+    Short flags override `--SECTION.FIELD` flags, and these override `--set`.
+
+    Raises:
+        GlassError: a `--set` has no `=`.
+    """
     changes: dict[str, str] = {}
     for item in getattr(arguments, "set", []):
         key, equals, value = item.partition("=")
         if not equals:
-            raise GlassError(f"--set {item} has no =", "Write --set SECTION.FIELD=VALUE, such as --set model.layers=4")
+            raise GlassError(f"--set {item} has no =", "Use --set SECTION.FIELD=VALUE, such as --set model.layers=4")
         changes[key.strip()] = value.strip()
     given = {key: value for key, value in vars(arguments).items() if "." in key and value is not None}
     changes |= {key: value for key, value in given.items() if not key.startswith("short.")}

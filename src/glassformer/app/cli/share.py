@@ -1,11 +1,11 @@
-"""Put a run into one HTML file that anyone can open: the model and its views, with no server and no network.
+"""Write a run to one HTML file that anyone can open: the model and its views, without a server or a network.
 
   glass share runs/book --out class.html
   glass share runs/book --out class.html --examples sentences.txt
   glass share runs/en-de --out small.html --bits 16
 
-The model runs in the browser, on weights that are rounded to 8 bits unless --bits says otherwise. The file is read back
-and compared with the run before it gets its name, and the page says what was found.
+The model runs in the browser, on weights that are rounded to 8 bits by default (see --bits). The file is written under
+a temporary name, read back and compared with the run before it is renamed; the page shows the result.
 """
 
 from __future__ import annotations
@@ -18,18 +18,25 @@ from glassformer.base.report import emit
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of `glass share`."""
+    """Add the arguments of `glass share`."""
     parser.add_argument("run", type=Path, metavar="RUN", help="a run folder, of any task")
-    parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="the HTML file; an old one is replaced")
-    parser.add_argument("--bits", type=int, choices=(8, 16, 32), default=8, help="of a weight (default: 8)")
     parser.add_argument(
-        "--examples", type=Path, metavar="FILE", help="texts that the page offers, one a line (default: a prompt)"
+        "--out", type=Path, required=True, metavar="FILE", help="the HTML file; an existing file is replaced"
     )
-    parser.add_argument("--checkpoint", choices=("best", "last"), default="best", help="which weights (default: best)")
+    parser.add_argument("--bits", type=int, choices=(8, 16, 32), default=8, help="bits of a weight (default: 8)")
+    parser.add_argument(
+        "--examples",
+        type=Path,
+        metavar="FILE",
+        help="file with example texts for the page, one per line (default: the run's prompt)",
+    )
+    parser.add_argument(
+        "--checkpoint", choices=("best", "last"), default="best", help="checkpoint to load (default: best)"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Write the file and say what was measured."""
+    """Write the file and print the report of the comparison."""
     from glassformer.app.share.share import ShareRequest, read_examples, share_run
 
     report = share_run(

@@ -1,4 +1,4 @@
-"""The texts that a command works on: its arguments, standard input, or the lines of a file."""
+"""Input texts of the commands, from arguments, standard input or the lines of a file, and warnings about them."""
 
 from __future__ import annotations
 
@@ -17,29 +17,33 @@ if TYPE_CHECKING:
     from glassformer.text.tokenizers import Tokenizer
 
 SHOWN_UNKNOWN = 20
+"""Maximum number of unknown characters or words listed in a warning."""
 
 
 def lines_of(path: Path, what: str = "prompt") -> list[str]:
-    """Return the lines of a file, each one text; the file may be gzipped, and in any encoding that training reads.
+    """Return the lines of a file, each of which is one text.
 
-    A line ends with `\\n` or `\\r\\n`, as in parallel files and for `wc -l`, so that answers stay beside their lines.
+    The file may be gzipped, and in any encoding that training reads. A line ends with `\\n` or `\\r\\n`, as in parallel
+    files and for `wc -l`, so that output lines stay aligned with input lines.
 
     Raises:
-        GlassError: there is no such file, it is empty, or its encoding is not known.
+        GlassError: the file does not exist, is empty, or has an unknown encoding.
     """
     try:
         text = _decoded(path.read_bytes(), str(path))
     except FileNotFoundError:
-        raise GlassError(f"{path} does not exist", nearest_file(path, f"Give a file with a {what} per line.")) from None
+        raise GlassError(
+            f"{path} does not exist", nearest_file(path, f"Give a file with one {what} per line.")
+        ) from None
     except OSError as error:
-        raise GlassError(f"{path} cannot be read: {error.strerror}", f"Give a file with a {what} per line.") from None
+        raise GlassError(f"{path} cannot be read: {error.strerror}", f"Give a file with one {what} per line.") from None
     if not text:
-        raise GlassError(f"{path} is empty", f"Write a {what} per line into it.")
+        raise GlassError(f"{path} is empty", f"Give a file with one {what} per line.")
     return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
 
 
 def _decoded(data: bytes, name: str) -> str:
-    """Return the text of a file's bytes, decompressed and decoded as in training; print a note on an odd encoding."""
+    """Return the bytes of a file as text, decompressed and decoded as in training; print a remark on the encoding."""
     from glassformer.text.encodings import decode, scan
     from glassformer.text.reading import GZIP
 
@@ -57,13 +61,17 @@ def _decoded(data: bytes, name: str) -> str:
 
 
 def standard_input(whole: bool = False) -> str:
-    """Standard input as one text; without the line end that closes it, unless the `whole` is wanted."""
+    """Return standard input as one text, without the final line end unless `whole` is True."""
     text = as_utf8(sys.stdin.buffer.read(), "standard input")
     return text if whole else text.removesuffix("\n").removesuffix("\r")
 
 
 def as_utf8(data: bytes, name: str) -> str:
-    """Bytes as text; a mark of UTF-8 at the start is left out."""
+    """Decode UTF-8 bytes without a byte order mark.
+
+    Raises:
+        GlassError: the bytes are not UTF-8; `name` is the name of the input in the error.
+    """
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -94,7 +102,7 @@ def _visible(symbol: str) -> str:
 
 
 def say_unknown_to(model: AnyTextModel, text: str, target: str | None) -> None:
-    """`say_unknown` of a text, or of a source and its target, with the vocabularies that the model reads them with."""
+    """Print the warning of `say_unknown` for a text, or for a source and its target, with the model's tokenizers."""
     from glassformer.tasks import MaskFiller, Translator
 
     if isinstance(model, Translator):
@@ -105,7 +113,7 @@ def say_unknown_to(model: AnyTextModel, text: str, target: str | None) -> None:
 
 
 def say_training(folder: Path, checkpoint: str) -> None:
-    """Print a note if the run is still training: its results are those of the checkpoint so far."""
+    """Print a note if the run is still training: results are of the current checkpoint, not of the finished run."""
     from glassformer.base.locks import is_held
 
     if is_held(folder):
@@ -113,7 +121,7 @@ def say_training(folder: Path, checkpoint: str) -> None:
 
 
 def say_unread(unread: list[int], what: str, context: int) -> None:
-    """Print a warning if texts were cut to the context: how many, and the largest number of tokens left out."""
+    """Print a warning if texts were truncated to the context: their number, and the most tokens truncated."""
     cut = [number for number in unread if number]
     if cut:
         of = f"of {len(unread):,} {what}"

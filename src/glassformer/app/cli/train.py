@@ -13,25 +13,26 @@ corpus (glass data list). Without DATA, the recipe's own text is used, or the ge
   glass train letters.txt --from runs/book --out runs/letters
   glass train --resume --out runs/book --steps 4000
 
-A run over your own data that names neither --recipe nor --config has the recipe auto of its task (auto, auto-masked,
-auto-classify, auto-translate, auto-summarize, auto-chat), which stands over the defaults below: sizes for this machine
-and --minutes (10 if nothing is said), or the usual sizes and --steps.
+A run on your own data without --recipe and --config uses the recipe auto of its task (auto, auto-masked, auto-classify,
+auto-translate, auto-summarize, auto-chat), which overrides the defaults below. It chooses sizes for this machine and
+--minutes (default: 10); with --steps it uses the recipe's usual sizes.
 
---minutes is wall time from the start of the command to its end: preparing, measuring, training, evaluation and
-saving. A run of minutes takes one thread or all, whichever is faster when tried; its evaluations take a fifth of the
-minutes at most, the final one a tenth, if need be over a part of the validation text (glass evaluate measures all).
+--minutes is wall time from the start of the command to its end: preparing, measuring, training, evaluating and saving.
+A run with --minutes uses one thread or all threads, whichever is faster in a test. Its evaluations take at most a fifth
+of the time and the final evaluation at most a tenth, if necessary on a part of the validation text (glass evaluate uses
+all of it).
 
---from RUN begins with the tokenizer, the model and the weights of a run, or of one that glass import made, and trains
-them on DATA with the recipe fine-tune: a small learning rate, 3 minutes. A run of lm learns lm or
-chat; masked also classify; translate and summarize either. The new run does not need the folder of the old one.
+--from RUN starts from the tokenizer, model settings and weights of another run, which may be imported, and trains on
+DATA with the recipe fine-tune: a small learning rate, 3 minutes. A run of task lm can be trained for lm or chat, masked
+also for classify, translate and summarize for either. The new run does not need the folder of the old run.
 
-A resumed run keeps its settings; --steps, --minutes and the other limits can change, and count from the run's start.
-Minutes count the time of all legs, not the time between them.
-Its text is found where it was or near the run; if it is elsewhere now, name it: glass train --resume --out RUN DATA.
-Any text with another hash is refused.
-Its precision changes only if --precision or --set train.muon_precision=... asks for it.
+A resumed run keeps its settings; --steps, --minutes and the other limits can be changed, and count from the start of
+the run. Minutes count the training time before and after resuming, not the time in between. The text is looked up at
+its old path and near the run; if it is elsewhere, name it: glass train --resume --out RUN DATA. A text with another
+hash is refused. The precision changes only with --precision or --set train.muon_precision=....
 
-Several processes, on one machine or many (docs/parallel.md); --shard when the model outgrows a device:
+Training with several processes, on one machine or many (docs/parallel.md); use --shard if the model does not fit on one
+device:
 
   torchrun --standalone --nproc-per-node 2 -m glassformer train book.txt --out runs/book
 """
@@ -56,7 +57,7 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of `glass train`."""
+    """Add the arguments of `glass train`."""
     add_run_arguments(parser)
     parser.add_argument("--resume", action="store_true", help="resume the run in --out, or the newest in runs/")
 
@@ -67,8 +68,8 @@ def run(arguments: argparse.Namespace) -> int:
     From the command to the first gradient of a new run:
 
     1. `RunRequest` (`launch/request.py`) joins the settings: defaults, recipe, file, options.
-    2. `foreseen` (`launch/forecasting.py`): with the recipe auto, which is the default, or --minutes (10 if nothing is
-       said), it reads, splits and tokenizes the text, times steps in a separate process and chooses the sizes.
+    2. `foreseen` (`launch/forecasting.py`): with the recipe auto, which is the default, or --minutes (default: 10), it
+       reads, splits and tokenizes the text, times steps in a separate process and chooses the sizes.
     3. `joined` (`training/parallel/joining.py`) connects the processes of torchrun.
     4. `new_training` (`training/setup.py`): `text_of_run` prepares the text if step 2 did not, `try_threads` times
        steps of a discarded model with one thread and with all (runs of minutes), `fresh_model` builds the model,
@@ -87,7 +88,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _resumed(arguments: argparse.Namespace) -> AbstractContextManager[Trainer]:
-    """Return the trainer of the run that the arguments name, or of the newest one, after its newest checkpoint."""
+    """Return the trainer of the run to resume (`--out`, or the newest run), restored from its last checkpoint.
+
+    Raises:
+        GlassError: an option was given that only a new run can have, or the run cannot be resumed.
+    """
     from glassformer.launch.start import resume_run
     from glassformer.training.parallel.joining import said_once
 
@@ -96,7 +101,7 @@ def _resumed(arguments: argparse.Namespace) -> AbstractContextManager[Trainer]:
             if getattr(arguments, name) is not None:
                 raise GlassError(
                     f"--resume was given with {name.removeprefix('begin_')} = {getattr(arguments, name)}",
-                    "A resumed run keeps its own: leave it out.",
+                    "A resumed run keeps its own: remove the option.",
                 )
         changes = changes_from(arguments)
     given = {"source": arguments.data, "target": arguments.target}
@@ -105,7 +110,7 @@ def _resumed(arguments: argparse.Namespace) -> AbstractContextManager[Trainer]:
 
 
 def _report(run: Run, config: Config, outcome: TrainingOutcome | None, as_json: bool) -> int:
-    """Print the loss of the kept checkpoint and what may be done with the run; return the exit code."""
+    """Print the loss of the kept checkpoint and the command to use the run; return the exit code."""
     from glassformer.training.parallel.joining import speaks
 
     if outcome is None:
@@ -160,7 +165,7 @@ def _report(run: Run, config: Config, outcome: TrainingOutcome | None, as_json: 
 
 
 def _forgetting(outcome: TrainingOutcome) -> Iterator[str]:
-    """Say what a run that began from another one learnt and forgot."""
+    """Yield the losses of a run before training and on its parent's text; empty without a parent."""
     if outcome.first_loss is None:
         return
     yield f"before the first step it was {outcome.first_loss:.4f}, over the rows of an evaluation"

@@ -1,4 +1,4 @@
-"""The command that fits the task of a run."""
+"""Error for a command that cannot be used with the task of a run."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ from glassformer.base.errors import GlassError
 
 
 def wrong_command(run: Path, task: Task) -> GlassError:
-    """Return the error of a command that cannot use a run of this task."""
+    """Return the error for a command that cannot use a run of this task; it names the right command."""
     return GlassError(f"{run} learnt train.task = {task}: to {TASK_FACTS[task].verb}", f"Use {command_for(run, task)}")

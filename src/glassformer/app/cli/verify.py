@@ -1,13 +1,13 @@
-"""Prove a run right, on its own weights: the proof sheet.
+"""Check a run on its own weights, and write the proof sheet.
 
   glass verify runs/book
   glass verify runs/book --only cached-logits --only padding-blind
   glass verify runs/book --json > sheet.json
 
-Every line is a promise, what was measured, and the limit. With a cache comes what comes without, in a batch what comes
-alone; padding and the future change nothing; a run that was killed goes on as if it had not been; and so on. All of it
-is measured with this run's weights, on a few rows of its own text. The sheet is kept as verify.json in the run,
-with the hash of the weights. The exit code is 1 if a check failed, or could not be made.
+Each line has a claim, the measured value and its limit. Examples: logits with a cache equal logits without it; batched
+logits equal single-row logits; padding and future tokens change nothing; a run that was killed resumes to the same
+weights. Everything is measured with the run's weights, on a few rows of its own text. The sheet is saved in the run
+folder as verify.json, with the hash of the weights. The exit code is 1 if a check failed, or could not be made.
 """
 
 from __future__ import annotations
@@ -21,14 +21,22 @@ from glassformer.base.report import emit
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of `glass verify`."""
+    """Add the arguments of `glass verify`."""
     parser.add_argument("run", type=Path, metavar="RUN", help="a run folder")
-    parser.add_argument("--checkpoint", choices=("best", "last"), default="best", help="which weights (default: best)")
     parser.add_argument(
-        "--only", action="append", default=[], metavar="NAME", help="this check; may be repeated; nothing is kept"
+        "--checkpoint", choices=("best", "last"), default="best", help="checkpoint to load (default: best)"
     )
     parser.add_argument(
-        "--device", default="auto", help="compared with the CPU: auto, cpu, cuda, cuda:N or mps (default: auto)"
+        "--only",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="run only this check; may be repeated; the sheet is not saved",
+    )
+    parser.add_argument(
+        "--device",
+        default="auto",
+        help="device to compare with the CPU: auto, cpu, cuda, cuda:N or mps (default: auto)",
     )
 
 
@@ -48,6 +56,6 @@ def run(arguments: argparse.Namespace) -> int:
     if not arguments.only:
         try:
             save(sheet)
-        except GlassError as error:  # someone else's run may be verified, too: what was found counts
-            print(f"the sheet is not kept: {error.problem}", file=sys.stderr)
+        except GlassError as error:  # the run folder may be read-only; the checks are still valid
+            print(f"the sheet is not saved: {error.problem}", file=sys.stderr)
     return 0 if sheet.ok else 1

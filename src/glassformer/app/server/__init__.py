@@ -1,1 +1,1 @@
-"""The server of the page and of the API: `glass serve RUN`. It shows what the library's own functions give."""
+"""Server of the web page and of the API (`glass serve RUN`). It returns the results of the library's functions."""

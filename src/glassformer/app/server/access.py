@@ -1,8 +1,9 @@
 """Access control: checks of a request's host, origin, token, and the size and duration of its body.
 
-A page in a browser can send requests to 127.0.0.1 from any site, and a name of a foreign site can be made to point
-there (DNS rebinding). So the `Host` must be one of this machine's names, an `Origin` must be the server's own, and
-everything but the page itself needs a token, which only the person who started the server has seen.
+Any web page in a browser can send requests to 127.0.0.1, and another site can let its domain name resolve to 127.0.0.1
+(DNS rebinding). Therefore the `Host` header must be a name of this machine, an `Origin` header must be the server's own
+origin, and all requests except those for the page itself need a token, which only the person who started the server
+has seen.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from glassformer.app.server.request_errors import RefusedRequestError, as_json
 
 LOCAL = frozenset({"127.0.0.1", "localhost", "[::1]"})
-"""The names that this machine has for itself."""
+"""Host names of a server that only this machine can reach."""
 OPEN = frozenset({"/", "/health", "/favicon.ico", "/favicon.svg", "/robots.txt"})
-"""What needs no token, with `ASSETS`: it holds nothing of a run."""
+"""Paths that need no token because they contain nothing of a run; also all paths below `ASSETS`."""
 ASSETS = "/assets/"
 MOST_BYTES = 2**20
-"""Of a request's body."""
+"""Maximum bytes of the body of a request."""
 SECONDS = 30.0
-"""In which the whole body must have come."""
+"""Maximum seconds to receive the body of a request."""
 POLICY = "; ".join(
     (
         "default-src 'none'",
@@ -44,7 +45,7 @@ POLICY = "; ".join(
         "frame-ancestors 'none'",
     )
 )
-"""The page may load nothing from elsewhere, send nothing elsewhere, and stand in no other page."""
+"""Content security policy: the page may load from and send to its own server only, and cannot be embedded."""
 HEADERS = {
     "content-security-policy": POLICY,
     "x-content-type-options": "nosniff",
@@ -55,7 +56,7 @@ HEADERS = {
 
 
 def new_token() -> str:
-    """A token for one start: 256 random bits."""
+    """Return a new random token of 256 bits."""
     return secrets.token_urlsafe(32)
 
 
@@ -64,9 +65,9 @@ class Access:
     """Access rules of a server: the token, the port and the allowed hosts.
 
     Attributes:
-        token: of this start, or the one that was given.
-        port: that the server listens on; the cookie is named by it, as cookies do not tell ports apart.
-        hosts: names under which the server may be asked, without the port; None: all, because it is open to others.
+        token: access token.
+        port: port of the server; it is part of the cookie's name, because cookies are shared by all ports of a host.
+        hosts: allowed host names without the port; None: all, because the server is open to the network.
     """
 
     token: str
@@ -75,20 +76,20 @@ class Access:
 
     @property
     def cookie(self) -> str:
-        """The name of the cookie that holds the token."""
+        """Name of the cookie that contains the token."""
         return f"glass-{self.port}"
 
     def same(self, token: str) -> bool:
-        """Return True if `token` is the token of the server; compare in constant time."""
+        """Return True if `token` is the token of the server; the comparison takes constant time."""
         return secrets.compare_digest(token.encode("utf-8", "replace"), self.token.encode("utf-8"))
 
 
 class Guard:
-    """The middleware: refuses, or passes on with the body read and the headers of safety added.
+    """ASGI middleware that checks each request, reads its body and adds security headers to the response.
 
     Args:
-        app: what is guarded.
-        access: who may ask.
+        app: the application.
+        access: access rules.
     """
 
     def __init__(self, app: ASGIApp, access: Access) -> None:
@@ -96,7 +97,7 @@ class Guard:
         self.access = access
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One connection, as ASGI has it."""
+        """Handle one connection, as ASGI requires."""
         if scope["type"] == "lifespan":
             await self.app(scope, receive, send)
             return
@@ -106,7 +107,7 @@ class Guard:
         send = _with_headers(send)
         try:
             self._check(scope)
-            if (location := self._letting_in(scope)) is not None:
+            if (location := self._redirect_target(scope)) is not None:
                 cookie = f"{self.access.cookie}={self.access.token}; Path=/; HttpOnly; SameSite=Strict"
                 await _respond(send, 303, b"", {"location": location, "set-cookie": cookie})
                 return
@@ -114,38 +115,40 @@ class Guard:
         except RefusedRequestError as error:
             await refuse(scope, send, error)
             return
-        if body is not None:  # None: whoever asked has gone
-            await _run(self.app, scope, _again(body, receive), send)
+        if body is not None:  # None: the client has disconnected
+            await _run(self.app, scope, _replayed(body, receive), send)
 
     def _check(self, scope: Scope) -> None:
-        """Raise a `RefusedRequestError` if the host, the origin or the token is not right."""
+        """Raise a `RefusedRequestError` if the host, the origin or the token is wrong."""
         headers = Headers(scope=scope)
         host = headers.get("host", "")
         origin = headers.get("origin")
         if self.access.hosts is not None and _without_port(host) not in self.access.hosts:
             raise RefusedRequestError(
-                f"this server was asked as {host[:100]!r}, and answers to {', '.join(sorted(self.access.hosts))} only",
-                "Open the address that glass serve printed; to be reached from elsewhere it needs --host and --token.",
+                f"the host {host[:100]!r} is not one of {', '.join(sorted(self.access.hosts))}",
+                "Open the address that glass serve printed; access from other machines needs --host and --token.",
                 421,
             )
         if origin is not None and not _is_of(origin, host):
             raise RefusedRequestError(
-                f"a page of {origin[:100]!r} asked", "Only the server's own page may: open the address it printed.", 403
+                f"the request came from a page of {origin[:100]!r}",
+                "Only the server's own page is allowed: open the address that glass serve printed.",
+                403,
             )
         if not _is_open(scope) and not any(self.access.same(token) for token in self._tokens(headers)):
             raise RefusedRequestError(
-                "the token of this server is missing or is another one",
+                "the token is missing or wrong",
                 "Open the address that glass serve printed, or send the header Authorization: Bearer TOKEN.",
                 401,
             )
 
     def _tokens(self, headers: Headers) -> list[str]:
-        """The tokens that a request brings."""
+        """Return the tokens in the `Authorization` and `Cookie` headers of a request."""
         kind, _, bearer = headers.get("authorization", "").partition(" ")
         cookie = cookie_parser(headers.get("cookie", "")).get(self.access.cookie)
         return [*([bearer.strip()] if kind.lower() == "bearer" else []), *([] if cookie is None else [cookie])]
 
-    def _letting_in(self, scope: Scope) -> str | None:
+    def _redirect_target(self, scope: Scope) -> str | None:
         """Return the redirect target of a request for `/?token=…`; None for all other requests.
 
         Raises:
@@ -157,7 +160,7 @@ class Guard:
             return None
         if not self.access.same(tokens[0]):
             raise RefusedRequestError(
-                "the token in this address is not that of this server", "Open the address that it printed last.", 401
+                "the token in the address is wrong", "Open the address that glass serve printed last.", 401
             )
         rest = urlencode([(name, value) for name, value in query if name != "token"])
         return f"/?{rest}" if rest else "/"
@@ -169,7 +172,7 @@ def _is_open(scope: Scope) -> bool:
 
 
 def _without_port(host: str) -> str:
-    """The name in a `Host` header."""
+    """Return the host name of a `Host` header, in lower case."""
     name, _, port = host.rpartition(":")
     return (name if name and port.isdecimal() else host).lower()
 
@@ -178,15 +181,17 @@ def _is_of(origin: str, host: str) -> bool:
     """Return True if an `Origin` header has the same host and port as the `Host` header."""
     try:
         return bool(host) and urlsplit(origin).netloc.lower() == host.lower()
-    except ValueError:  # no address at all
+    except ValueError:  # not a URL
         return False
 
 
 async def _whole_body(scope: Scope, receive: Receive) -> bytes | None:
-    """The body, which may come in chunks of any size; None if the one who asks went away."""
-    too_large = RefusedRequestError(
-        f"the body is larger than {MOST_BYTES:,} bytes", "Send less at once: no question needs more.", 413
-    )
+    """Return the whole body of a request; None if the client disconnected.
+
+    Raises:
+        RefusedRequestError: the body is larger than `MOST_BYTES`, or took longer than `SECONDS`.
+    """
+    too_large = RefusedRequestError(f"the body is larger than {MOST_BYTES:,} bytes", "Send a smaller body.", 413)
     announced = Headers(scope=scope).get("content-length", "")
     if announced.isdecimal() and int(announced) > MOST_BYTES:
         raise too_large
@@ -206,54 +211,54 @@ async def _whole_body(scope: Scope, receive: Receive) -> bytes | None:
                     raise too_large
     except TimeoutError:
         raise RefusedRequestError(
-            f"the body did not come within {SECONDS:.0f} seconds", "Send it again.", 408
+            f"the body did not arrive within {SECONDS:.0f} seconds", "Send the request again.", 408
         ) from None
     return b"".join(chunks)
 
 
-def _again(body: bytes, receive: Receive) -> Receive:
-    """`receive` for an app behind one that has read the body."""
+def _replayed(body: bytes, receive: Receive) -> Receive:
+    """Return a `receive` that first returns the body that was already read."""
     given = False
 
-    async def once_more() -> Message:
+    async def replay() -> Message:
         nonlocal given
         if given:
             return await receive()
         given = True
         return {"type": "http.request", "body": body, "more_body": False}
 
-    return once_more
+    return replay
 
 
 async def _run(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
-    """Run the app; a fault of ours is answered as such, if nothing is on its way, and told in the terminal."""
+    """Run the app; answer an unexpected error with status 500 if no response has started, and print its traceback."""
     started = False
 
-    async def noting(message: Message) -> None:
+    async def recording_send(message: Message) -> None:
         nonlocal started
         started = True
         await send(message)
 
     try:
-        await app(scope, receive, noting)
-    except asyncio.CancelledError:  # uvicorn stops, and has waited long enough; it would print where it was
+        await app(scope, receive, recording_send)
+    except asyncio.CancelledError:  # uvicorn stops after its timeout; it would print a traceback
         if not started:
             await refuse(
-                scope, send, RefusedRequestError("the server is stopping", "Start it again, and ask again.", 503)
+                scope, send, RefusedRequestError("the server is stopping", "Start it again, and try again.", 503)
             )
     except Exception as error:
         if started:
             raise
         traceback.print_exception(error, file=sys.stderr)
         problem = f"unexpected: {type(error).__name__}: {str(error)[:300]}"
-        remedy = "This is a fault in glassformer: the terminal of glass serve shows where. Please report it."
+        remedy = "This is a bug in glassformer: the terminal of glass serve shows the traceback. Please report it."
         await refuse(scope, send, RefusedRequestError(problem, remedy, 500))
 
 
 def _with_headers(send: Send) -> Send:
-    """`send` that adds the headers of safety, and keeps answers out of caches unless they say otherwise."""
+    """Return a `send` that adds the security headers, and `no-store` if a response has no cache header."""
 
-    async def safely(message: Message) -> None:
+    async def send_with_headers(message: Message) -> None:
         if message["type"] == "http.response.start":
             headers = MutableHeaders(scope=message)
             for name, value in HEADERS.items():
@@ -261,11 +266,11 @@ def _with_headers(send: Send) -> Send:
             headers.setdefault("cache-control", "no-store")
         await send(message)
 
-    return safely
+    return send_with_headers
 
 
 async def refuse(scope: Scope, send: Send, error: RefusedRequestError) -> None:
-    """Answer with an error: JSON to programs, the two lines to people."""
+    """Send an error response: JSON for the APIs, otherwise plain text."""
     more = {"connection": "close"} if error.status in (408, 413) else {}
     if scope["path"].startswith(("/api/", "/v1/")):
         body = json.dumps(as_json(error), ensure_ascii=False).encode("utf-8", "backslashreplace")

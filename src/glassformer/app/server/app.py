@@ -1,16 +1,16 @@
-"""The application: the page and its assets, the list of runs, their views and events, and how errors are answered.
+"""ASGI application: the page and its assets, the list of runs, their views and events, and error responses.
 
 ::
 
     GET  /                        the page
-    GET  /api/runs                {"runs": [facts of each]}, see `listing`
+    GET  /api/runs                {"runs": [facts of each run]}, see `listing`
     GET  /api/views               {"views": [names], "questions": {name: JSON schema of its body}}
-    POST /api/runs/RUN/VIEW       a view's answer, see `views`
-    POST /api/runs/RUN/write/stream   text as it is written, see `writing`
-    POST /api/runs/RUN/keep       a new run without some heads, see `pruned`
-    GET  /api/runs/RUN/events     what a run that is training writes, see `events`
+    POST /api/runs/RUN/VIEW       the answer of a view, see `views`
+    POST /api/runs/RUN/write/stream   streamed generated text, see `writing`
+    POST /api/runs/RUN/keep       save a new run without some heads, see `keep_pruned`
+    GET  /api/runs/RUN/events     metrics and checkpoints of a run that is training, see `events`
 
-and those of the API that programs speak: see `openai.routes`.
+The routes of the OpenAI-compatible API are in `openai.routes`.
 """
 
 from __future__ import annotations
@@ -47,24 +47,24 @@ if TYPE_CHECKING:
     from glassformer.app.server.view import Reply
 
 SEARCHES = 2
-"""Beam searches at once."""
+"""Maximum number of parallel beam searches."""
 
 
 def make_app(registry: ModelRegistry, access: Access, page: Path = PAGE, engines: Engines | None = None) -> Starlette:
-    """The application.
+    """Return the application.
 
     Args:
         registry: the runs.
-        access: who may ask.
-        page: the folder of the built page.
-        engines: of the registry, which write for the API; closed at the end. None: new ones.
+        access: access rules.
+        page: folder of the built page.
+        engines: engines of the registry, which generate text; closed when the application stops. None: new engines.
     """
     listing = Listing(registry)
     writing = engines or Engines(registry)
 
     @asynccontextmanager
     async def life(app: Starlette) -> AsyncIterator[None]:
-        """The first run is opened while the page is on its way to the reader."""
+        """Create the thread pools, and load the first run in the background while the browser loads the page."""
         app.state.workers = Workers()
         app.state.searchers = Workers(SEARCHES)
         async with anyio.create_task_group() as tasks:
@@ -82,7 +82,7 @@ def make_app(registry: ModelRegistry, access: Access, page: Path = PAGE, engines
     async def view(request: Request) -> Response:
         run = request.path_params["run"]
         name = request.path_params["view"]
-        registry.run(run)  # refuses a name that there is not, before anything is kept for it
+        registry.run(run)  # raises an error for an unknown name, before a lock is created for it
         reply = await request.app.state.workers.of_run(run, _reply, registry, run, name, await request.body(), request)
         return Response(reply.body, media_type="application/octet-stream" if reply.binary else "application/json")
 
@@ -117,24 +117,24 @@ def make_app(registry: ModelRegistry, access: Access, page: Path = PAGE, engines
 
 
 def _reply(registry: ModelRegistry, run: str, view: str, body: bytes, request: Request) -> Reply:
-    """A view's answer, as it is sent; none is worked out for those who have gone."""
-    from glassformer.app.server.views import find_view  # with torch, which takes a second: the page is there before it
+    """Return the answer of a view; it is not computed if the client has disconnected."""
+    from glassformer.app.server.views import find_view  # imports torch, which takes a second: not before the page
 
     found = find_view(view)
-    question = found.asked(body)
+    question = found.parse(body)
     others = [registry.open(name) for name in found.others(question)]
     return found.reply(registry.open(run), question, others, lambda: from_thread.run(request.is_disconnected))
 
 
 def _views() -> dict[str, Any]:
-    """The names of the views, and what each is asked with."""
+    """Return the names of the views, and the JSON schema of each request body."""
     from glassformer.app.server.views import VIEWS
 
     return {"views": list(VIEWS), "questions": {name: v.question.model_json_schema() for name, v in VIEWS.items()}}
 
 
 async def _open_first(workers: Workers, registry: ModelRegistry) -> None:
-    """Load the first run, so that the first question about it is answered at once; its faults are told when asked."""
+    """Load the first run in advance, so that its first request is fast; an error is reported at that request."""
     for name in registry.names()[:1]:
         try:
             await workers(registry.open, name)
@@ -144,13 +144,13 @@ async def _open_first(workers: Workers, registry: ModelRegistry) -> None:
 
 
 def _json(value: Any, status: int = 200) -> Response:
-    """Every script as it is; a lone surrogate, which is no Unicode, as an escape."""
+    """Return a JSON response in UTF-8, with lone surrogates escaped."""
     body = json.dumps(value, ensure_ascii=False, allow_nan=False).encode("utf-8", "backslashreplace")
     return Response(body, status, media_type="application/json")
 
 
 async def _refused(request: Request, error: Exception) -> Response:
-    """An error that people can put right: its two lines, as JSON, or as text where a page was asked for."""
+    """Return the response for a `GlassError`: JSON for the APIs, otherwise plain text."""
     assert isinstance(error, GlassError)
     if request.url.path.startswith(("/api/", "/v1/")):
         return _json(as_json(error), status_of(error))
@@ -158,17 +158,17 @@ async def _refused(request: Request, error: Exception) -> Response:
 
 
 async def _not_found(request: Request, error: Exception) -> Response:
-    """An address or a method that there is not."""
+    """Return the response for an unknown path or method."""
     assert isinstance(error, HTTPException)
     path = request.url.path[:200]
     if error.status_code == 405:
-        said = RefusedRequestError(
-            f"{path} does not know {request.method}", "See docs/serve.md for what it knows.", 405
+        refusal = RefusedRequestError(
+            f"{path} does not support {request.method}", "See docs/serve.md for the supported methods.", 405
         )
     else:
-        said = RefusedRequestError(
-            f"there is nothing at {path}", "The page is at /, runs are at /api/runs.", error.status_code
+        refusal = RefusedRequestError(
+            f"unknown path {path}", "The page is at /, runs are at /api/runs.", error.status_code
         )
-    answer = await _refused(request, said)
+    answer = await _refused(request, refusal)
     answer.headers.update(error.headers or {})
     return answer

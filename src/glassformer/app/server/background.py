@@ -1,4 +1,4 @@
-"""Work in the background: a future from a thread, and long tasks that take turns and report results as they come."""
+"""Background work: futures from threads, and long tasks that run one at a time and report intermediate results."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from glassformer.base.errors import GlassError
 
 T = TypeVar("T")
-Tell = Callable[[Any], None]
+OnResult = Callable[[Any], None]
 
 
 def in_background(make: Callable[[], T]) -> Future[T]:
@@ -33,20 +33,20 @@ def in_background(make: Callable[[], T]) -> Future[T]:
 
 
 class BackgroundTask:
-    """Long work that a button of the page started.
+    """Long task that a button of the page starts.
 
     Args:
-        do: does the work. It is given a function that takes each result as it comes, and must not touch the model that
+        do: does the work. Its argument is a function to report each intermediate result. It must not use the model that
             views use.
-        turns: held while the work is done, so that other tasks wait.
+        turns: lock to hold during the work, so that only one task runs at a time.
 
     Attributes:
-        told: the results so far; only ever added to.
-        waiting: whether another task has to end first.
+        results: results reported so far; the list only grows.
+        waiting: True until the task has acquired `turns`.
     """
 
-    def __init__(self, do: Callable[[Tell], Any], turns: threading.Lock) -> None:
-        self.told: list[Any] = []
+    def __init__(self, do: Callable[[OnResult], Any], turns: threading.Lock) -> None:
+        self.results: list[Any] = []
         self.waiting = True
         self._future = in_background(lambda: self._run(do, turns))
 
@@ -62,7 +62,7 @@ class BackgroundTask:
 
     @property
     def error(self) -> GlassError | None:
-        """The error that ended the task; None if there is none (yet)."""
+        """Error that ended the task; None if there is none (yet)."""
         try:
             self.result()
         except GlassError as error:
@@ -70,7 +70,7 @@ class BackgroundTask:
         return None
 
     def result(self) -> Any | None:
-        """Return the task's result; None while it is not done.
+        """Return the result of the task; None until it has ended.
 
         Raises:
             GlassError: the task failed.
@@ -78,7 +78,7 @@ class BackgroundTask:
         return self._future.result() if self.ready else None
 
     def facts(self) -> dict[str, Any]:
-        """Return the state ("waiting", "working", "failed" or "done") and the two lines of the error or null."""
+        """Return the state ("waiting", "working", "failed" or "done"), and the two lines of the error or null."""
         error = self.error
         state = "done" if self.ready else "waiting" if self.waiting else "working"
         return {
@@ -86,11 +86,11 @@ class BackgroundTask:
             "error": None if error is None else {"what": error.problem, "remedy": error.remedy},
         }
 
-    def _run(self, do: Callable[[Tell], Any], turns: threading.Lock) -> Any:
+    def _run(self, do: Callable[[OnResult], Any], turns: threading.Lock) -> Any:
         with turns:
             self.waiting = False
-            return do(self.told.append)
+            return do(self.results.append)
 
 
 IDLE: dict[str, Any] = {"state": "idle", "error": None}
-"""The facts of a task that was never started."""
+"""Facts of a task that was never started."""

@@ -1,4 +1,4 @@
-"""The built page: its files as they are, and how long a browser may keep them."""
+"""Serve the files of the built page, with headers for the browser's cache."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
 PAGE = Path(__file__).parent / "page"
-"""Where `npm run build` puts it."""
+"""Folder to which `npm run build` writes the page."""
 HASHED = re.compile(r"-[\w-]{8}\.\w+$")
-"""The end of a file's name that changes with what is in it."""
+"""End of a file name that contains a hash of the file's contents."""
 MISSING = "the page was not built: {page} has no index.html\nBuild it: cd web && npm ci && npm run build\n"
 
 
 def page_routes(folder: Path) -> list[Route]:
-    """The addresses of the page: `/`, the files beside `index.html`, and those in `assets`; all others are not its."""
+    """Return the routes of the page: `/`, the files beside `index.html`, and the files in `assets`."""
     page = Page(folder)
     return [Route(path, page, methods=["GET"]) for path in ("/", "/{file}", "/assets/{file:path}")]
 
 
 class Page(StaticFiles):
-    """The files of one folder.
+    """Static files of the page.
 
     Args:
-        folder: with `index.html`.
+        folder: folder with `index.html`.
     """
 
     def __init__(self, folder: Path) -> None:
         super().__init__(directory=folder, html=True, check_dir=False)
         self._folder = folder
-        self.config_checked = True  # a missing page is answered below; Starlette would raise an error
+        self.config_checked = True  # `get_response` handles a missing page; Starlette would raise an error
 
     async def get_response(self, path: str, scope: Scope) -> Response:
-        """A file: kept for ever where its name has its hash, otherwise asked about each time."""
+        """Return a file; browsers cache it permanently if its name has a hash, else they revalidate it each time."""
         if path == "." and not (self._folder / "index.html").is_file():
             return PlainTextResponse(MISSING.format(page=self._folder), 503)
         found = await super().get_response(path, scope)

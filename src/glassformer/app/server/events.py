@@ -3,7 +3,7 @@
 ::
 
     event: metrics       data: a line of metrics.jsonl        id: its step
-    event: checkpoint    data: {"best": "step-000850", "last": "step-000900"}   whenever one of them changes
+    event: checkpoint    data: {"best": "step-000850", "last": "step-000900"}   when one of them changes
     event: end           data: {}                             training has ended
 
 `?after=STEP` first sends the existing lines of later steps; without it, only new lines are sent. A browser that lost
@@ -28,47 +28,47 @@ from glassformer.app.server.request_errors import RefusedRequestError
 from glassformer.runs.folder import Run
 
 SECONDS = 0.5
-"""Between two looks at the run's files."""
+"""Seconds between two reads of the run's files."""
 STREAMS = 32
-"""Readers at once."""
+"""Maximum number of parallel streams."""
 MOST_LINES = 2_000
-"""Sent at one look; the next has the rest."""
+"""Maximum number of lines per read; the next read continues after them."""
 
 
 class Follower:
-    """The lines and checkpoints of one run that are new since the last look.
+    """Reader of the new metrics and checkpoints of a run that is training.
 
     Args:
-        run: that is training.
-        after: lines of later steps are new; None: those that are not there yet.
+        run: the run.
+        after: return lines of later steps; None: return only lines that are written from now on.
     """
 
     def __init__(self, run: Run, after: int | None) -> None:
         self.run = run
         self._after = after
-        self._place = 0
+        self._offset = 0
         self._named: dict[str, str | None] = {}
         if after is None:
-            self._place = _size(run)
+            self._offset = _size(run)
 
     def look(self) -> list[ServerSentEvent]:
-        """The events since the last look."""
+        """Return the events since the last call."""
         return [*self._lines(), *self._checkpoint()]
 
     def _lines(self) -> list[ServerSentEvent]:
-        if _size(self.run) < self._place:  # a run that is resumed takes back the steps after its checkpoint
-            self._place = 0
+        if _size(self.run) < self._offset:  # a resumed run removes the lines after its checkpoint
+            self._offset = 0
         try:
             with self.run.metrics_file.open("rb") as file:
-                file.seek(self._place)
+                file.seek(self._offset)
                 lines = file.readlines()[:MOST_LINES]
         except FileNotFoundError:
             return []
         found = []
         for line in lines:
-            if not line.endswith(b"\n"):  # half written: the next look has it whole
+            if not line.endswith(b"\n"):  # incomplete: the next read has the whole line
                 break
-            self._place += len(line)
+            self._offset += len(line)
             record = _record(line)
             if record is not None and (self._after is None or record["step"] > self._after):
                 self._after = record["step"]
@@ -84,20 +84,20 @@ class Follower:
 
 
 async def events_of(request: Request, registry: ModelRegistry, name: str) -> Response:
-    """The stream of a run.
+    """Return the event stream of a run, or status 204 if it is not training.
 
     Raises:
-        GlassError: there is no such run, `after` is no step, or too many read already.
+        GlassError: there is no such run, `after` is not a step, or there are too many streams.
     """
     run = registry.run(name)
     state = request.app.state
     if not await to_thread.run_sync(registry.training, name):
         return Response(status_code=204)
     if getattr(state, "streams", 0) >= STREAMS:
-        raise RefusedRequestError(f"{STREAMS} readers follow runs already", "Close one of their pages.", 429)
+        raise RefusedRequestError(f"there are already {STREAMS} event streams", "Close one of the pages.", 429)
     after = request.headers.get("last-event-id") or request.query_params.get("after")
     if after is not None and not (after.isascii() and after.isdecimal() and len(after) < 16):
-        raise RefusedRequestError(f"after = {after[:40]!r} is no step", "Give a whole number, or leave it out.")
+        raise RefusedRequestError(f"after = {after[:40]!r} is not a step", "Give a whole number, or remove it.")
     follower = await to_thread.run_sync(Follower, run, None if after is None else int(after))
 
     async def stream() -> AsyncIterator[ServerSentEvent]:
@@ -105,7 +105,9 @@ async def events_of(request: Request, registry: ModelRegistry, name: str) -> Res
         try:
             training = True
             while training:
-                training = await to_thread.run_sync(registry.training, name)  # before the look: nothing is missed
+                training = await to_thread.run_sync(
+                    registry.training, name
+                )  # before the read, so that nothing is missed
                 for event in await to_thread.run_sync(follower.look):
                     yield event
                 await anyio.sleep(SECONDS if training else 0)
@@ -117,7 +119,7 @@ async def events_of(request: Request, registry: ModelRegistry, name: str) -> Res
 
 
 def _record(line: bytes) -> dict[str, Any] | None:
-    """A line of metrics; None of one that is not whole, or has numbers that JSON does not know."""
+    """Parse a line of metrics, with NaN and infinity as None; return None if the line is not valid."""
     try:
         record = json.loads(line, parse_constant=lambda name: None)
     except (ValueError, RecursionError):
@@ -130,7 +132,7 @@ def _size(run: Run) -> int:
 
 
 def _pointer(run: Run, which: str) -> str | None:
-    """The checkpoint that `best` or `last` names."""
+    """Return the name of the checkpoint in the file `best` or `last`; None if there is none."""
     try:
         return (run.folder / which).read_text(encoding="utf-8").strip() or None
     except (OSError, UnicodeDecodeError):

@@ -1,9 +1,9 @@
-"""Keeping what the ablation desk shows: `POST /api/runs/RUN/keep` writes a run without heads and serves it.
+"""Save an ablated model as a new run: `POST /api/runs/RUN/keep` writes a run without some heads and serves it.
 
 The body is ``{"heads": ["dec.0.self.1"], "name": "book-small", "version": "step-000850"}``, the answer
 ``{"name": "book-small", "removed": […], "parameters": {"before": 12345, "after": 12000},
-"command": "glass verify …"}``. The new folder
-lies beside that of the run; a name is letters, digits and the signs . _ - and never a path.
+"command": "glass verify …"}``. The new folder is beside the folder of the run; a name has letters, digits and the
+characters . _ - and is never a path.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ from glassformer.base.wording import quoted
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?|.*(\.|\.partial)", re.IGNORECASE)
-"""Names that some systems keep for themselves, or that a run has while it is being written."""
+"""Names that some systems reserve, or that a run has while it is being written."""
 
 
 def checked_name(name: str) -> str:
-    """The name, if a folder may have it.
+    """Return the name if it is valid for a run folder.
 
     Raises:
-        GlassError: it may not.
+        GlassError: the name is not valid.
     """
     if not NAME.fullmatch(name) or RESERVED.fullmatch(name):
         raise RefusedRequestError(
-            f"{name[:80]!r} is no name for a run",
-            "Use up to 64 letters, digits and the signs . _ - and begin with a letter or digit.",
+            f"{name[:80]!r} is not a valid name for a run",
+            "Use up to 64 letters, digits and the characters . _ - and begin with a letter or digit.",
         )
     return name
 
 
 def keep_without(registry: ModelRegistry, name: str, body: bytes) -> dict[str, Any]:
-    """Write the run, and serve it.
+    """Write the run without the heads and serve it; return the body of the response.
 
     Raises:
-        GlassError: the body is no such question, the name is taken, or the run cannot be pruned so.
+        GlassError: the body is not valid, the name is taken, or the heads cannot be pruned.
     """
     from glassformer.app.server.view import Name, ViewQuestion
     from glassformer.inspection.pruning.chosen_heads import prune_by_hand
@@ -59,7 +59,7 @@ def keep_without(registry: ModelRegistry, name: str, body: bytes) -> dict[str, A
     run = registry.run(name)
     out = run.folder.resolve().parent / checked_name(asked.name)
     if asked.name in registry.names() or out.exists():
-        raise RefusedRequestError(f"there is a {asked.name} beside {name} already", "Choose another name.", 409)
+        raise RefusedRequestError(f"{asked.name} already exists beside {name}", "Choose another name.", 409)
     found = prune_by_hand(run.folder, out, asked.heads, device=registry.device, checkpoint=asked.version)
     return {
         "name": registry.add(found.folder),

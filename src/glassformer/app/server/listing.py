@@ -1,4 +1,4 @@
-"""Facts of each run, read without loading its weights: the list that the page begins with."""
+"""List the served runs with facts of each, which are read without loading weights; the page starts with this list."""
 
 from __future__ import annotations
 
@@ -17,17 +17,18 @@ if TYPE_CHECKING:
     from glassformer.text.tokenizers import Tokenizer
 
 NEVER = "-"
-"""Stands for "no checkpoint" where versions are compared."""
+"""Version of a run without a checkpoint."""
 WORDS = 12
+"""Maximum words of a sample to use as the prompt."""
 MARGIN = 8
-"""Words of a sample that are a prompt, and tokens that are left free in the context."""
+"""Tokens of the context to leave free after the prompt."""
 
 
 class Listing:
-    """Facts of the runs on a registry; what never changes is read once.
+    """List of the runs of a registry; facts that depend only on the checkpoint are read once.
 
     Args:
-        registry: of the runs.
+        registry: the runs.
     """
 
     def __init__(self, registry: ModelRegistry) -> None:
@@ -37,13 +38,13 @@ class Listing:
     def all(self) -> list[dict[str, Any]]:
         """Return the facts of each run (see `of`), and `parent`.
 
-        `parent` is the name of the served run whose weights it began with, or null.
+        `parent` is the name of the served run whose weights the run started from, or null.
         """
         parents = self.parents()
         return [{**self.of(name), "parent": parents.get(name)} for name in self._registry.names()]
 
     def parents(self) -> dict[str, str]:
-        """Return the parent of each run whose parent is served, too: name -> name.
+        """Return the parent of each run whose parent is also served: name -> name.
 
         Runs are matched by the SHA-256 of a checkpoint, because folders may be renamed, moved or copied.
         """
@@ -54,16 +55,16 @@ class Listing:
         weights = {name: run.recorded_weights() for name, run in runs.items()}
         found: dict[str, str] = {}
         for child, digest in begun.items():
-            # A run that began with the same weights is a sibling, even if its best checkpoint still has them.
+            # A run that started from the same weights is a sibling, even if its best checkpoint still has them.
             holders = [name for name in runs if digest in weights[name] and begun.get(name) != digest]
             if holders:
                 found[child] = holders[0]
         return found
 
     def of(self, name: str) -> dict[str, Any]:
-        """One run: name, task, family, step (null: no checkpoint yet), training, and `shape_of`.
+        """Return the facts of one run: name, version, step (null: no checkpoint yet), training, and `shape_of`.
 
-        Where something cannot be read, `error` has the two lines of it, and what it would have told is missing.
+        If a file cannot be read, `error` has the two lines of the error, and the facts of `shape_of` are missing.
         """
         version = self._registry.version(name)
         facts = {
@@ -102,7 +103,7 @@ def shape_of(run: Run) -> dict[str, Any]:
     pairs = config.train.task in PAIRS
     model = config.model
     source = Tokenizer.load(run.source_tokenizer_file) if config.two_vocabularies else tokenizer
-    built = _on_no_device(build_model, config, tokenizer.vocab_size, source.vocab_size, len(labels) or None)
+    built = _parameters_and_heads(build_model, config, tokenizer.vocab_size, source.vocab_size, len(labels) or None)
     return {
         "task": config.train.task,
         "family": model.family,
@@ -123,10 +124,10 @@ def shape_of(run: Run) -> dict[str, Any]:
 
 
 def sample_prompt(run: Run, config: Config, reader: Tokenizer) -> str:
-    """Return the first prompt of the page, from the last training sample, the settings or a default for the task.
+    """Return the initial prompt of the page, from the last training sample, the settings or a default for the task.
 
     For the task `lm`, a sample that continues the settings' prompt is preferred, because a prompt is often only a word
-    or two; for other tasks, the settings' prompt is. The result is cut to fit the context.
+    or two. For other tasks, the settings' prompt is preferred. The result is cut to fit the context.
     """
     try:
         samples = read_samples(run)
@@ -138,7 +139,7 @@ def sample_prompt(run: Run, config: Config, reader: Tokenizer) -> str:
         begun = " ".join(sample.split(" ")[:WORDS]) if sample.startswith(given) else ""
     else:
         begun = "" if given else sample.rpartition("\n=> ")[0]
-    if config.train.task in CONVERSATIONS:  # the last question alone
+    if config.train.task in CONVERSATIONS:  # only the last question
         begun = begun.rpartition("\n")[2]
     words = (begun.strip() or given or TASK_FACTS[config.train.task].example).split(" ")
     while len(words) > 1 and len(reader.encode(" ".join(words))) > config.model.context - MARGIN:
@@ -146,10 +147,10 @@ def sample_prompt(run: Run, config: Config, reader: Tokenizer) -> str:
     return " ".join(words)
 
 
-def _on_no_device(
+def _parameters_and_heads(
     build_model: Any, config: Config, vocabulary: int, source: int, classes: int | None
 ) -> tuple[int, dict[str, list[int]]]:
-    """Parameters, and the heads of each attention, of a model that takes no memory."""
+    """Return the number of parameters and the heads of each attention layer, from a model without storage."""
     from glassformer.inspection.sites import attentions
     from glassformer.model.shapes_only import shapes_only
 
@@ -165,6 +166,6 @@ def _on_no_device(
 
 
 def _step(version: str | None) -> int | None:
-    """The step of a checkpoint's name."""
+    """Return the step in the name of a checkpoint, such as 850 for "step-000850"; None without one."""
     found = re.fullmatch(r"step-(\d+)", version or "")
     return int(found[1]) if found else None

@@ -1,8 +1,8 @@
-"""The runs that are served, by name and never by path: opened at the first request.
+"""Registry of the served runs, which requests address by name and never by path; a run is loaded at its first request.
 
-The registry reads a run's `best` file at every request, which is cheap. When the file names another checkpoint, as it
-does while a run is training, the run is opened again: a `ServedModel` is one checkpoint and never changes. Holders of
-the older one can keep using it.
+The registry reads a run's `best` file at every request, which is cheap. When the file names another checkpoint, as
+happens while a run is training, that checkpoint is loaded: a `ServedModel` is one checkpoint and never changes. Holders
+of the older checkpoint can keep using it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from cachetools import LRUCache
 
-from glassformer.app.server.background import BackgroundTask, Tell, in_background
+from glassformer.app.server.background import BackgroundTask, OnResult, in_background
 from glassformer.app.server.request_errors import RefusedRequestError
 from glassformer.base.backends import BackendName
 from glassformer.base.errors import GlassError, nearest
@@ -32,22 +32,23 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 SUBJECTS = 16
-"""Texts whose tokens and translations are cached."""
+"""Maximum number of texts whose tokens and translations are cached."""
 CACHE_BYTES = 768 * 2**20
-"""Memory for the cached results of one run's views: queries, keys and the like of the latest texts."""
+"""Maximum bytes of the cached results of one run's views, such as the queries and keys of the latest texts."""
 
 
 class ServedModel:
-    """One checkpoint of one run, loaded.
+    """One loaded checkpoint of one run.
 
     Attributes:
-        name: of the run in the registry.
+        name: name of the run in the registry.
         run: the opened run.
-        folder: of the run, as it was given.
-        model: does the run's task. Views may hook and patch its modules, one view at a time: see `lock`.
-        version: the checkpoint, such as "step-000850".
-        lock: held by the view that is at work.
-        turns: held by the background task that is running, one for all runs of a registry.
+        folder: path of the run folder, as it was given.
+        model: the model with the methods of the run's task. Views may hook and patch its modules while they hold
+            `lock`.
+        version: name of the checkpoint, such as "step-000850".
+        lock: held by a view while it runs.
+        turns: held by a background task while it runs; shared by all runs of a registry.
     """
 
     def __init__(self, name: str, run: OpenedRun, turns: threading.Lock | None = None) -> None:
@@ -64,12 +65,13 @@ class ServedModel:
         self._tasks: dict[str, BackgroundTask] = {}
 
     def cached(self, key: Hashable, make: Callable[[], T], size: Callable[[T], int]) -> T:
-        """Return the cached value of a key, or make it. To be called under the lock.
+        """Return the cached value of a key; compute and cache it if it is missing. Call this while holding the lock.
 
         Args:
-            key: everything that the value depends on, the name of the view included.
+            key: everything that the value depends on, including the name of the view.
             make: computes the value.
-            size: gives its bytes; the least recently used values make room. A value above `CACHE_BYTES` is not cached.
+            size: returns the bytes of the value. The least recently used values are removed from a full cache; a value
+                above `CACHE_BYTES` is not cached.
         """
         if key in self._cache:
             found: T = self._cache[key][0]
@@ -81,11 +83,11 @@ class ServedModel:
         return value
 
     def subject(self, text: str, target: str | None = None) -> Subject:
-        """Return the model's input for a text: its tokens, and its target, cached. To be called under the lock.
+        """Return the model's input for a text: its tokens, and its target; cached. Call this while holding the lock.
 
         Args:
-            text: what the run's command would be given; of a filler, with [MASK].
-            target: of a run that translates or summarizes; None: the model's greedy output.
+            text: input text, with [MASK] for a run of task masked.
+            target: target for a run that translates or summarizes; None: the model's greedy output.
 
         Raises:
             GlassError: the text does not fit the task, or is longer than the model reads.
@@ -98,19 +100,19 @@ class ServedModel:
         return self._subjects[key]
 
     def copy(self) -> OpenedRun:
-        """Return the run with separate modules that share its weight tensors and have no hooks of views."""
+        """Return the run with a copy of the model that shares the weight tensors but has separate modules."""
         model = self.run.model
         with self.lock:
             tensors = [*model.parameters(), *model.buffers()]
             return replace(self.run, model=copy.deepcopy(model, {id(tensor): tensor for tensor in tensors}))
 
     def later(self, name: str, make: Callable[[], Any]) -> Any | None:
-        """Return the result of `make`, computed once in the background; None until it is there.
+        """Return the result of `make`, which is computed once in the background; None until it is ready.
 
-        `make` must not touch `model`, which others use; `copy()` gives it its own.
+        `make` must not use `model`, which views use at the same time; it can use `copy()`.
 
         Raises:
-            GlassError: `make` raised it.
+            GlassError: `make` raised this error.
         """
         with self.lock:
             if name not in self._futures:
@@ -118,8 +120,13 @@ class ServedModel:
             future = self._futures[name]
         return future.result() if future.done() else None
 
-    def task(self, name: str, do: Callable[[Tell], Any] | None = None) -> BackgroundTask | None:
-        """Return the long task of that name, started if `do` is given and it is not running; None: never started."""
+    def task(self, name: str, do: Callable[[OnResult], Any] | None = None) -> BackgroundTask | None:
+        """Return the background task with a name; None if it was never started.
+
+        Args:
+            name: name of the task.
+            do: starts the task with this function, unless it is running; None: do not start it.
+        """
         with self.lock:
             held = self._tasks.get(name)
             if do is not None and (held is None or held.ready):
@@ -128,18 +135,18 @@ class ServedModel:
 
 
 class ModelRegistry:
-    """The runs that are served.
+    """Registry of the served runs.
 
     Args:
-        folders: of runs; a run's name is its folder's, with -2 and so on where two are alike.
-        device: as in `train.device`.
-        backend: computes the texts that are written.
+        folders: run folders; the name of a run is the name of its folder, with the suffix -2 and so on for duplicates.
+        device: device, as in `train.device`.
+        backend: backend that generates text.
 
     Attributes:
-        device, backend: the same.
+        device, backend: see the arguments.
 
     Raises:
-        GlassError: a folder is no run, or is given twice.
+        GlassError: a folder is not a run, or is given twice.
     """
 
     def __init__(self, folders: Sequence[Folder], device: str = "auto", backend: BackendName = "torch") -> None:
@@ -151,14 +158,14 @@ class ModelRegistry:
         self.device = device
         self.backend = backend
         self._opened: dict[str, ServedModel] = {}
-        self._unreadable: dict[str, str | None] = {}  # a checkpoint that need not be tried again
+        self._unreadable: dict[str, str | None] = {}  # checkpoints that could not be loaded
         self._turns = threading.Lock()
 
     def add(self, folder: Folder) -> str:
-        """Serve one more run, from now on; the name that it has here.
+        """Add a run to the registry, and return its name.
 
         Raises:
-            GlassError: the folder is no run, or is served already.
+            GlassError: the folder is not a run, or is already served.
         """
         run = open_run(folder)
         with self._adding:
@@ -166,39 +173,39 @@ class ModelRegistry:
                 raise GlassError(f"{folder} is given twice", "Name each run once.")
             name = _free_name(run.folder.resolve().name, self._folders)
             self._locks[name] = threading.Lock()
-            self._folders[name] = run.folder  # last: whoever finds the name finds its lock
+            self._folders[name] = run.folder  # last, so that each name in `_folders` has a lock
         return name
 
     def names(self) -> list[str]:
-        """The names of the runs, in the order in which they were given."""
+        """Return the names of the runs, in the order in which they were added."""
         return list(self._folders)
 
     def run(self, name: str) -> Run:
-        """The run's files.
+        """Return the files of a run.
 
         Raises:
-            GlassError: there is no run of that name here.
+            GlassError: there is no run with that name.
         """
         if name not in self._folders:
-            raise RefusedRequestError(f"no run called {name!r} is served here", nearest(name, self._folders), 404)
+            raise RefusedRequestError(f"no run with the name {name!r} is served", nearest(name, self._folders), 404)
         return Run(self._folders[name])
 
     def training(self, name: str) -> bool:
-        """Return True if a process is training the run now."""
+        """Return True if a process is training the run."""
         return is_held(self.run(name).folder)
 
     def version(self, name: str) -> str | None:
-        """The checkpoint that the run's `best` names now; None: there is none yet."""
+        """Return the name of the run's current best checkpoint; None if there is none yet."""
         try:
             return (self.run(name).folder / "best").read_text(encoding="utf-8").strip() or None
         except (OSError, UnicodeDecodeError):
             return None
 
     def open(self, name: str) -> ServedModel:
-        """The run's best checkpoint, loaded; the same object until there is a better one.
+        """Return the run's best checkpoint, loaded; the same object until there is a new best checkpoint.
 
         Raises:
-            GlassError: there is no such run, it has no checkpoint yet, or its files are not whole.
+            GlassError: there is no such run, it has no checkpoint yet, or its files are incomplete.
         """
         run = self.run(name)
         version = self.version(name)
@@ -208,8 +215,8 @@ class ModelRegistry:
                 return held
             if version is None and is_held(run.folder):
                 raise RefusedRequestError(
-                    f"{name} has just begun to train: it has no checkpoint yet",
-                    "Wait for the first one; train.evaluate_every says when it comes.",
+                    f"{name} has just started training: it has no checkpoint yet",
+                    "Wait for the first checkpoint; train.evaluate_every sets the step.",
                     409,
                 )
             try:
@@ -220,12 +227,12 @@ class ModelRegistry:
                 if held is None:
                     raise
                 self._unreadable[name] = version
-                return held  # a newer checkpoint that cannot be read takes nothing away from the one that is here
+                return held  # the older checkpoint is still usable if the newer one cannot be loaded
             return self._opened[name]
 
 
 def _free_name(name: str, taken: Iterable[str]) -> str:
-    """`name`, or the first of `name-2`, `name-3` … that is free."""
+    """Return `name`, or the first of `name-2`, `name-3` … that is not taken."""
     found = name
     number = 1
     while found in taken:

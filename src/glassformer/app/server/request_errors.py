@@ -1,4 +1,4 @@
-"""Errors of the server: the two lines of each error, and its HTTP status."""
+"""Errors of the server: their HTTP status, and their JSON body."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from pydantic import ValidationError
 from glassformer.base.errors import GlassError, ShortMemoryError
 
 BAD_REQUEST = 400
-"""The status of an error that has none of its own."""
-SHORTER = "Ask about a shorter text, or for fewer texts; or close other programs."
-"""What to do where memory is short."""
+"""HTTP status of an error that does not specify one."""
+SHORTER = "Use a shorter text, or request fewer texts; or close other programs."
+"""Remedy of an error for lack of memory."""
 TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
-"""OpenAI's names for kinds of errors."""
+"""OpenAI's error types, by HTTP status."""
 
 
 class RefusedRequestError(GlassError):
     """`GlassError` with its own HTTP status.
 
     Args:
-        problem, remedy: as of `GlassError`.
-        status: of HTTP.
+        problem, remedy: as for `GlassError`.
+        status: HTTP status.
     """
 
     def __init__(self, problem: str, remedy: str, status: int = BAD_REQUEST) -> None:
@@ -30,16 +30,17 @@ class RefusedRequestError(GlassError):
 
 
 def status_of(error: GlassError) -> int:
-    """The status with which an error is answered."""
+    """Return the HTTP status of an error."""
     if isinstance(error, ShortMemoryError):
         return 503
     return error.status if isinstance(error, RefusedRequestError) else BAD_REQUEST
 
 
 def as_json(error: GlassError) -> dict[str, Any]:
-    """The body of an answer that is an error: `what` and `remedy`, and what clients of OpenAI's read.
+    """Return the JSON body of an error response: `what` and `remedy`, and the fields of OpenAI's errors.
 
-    These are `message`, both lines; `type`, by the status; `param`, the parameter that is wrong; `code`, a word.
+    These are `message` (both lines), `type` (by the status), `param` (the invalid parameter) and `code` (a word for
+    programs).
     """
     status = status_of(error)
     kind = TYPES.get(status, "server_error" if status >= 500 else "invalid_request_error")
@@ -48,9 +49,9 @@ def as_json(error: GlassError) -> dict[str, Any]:
 
 
 def in_two_lines(error: ValidationError) -> RefusedRequestError:
-    """Convert a validation error to a `RefusedRequestError` (status 422) about its first fault."""
+    """Convert a validation error to a `RefusedRequestError` (status 422) about its first problem."""
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-    place = " ".join(".".join(map(str, first["loc"])).split())[:100]  # an unknown field may have any name
+    name = " ".join(".".join(map(str, first["loc"])).split())[:100]  # an unknown field may have any name
     more = f" ({error.error_count() - 1} more)" if error.error_count() > 1 else ""
-    problem = f"{place}: {first['msg']}{more}" if place else f"the body is not what is asked for: {first['msg']}{more}"
+    problem = f"{name}: {first['msg']}{more}" if name else f"the body is not valid: {first['msg']}{more}"
     return RefusedRequestError(problem, "See GET /api/views for the fields of each view and their bounds.", 422)

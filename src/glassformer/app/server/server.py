@@ -1,4 +1,4 @@
-"""Listening: a socket of our own, uvicorn behind it, the browser in front, and an end that is clean."""
+"""Run the server: open a socket, serve the application with uvicorn, open the browser, and stop cleanly."""
 
 from __future__ import annotations
 
@@ -16,62 +16,63 @@ from starlette.types import ASGIApp
 from glassformer.base.errors import GlassError
 
 PORT = 8600
-"""Where it listens if nothing else is said."""
+"""Default port."""
 CONNECTIONS = 512
-"""That are open at once; more are answered with 503."""
+"""Maximum number of open connections; further requests are answered with status 503."""
 SWITCH_SECONDS = 1e-4
-"""How long one thread may keep the interpreter while another waits for it. The thread that runs the model lets go of it
-in every long operation, and with Python's own 5 ms it would wait after each of them while answers are sent."""
+"""Thread switch interval of Python (`sys.setswitchinterval`). The thread that runs the model releases the GIL in every
+long operation. With the default of 5 ms, it would wait up to 5 ms for the GIL after each of them while responses are
+sent."""
 PATIENCE = 3
-"""Seconds in which answers that are on their way may be ended when the server stops."""
+"""Seconds to finish open responses when the server stops."""
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens.
+    """Return a listening socket.
 
     Args:
-        host: an address or a name of this machine.
-        port: 0: any that is free.
+        host: address or name of this machine.
+        port: port; 0: any free port.
 
     Raises:
-        GlassError: the port is taken, or the host is not this machine's.
+        GlassError: the port is in use, or the host is not an address of this machine.
     """
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except (OSError, UnicodeError):
-        raise GlassError(f"--host {host} is no address of this machine", "Leave it out, or give 0.0.0.0.") from None
+        raise GlassError(f"--host {host} is not an address of this machine", "Remove it, or give 0.0.0.0.") from None
     found = socket.socket(family, kind, protocol)
     try:
-        if os.name != "nt":  # there it would let two servers have one port
+        if os.name != "nt":  # on Windows, SO_REUSEADDR would let two servers use one port
             found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         found.bind(address)
         found.listen(128)
     except OSError as error:
         found.close()
-        remedy = "Choose another one, such as --port 0, which takes any that is free."
+        remedy = "Choose another port; --port 0 uses any free port."
         raise GlassError(f"cannot listen at {host}, port {port}: {error.strerror}", remedy) from None
     return found
 
 
 def address_of(host: str, port: int) -> str:
-    """Where a browser on this machine finds the server."""
+    """Return the URL of the server for a browser on this machine."""
     shown = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
     return f"http://{shown}:{port}"
 
 
 class Server(uvicorn.Server):
-    """uvicorn, which says when it is ready.
+    """uvicorn server that calls a function when it is ready.
 
     Args:
-        app: what is served.
-        ready: called when requests are answered.
+        app: the application.
+        ready: called when the server accepts requests.
     """
 
     def __init__(self, app: ASGIApp, ready: Callable[[], None]) -> None:
         super().__init__(
             uvicorn.Config(
                 app,
-                http="h11",  # whatever else is installed: it bounds what a request's headers may take
+                http="h11",  # also if httptools is installed, because h11 limits the size of a request's headers
                 ws="none",
                 log_config=None,
                 access_log=False,
@@ -84,34 +85,34 @@ class Server(uvicorn.Server):
         self._ready = ready
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """As uvicorn's own."""
+        """Start uvicorn, then call `ready`."""
         await super().startup(sockets)
         self._ready()
 
 
 def serve(app: ASGIApp, listening: socket.socket, ready: Callable[[], None]) -> None:
-    """Answer requests until Ctrl-C or SIGTERM.
+    """Serve requests until Ctrl-C or SIGTERM.
 
     Args:
-        app: what is served.
-        listening: from `listen`; closed at the end.
-        ready: called when requests are answered.
+        app: the application.
+        listening: socket from `listen`; closed at the end.
+        ready: called when the server accepts requests.
     """
-    ended = signal.signal(signal.SIGTERM, lambda number, frame: None)  # uvicorn raises it again when it has ended
+    previous = signal.signal(signal.SIGTERM, lambda number, frame: None)  # uvicorn raises it again after its shutdown
     interval = sys.getswitchinterval()
     sys.setswitchinterval(SWITCH_SECONDS)
     try:
         Server(app, ready).run(sockets=[listening])
-    except KeyboardInterrupt:  # likewise
+    except KeyboardInterrupt:  # uvicorn raises it again after its shutdown
         pass
     finally:
         sys.setswitchinterval(interval)
-        signal.signal(signal.SIGTERM, ended)
+        signal.signal(signal.SIGTERM, previous)
         listening.close()
 
 
 def open_browser(address: str) -> None:
-    """Show an address, where there is a screen; a browser that takes its time holds nobody up."""
+    """Open an address in the browser, if there is a display; this runs in a thread because it may take long."""
     if sys.platform == "linux" and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
-        return  # a browser in the terminal would take it over
+        return  # a text browser would take over the terminal
     threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()

@@ -1,4 +1,4 @@
-"""Views of the page: a request body, a function that answers it, and a script that prints the same numbers."""
+"""Views of the page: each has a request body, a function that answers it, and a script that prints the same numbers."""
 
 from __future__ import annotations
 
@@ -15,35 +15,35 @@ from glassformer.app.server.request_errors import RefusedRequestError, in_two_li
 from glassformer.base.report import finite
 
 LIMIT = 2**20
-"""Bytes of an answer. A view that could give more cuts, pools or pages."""
+"""Maximum bytes of an answer. A view that could exceed it truncates, pools or pages its data."""
 MOST_CHARACTERS = 200_000
-"""Of a text that is asked about; the model's context bounds its tokens."""
+"""Maximum characters of an input text; the model's context limits its tokens."""
 
 Text = Annotated[str, Field(min_length=1, max_length=MOST_CHARACTERS)]
-"""A text that somebody typed."""
+"""Input text of a request."""
 Name = Annotated[str, Field(min_length=1, max_length=100)]
-"""A name such as dec.1.self.2."""
+"""Name such as dec.1.self.2."""
 Pass = Literal["plain", "observed", "recomputed"]
-"""Which forward pass made the numbers of an answer; its field `pass`.
+"""Kind of forward pass that gave the numbers of an answer, in its field `pass`.
 
-"plain": one that nobody observes. "observed": one whose scores and patterns were kept, so that attention was computed
-step by step. "recomputed": the text is too long to keep them; the layer's own attention ran once more for the rows that
-are shown, on queries, keys and values of the pass. A shared file says "browser".
+"plain": an ordinary forward pass. "observed": a pass that recorded scores and patterns, so that attention was computed
+step by step. "recomputed": the text is too long to record them; for the shown rows, the layer's attention was computed
+again from the queries, keys and values of the pass. In a shared file the kind is "browser".
 """
 
 
 class ViewQuestion(BaseModel):
-    """The body of a view's request: every field has bounds, and unknown ones are refused."""
+    """Request body of a view: each field has bounds, and unknown fields are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class TextQuestion(ViewQuestion):
-    """A question about a text.
+    """Request about a text.
 
     Attributes:
-        text: what the run's model reads; of a filler, with [MASK].
-        target: of a run that translates or summarizes; None: what it writes greedily.
+        text: input text of the model, with [MASK] for a run of task masked.
+        target: target for a run that translates or summarizes; None: the model's greedy output.
     """
 
     text: Text
@@ -52,13 +52,13 @@ class TextQuestion(ViewQuestion):
 
 @dataclass(frozen=True, eq=False)
 class Binary:
-    """An answer in numbers rather than in words.
+    """Binary answer.
 
-    It is sent as `application/octet-stream`: four bytes with the header's length, little-endian; the header, JSON in
-    UTF-8, with spaces at its end so that what follows begins at a multiple of 8; the data.
+    It is sent as `application/octet-stream`: four bytes with the length of the header, little-endian; the header as
+    UTF-8 JSON, padded with spaces so that the data begins at a multiple of 8 bytes; the data.
 
     Attributes:
-        header: how to read the data.
+        header: description of the data.
         data: numbers, little-endian.
     """
 
@@ -66,7 +66,7 @@ class Binary:
     data: bytes
 
     def packed(self) -> bytes:
-        """The bytes that are sent."""
+        """Return the bytes to send."""
         text = json.dumps(finite(self.header), ensure_ascii=False, allow_nan=False).encode("utf-8")
         text += b" " * (-(4 + len(text)) % 8)
         return len(text).to_bytes(4, "little") + text + self.data
@@ -79,11 +79,11 @@ class Binary:
 
 
 class Reply(NamedTuple):
-    """An answer as it is sent.
+    """Body of a response.
 
     Attributes:
-        body: JSON in UTF-8, or a `Binary`, packed.
-        binary: which.
+        body: UTF-8 JSON, or a packed `Binary`.
+        binary: True for a packed `Binary`.
     """
 
     body: bytes
@@ -93,32 +93,32 @@ class Reply(NamedTuple):
 Q = TypeVar("Q", bound=ViewQuestion)
 
 
-def nobody(question: ViewQuestion) -> Sequence[str]:
-    """Return no names: the default of `PageView.others`."""
+def no_others(question: ViewQuestion) -> Sequence[str]:
+    """Return no names, as the default of `PageView.others`."""
     return ()
 
 
 @dataclass(frozen=True)
 class PageView(Generic[Q]):
-    """One view.
+    """View of the page.
 
     Attributes:
-        question: the body.
-        answer: what is shown; it holds the run's lock while it works, and those of the others.
-        python: a short script with the library's public functions that prints the same numbers.
-        others: the names of other runs that are looked at, too: `answer` and `python` are given them, opened.
+        question: class of the request body.
+        answer: returns the answer; it is called while the locks of the run and of the other runs are held.
+        python: returns a short script with the library's public functions that prints the same numbers.
+        others: returns the names of other runs that the view needs; they are passed, loaded, to `answer` and `python`.
     """
 
     question: type[Q]
     answer: Callable[Concatenate[ServedModel, Q, ...], dict[str, Any] | Binary]
     python: Callable[Concatenate[ServedModel, Q, ...], str]
-    others: Callable[[Q], Sequence[str]] = nobody
+    others: Callable[[Q], Sequence[str]] = no_others
 
-    def asked(self, body: bytes) -> Q:
-        """The question in a body of JSON.
+    def parse(self, body: bytes) -> Q:
+        """Parse a JSON body.
 
         Raises:
-            GlassError: it is no such question; of its faults the first.
+            GlassError: the body is not valid; the error is about the first problem.
         """
         try:
             return self.question.model_validate_json(body)
@@ -132,23 +132,25 @@ class PageView(Generic[Q]):
         others: Sequence[ServedModel] = (),
         gone: Callable[[], bool] = lambda: False,
     ) -> Reply:
-        """The answer as it is sent, with the fields `run`, `version` and `python`: JSON in UTF-8, or binary.
+        """Return the body of the response: the answer with the fields `run`, `version` and `python`.
 
-        Locks are taken in the order of the runs' names, so that two questions never wait for each other.
+        Locks are acquired in the order of the runs' names, so that two requests cannot deadlock.
 
         Args:
-            opened, others: the run, and those that it is compared with.
-            question: about it.
-            gone: whether nobody waits for the answer any more; asked when it is the question's turn.
+            opened: the run.
+            question: the parsed request.
+            others: runs that the run is compared with.
+            gone: returns True if the client has disconnected; called after the locks are acquired.
 
         Raises:
-            GlassError: the question does not fit the run, the answer would be above `LIMIT`, or nobody waits for it.
+            GlassError: the request does not fit the run, the answer is larger than `LIMIT`, or the client has
+                disconnected.
         """
         with ExitStack() as locks:
             for each in sorted((opened, *others), key=lambda run: run.name):
                 locks.enter_context(each.lock)
-            if gone():  # someone who moves through a text asks much, and waits for the last answer only
-                raise RefusedRequestError("nobody waits for this answer any more", "Ask again.", 499)
+            if gone():  # a user who moves through a text sends many requests, and waits only for the last answer
+                raise RefusedRequestError("the client has disconnected", "Send the request again.", 499)
             answer = self.answer(opened, question, *others)
             python = self.python(opened, question, *others)
         of = {"run": opened.name, "version": opened.version, "python": python}
@@ -159,13 +161,13 @@ class PageView(Generic[Q]):
             reply = text.encode("utf-8", "backslashreplace")
         if len(reply) > LIMIT:
             raise RefusedRequestError(
-                f"the answer would take {len(reply):,} bytes, and at most {LIMIT:,} are sent", "Ask for less at once."
+                f"the answer has {len(reply):,} bytes, and at most {LIMIT:,} are allowed", "Request less at once."
             )
         return Reply(reply, isinstance(answer, Binary))
 
 
 def script(opened: ServedModel, *lines: str, imports: Sequence[str] = ()) -> str:
-    """Return a view's script: its imports, the lines that load the run into `run` and `model`, and its own lines."""
+    """Return the script of a view: imports, lines that load the run into `run` and `model`, and the given lines."""
     own = sorted(
         [line for line in imports if "glassformer" in line] + ["from glassformer.runs.opening import OpenedRun"]
     )

@@ -1,4 +1,4 @@
-"""Threads for all that is slow, so that the event loop never waits: a bounded number, and bounded queues."""
+"""Thread pool for slow work, so that the event loop never waits; its size and its queues are bounded."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ from glassformer.base.errors import clear_memory_errors
 
 T = TypeVar("T")
 THREADS = 8
+"""Number of threads."""
 WAITING = 64
-"""Questions that are worked on at once, and that may wait."""
+"""Maximum number of waiting requests, in total and for each run."""
 
 
 class Workers:
-    """Bounded pool of threads. A cancelled call, as at the server's stop, does not wait for its work to end.
+    """Bounded pool of threads. A cancelled call, as when the server stops, does not wait for its work to end.
 
     Args:
-        threads: that work at once.
+        threads: maximum number of threads.
     """
 
     def __init__(self, threads: int = THREADS) -> None:
@@ -33,7 +34,7 @@ class Workers:
         """Run `work(*arguments)` in a thread, and return its result or raise its error.
 
         Raises:
-            GlassError: too many wait already, or memory is short.
+            GlassError: too many calls are waiting, or there is not enough memory.
         """
         _refuse_more(self._limiter.statistics().tasks_waiting)
         return await to_thread.run_sync(
@@ -43,7 +44,8 @@ class Workers:
     async def of_run(self, name: str, work: Callable[..., T], *arguments: Any) -> T:
         """Run `work(*arguments)` in a thread, one call at a time for each run.
 
-        The views of a run take turns anyway: those that wait do so without a thread, which others need.
+        The views of a run need its lock, so that only one can run at a time. Calls wait here, without a thread, because
+        other runs need the threads.
         """
         turn = self._turns[name]
         _refuse_more(turn.statistics().tasks_waiting)
@@ -53,7 +55,7 @@ class Workers:
 
 def _refuse_more(waiting: int) -> None:
     if waiting >= WAITING:
-        raise RefusedRequestError(f"{WAITING} questions wait already", "Ask again in a moment.", 429)
+        raise RefusedRequestError(f"{WAITING} requests are already waiting", "Try again in a moment.", 429)
 
 
 def _with_clear_errors(work: Callable[..., T], arguments: tuple[Any, ...]) -> T:

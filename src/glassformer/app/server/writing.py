@@ -1,15 +1,15 @@
-"""Text as it is written, as server-sent events: `POST /api/runs/RUN/write/stream` with the body of the view `write`.
+"""Stream generated text as server-sent events: `POST /api/runs/RUN/write/stream` with the body of the view `write`.
 
 ::
 
-    data: {"text": "He said"}                                      again and again: whole characters
-    data: {"forgotten": 2}                                         first, if the oldest messages do not fit the context:
-                                                                   their number
-    data: {"ended": "end", "tokens": 40, "score": null}            at last; of beam search with its score
-    data: {"error": {"what": …, "remedy": …}}                      instead, where it cannot go on
+    data: {"text": "He said"}                                      repeatedly: new text, whole characters only
+    data: {"forgotten": 2}                                         first, if messages do not fit into the context:
+                                                                   the number of oldest messages left out
+    data: {"ended": "end", "tokens": 40, "score": null}            last event; with the score for beam search
+    data: {"error": {"what": …, "remedy": …}}                      last event if the generation fails
 
-Who closes the stream stops the writing: drawn text, which the run's engine writes beside all others, at its next token,
-and beam search at its next step.
+If the client closes the stream, the generation stops: sampling, which the run's engine batches with other requests, at
+the next token, and beam search at the next step.
 """
 
 from __future__ import annotations
@@ -38,21 +38,21 @@ if TYPE_CHECKING:
 
 
 async def writing_of(request: Request, registry: ModelRegistry, engines: Engines, name: str) -> Response:
-    """The stream of one text.
+    """Return the streamed response for one text.
 
     Raises:
-        GlassError: there is no such run, it writes no text, the body is no question, or the queue is full.
+        GlassError: there is no such run, it does not generate text, the body is not valid, or the queue is full.
     """
-    question = await to_thread.run_sync(_asked, await request.body())
-    from glassformer.app.server.views.write import refuse_history  # with torch, which `_asked` has loaded
+    question = await to_thread.run_sync(_parsed, await request.body())
+    from glassformer.app.server.views.write import refuse_history  # imports torch, which `_parsed` has loaded
 
     engine = engines.engine(name)
-    loaded = await to_thread.run_sync(engine.load)  # refuses a run that writes no text
+    loaded = await to_thread.run_sync(engine.load)  # raises an error if the run does not generate text
     refuse_history(name, loaded.text, question)
     if question.beams > 1:
         pieces = _searched(request.app.state.searchers, registry, name, question)
     else:
-        pieces = await _drawn(engine, loaded, question)
+        pieces = await _sampled(engine, loaded, question)
 
     async def events() -> AsyncIterator[ServerSentEvent]:
         try:
@@ -64,14 +64,17 @@ async def writing_of(request: Request, registry: ModelRegistry, engines: Engines
     return EventSourceResponse(events(), send_timeout=10)
 
 
-def _asked(body: bytes) -> WriteQuestion:
+def _parsed(body: bytes) -> WriteQuestion:
     from glassformer.app.server.views import write
 
-    return write.VIEW.asked(body)
+    return write.VIEW.parse(body)
 
 
-async def _drawn(engine: Engine, loaded: Loaded, question: WriteQuestion) -> AsyncIterator[dict[str, Any]]:
-    """One row of the engine's batch; it is submitted at once, so that a full queue is a status and not an event."""
+async def _sampled(engine: Engine, loaded: Loaded, question: WriteQuestion) -> AsyncIterator[dict[str, Any]]:
+    """Submit a text to the engine, and return an iterator over its events.
+
+    It is submitted before the response starts, so that a full queue is an HTTP status and not an event.
+    """
     order = Order()
     job, forgotten = await to_thread.run_sync(_job, order, loaded, question)
     engine.submit([job])
@@ -93,7 +96,7 @@ async def _drawn(engine: Engine, loaded: Loaded, question: WriteQuestion) -> Asy
 
 
 def _job(order: Order, loaded: Loaded, question: WriteQuestion) -> tuple[TextJob, int]:
-    """Return the job that writes a text, and the number of messages of its conversation that are left out."""
+    """Return the job that generates a text, and the number of left-out messages of its conversation."""
     from glassformer.app.server.views.write import conversation_of, settings_of
     from glassformer.tasks import ChatModel
 
@@ -104,22 +107,22 @@ def _job(order: Order, loaded: Loaded, question: WriteQuestion) -> tuple[TextJob
     messages = conversation_of(model, question)
     ids = model.conversation_ids(messages)
     job = TextJob(order, loaded, ids, model.until_the_end(settings), more_ends=model.more_ends)
-    return job, _forgotten(question, messages)
+    return job, _left_out(question, messages)
 
 
-def _forgotten(question: WriteQuestion, messages: Sequence[Message]) -> int:
-    """Return the number of messages of a conversation that are left out."""
+def _left_out(question: WriteQuestion, messages: Sequence[Message]) -> int:
+    """Return the number of messages of a conversation that do not fit into the context."""
     return len(question.history) + 1 - len(messages)
 
 
 class _StoppedError(Exception):
-    """Nobody waits for the search any more."""
+    """The client has closed the stream."""
 
 
 async def _searched(
     searchers: Workers, registry: ModelRegistry, name: str, question: WriteQuestion
 ) -> AsyncIterator[dict[str, Any]]:
-    """Beam search has its text when it is over."""
+    """Yield the events of a text found by beam search; all of them come after the search."""
     stopped = Event()
     try:
         found = await searchers(_search, registry, name, question, stopped)
@@ -134,10 +137,7 @@ async def _searched(
 
 
 def _search(registry: ModelRegistry, name: str, question: WriteQuestion, stopped: Event) -> tuple[Sample, int] | None:
-    """Return the likeliest text, and the number of messages of its conversation that are left out.
-
-    None if the client closed the stream.
-    """
+    """Return the likeliest text and the number of left-out messages; None if the client closed the stream."""
     from glassformer.app.server.views.write import conversation_of, settings_of
     from glassformer.tasks import ChatModel, TextModel, Translator
 
@@ -153,7 +153,7 @@ def _search(registry: ModelRegistry, name: str, question: WriteQuestion, stopped
     if isinstance(model, ChatModel):
         messages = conversation_of(model, question)
         prompt = model.conversation_ids(messages)
-        forgotten = _forgotten(question, messages)
+        forgotten = _left_out(question, messages)
     try:
         return model.best([prompt], settings_of(model, question), 1, watch)[0][0], forgotten
     except _StoppedError:

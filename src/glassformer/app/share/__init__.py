@@ -1,1 +1,1 @@
-"""`glass share RUN`: one HTML file that holds a run's model and computes its views by itself, without a server."""
+"""`glass share RUN`: one HTML file that contains the model of a run and computes its views without a server."""

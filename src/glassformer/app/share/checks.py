@@ -1,6 +1,6 @@
-"""Effect of rounding the weights: the library evaluates the run and the model in the file on the same texts.
+"""Measure the effect of rounding the weights: compare the run with the model in the file on the same texts.
 
-The texts are the examples in the file and the run's own answers to them: no other data is needed.
+The texts are the examples in the file and the run's own answers to them, so that no other data is needed.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from glassformer.model.transformer import EncoderDecoder
 from glassformer.tasks import AnyTextModel, MaskFiller, TextClassifier, TextModel, Translator
 
 TOKENS = 96
-"""At most so many are written after each text."""
+"""Maximum number of tokens generated after each text."""
 EVERY = 6
-"""Of an encoder each so-many-th token is hidden."""
+"""For an encoder, every `EVERY`-th token is masked."""
 ROW = 24
 TOP = 32
-"""The longest row, and the most logits, that the page checks itself by when it is opened."""
+"""Maximum tokens and logits of the row that the page computes as a check when it is opened."""
 
 
 @dataclass(frozen=True)
@@ -33,9 +33,9 @@ class ComparedRow:
     """Token ids of one input and the reference answers at its positions.
 
     Attributes:
-        ids: of an encoder-decoder, those of the target.
-        source: of an encoder-decoder, else None.
-        answers: place -> the token that is right, or of a classifier 0 -> the class.
+        ids: token ids of the text; for an encoder-decoder, of the target.
+        source: token ids of the source for an encoder-decoder, else None.
+        answers: position -> reference token; for a classifier, 0 -> reference class.
     """
 
     ids: tuple[int, ...]
@@ -48,11 +48,11 @@ class Rounding:
     """Comparison of the predictions of the file's weights with those of the run's weights.
 
     Attributes:
-        places: predictions that were compared, each over all answers.
-        loss, loss_shared: mean -log p of what the run writes (of hidden tokens, of its labels), in nats.
-        largest_difference: of any two probabilities.
-        same_choice: share of the places where the likeliest answer is the same.
-        row: what the page computes when it is opened: ids, source, place, and logits by id of the model in the file.
+        places: number of compared predictions, each a distribution over all tokens or labels.
+        loss, loss_shared: mean -ln p of the reference answers, in nats, for the run and for the file.
+        largest_difference: largest difference of two probabilities.
+        same_choice: share of the predictions with the same likeliest answer.
+        row: row that the page computes as a check when it is opened: ids, source, and logits of the model in the file.
     """
 
     places: int
@@ -68,10 +68,10 @@ class Rounding:
 
 
 def compare(run: AnyTextModel, shared: AnyTextModel, texts: Sequence[str]) -> Rounding:
-    """The run and its rounded copy on the same rows.
+    """Compare the predictions of a run and of its rounded copy on the same rows.
 
     Raises:
-        GlassError: a text does not fit the task, or rounding made numbers that are not finite.
+        GlassError: a text does not fit the task, or rounding led to numbers that are not finite.
     """
     rows = [row for text in texts for row in rows_of(run, text)]
     losses = torch.zeros(2, dtype=torch.float64)
@@ -79,14 +79,14 @@ def compare(run: AnyTextModel, shared: AnyTextModel, texts: Sequence[str]) -> Ro
     same = 0
     places = 0
     for row in rows:
-        ours, theirs = (_log_shares(model, row) for model in (run, shared))  # (P, V) each
+        ours, theirs = (_log_probabilities(model, row) for model in (run, shared))  # (P, V) each
         answers = torch.tensor(list(row.answers.values()))[:, None]  # (P, 1)
         losses -= torch.stack([each.gather(1, answers).sum() for each in (ours, theirs)])
         difference = max(difference, float((ours.exp() - theirs.exp()).abs().max()))
         same += int((ours.argmax(dim=1) == theirs.argmax(dim=1)).sum())
         places += len(answers)
     if not places:
-        raise GlassError("there is no text to compare the rounded weights on", "Give --examples with some text in it.")
+        raise GlassError("there is no text to compare the rounded weights on", "Give --examples with some text.")
     loss, loss_shared = (losses / places).tolist()
     return Rounding(places, loss, loss_shared, difference, same / places, check_row(shared, rows[0]))
 
@@ -98,8 +98,8 @@ def rows_of(model: AnyTextModel, text: str) -> Iterator[ComparedRow]:
         start = model.tokenizer.target_start
         settings = model.config.sample.replace(beams=1, temperature=0.0, repetition_penalty=1.0, tokens=TOKENS)
         steps = decoding.generate(model.model, [source], settings, model.tokenizer.end_id, start=start)
-        written = [step.tokens[0] for step in steps]
-        yield _written((*start,), written, tuple(source))
+        generated = [step.tokens[0] for step in steps]
+        yield _generated((*start,), generated, tuple(source))
     elif isinstance(model, TextModel):
         prompt = model.prompt_ids(text)[-model.config.model.context // 2 :]
         tokens = max(1, min(TOKENS, model.config.model.context - len(prompt)))
@@ -107,36 +107,36 @@ def rows_of(model: AnyTextModel, text: str) -> Iterator[ComparedRow]:
             beams=1, temperature=1.0, top_k=None, top_p=None, min_p=None, repetition_penalty=1.0, tokens=tokens
         )
         steps = decoding.generate(model.model, [prompt], settings, model.tokenizer.end_id)
-        yield _written(tuple(prompt), [step.tokens[0] for step in steps], None)
+        yield _generated(tuple(prompt), [step.tokens[0] for step in steps], None)
     elif isinstance(model, TextClassifier):
         ids = tuple(model.ids(text))
         yield ComparedRow(ids, None, {0: int(_logits(model, ComparedRow(ids, None, {}))[0].argmax())})
     else:
-        yield from _hidden(model, text)
+        yield from _masked(model, text)
 
 
-def _written(before: tuple[int, ...], written: list[int], source: tuple[int, ...] | None) -> ComparedRow:
-    """Each written token is the right answer at the place before it."""
+def _generated(before: tuple[int, ...], generated: list[int], source: tuple[int, ...] | None) -> ComparedRow:
+    """Return a row in which each generated token is the reference answer at the position before it."""
     first = len(before) - 1
-    return ComparedRow((*before, *written[:-1]), source, {first + at: token for at, token in enumerate(written)})
+    return ComparedRow((*before, *generated[:-1]), source, {first + at: token for at, token in enumerate(generated)})
 
 
-def _hidden(model: MaskFiller, text: str) -> Iterator[ComparedRow]:
-    """The holes of the text filled with what the run names, and then other tokens hidden in turn."""
+def _masked(model: MaskFiller, text: str) -> Iterator[ComparedRow]:
+    """Fill the masks of the text with the run's predictions, then yield rows with every `EVERY`-th token masked."""
     ids = model.ids(text)
-    holes = [place for place, token in enumerate(ids) if token == model.mask_id]
-    shares = _logits(model, ComparedRow(tuple(ids), None, {}))  # (T, V)
-    shares[:, sorted(model.tokenizer.special)] = -torch.inf
-    whole = [int(shares[place].argmax()) if place in holes else token for place, token in enumerate(ids)]
+    masks = [position for position, token in enumerate(ids) if token == model.mask_id]
+    logits = _logits(model, ComparedRow(tuple(ids), None, {}))  # (T, V)
+    logits[:, sorted(model.tokenizer.special)] = -torch.inf
+    filled = [int(logits[position].argmax()) if position in masks else token for position, token in enumerate(ids)]
     for start in range(min(EVERY, len(ids))):
-        hidden = {place: whole[place] for place in range(start, len(ids), EVERY)}
+        answers = {position: filled[position] for position in range(start, len(ids), EVERY)}
         yield ComparedRow(
-            tuple(model.mask_id if at in hidden else token for at, token in enumerate(whole)), None, hidden
+            tuple(model.mask_id if at in answers else token for at, token in enumerate(filled)), None, answers
         )
 
 
 def check_row(shared: AnyTextModel, row: ComparedRow) -> dict[str, Any]:
-    """The beginning of a row, and the largest logits at its last place: the page computes the same."""
+    """Return the beginning of a row and the largest logits at its last position, which the page computes as a check."""
     ids = row.ids if isinstance(shared, TextClassifier) else row.ids[:ROW]
     logits = _logits(shared, ComparedRow(ids, row.source, {}))[-1]  # (V) or (C)
     best = logits.topk(min(TOP, len(logits)))
@@ -147,13 +147,17 @@ def check_row(shared: AnyTextModel, row: ComparedRow) -> dict[str, Any]:
     }
 
 
-def _log_shares(model: AnyTextModel, row: ComparedRow) -> Tensor:
-    """ln p at the places of the answers, (P, V) float64."""
+def _log_probabilities(model: AnyTextModel, row: ComparedRow) -> Tensor:
+    """Return ln p at the positions of the answers, (P, V) float64."""
     return _logits(model, row)[list(row.answers)].log_softmax(dim=-1)
 
 
 def _logits(model: AnyTextModel, row: ComparedRow) -> Tensor:
-    """(T, V), or of a classifier (1, C); float64."""
+    """Return the logits of a row, float64 (T, V), or (1, C) for a classifier.
+
+    Raises:
+        GlassError: the logits are not finite.
+    """
     ids = torch.tensor([row.ids])  # (1, T)
     with inference(model.model):
         if isinstance(model.model, EncoderDecoder):

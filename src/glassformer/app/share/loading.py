@@ -1,4 +1,4 @@
-"""`load_shared`: the model in a file of `glass share`, for Python."""
+"""`load_shared`: load the model of a file that `glass share` wrote."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from glassformer.text.tokenizers import Tokenizer
 
 
 def load_shared(path: str | Path) -> AnyTextModel:
-    """The model that a shared file holds, with its weights rounded as they are there.
+    """Load the model of a shared file, with its rounded weights.
 
-    What it computes is what the page shows: the page works in float64, so to about 1e-5.
+    Its results agree with the page to about 1e-5, because the page computes in float64.
 
     Args:
-        path: of the HTML file.
+        path: path of the HTML file.
 
     Raises:
-        GlassError: it is no such file, or not a whole one.
+        GlassError: the file is missing, incomplete, or not written by `glass share`.
     """
     package = Package.read(Path(path))
     header = package.header

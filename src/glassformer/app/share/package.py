@@ -1,11 +1,11 @@
-"""Contents of the shared file: a header that describes the run, the weights as bytes, and the page around both.
+"""Contents of the shared file: a header that describes the run, the weights as bytes, and the page that contains both.
 
 ::
 
     <script type="application/json" id="glass-header">      the header, `<` written as \\u003c
     <script type="application/octet-stream" id="glass-data">     the weights in base64
 
-Neither can end its element early, whatever the run contains: there is no `<` in base64, nor in the header.
+No content of the run can end one of the elements early: neither base64 nor the header contains a `<`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from glassformer.text.tokenizers import frame_of
 
 FORMAT = 1
 TEMPLATE = Path(__file__).parent / "page" / "share.html"
-"""Where `npm run build` puts the page without a model."""
+"""Path of the page without a model, which `npm run build` writes."""
 DELIMITERS = MappingProxyType(
     {
         "variable_start_string": "<!--glass:",
@@ -42,7 +42,7 @@ DELIMITERS = MappingProxyType(
         "comment_end_string": "-->",
     }
 )
-"""Of the template: its scripts and styles contain Jinja's own."""
+"""Delimiters of the template, whose scripts and styles contain Jinja's default delimiters."""
 JSON_BLOCK = '<script type="application/json" id="glass-header">'
 DATA_BLOCK = '<script type="application/octet-stream" id="glass-data">'
 Json = dict[str, Any]
@@ -50,26 +50,31 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class Package:
-    """A header and the bytes that it speaks of."""
+    """Contents of a shared file.
+
+    Attributes:
+        header: description of the run and of the tensors in `data`.
+        data: bytes of the weights.
+    """
 
     header: Json
     data: bytes
 
     def tensors(self) -> dict[str, Floats]:
-        """The weights, as the page has them."""
+        """Return the weights as float32, rounded as in the file."""
         stored = [
             Stored(each["name"], tuple(each["shape"]), each["kind"], each["offset"]) for each in self.header["tensors"]
         ]
         return unpack(stored, self.data)
 
     def page(self) -> str:
-        """The whole file.
+        """Return the HTML of the whole file.
 
         Raises:
             GlassError: the page was not built.
         """
         if not TEMPLATE.is_file():
-            raise GlassError(f"there is no {TEMPLATE}", "Build the page: cd web && npm ci && npm run build")
+            raise GlassError(f"{TEMPLATE} does not exist", "Build the page: cd web && npm ci && npm run build")
         return render_page(
             "glassformer.app.share",
             "page/share.html",
@@ -84,18 +89,20 @@ class Package:
         """Read the header and the weights from a file that `page` made.
 
         Raises:
-            GlassError: the file is missing, is not a whole file of `glass share`, or has another format version.
+            GlassError: the file is missing, incomplete, not written by `glass share`, or has another format version.
         """
         try:
             text = path.read_text(encoding="utf-8")
             if not text.rstrip().endswith("</html>"):
-                raise ValueError("it has no end")
+                raise ValueError("the end is missing")
             header = json.loads(_between(text, JSON_BLOCK))
             data = base64.b64decode(_between(text, DATA_BLOCK), validate=True)
         except FileNotFoundError:
-            raise GlassError(f"there is no file {path}", "Give the HTML file that glass share wrote.") from None
+            raise GlassError(f"{path} does not exist", "Give an HTML file that glass share wrote.") from None
         except (ValueError, UnicodeDecodeError):
-            raise GlassError(f"{path} is not a whole file of glass share", "Write it again: glass share RUN.") from None
+            raise GlassError(
+                f"{path} is not a complete file of glass share", "Write it again: glass share RUN."
+            ) from None
         if header.get("format") != FORMAT:
             raise GlassError(
                 f"{path} has format {header.get('format')!r}; this version reads format {FORMAT}",
@@ -109,17 +116,17 @@ def _between(text: str, block: str) -> str:
     _, found, rest = text.partition(block)
     inside, ended, _ = rest.partition("</script>")
     if not found or not ended:
-        raise ValueError(f"no whole {block}")
+        raise ValueError(f"no complete {block}")
     return inside
 
 
 def make_package(opened: OpenedRun, bits: Bits, examples: Sequence[str]) -> Package:
-    """The run as the page reads it; what was compared is added later.
+    """Return the contents of the shared file of a run, without the result of the comparison.
 
     Args:
         opened: the run.
-        bits: of a weight.
-        examples: texts to begin with; none: the run's own prompt.
+        bits: bits of a weight.
+        examples: example texts for the page; empty: the run's own prompt.
 
     Raises:
         GlassError: the run's chat template or its tokenizer does not work in the page, or its files are damaged.
@@ -150,23 +157,24 @@ def make_package(opened: OpenedRun, bits: Bits, examples: Sequence[str]) -> Pack
         "frame": {"before": before, "after": after},
         "tokenizer": tokenizer,
         "source_tokenizer": source,
-        "config": _without_places(config),
+        "config": _without_paths(config),
         "tensors": [each.facts() for each in stored],
     }
     return Package(header, data)
 
 
 def _around_text(opened: OpenedRun) -> tuple[list[int], list[int]]:
-    """Return the ids before and after every text that is read, or every question.
+    """Return the token ids that the model reads before and after each text or, for a chat model, each question.
 
     Raises:
-        GlassError: these depend on the question, or more than the end token ends an answer: the page has no templates.
+        GlassError: these ids depend on the question, or tokens other than the end token end an answer. The page does
+            not support either, because it does not apply templates.
     """
     model = opened.text_model
     if not isinstance(model, ChatModel):
         if opened.tokenizer.more_ends:
             raise GlassError(
-                f"the model of {opened.folder} ends a text by any of several tokens, and the page knows one",
+                f"the model of {opened.folder} ends a text with any of several tokens, and the page supports only one",
                 f"Serve the run: glass serve {quoted(opened.folder)}",
             )
         pairs = opened.config.train.task in PAIRS
@@ -178,7 +186,7 @@ def _around_text(opened: OpenedRun) -> tuple[list[int], list[int]]:
         folder = opened.folder
         end = model.tokenizer.token_text(model.tokenizer.end_id)
         raise GlassError(
-            f"the chat template of {folder} does not work in the page: it must write only special tokens around a "
+            f"the page does not support the chat template of {folder}: it must write only special tokens around a "
             f"question, leave the question unchanged, and end an answer with {end}",
             f"Serve the run: glass serve {quoted(folder)}",
         )
@@ -216,8 +224,8 @@ def settings_of(config: Config, attentions: Json) -> Json:
     }
 
 
-def _without_places(config: Config) -> Json:
-    """The settings that a model and its tokenizer need; no file names, which are nobody else's business."""
+def _without_paths(config: Config) -> Json:
+    """Return the settings that the model and its tokenizer need, without file names, which may be private."""
     whole = config.model_dump(mode="json")
     kept = {name: whole[name] for name in ("model", "tokenizer", "sample")}
     data: Json = {"windows": config.data.windows}

@@ -1,7 +1,7 @@
-"""Weights in few bytes, and back: whole numbers of 8 bits with a scale for each row, float16, or float32 as they are.
+"""Pack and unpack the weights: 8-bit integers with a scale for each row, float16, or float32.
 
-Only matrices are rounded. Gains, biases and the tables of places are small, and much depends on each of their numbers:
-they stay float32.
+Only matrices are rounded. Gains, biases and position tables stay float32: they are small, and the model is sensitive to
+each of their values.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ import numpy.typing as npt
 Bits = Literal[8, 16, 32]
 Floats = npt.NDArray[np.float32]
 LEVELS = 127
-"""The largest whole number of 8 bits; its negative is the smallest that is used."""
+"""Largest 8-bit integer; the smallest used integer is its negative."""
 ALIGNED = 4
-"""Every tensor begins at a multiple of so many bytes."""
+"""Alignment of the tensors, in bytes."""
 
 
 @dataclass(frozen=True)
 class Stored:
-    """One tensor among the bytes.
+    """Location and storage type of one tensor in the packed bytes.
 
     Attributes:
-        name: as in the model's `state_dict`.
-        shape: of the tensor.
-        kind: "int8": `shape[0]` scales, float32, then the whole numbers; "float16"; "float32". Little-endian.
-        offset: of its first byte.
+        name: name in the model's `state_dict`.
+        shape: shape of the tensor.
+        kind: "int8" (`shape[0]` float32 scales, then the integers), "float16" or "float32"; all little-endian.
+        offset: offset of the first byte.
     """
 
     name: str
@@ -38,12 +38,12 @@ class Stored:
     offset: int
 
     def facts(self) -> dict[str, Any]:
-        """For the header of the file."""
+        """Return the entry of the tensor in the header of the file."""
         return {"name": self.name, "shape": list(self.shape), "kind": self.kind, "offset": self.offset}
 
 
 def pack(tensors: Mapping[str, Floats], bits: Bits) -> tuple[list[Stored], bytes]:
-    """The tensors one after the other, and where each stands."""
+    """Pack tensors into bytes; return the location of each tensor, and the bytes."""
     stored = list[Stored]()
     data = bytearray()
     for name, tensor in tensors.items():
@@ -55,14 +55,14 @@ def pack(tensors: Mapping[str, Floats], bits: Bits) -> tuple[list[Stored], bytes
 
 
 def unpack(stored: Sequence[Stored], data: bytes) -> dict[str, Floats]:
-    """The tensors again, rounded as they are in the bytes."""
+    """Return the packed tensors as float32, with the rounding of their storage type."""
     return {each.name: _read(each, data) for each in stored}
 
 
 def kind_of(name: str, tensor: Floats, bits: Bits) -> str:
-    """Return the storage type of a tensor: that of `bits` for matrices, float32 for vectors and positions."""
-    small = tensor.ndim == 2 and "positions" not in name
-    return {8: "int8", 16: "float16", 32: "float32"}[bits] if small else "float32"
+    """Return the storage type of a tensor: the type for `bits` for matrices, float32 for vectors and positions."""
+    is_rounded = tensor.ndim == 2 and "positions" not in name
+    return {8: "int8", 16: "float16", 32: "float32"}[bits] if is_rounded else "float32"
 
 
 def _bytes(tensor: Floats, kind: str) -> bytes:

@@ -1,4 +1,4 @@
-"""`share_run`: a run folder in, one HTML file out, written beside and renamed once it was read back and compared."""
+"""`share_run`: write the HTML file of a run under a temporary name, read it back, compare it and rename it."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ from glassformer.runs.folder import Which
 from glassformer.runs.opening import OpenedRun
 
 MOST_BYTES = 40_000_000
-"""Of the file: more is too much for a mail, and for the memory of a telephone."""
+"""Maximum bytes of the file: larger files are too large for e-mail and for the memory of a phone."""
 MOST_EXAMPLES = 50
+"""Maximum number of examples."""
 SAMPLED = 8
-"""Examples on which the rounding is measured."""
+"""Number of examples on which the effect of rounding is measured."""
 COMPUTED = {
     "positions": ("learned", "sinusoidal", "rotary", "alibi", "relative", "none"),
     "activation": ("relu", "relu2", "gelu", "gelu_tanh", "geglu", "swiglu"),
 }
-"""The choices of `model.*` that `web/src/share` computes."""
+"""Values of `model.*` settings that the page (`web/src/share`) supports."""
 
 
 def _unheard(text: str) -> None:
@@ -39,10 +40,10 @@ class ShareRequest:
     """Settings of `glass share`: the run, the output file, and the precision of the weights.
 
     Attributes:
-        folder: of the run.
-        out: the file; one that is there is replaced.
-        bits: of a weight: 8 with a scale for each row, 16 or 32 as floats.
-        examples: texts that the page offers; none: the run's own prompt.
+        folder: run folder.
+        out: path of the file; an existing file is replaced.
+        bits: bits of a weight: 8 (integers with a scale for each row), 16 or 32 (floats).
+        examples: example texts for the page; empty: the run's own prompt.
         which: checkpoint.
         note: receives progress messages.
     """
@@ -60,11 +61,11 @@ class ShareReport:
     """Summary of the written file: its size, and the effect of rounding the weights.
 
     Attributes:
-        out: the file.
-        bytes: of it.
-        parameters: of the model.
-        bits: of a weight.
-        rounding: what the fewer bits changed.
+        out: path of the file.
+        bytes: size of the file.
+        parameters: number of parameters of the model.
+        bits: bits of a weight.
+        rounding: effect of rounding the weights.
     """
 
     out: Path
@@ -92,23 +93,23 @@ class ShareReport:
                 f"{self.out}: {self.bytes / 1e6:,.2f} MB, {self.parameters:,} parameters in {self.bits} bits",
                 f"  read back and compared with the run on {found.places:,} predictions:",
                 f"  loss {found.loss:.4f} in the run, {found.loss_shared:.4f} in the file; the same likeliest answer "
-                f"at {found.same_choice:.1%}; probabilities differ by {found.largest_difference:.2g} at most",
+                f"at {found.same_choice:.1%}; probabilities differ by at most {found.largest_difference:.2g}",
                 "Open it in a browser: it needs no server and no network.",
             ]
         )
 
 
 def share_run(request: ShareRequest) -> ShareReport:
-    """Write the file.
+    """Write a run to one HTML file, and return the report.
 
     Raises:
-        GlassError: the run cannot be read, the file would be too large, the tokenizer does not work in the page, an
-            example does not fit the task, or the disk refuses; then nothing is written.
+        GlassError: the run cannot be read, the file would be too large, the page does not support the model or the
+            tokenizer, an example does not fit the task, or writing fails. No file is left then.
     """
     if request.bits not in get_args(Bits):
-        raise GlassError(f"--bits {request.bits} was asked for", "Give 8, 16 or 32.")
+        raise GlassError(f"--bits {request.bits} is not allowed", "Give 8, 16 or 32.")
     if len(request.examples) > MOST_EXAMPLES:
-        raise GlassError(f"there are {len(request.examples)} examples", f"Give at most {MOST_EXAMPLES}.")
+        raise GlassError(f"{len(request.examples)} examples are too many", f"Give at most {MOST_EXAMPLES}.")
     refuse_no_folder(request.out)
     if request.out.is_dir():
         raise GlassError(f"{request.out} is a folder", "Give the name of a file: --out class.html")
@@ -121,7 +122,7 @@ def share_run(request: ShareRequest) -> ShareReport:
     with clear_disk_errors(request.out):
         try:
             _write(package, partial)
-            request.note("reading it back, and comparing with the run")
+            request.note("reading the file back and comparing it with the run")
             texts = package.header["examples"][:SAMPLED]
             rounding = compare(opened.text_model, load_shared(partial), texts)
             whole = replace(package, header={**package.header, "check": rounding.facts()})
@@ -143,44 +144,46 @@ def _write(package: Package, path: Path) -> None:
 
 
 def _refuse_not_computed(config: ModelConfig) -> None:
-    """Raise a `GlassError` if the page does not compute what the model does."""
+    """Raise a `GlassError` if the page does not support a setting of the model."""
     for name, computed in COMPUTED.items():
         value = getattr(config, name)
         if value not in computed:
             raise GlassError(
-                f"the page does not compute model.{name} = {value}",
-                f"It computes {', '.join(computed)}; glass serve shows every run.",
+                f"the page does not support model.{name} = {value}",
+                f"It supports {', '.join(computed)}; glass serve shows every run.",
             )
 
 
 def _refuse_large(package: Package, request: ShareRequest) -> None:
-    """Raise a `GlassError` if the file would be too large; it is little more than the weights in base64."""
+    """Raise a `GlassError` if the file would be too large; its size is nearly that of the weights in base64."""
     size = len(package.data) * 4 // 3
     if size <= MOST_BYTES:
         return
     parameters = package.header["run"]["parameters"]
     fewer = "a smaller model" if request.bits == 8 else f"--bits {8 if request.bits == 16 else 16}, or a smaller model"
     raise GlassError(
-        f"{request.folder} has {parameters:,} parameters: in {request.bits} bits the file would have "
-        f"{size / 1e6:.0f} MB, and at most {MOST_BYTES / 1e6:.0f} MB are written",
-        f"Take {fewer}; glass serve shows a run of any size.",
+        f"{request.folder} has {parameters:,} parameters: with {request.bits} bits the file would have "
+        f"{size / 1e6:.0f} MB, and at most {MOST_BYTES / 1e6:.0f} MB are allowed",
+        f"Use {fewer}; glass serve shows a run of any size.",
     )
 
 
 def _refuse_other(written: Package, read: Package, path: Path) -> None:
-    """Raise a `GlassError` if the disk gave back something else than was written."""
+    """Raise a `GlassError` if the contents read from the disk differ from the contents written to it."""
     if written != read:
-        raise GlassError(f"{path} was read back, and is not what was written", "Check the disk, and write it again.")
+        raise GlassError(f"the contents of {path} are not those that were written", "Check the disk, and try again.")
 
 
 def read_examples(path: Path) -> list[str]:
-    """The lines of a file that are not empty.
+    """Return the non-empty lines of a file, without surrounding white space.
 
     Raises:
-        GlassError: it cannot be read.
+        GlassError: the file cannot be read, or is not UTF-8.
     """
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise GlassError(f"{path} cannot be read: {error}", "Give a text file in UTF-8, one example a line.") from None
+        raise GlassError(
+            f"{path} cannot be read: {error}", "Give a UTF-8 text file with one example per line."
+        ) from None
     return [line.strip() for line in lines if line.strip()]

@@ -1,4 +1,4 @@
-"""Tokenizer data for the browser; parts that the browser does not support are refused by name.
+"""Tokenizer data for the page; an error names the first part of the tokenizer that the page does not support.
 
 `web/src/share/tokenizer.ts` implements the parts listed here, and gives the same ids. Other parts, which an imported
 `tokenizer.json` may have, would silently give different ids.
@@ -19,7 +19,7 @@ NORMALIZERS = ("NFC", "NFD", "NFKC", "NFKD", "Lowercase", "Replace", "BertNormal
 PRE_TOKENIZERS = ("Split", "ByteLevel", "BertPreTokenizer")
 MODELS = ("WordLevel", "BPE", "WordPiece", "Unigram")
 PATTERNS = (r"[\s\S]", " ", layout.WORDS, layout.WORD_PIECES, layout.ALONE_IN_UNIGRAM, layout.CONTROL)
-"""Expressions that mean the same to a browser, once ``\\s`` and ``(?i:`` are put in its words."""
+"""Regular expressions that the page supports, after ``\\s`` and ``(?i:`` are translated to JavaScript."""
 SWITCHES: dict[str, tuple[Any, ...]] = {
     "clean_text": (False,),
     "strip_accents": (False,),
@@ -32,19 +32,19 @@ SWITCHES: dict[str, tuple[Any, ...]] = {
     "end_of_word_suffix": (None, ""),
     "continuing_subword_prefix": (None, "", "##"),
 }
-"""Switches of the parts, with the values that the page knows."""
-REMEDY = "Share a run with a tokenizer of our own; glass serve shows this one as it is."
+"""Options of the parts, with the values that the page supports."""
+REMEDY = "Share a run whose tokenizer glassformer trained, or use glass serve, which supports every tokenizer."
 
 
 def for_the_page(tokenizer: Tokenizer, path: Path) -> Json:
-    """The tokenizer's file, and what its ids stand for.
+    """Return the contents of the tokenizer's file, and the roles of its special ids.
 
     Args:
-        tokenizer: as loaded.
-        path: of its file.
+        tokenizer: loaded tokenizer.
+        path: path of its file.
 
     Raises:
-        GlassError: the page would cut text differently.
+        GlassError: the page does not support the tokenizer.
     """
     document: Json = json.loads(path.read_text(encoding="utf-8"))
     _refuse_unknown(document)
@@ -69,7 +69,7 @@ def for_the_page(tokenizer: Tokenizer, path: Path) -> Json:
 
 
 def _refuse_unknown(document: Json) -> None:
-    """Raise a `GlassError` that names the first thing that the page does not have."""
+    """Raise a `GlassError` that names the first part of the tokenizer that the page does not support."""
     model = document["model"]
     parts: list[tuple[str, tuple[str, ...], Json]] = [
         ("normalizer", NORMALIZERS, each) for each in _parts(document["normalizer"])
@@ -78,23 +78,25 @@ def _refuse_unknown(document: Json) -> None:
     parts += [("model", MODELS, {**model, "type": model.get("type", "BPE")})]
     for what, known, part in parts:
         if part["type"] not in known:
-            raise GlassError(f"the tokenizer's {what} {part['type']} does not work in the page", REMEDY)
+            raise GlassError(f"the page does not support the tokenizer's {what} {part['type']}", REMEDY)
         pattern = part.get("pattern")
         if pattern is not None and next(iter(pattern.values())) not in PATTERNS:
-            raise GlassError(f"the tokenizer's pattern {next(iter(pattern.values()))!r} is not one of ours", REMEDY)
+            raise GlassError(
+                f"the page does not support the tokenizer's pattern {next(iter(pattern.values()))!r}", REMEDY
+            )
         for switch, values in SWITCHES.items():
             if part.get(switch, values[0]) not in values:
                 raise GlassError(
-                    f"the tokenizer's {part['type']} has {switch} = {part[switch]!r}, which the page does not know",
+                    f"the page does not support {switch} = {part[switch]!r} of the tokenizer's {part['type']}",
                     REMEDY,
                 )
     plain = next((each["content"] for each in document["added_tokens"] if not each["special"]), None)
     if plain is not None:
-        raise GlassError(f"the tokenizer looks for {plain!r} in every text, which the page does not do", REMEDY)
+        raise GlassError(f"the page does not support the tokenizer's added token {plain!r}", REMEDY)
 
 
 def _parts(node: Json | None) -> Iterator[Json]:
-    """The parts of a sequence, in their order."""
+    """Yield the parts of a normalizer or pre-tokenizer in order, without the sequences that contain them."""
     if node is not None and node["type"] == "Sequence":
         for each in [*node.get("normalizers", []), *node.get("pretokenizers", [])]:
             yield from _parts(each)

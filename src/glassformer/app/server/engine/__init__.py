@@ -1,4 +1,4 @@
-"""Continuous batching behind the API: one queue, one token loop and one thread for each run."""
+"""Continuous batching for the API: one queue, one token loop and one thread for each run."""
 
 from glassformer.app.server.engine.engine import Engine, Engines
 from glassformer.app.server.engine.jobs import Order, ScoredToken, TextJob, TextPiece

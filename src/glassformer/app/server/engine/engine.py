@@ -1,4 +1,4 @@
-"""The engine of a run: a bounded queue, a token loop, and the thread that steps it."""
+"""Engine of a run: a bounded queue, a token loop, and the thread that runs its steps."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
     from glassformer.generation.decoding import TokenLoop
 
 ROWS = 64
-"""Most texts generated at once."""
+"""Maximum number of texts generated at once."""
 MEMORY = 2 << 30
-"""Most bytes of their keys and values: a large model generates fewer texts at once."""
+"""Maximum bytes of their key/value caches: a large model generates fewer texts at once."""
 WAITING = 256
-"""Most texts in the queue."""
+"""Maximum number of texts in the queue."""
 STOP_SECONDS = 5.0
 """Seconds to wait for a thread to end when the server stops."""
 
 
 class BusyError(RefusedRequestError):
-    """The queue is full: ask again after `seconds`."""
+    """The queue is full; clients may try again after `seconds`."""
 
     def __init__(self, name: str, waiting: int, seconds: int) -> None:
-        super().__init__(f"{waiting} texts wait for {name} already", f"Ask again in {seconds} s.", 429)
+        super().__init__(f"the queue of {name} is full: {waiting} texts wait", f"Try again in {seconds} s.", 429)
         self.seconds = seconds
 
 
@@ -55,16 +55,16 @@ class _CheckpointLoop:
 
 
 class Engine:
-    """Generates the ordered texts of one run, all at once.
+    """Generator of the requested texts of one run, in one batch.
 
-    A newer checkpoint of a run in training serves later orders, beside the older one, which finishes the texts that it
-    started. An error of one text ends that text; an error of a step, such as lack of memory, ends all texts of its
-    loop, and the next order starts a new loop.
+    While a run is training, later orders use its newer checkpoint; the older checkpoint finishes its own texts beside
+    it. An error in one text ends that text; an error in a step, such as lack of memory, ends all texts of its loop, and
+    the next order starts a new loop.
 
     Args:
-        name: of the run.
-        registry: holds the run.
-        metrics: counts texts and tokens.
+        name: name of the run.
+        registry: registry with the run.
+        metrics: receives the counts of texts and tokens.
         rows, waiting, memory: see `ROWS`, `WAITING` and `MEMORY`.
     """
 
@@ -104,10 +104,10 @@ class Engine:
         return len(self._queue)
 
     def load(self) -> Loaded:
-        """Return the run's best checkpoint. Loading may take long: not for the event loop.
+        """Return the run's best checkpoint. Loading may take long, so do not call this in the event loop.
 
         Raises:
-            GlassError: there is no checkpoint, it is incomplete, or its task writes no text.
+            GlassError: there is no checkpoint, it is incomplete, or the run's task does not generate text.
         """
         from glassformer.app.server.engine.loaded import Loaded
 
@@ -118,10 +118,10 @@ class Engine:
             return self._newest
 
     def submit(self, jobs: Sequence[TextJob]) -> None:
-        """Put jobs into the queue: all, or none if there is no room.
+        """Add jobs to the queue: all of them, or none if there is no room.
 
         Raises:
-            BusyError: there is no room.
+            BusyError: there is no room in the queue.
             GlassError: the server is stopping.
         """
         with self._awake:
@@ -135,21 +135,21 @@ class Engine:
         self._metrics.prompt.labels(self.name).inc(sum(len(job.ids) for job in jobs))
 
     def count(self, jobs: Sequence[TextJob]) -> None:
-        """Count texts found by beam search, outside the loop."""
+        """Count the tokens of texts found by beam search, which does not use the loop."""
         self._metrics.prompt.labels(self.name).inc(sum(len(job.ids) for job in jobs))
         self._metrics.generated.labels(self.name).inc(sum(job.count for job in jobs))
 
     def close(self) -> None:
-        """End the thread, and unfinished texts with an error."""
+        """Stop the thread; unfinished texts end with an error."""
         with self._awake:
             self._closed = True
             self._awake.notify()
         self._thread.join(STOP_SECONDS)
 
     def _wait(self) -> int:
-        """Return seconds after which to ask again: the time of the queue at the present speed."""
+        """Return the seconds after which to try again: the time for the queue at the current speed."""
         tokens = sum(job.settings.tokens for job in self._queue)
-        return round(min(60.0, max(1.0, tokens / max(1.0, self._rate.a_second()))))
+        return round(min(60.0, max(1.0, tokens / max(1.0, self._rate.per_second()))))
 
     def _work(self) -> None:
         while self._admit():
@@ -157,15 +157,15 @@ class Engine:
                 try:
                     self._step(running)
                 except Exception as error:  # other texts must still be served
-                    self._give_up(running, error)
+                    self._abort(running, error)
             self._loops = [running for running in self._loops if running.jobs or running.loaded is self._newest]
-        stopped = RefusedRequestError("the server is stopping", "Start it again, and ask again.", 503)
+        stopped = RefusedRequestError("the server is stopping", "Start it again, and try again.", 503)
         left = [*self._queue, *(job for running in self._loops for job in running.jobs.values())]
         _hand_over([(job, TextPiece(job.choice, error=stopped)) for job in left])
         self._loops = []
 
     def _admit(self) -> bool:
-        """Wait for work, and start as many texts as there is room for; return False when the engine is closed."""
+        """Wait for jobs, and start as many texts as there is room for; return False when the engine is closed."""
         with self._awake:
             while not self._closed and not self._queue and not self.rows:
                 self._awake.wait()
@@ -181,7 +181,7 @@ class Engine:
         return True
 
     def _room(self) -> int:
-        """Return how many more texts may start now; at least one if none is in generation."""
+        """Return the number of texts that may start now; at least one if none is in generation."""
         jobs = [job for running in self._loops for job in running.jobs.values()]
         each = max((job.loaded.row_bytes for job in (*jobs, *self._queue)), default=1)
         return min(self._most_rows, max(1, self._memory // each)) - self.rows
@@ -194,7 +194,7 @@ class Engine:
         return self._loops[-1]
 
     def _step(self, running: _CheckpointLoop) -> None:
-        """Sample one more token for each row, and hand it to its order."""
+        """Generate one more token for each row, and send it to its order."""
         for number in [number for number, job in running.jobs.items() if job.order.cancelled]:
             running.drop(number)
         if not running.jobs:
@@ -206,7 +206,7 @@ class Engine:
         for number, token, logits in zip(step.rows, step.tokens, step.logits, strict=True):
             job = running.jobs[number]
             if not job.count:
-                self._metrics.first.labels(self.name).observe(now - job.order.born)
+                self._metrics.first.labels(self.name).observe(now - job.order.created)
             try:
                 piece = job.take(token, logits, step.ended.get(number))
             except Exception as error:
@@ -218,33 +218,33 @@ class Engine:
         self._rate.add(len(done))
         _hand_over(done)
 
-    def _give_up(self, running: _CheckpointLoop, error: Exception) -> None:
-        """End all texts of a loop whose step failed."""
-        said = _as_glass_error(error)
-        _hand_over([(job, TextPiece(job.choice, error=said)) for job in running.jobs.values()])
+    def _abort(self, running: _CheckpointLoop, error: Exception) -> None:
+        """End all texts of a loop after an error in a step."""
+        glass_error = _as_glass_error(error)
+        _hand_over([(job, TextPiece(job.choice, error=glass_error)) for job in running.jobs.values()])
         running.jobs.clear()
         self._loops.remove(running)
 
 
 def _as_glass_error(error: Exception) -> GlassError:
-    """Return the error to report; an unexpected one is also printed in the terminal."""
+    """Return the error to report; print the traceback of an unexpected error in the terminal."""
     if isinstance(error, GlassError):
         return error
     traceback.print_exception(error, file=sys.stderr)
     return RefusedRequestError(
         f"unexpected: {type(error).__name__}: {str(error)[:300]}",
-        "This is a fault in glassformer: the terminal of glass serve shows where. Please report it.",
+        "This is a bug in glassformer: the terminal of glass serve shows the traceback. Please report it.",
         500,
     )
 
 
 def _hand_over(done: Sequence[tuple[TextJob, TextPiece]]) -> None:
-    """Hand pieces to their orders, in the event loops of these."""
+    """Send pieces to their orders, in the event loop of each order."""
     for loop in {job.order.loop for job, _ in done}:
         pieces = [(job.order, piece) for job, piece in done if job.order.loop is loop]
         try:
             loop.call_soon_threadsafe(_put, pieces)
-        except RuntimeError:  # the event loop has ended, and its requests
+        except RuntimeError:  # the event loop and its requests have ended
             for order, _ in pieces:
                 order.cancelled = True
 
@@ -255,11 +255,11 @@ def _put(pieces: Sequence[tuple[Order, TextPiece]]) -> None:
 
 
 class Engines:
-    """The engines of a registry, each started at its first request.
+    """Engines of the runs of a registry; each starts at its first request.
 
     Args:
         registry: the runs.
-        rows, waiting: of each engine.
+        rows, waiting: see `ROWS` and `WAITING`.
     """
 
     def __init__(self, registry: ModelRegistry, rows: int = ROWS, waiting: int = WAITING) -> None:

@@ -1,4 +1,4 @@
-"""Requests to an engine and their results: an order has one job for each text, and each text comes in pieces."""
+"""Requests to an engine and their results: an order has one job for each text, and a job yields pieces of its text."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ScoredToken:
-    """A token with its probability before the settings act (temperature 1, whole vocabulary).
+    """A token with its log-probability under the model's own distribution (temperature 1, no filters).
 
     Attributes:
-        token: its id.
-        log_probability: natural logarithm; None of the first token of a prompt, which nothing precedes.
-        likeliest: ids and log-probabilities of the likeliest tokens, best first; as many as requested.
-        offset: characters of the text before it.
+        token: id of the token.
+        log_probability: natural logarithm of its probability; None for the first token of a prompt.
+        likeliest: ids and log-probabilities of the requested number of likeliest tokens, best first.
+        offset: number of characters of the text before the token.
     """
 
     token: int
@@ -37,14 +37,14 @@ class ScoredToken:
 
 @dataclass(frozen=True, slots=True)
 class TextPiece:
-    """The part of a text that one token adds.
+    """Part of a text that one token adds.
 
     Attributes:
-        choice: the number of the text in its order.
-        text: whole characters that are ready: none, one or many.
-        scored: the token, if scores were requested; an end token has no text and no score.
-        ended: why the text ends here; None: it continues.
-        error: why the text cannot continue.
+        choice: index of the text in its order.
+        text: complete new characters, possibly none.
+        scored: the token with its score, if scores were requested; an end token usually has none.
+        ended: reason why the text ends here; None: it continues.
+        error: error that ends the text.
     """
 
     choice: int
@@ -55,31 +55,31 @@ class TextPiece:
 
     @property
     def last(self) -> bool:
-        """Return whether this is the last piece of its text."""
+        """True if this is the last piece of its text."""
         return self.ended is not None or self.error is not None
 
 
 class Order:
-    """The texts of one request; its pieces come out in the event loop in which it was made.
+    """Texts of one request, with a queue of their pieces in the event loop that created the order.
 
     Attributes:
-        cancelled: the client has gone. Any thread may set it; the rows leave at the next step.
-        jobs: its texts.
+        cancelled: True if the client has disconnected. Any thread may set it; the rows stop at the next step.
+        jobs: one job for each text.
     """
 
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()
-        self.born = time.monotonic()
+        self.created = time.monotonic()
         self.cancelled = False
         self.jobs: list[TextJob] = []
         self._pieces: asyncio.Queue[TextPiece] = asyncio.Queue()
 
     def put(self, piece: TextPiece) -> None:
-        """Hand a piece over, in the event loop."""
+        """Add a piece to the queue; call this in the event loop."""
         self._pieces.put_nowait(piece)
 
     async def pieces(self) -> AsyncIterator[list[TextPiece]]:
-        """Yield the pieces that are ready, again and again, until every text has ended.
+        """Yield lists of the pieces that are ready, until every text has ended.
 
         Raises:
             GlassError: one of the texts cannot continue.
@@ -97,16 +97,16 @@ class Order:
 
 
 class TextJob:
-    """One text, from the queue to its last token. Made and used by one thread at a time.
+    """Generation of one text, from the queue to its last token. Used by one thread at a time.
 
     Args:
-        order: receives this job as its next text.
+        order: order of the text; the job is appended to its `jobs`.
         loaded: the model.
-        ids: of the prompt, or of the source.
-        settings: of the sampling; their stop texts end it.
+        ids: token ids of the prompt, or of the source.
+        settings: generation settings, including stop texts.
         scores: number of likeliest tokens to return with each token; None: no scores.
-        more_ends: tokens that end it beside the tokenizer's end token.
-        scores_end: return scores of the end token too, as programs expect that score prompts.
+        more_ends: token ids that end the text, besides the tokenizer's end token.
+        scores_end: return the score of the end token too, as programs that score prompts expect.
     """
 
     def __init__(
@@ -134,7 +134,13 @@ class TextJob:
         order.jobs.append(self)
 
     def take(self, token: int, logits: Tensor, ended: Ended | None) -> TextPiece:
-        """Return the piece that a token adds, sampled from logits (V); `ended`: why the loop ends the row with it."""
+        """Add a generated token and return its piece.
+
+        Args:
+            token: id of the token.
+            logits: (V,) from which the token was sampled.
+            ended: reason why the token loop ends the row with this token; None: it continues.
+        """
         self.count += 1
         if token in self.more_ends:
             ended = "end"

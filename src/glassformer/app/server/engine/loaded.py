@@ -1,4 +1,4 @@
-"""Checkpoint of a run, loaded for the API: a model with its own modules, and its tokenizer."""
+"""Checkpoint of a run, loaded for the API: a copy of the model with separate modules, and its tokenizer."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ from glassformer.text.tokenizers import Tokenizer
 from glassformer.text.tokenizers.tokenizer import StreamDecoder
 
 FLOAT = 4
-"""Bytes of a number in a cache."""
+"""Bytes of a number in a key/value cache."""
 PREFILL_TOKENS = 512
-"""Tokens of new texts read in one step: texts that already grow wait for no more than that."""
+"""Maximum tokens of new prompts to read in one step, because texts in generation wait for that step."""
 
 
 class Loaded:
     """A checkpoint that generates text.
 
     Args:
-        opened: from the registry; views may use its model meanwhile.
-        backend: computes the logits.
+        opened: the checkpoint in the registry; views may use its model at the same time.
+        backend: backend that computes the logits.
 
     Attributes:
         text: a copy of the model, without hooks and patches.
-        version: of the checkpoint.
-        context: most tokens that the model reads.
-        row_bytes: bytes of the keys and values of one text of a whole context, over all attention layers.
+        version: name of the checkpoint.
+        context: maximum number of tokens that the model reads.
+        row_bytes: bytes of the key/value cache of one text that fills the context, over all attention layers.
 
     Raises:
-        GlassError: the task of the run writes no text.
+        GlassError: the task of the run does not generate text.
     """
 
     def __init__(self, opened: ServedModel, backend: BackendName = "torch") -> None:
@@ -48,8 +48,9 @@ class Loaded:
         if not isinstance(opened.model, TextModel | Translator):
             task = opened.model.config.train.task
             raise RefusedRequestError(
-                f"{self.name} learnt the task {task}: it writes no text",
-                f"Ask the page, or glass {'classify' if task == 'classify' else 'fill'}; /v1/models lists what writes.",
+                f"{self.name} learnt the task {task}: it does not generate text",
+                f"Use the page, or glass {'classify' if task == 'classify' else 'fill'}; /v1/models lists the runs "
+                "that generate text.",
             )
         self._backend = backend
         text = self.searcher()
@@ -59,7 +60,7 @@ class Loaded:
         self.row_bytes = 2 * FLOAT * self.context * sum(layer.kv_heads * layer.head_width for layer in layers)
 
     def searcher(self) -> TextModel | Translator:
-        """Return a copy of the model with an engine of its own: for a beam search, which runs beside the token loop."""
+        """Return a copy of the model with a separate engine, for a beam search that runs beside the token loop."""
         writer = self._opened.copy().writer
         writer.engine = open_engine(self._backend, writer.model)
         return writer
@@ -81,11 +82,11 @@ class Loaded:
 
     @property
     def reads_whole(self) -> bool:
-        """Return whether a prompt is a source to encode, not a text to continue."""
+        """True if a prompt is a source to encode, not a text to continue."""
         return isinstance(self.text, Translator)
 
     def token_loop(self) -> TokenLoop:
-        """Return a new token loop of this model, which lasts for as long as texts are asked for."""
+        """Return a new token loop of this model."""
         reader = make_reader(self.text.model, LAYOUT_STEPS, self.text.engine, PREFILL_TOKENS)
         start = self.tokenizer.target_start if isinstance(self.text, Translator) else ()
         return TokenLoop(reader, self.tokenizer.end_id, start, more_ends=self.tokenizer.more_ends)
@@ -95,7 +96,7 @@ class Loaded:
         return Writer(self.tokenizer, self.text.ids_before_text(ids), stop)
 
     def decoder(self, ids: Sequence[int]) -> StreamDecoder:
-        """Return the same without stop texts."""
+        """Return a decoder of the text after a prompt, which ignores stop texts."""
         decoder = self.tokenizer.stream_decoder()
         for id in self.text.ids_before_text(ids):
             decoder.feed(id)

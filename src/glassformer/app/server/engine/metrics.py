@@ -1,4 +1,4 @@
-"""Prometheus metrics of the server, in their own registry."""
+"""Prometheus metrics of the server, in a separate Prometheus registry."""
 
 from __future__ import annotations
 
@@ -9,43 +9,52 @@ from collections.abc import Callable
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 SPAN = 10.0
-"""Seconds over which a speed is measured."""
+"""Seconds over which a rate is averaged."""
 SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
 
 class Metrics:
-    """All counters; each engine's are labelled with its run."""
+    """Counters and gauges of the server; those of an engine are labelled with the name of its run."""
 
     def __init__(self) -> None:
         registry = CollectorRegistry()
         self._registry = registry
-        self.requests = Counter("glass_requests", "requests answered", ["route", "status"], registry=registry)
-        self.prompt = Counter("glass_prompt_tokens", "tokens of prompts taken", ["run"], registry=registry)
-        self.generated = Counter("glass_generated_tokens", "tokens written", ["run"], registry=registry)
-        self.refused = Counter("glass_queue_full", "requests refused with 429", ["run"], registry=registry)
+        self.requests = Counter("glass_requests", "answered requests", ["route", "status"], registry=registry)
+        self.prompt = Counter("glass_prompt_tokens", "tokens of accepted prompts", ["run"], registry=registry)
+        self.generated = Counter("glass_generated_tokens", "generated tokens", ["run"], registry=registry)
+        self.refused = Counter("glass_queue_full", "requests refused with status 429", ["run"], registry=registry)
         self.first = Histogram(
             "glass_time_to_first_token_seconds",
-            "from the request to the first token of a text",
+            "time from the request to the first token of a text",
             ["run"],
             buckets=SECONDS,
             registry=registry,
         )
-        self._queue = Gauge("glass_queue_length", "texts that wait for the batch", ["run"], registry=registry)
+        self._queue = Gauge("glass_queue_length", "texts that wait in the queue", ["run"], registry=registry)
         self._rows = Gauge("glass_batch_rows", "texts in the batch", ["run"], registry=registry)
         self._speed = Gauge(
-            "glass_tokens_per_second", f"tokens written a second, over {SPAN:.0f} s", ["run"], registry=registry
+            "glass_tokens_per_second", f"generated tokens per second, over {SPAN:.0f} s", ["run"], registry=registry
         )
 
     def watch(self, run: str, queue: Callable[[], float], rows: Callable[[], float]) -> Rate:
-        """Show an engine; what it writes is to be told to the rate that comes back."""
+        """Add the gauges of an engine.
+
+        Args:
+            run: name of its run.
+            queue: returns the length of its queue.
+            rows: returns the number of texts in its batch.
+
+        Returns:
+            The rate to which the engine must add its generated tokens.
+        """
         rate = Rate()
         self._queue.labels(run).set_function(queue)
         self._rows.labels(run).set_function(rows)
-        self._speed.labels(run).set_function(rate.a_second)
+        self._speed.labels(run).set_function(rate.per_second)
         return rate
 
     def text(self) -> bytes:
-        """All of it, as Prometheus reads it."""
+        """Return all metrics in the text format of Prometheus."""
         return generate_latest(self._registry)
 
 
@@ -53,7 +62,7 @@ class Rate:
     """Mean rate per second, over the last `SPAN` seconds."""
 
     def __init__(self) -> None:
-        self._counts: deque[tuple[int, int]] = deque(maxlen=int(SPAN) + 1)  # whole seconds, and how many in each
+        self._counts: deque[tuple[int, int]] = deque(maxlen=int(SPAN) + 1)  # (second, count)
 
     def add(self, count: int) -> None:
         """Add `count` to the current second. Call from one thread only."""
@@ -61,7 +70,7 @@ class Rate:
         before = self._counts.pop()[1] if self._counts and self._counts[-1][0] == now else 0
         self._counts.append((now, before + count))
 
-    def a_second(self) -> float:
-        """The mean of the whole seconds that have passed."""
+    def per_second(self) -> float:
+        """Return the mean count per second, over the last `SPAN` complete seconds."""
         now = int(time.monotonic())
         return sum(count for second, count in list(self._counts) if now - SPAN <= second < now) / SPAN

@@ -1,6 +1,6 @@
-"""The API that tools for OpenAI's models already speak: /v1/models, /v1/completions, /v1/chat/completions.
+"""OpenAI-compatible API: /v1/models, /v1/completions, /v1/chat/completions.
 
-`routes(registry, engines)` gives its addresses. docs/api.md says what is supported.
+`routes(registry, engines)` returns its routes. docs/api.md lists the supported parameters.
 """
 
 from glassformer.app.server.openai.routes import routes

@@ -1,4 +1,4 @@
-"""The OpenAPI document, made from the bodies."""
+"""OpenAPI document of the API, built from the request bodies."""
 
 from __future__ import annotations
 
@@ -23,20 +23,21 @@ JSON = "application/json"
 TEXT = "text/plain"
 EVENTS = "text/event-stream"
 ALWAYS = {
-    401: "the token of the server is missing or another one",
-    403: "a page of another origin asked",
-    421: "the server was asked under another name than its own",
+    401: "the token is missing or wrong",
+    403: "the request came from a page of another origin",
+    421: "the host name is not a name of the server",
 }
-"""Before a request reaches the API."""
+"""Errors of access control, for all paths."""
 WRITING = {
-    400: "a parameter is wrong, unknown or not supported, or the run cannot do it",
-    404: "no run of that name is served",
-    408: "the body did not come in time",
+    400: "a parameter is invalid, unknown or not supported, or the run cannot do the task",
+    404: "no run with that name is served",
+    408: "the body did not arrive in time",
     409: "the run has no checkpoint yet",
     413: "the body is too large",
-    429: "the queue is full: Retry-After says when to ask again",
+    429: "the queue is full; Retry-After has the seconds to wait",
     503: "the server is stopping",
 }
+"""Errors of the paths that generate text."""
 ERROR = {
     "type": "object",
     "required": ["error"],
@@ -45,7 +46,7 @@ ERROR = {
             "type": "object",
             "required": ["message"],
             "properties": {
-                "message": {"type": "string", "description": "two lines: what happened, and what to do"},
+                "message": {"type": "string", "description": "two lines: the problem, and the remedy"},
                 "what": {"type": "string"},
                 "remedy": {"type": "string"},
                 "type": {"type": ["string", "null"]},
@@ -85,7 +86,7 @@ MODELS = {
 EVENT = {
     "type": "object",
     "required": ["data"],
-    "properties": {"data": {"type": "string", "description": "a part of the answer as JSON; in the end [DONE]"}},
+    "properties": {"data": {"type": "string", "description": "a chunk of the response as JSON; finally [DONE]"}},
 }
 HEALTH = {
     "type": "object",
@@ -96,7 +97,7 @@ HEALTH = {
 
 @cache
 def document() -> dict[str, Any]:
-    """The API as OpenAPI 3.1 describes it; not to be changed."""
+    """Return the OpenAPI 3.1 document. It is cached: do not change it."""
     _, schemas = models_json_schema(
         [(CompletionBody, "validation"), (ChatBody, "validation")], ref_template="#/components/schemas/{model}"
     )
@@ -107,15 +108,18 @@ def document() -> dict[str, Any]:
         "info": {"title": "glassformer", "version": __version__, "description": "The API of OpenAI, for your runs."},
         "security": [{"token": []}],
         "paths": {
-            "/v1/models": {"get": _get("the runs that write text", "Models")},
+            "/v1/models": {"get": _get("list the runs that generate text", "Models")},
             "/v1/models/{model}": {
-                "get": {**_get("one run", "Model", {404: "no run of that name writes text"}), "parameters": [name]}
+                "get": {
+                    **_get("get one run", "Model", {404: "no run with that name generates text"}),
+                    "parameters": [name],
+                }
             },
-            "/v1/completions": {"post": _post("texts that go on after a prompt", "CompletionBody")},
-            "/v1/chat/completions": {"post": _post("the next turn of a conversation", "ChatBody")},
-            "/health": {"get": {**_get("whether the server answers", "Health"), "security": []}},
-            "/metrics": {"get": _get("counters, for Prometheus", None, kind=TEXT)},
-            "/openapi.json": {"get": _get("this document", None)},
+            "/v1/completions": {"post": _post("continue prompts, or translate or summarize sources", "CompletionBody")},
+            "/v1/chat/completions": {"post": _post("generate the next message of a conversation", "ChatBody")},
+            "/health": {"get": {**_get("check that the server answers", "Health"), "security": []}},
+            "/metrics": {"get": _get("get metrics for Prometheus", None, kind=TEXT)},
+            "/openapi.json": {"get": _get("get this document", None)},
         },
         "components": {
             "schemas": {**schemas.get("$defs", {}), **named},
@@ -125,13 +129,13 @@ def document() -> dict[str, Any]:
 
 
 def _get(what: str, answer: str | None, errors: dict[int, str] | None = None, kind: str = JSON) -> dict[str, Any]:
-    """An address that is read; `answer` names the schema of what comes back, None: anything."""
+    """Return the entry of a GET path; `answer` is the name of the response schema, None: any content."""
     content = _content(kind, _ref(answer) if answer else {})
     return {"summary": what, "responses": {"200": {"description": what, **content}, **_errors(errors or {}, TEXT)}}
 
 
 def _post(what: str, body: str) -> dict[str, Any]:
-    """An address that writes; the answer is JSON, or with stream = true events of such JSON."""
+    """Return the entry of a POST path; the response is JSON, or a stream of JSON events with stream = true."""
     answer = {JSON: {"schema": _ref("Answer")}, EVENTS: {"schema": EVENT}}
     return {
         "summary": what,
@@ -141,7 +145,7 @@ def _post(what: str, body: str) -> dict[str, Any]:
 
 
 def _errors(more: dict[int, str], *kinds: str) -> dict[str, Any]:
-    """Errors are JSON; outside of /v1 some are text."""
-    told = sorted({**ALWAYS, **more}.items())
+    """Return the entries of error responses: JSON, and the other media types in `kinds`."""
+    statuses = sorted({**ALWAYS, **more}.items())
     content = {JSON: {"schema": _ref("Error")}, **{kind: {"schema": {"type": "string"}} for kind in kinds}}
-    return {str(status): {"description": what, "content": content} for status, what in told}
+    return {str(status): {"description": what, "content": content} for status, what in statuses}

@@ -1,4 +1,4 @@
-"""Errors as OpenAI's clients expect them: a message, a type, the parameter that is wrong, and a code."""
+"""Errors in OpenAI's format: a message, a type, the invalid parameter, and a code."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from glassformer.base.errors import GlassError
 Body = TypeVar("Body", bound=BaseModel)
 CODES = {404: "model_not_found", 429: "queue_full"}
 NEUTRAL = {
-    "best_of": "leave it out, or give the same as n",
-    "frequency_penalty": "leave it out, or give 0",
-    "presence_penalty": "leave it out, or give 0",
-    "logit_bias": "leave it out",
-    "suffix": "leave it out",
-    "tools": "leave it out",
-    "response_format": 'leave it out, or give {"type": "text"}',
-    "modalities": 'leave it out, or give ["text"]',
+    "best_of": "remove it, or give the value of n",
+    "frequency_penalty": "remove it, or give 0",
+    "presence_penalty": "remove it, or give 0",
+    "logit_bias": "remove it",
+    "suffix": "remove it",
+    "tools": "remove it",
+    "response_format": 'remove it, or give {"type": "text"}',
+    "modalities": 'remove it, or give ["text"]',
 }
-"""What of OpenAI's is not supported here, and what to do."""
+"""Unsupported parameters of OpenAI's API -> how to send the request without them."""
 
 
 class BadRequestError(RefusedRequestError):
-    """A request that cannot be answered as it is.
+    """Request that is not valid (status 400).
 
     Args:
-        problem, remedy: as of `GlassError`.
-        parameter: the name of what is wrong; None: the whole of it.
-        code: a word for programs.
+        problem, remedy: as for `GlassError`.
+        parameter: name of the invalid parameter; None: the whole body.
+        code: error code for programs.
     """
 
     def __init__(self, problem: str, remedy: str, parameter: str | None = None, code: str | None = None) -> None:
@@ -44,40 +44,44 @@ class BadRequestError(RefusedRequestError):
 
 
 def error_body(error: GlassError) -> dict[str, Any]:
-    """The body of an answer that is an error."""
+    """Return the body of an error response."""
     body = as_json(error)
     body["error"]["code"] = body["error"]["code"] or CODES.get(status_of(error))
     return body
 
 
 def refusal(error: GlassError) -> Response:
-    """The answer that is an error."""
+    """Return the error response, with `Retry-After` if the queue is full."""
     headers = {"retry-after": str(error.seconds)} if isinstance(error, BusyError) else {}
     return json_response(error_body(error), status_of(error), headers)
 
 
 def json_response(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    """Every script as it is; a lone surrogate, which is no Unicode, as an escape."""
+    """Return a JSON response in UTF-8, with lone surrogates escaped."""
     body = json.dumps(value, ensure_ascii=False, allow_nan=False).encode("utf-8", "backslashreplace")
     return Response(body, status, headers, media_type="application/json")
 
 
 def read_body(kind: type[Body], data: bytes) -> Body:
-    """The body of a request.
+    """Parse the body of a request.
 
     Raises:
-        BadRequestError: it is no JSON, or not what is asked for.
+        BadRequestError: the body is not JSON, has an unknown field, or is not valid.
     """
     try:
         value = from_json(data, allow_inf_nan=False)
     except ValueError as error:
-        raise BadRequestError(f"the body is no JSON: {str(error)[:200]}", "Send UTF-8, as docs/api.md shows.") from None
+        raise BadRequestError(
+            f"the body is not JSON: {str(error)[:200]}", "Send UTF-8 JSON, as in docs/api.md."
+        ) from None
     if not isinstance(value, dict):
-        raise BadRequestError("the body is no JSON object", "Send one, as docs/api.md shows.")
-    unknown = next((name for name in value if name not in kind.model_fields), None)  # first: there may be very many
+        raise BadRequestError("the body is not a JSON object", "Send a JSON object, as in docs/api.md.")
+    unknown = next(
+        (name for name in value if name not in kind.model_fields), None
+    )  # report only the first: there may be very many
     if unknown is not None:
-        problem = f"{unknown[:60]!r} is not known here"
-        remedy = "Leave it out; docs/api.md lists what is known."
+        problem = f"unknown parameter {unknown[:60]!r}"
+        remedy = "Remove it; docs/api.md lists the parameters."
         raise BadRequestError(problem, remedy, unknown[:60], "unknown_parameter")
     try:
         return kind.model_validate(value)
@@ -86,19 +90,19 @@ def read_body(kind: type[Body], data: bytes) -> Body:
 
 
 def _as_bad_request(error: ValidationError) -> BadRequestError:
-    """Convert a validation error to a `BadRequestError` about its first fault.
+    """Convert a validation error to a `BadRequestError` about its first problem.
 
-    For a field that allows several types, prefer the fault of the type that was given to a type mismatch.
+    For a field that allows several types, a problem of the value is preferred to a mismatch of the type.
     """
     found = error.errors(include_url=False, include_context=False, include_input=False)
     same = [each for each in found if each["loc"][:1] == found[0]["loc"][:1]]
     first = next((each for each in same if not each["type"].endswith("_type")), found[0])
     name = str(first["loc"][0]) if first["loc"] else None
     if name is None:
-        return BadRequestError(first["msg"].removeprefix("Value error, "), "See docs/api.md for what is allowed.")
+        return BadRequestError(first["msg"].removeprefix("Value error, "), "See docs/api.md for the allowed values.")
     if name in NEUTRAL:
         problem = f"{name} is not supported"
-        remedy = f"To go on without it, {NEUTRAL[name]}."
+        remedy = f"To continue without it, {NEUTRAL[name]}."
         return BadRequestError(problem, remedy, name, "unsupported_parameter")
-    place = ".".join(str(part) for part in first["loc"] if not set(str(part)) & set("[-"))  # without names of forms
-    return BadRequestError(f"{place}: {first['msg']}", "See docs/api.md for what is allowed.", name)
+    path = ".".join(str(part) for part in first["loc"] if not set(str(part)) & set("[-"))  # without names of types
+    return BadRequestError(f"{path}: {first['msg']}", "See docs/api.md for the allowed values.", name)

@@ -1,4 +1,4 @@
-"""From the body of a request to an order: what the model reads, how it is drawn, and the form of the answer."""
+"""Convert request bodies to orders: the token ids of the prompts, the settings, and the form of the response."""
 
 from __future__ import annotations
 
@@ -25,16 +25,18 @@ if TYPE_CHECKING:
     from glassformer.app.server.engine.loaded import Loaded
 
 DEFAULT_TOKENS = 16
-"""Of a completion; OpenAI's own."""
+"""Default of `max_tokens` for completions, as in OpenAI's API."""
 MOST_SCORES = 1 << 18
-"""Probabilities of an answer."""
+"""Maximum number of log-probabilities in a response."""
 
 
 def ask_completion(engine: Engine, body: CompletionBody, order: Order) -> PendingAnswer:
-    """Texts that go on after prompts, or are written for sources. It may load the model: not for the event loop.
+    """Prepare the continuations of prompts, or the translations or summaries of sources.
+
+    This may load the model, so do not call it in the event loop.
 
     Raises:
-        GlassError: the run writes no text, or the model cannot read a prompt.
+        GlassError: the run does not generate text, the fields contradict each other, or a prompt is not valid.
     """
     loaded = engine.load()
     own = loaded.text.config.sample if loaded.reads_whole else OPENAI
@@ -43,14 +45,14 @@ def ask_completion(engine: Engine, body: CompletionBody, order: Order) -> Pendin
     try:
         search = body.search(max(1, tokens), own)
     except ValueError as error:
-        raise BadRequestError(str(error), "Leave one of them out.") from None
+        raise BadRequestError(str(error), "Change or remove one of them.") from None
     settings = body.settings(max(1, tokens), own=own)
     if body.best_of is not None and body.best_of != len(settings):
-        raise BadRequestError("best_of is not supported", "Leave it out, or give the same as n.", "best_of")
+        raise BadRequestError("best_of is not supported", "Remove it, or give the value of n.", "best_of")
     if len(body.prompts) * len(settings) > MOST_TEXTS:
         raise BadRequestError(
             f"{len(body.prompts)} prompts with {len(settings)} texts each are more than {MOST_TEXTS} texts",
-            "Ask for fewer at once.",
+            "Request fewer texts at once.",
             "prompt",
         )
     prompts = [_read(loaded, prompt) for prompt in body.prompts]
@@ -68,7 +70,7 @@ def ask_completion(engine: Engine, body: CompletionBody, order: Order) -> Pendin
     )
     found = None if search is None else partial(_search, loaded, order, prompts, search, len(settings))
     if tokens == 0:
-        found = partial(_write_nothing, order)
+        found = partial(_empty_texts, order)
     return PendingAnswer(engine, order, shape, sum(map(len, prompts)), found)
 
 
@@ -76,8 +78,8 @@ def _scores_before(loaded: Loaded, body: CompletionBody, prompts: list[list[int]
     """Return the scored tokens of each prompt."""
     if loaded.reads_whole:
         raise BadRequestError(
-            f"echo together with logprobs is not supported for {loaded.name}: its prompts are sources, which are read",
-            "Leave one of them out; glass evaluate measures how well a model knows a text.",
+            f"echo together with logprobs is not supported for {loaded.name}: its prompts are sources",
+            "Remove one of them; glass evaluate measures the loss of a model on a text.",
             "echo",
         )
     likeliest = body.logprobs or 0
@@ -85,19 +87,19 @@ def _scores_before(loaded: Loaded, body: CompletionBody, prompts: list[list[int]
     return [prompt_scores(loaded, ids, likeliest, is_text) for ids in prompts]
 
 
-def _write_nothing(order: Order, stopped: Event) -> list[TextPiece]:
-    """Return the end of each text, of which no token is asked for."""
+def _empty_texts(order: Order, stopped: Event) -> list[TextPiece]:
+    """Return the end of each text for a request with `max_tokens` = 0."""
     return [TextPiece(job.choice, ended="length") for job in order.jobs]
 
 
 class _StoppedError(Exception):
-    """Nobody waits for the search any more."""
+    """The client has disconnected."""
 
 
 def _search(
     loaded: Loaded, order: Order, prompts: list[list[int]], settings: SampleConfig, wanted: int, stopped: Event
 ) -> list[TextPiece]:
-    """The likeliest texts of each prompt, each in one piece, in the order of the order's jobs; none once `stopped`."""
+    """Return the likeliest texts of each prompt, in the order of the jobs; empty if `stopped` was set."""
 
     def watch(look: object) -> None:
         if stopped.is_set():
@@ -114,14 +116,14 @@ def _search(
 
 
 def ask_chat(engine: Engine, body: ChatBody, order: Order) -> PendingAnswer:
-    """The assistant's next turn. It may load the model: not for the event loop.
+    """Prepare the assistant's next message. This may load the model, so do not call it in the event loop.
 
     Raises:
-        GlassError: the run writes no text or has no chat template, or the template refuses the conversation.
+        GlassError: the run does not generate text, has no chat template, or its template raises an error.
     """
     loaded = engine.load()
     if loaded.reads_whole:
-        problem = f"{loaded.name} writes a text for a text, and holds no conversations"
+        problem = f"{loaded.name} translates or summarizes, and does not support conversations"
         raise BadRequestError(problem, "Use /v1/completions, with the source as the prompt.", "model")
     try:
         writer = _chat_model(loaded)
@@ -142,19 +144,18 @@ def ask_chat(engine: Engine, body: ChatBody, order: Order) -> PendingAnswer:
 
 
 def _chat_model(loaded: Loaded) -> ChatModel:
-    """Return the model of a run as one that answers: by its own template, or of a run of lm by the one in its folder.
+    """Return the chat model of a run; a run of task lm uses the chat template in its folder.
 
     Raises:
-        GlassError: there is none, or it is no template.
+        GlassError: there is no chat template, or it is not valid.
     """
     if isinstance(loaded.text, ChatModel):
         return loaded.text
     template = Run(loaded.folder).chat_template()
     if template is None:
         raise BadRequestError(
-            f"{loaded.folder.name} has no chat template, so it does not know how conversations are written",
-            f"Use /v1/completions, or put the template that it was trained with into its folder as "
-            f"{CHAT_TEMPLATE_FILE}.",
+            f"{loaded.folder.name} has no chat template, which formats the conversation",
+            f"Use /v1/completions, or save the template of its training in its folder as {CHAT_TEMPLATE_FILE}.",
             "model",
             "no_chat_template",
         )
@@ -162,11 +163,15 @@ def _chat_model(loaded: Loaded) -> ChatModel:
 
 
 def _read(loaded: Loaded, prompt: str | Sequence[int]) -> list[int]:
-    """Return the token ids of a prompt; refuse a prompt that is too long or has ids outside the vocabulary."""
+    """Return the token ids of a prompt.
+
+    Raises:
+        BadRequestError: the prompt is longer than the context, or has ids outside the vocabulary.
+    """
     if isinstance(prompt, str):
-        unread = getattr(loaded.text, "unread_tokens", None)  # a translator would cut what is too long
+        unread = getattr(loaded.text, "unread_tokens", None)  # a translator would truncate a long source
         text = loaded.text
-        # Of a chat model a prompt is a text to continue here, not a question.
+        # For a chat model, a prompt of /v1/completions is text to continue, not a question.
         ids = TextModel.prompt_ids(text, prompt) if isinstance(text, ChatModel) else text.prompt_ids(prompt)
         _check_length(loaded, ids, "prompt", 0 if unread is None else unread(prompt))
     else:
@@ -175,28 +180,28 @@ def _read(loaded: Loaded, prompt: str | Sequence[int]) -> list[int]:
     most = loaded.vocabulary
     outside = next((id for id in ids if id >= most), None)
     if outside is not None:
-        problem = f"the prompt holds the token {outside}, outside the vocabulary"
-        raise BadRequestError(problem, f"Ids of this model go from 0 to {most - 1}.", "prompt")
+        problem = f"the prompt contains the token id {outside}, which is outside the vocabulary"
+        raise BadRequestError(problem, f"Give ids from 0 to {most - 1}.", "prompt")
     return ids
 
 
 def _check_length(loaded: Loaded, ids: Sequence[int], name: str, unread: int = 0) -> None:
-    """Refuse what the model would read only in part."""
+    """Raise a `BadRequestError` if the prompt is longer than the context."""
     if len(ids) + unread > loaded.context:
         raise BadRequestError(
             f"{name} has {len(ids) + unread} tokens, and the model reads at most {loaded.context}",
-            "Send less; what is written may go beyond that, and the beginning is then forgotten.",
+            "Send less. The generated text may exceed the context; then the beginning is dropped.",
             name,
             "context_length_exceeded",
         )
 
 
 def _check_scores(texts: int, tokens: int, scores: int | None, name: str) -> None:
-    """Refuse an answer of very many probabilities, which is kept whole until it is sent."""
+    """Raise a `BadRequestError` if a response has too many log-probabilities, which are all held in memory."""
     if scores is not None and texts * tokens * (1 + scores) > MOST_SCORES:
         raise BadRequestError(
             f"{texts} texts of {tokens} tokens with {1 + scores} probabilities each are more than {MOST_SCORES:,}",
-            "Ask for fewer texts, tokens or probabilities at once.",
+            "Request fewer texts, tokens or probabilities at once.",
             name,
         )
 

@@ -17,19 +17,19 @@ if TYPE_CHECKING:
     from glassformer.app.server.engine.loaded import Loaded
 
 ROWS = 128
-"""Positions whose distributions over the vocabulary are computed at once."""
+"""Number of positions whose distributions over the vocabulary are computed at once."""
 
 
 def prompt_scores(loaded: Loaded, ids: Sequence[int], likeliest: int, is_text: bool) -> list[ScoredToken]:
-    """Return the tokens of a prompt, each with its log-probability after those before it.
+    """Return the tokens of a prompt, each with its log-probability given the tokens before it.
 
-    A start token that stands before a text is not returned; the first token of ids has no probability.
+    A start token that was added before a text is not returned; the first token has no log-probability.
 
     Args:
-        loaded: a decoder.
-        ids: that the model reads.
-        likeliest: number of likeliest tokens to return with each.
-        is_text: the prompt was a text, before which a start token may have been added.
+        loaded: a loaded decoder.
+        ids: token ids of the prompt.
+        likeliest: number of likeliest tokens to return with each token.
+        is_text: whether the prompt was text, before which a start token may have been added.
 
     Raises:
         GlassError: the logits are not finite.

@@ -1,4 +1,8 @@
-"""The bodies of requests: each field bounded, what would change the meaning refused, the rest of OpenAI's ignored."""
+"""Request bodies of the API.
+
+Each field has bounds. Unsupported fields of OpenAI's API are refused if they would change the result, and ignored
+otherwise.
+"""
 
 from __future__ import annotations
 
@@ -10,30 +14,30 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from glassformer.base.config import SampleConfig
 
 MOST_TOKENS = 4096
-"""Tokens of one text."""
+"""Maximum tokens of one text."""
 MOST_CHOICES = 16
-"""Texts for one prompt."""
+"""Maximum number of texts for one prompt."""
 MOST_TEXTS = 64
-"""Texts of one request: prompts times n."""
+"""Maximum number of texts of one request: prompts times n."""
 MOST_CHARACTERS = 100_000
-"""Of a prompt, or its tokens."""
+"""Maximum characters, or token ids, of a prompt."""
 MOST_SCORES = 20
-"""Of the likeliest tokens that are named with each token."""
+"""Maximum number of likeliest tokens to return with each token."""
 MOST_BEAMS = 16
-"""Of a search."""
+"""Maximum number of beams."""
 SEEDS = 2**64
 OPENAI = SampleConfig(temperature=1.0)
-"""How OpenAI draws where a request says nothing."""
-DRAWING = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
-"""Fields that say how to draw, `seed` apart; beam search draws nothing."""
+"""Default sampling settings of OpenAI's API."""
+SAMPLING = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
+"""Fields of sampling except `seed`; beam search does not use them."""
 
 Text = Annotated[str, Field(max_length=MOST_CHARACTERS)]
 Ids = Annotated[
     list[Annotated[int, Field(ge=0, lt=2**31)]],
     Field(min_length=1, max_length=MOST_CHARACTERS, fail_fast=True),
 ]
-Ending = Annotated[str, Field(min_length=1, max_length=200)]
-Nothing = Annotated[float, Field(ge=0, le=0, allow_inf_nan=False)]
+StopText = Annotated[str, Field(min_length=1, max_length=200)]
+Zero = Annotated[float, Field(ge=0, le=0, allow_inf_nan=False)]
 
 
 class StreamOptions(BaseModel):
@@ -41,32 +45,36 @@ class StreamOptions(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    include_usage: bool = Field(False, description="the last chunk counts the tokens")
+    include_usage: bool = Field(False, description="the last chunk has the token counts")
     include_obfuscation: bool | None = Field(None, description="ignored")
 
 
-class Drawing(BaseModel):
+class SamplingBody(BaseModel):
     """Fields of both kinds of request: the model, sampling and streaming."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    model: Annotated[str, Field(max_length=300)] = Field(description="a name of /v1/models")
-    n: int | None = Field(None, ge=1, le=MOST_CHOICES, description="texts for each prompt, with seeds one apart")
-    temperature: float | None = Field(None, ge=0, le=2, allow_inf_nan=False, description="0: always the likeliest")
-    top_p: float | None = Field(None, gt=0, le=1, allow_inf_nan=False, description="share that the tokens must hold")
-    top_k: int | None = Field(None, ge=1, le=10**9, description="not of OpenAI: draw from the k likeliest tokens")
-    min_p: float | None = Field(None, gt=0, le=1, allow_inf_nan=False, description="not of OpenAI: as sample.min_p")
+    model: Annotated[str, Field(max_length=300)] = Field(description="name of a run in /v1/models")
+    n: int | None = Field(
+        None, ge=1, le=MOST_CHOICES, description="number of texts for each prompt, with consecutive seeds"
+    )
+    temperature: float | None = Field(None, ge=0, le=2, allow_inf_nan=False, description="0: greedy decoding")
+    top_p: float | None = Field(
+        None, gt=0, le=1, allow_inf_nan=False, description="nucleus sampling: total probability to keep"
+    )
+    top_k: int | None = Field(None, ge=1, le=10**9, description="extension: sample from the k likeliest tokens")
+    min_p: float | None = Field(None, gt=0, le=1, allow_inf_nan=False, description="extension: as sample.min_p")
     repetition_penalty: float | None = Field(
-        None, ge=1, le=100, allow_inf_nan=False, description="not of OpenAI: as sample.repetition_penalty"
+        None, ge=1, le=100, allow_inf_nan=False, description="extension: as sample.repetition_penalty"
     )
-    seed: int | None = Field(None, ge=-(2**63), lt=SEEDS, description="of the draw; unset: another one each time")
-    stop: Ending | Annotated[list[Ending], Field(max_length=4)] | None = Field(
-        None, description="texts that end it; they are left out"
+    seed: int | None = Field(None, ge=-(2**63), lt=SEEDS, description="seed of sampling; unset: a new seed each time")
+    stop: StopText | Annotated[list[StopText], Field(max_length=4)] | None = Field(
+        None, description="texts that end the generation; they are not part of the result"
     )
-    stream: bool | None = Field(None, description="server-sent events, one for each part of a text")
+    stream: bool | None = Field(None, description="send server-sent events, one for each part of a text")
     stream_options: StreamOptions | None = None
-    presence_penalty: Nothing | None = Field(None, description="not supported: 0")
-    frequency_penalty: Nothing | None = Field(None, description="not supported: 0")
+    presence_penalty: Zero | None = Field(None, description="not supported: 0")
+    frequency_penalty: Zero | None = Field(None, description="not supported: 0")
     logit_bias: Annotated[dict[str, Any], Field(max_length=0)] | None = Field(None, description="not supported")
     user: Any = Field(None, description="ignored")
     metadata: Any = Field(None, description="ignored")
@@ -76,100 +84,100 @@ class Drawing(BaseModel):
     prompt_cache_key: Any = Field(None, description="ignored")
 
     def settings(self, tokens: int, stop: tuple[str, ...] = (), own: SampleConfig = OPENAI) -> list[SampleConfig]:
-        """Return the sampling settings of each of the n texts.
+        """Return the generation settings of each of the n texts.
 
         Args:
-            tokens: maximum of each text.
-            stop: stop texts besides those of the body.
-            own: defaults for fields that the body leaves out.
+            tokens: maximum tokens of each text.
+            stop: stop texts in addition to those of the body.
+            own: defaults for fields that the body does not set.
         """
         first = secrets.randbits(63) if self.seed is None else self.seed
         asked = (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
-        given = {name: value for name in DRAWING if (value := getattr(self, name)) is not None}
-        drawn = own.replace(**{"beams": 1, **given, "tokens": tokens, "stop": (*asked, *stop)})
-        return [drawn.replace(seed=(first + choice) % SEEDS) for choice in range(self.n or 1)]
+        given = {name: value for name in SAMPLING if (value := getattr(self, name)) is not None}
+        settings = own.replace(**{"beams": 1, **given, "tokens": tokens, "stop": (*asked, *stop)})
+        return [settings.replace(seed=(first + choice) % SEEDS) for choice in range(self.n or 1)]
 
     @property
-    def tells_usage(self) -> bool:
+    def includes_usage(self) -> bool:
         """True if the last chunk of a stream has the token counts."""
         return self.stream_options is not None and self.stream_options.include_usage
 
 
-class CompletionBody(Drawing):
-    """POST /v1/completions: texts that go on, or translations and summaries of sources."""
+class CompletionBody(SamplingBody):
+    """Body of POST /v1/completions: prompts to continue, or sources to translate or summarize."""
 
     prompt: (
         Text
         | Annotated[list[Text], Field(min_length=1, max_length=MOST_TEXTS, fail_fast=True)]
         | Ids
         | Annotated[list[Ids], Field(min_length=1, max_length=MOST_TEXTS, fail_fast=True)]
-    ) = Field("", description="a text or its token ids, or several of one kind")
+    ) = Field("", description="a text, a list of token ids, or a list of either")
     max_tokens: int | None = Field(
         None,
         ge=0,
         le=MOST_TOKENS,
-        description="unset: 16; of a run that translates or summarizes its sample.tokens; 0: nothing is written",
+        description="unset: 16, or sample.tokens of a run that translates or summarizes; 0: generate nothing",
     )
-    echo: bool | None = Field(None, description="begin with the prompt")
+    echo: bool | None = Field(None, description="return the prompt before the text")
     logprobs: int | None = Field(
         None,
         ge=0,
         le=MOST_SCORES,
-        description="log p of each token, with echo those of the prompt too, and of so many of the likeliest",
+        description="return ln p of each token (with echo, also of the prompt), and of this number of likeliest tokens",
     )
-    best_of: int | None = Field(None, ge=1, le=MOST_CHOICES, description="not supported: as n")
+    best_of: int | None = Field(None, ge=1, le=MOST_CHOICES, description="not supported: only the value of n")
     beams: int | None = Field(
-        None, ge=1, le=MOST_BEAMS, description="not of OpenAI: as sample.beams; above 1 the n likeliest texts"
+        None, ge=1, le=MOST_BEAMS, description="extension: as sample.beams; above 1: return the n likeliest texts"
     )
     length_penalty: float | None = Field(
-        None, ge=0, le=10, allow_inf_nan=False, description="not of OpenAI: as sample.length_penalty, of beam search"
+        None, ge=0, le=10, allow_inf_nan=False, description="extension: as sample.length_penalty, for beam search"
     )
     suffix: Annotated[str, Field(max_length=0)] | None = Field(None, description="not supported")
 
     def search(self, tokens: int, own: SampleConfig) -> SampleConfig | None:
-        """Return the settings of a beam search; None: texts are sampled. Sampling fields imply one beam.
+        """Return the settings of a beam search; None: the texts are sampled. Sampling fields imply one beam.
 
         Args:
-            tokens: maximum of each text.
-            own: defaults for fields that the body leaves out; see `settings`.
+            tokens: maximum tokens of each text.
+            own: defaults for fields that the body does not set.
 
         Raises:
-            ValueError: fields that contradict each other.
+            ValueError: two fields contradict each other.
         """
-        said = [name for name in (*DRAWING, "seed") if getattr(self, name) is not None]
-        beams = self.beams or (1 if said else own.beams)
+        sampling = [name for name in (*SAMPLING, "seed") if getattr(self, name) is not None]
+        beams = self.beams or (1 if sampling else own.beams)
         if beams == 1:
             if self.length_penalty is not None:
-                raise ValueError("length_penalty ranks the texts of beam search: it needs beams above 1")
+                raise ValueError("length_penalty is used only by beam search: it needs beams above 1")
             return None
-        if said:
-            raise ValueError(f"{said[0]} was given with beams = {beams}: beam search draws nothing")
+        if sampling:
+            raise ValueError(f"{sampling[0]} was given with beams = {beams}: beam search does not sample")
         if (self.n or 1) > beams:
-            raise ValueError(f"n = {self.n} asks for more texts than there are beams ({beams}): give beams = {self.n}")
+            raise ValueError(f"n = {self.n} is above the number of beams ({beams}): give beams = {self.n}")
         if self.logprobs is not None:
-            raise ValueError("logprobs are told of texts that are drawn: it needs beams = 1")
+            raise ValueError("logprobs are available only for sampled text: it needs beams = 1")
         penalty = own.length_penalty if self.length_penalty is None else self.length_penalty
         stop = (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
         return SampleConfig(beams=beams, temperature=0.0, tokens=tokens, length_penalty=penalty, stop=stop)
 
     @property
     def prompts(self) -> list[str] | list[list[int]]:
-        """Prompts as a list, of texts or of lists of token ids."""
+        """List of the prompts, which are texts or lists of token ids."""
         prompt: Any = self.prompt
         return prompt if isinstance(prompt, list) and not isinstance(prompt[0], int) else [prompt]
 
 
 class ContentPart(BaseModel):
-    """A part of a message."""
+    """Part of the content of a message."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    type: Literal["text"] = Field(description="no images or sounds")
+    type: Literal["text"] = Field(description="only text: no images or audio")
     text: Text
 
 
 class Message(BaseModel):
-    """One turn of a conversation."""
+    """One message of a conversation."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -179,20 +187,22 @@ class Message(BaseModel):
     refusal: None = Field(None, description="ignored")
 
     def plain(self) -> dict[str, str]:
-        """Return the message as a chat template takes it, with the text in one piece."""
+        """Return the message as chat templates expect it, with its content as one text."""
         content = self.content if isinstance(self.content, str) else "".join(part.text for part in self.content)
         plain = {"role": self.role, "content": content}
         return plain if self.name is None else {**plain, "name": self.name}
 
 
-class ChatBody(Drawing):
-    """POST /v1/chat/completions: the next turn of a conversation, by the run's chat template."""
+class ChatBody(SamplingBody):
+    """Body of POST /v1/chat/completions: a conversation, which the run's chat template formats."""
 
     messages: Annotated[list[Message], Field(min_length=1, max_length=500, fail_fast=True)]
     max_tokens: int | None = Field(None, ge=1, le=MOST_TOKENS, description="unset: sample.tokens of the run")
-    max_completion_tokens: int | None = Field(None, ge=1, le=MOST_TOKENS, description="the newer name of max_tokens")
-    logprobs: bool | None = Field(None, description="log p of each token")
-    top_logprobs: int | None = Field(None, ge=0, le=MOST_SCORES, description="and of so many of the likeliest")
+    max_completion_tokens: int | None = Field(None, ge=1, le=MOST_TOKENS, description="newer name of max_tokens")
+    logprobs: bool | None = Field(None, description="return ln p of each token")
+    top_logprobs: int | None = Field(
+        None, ge=0, le=MOST_SCORES, description="return ln p of this number of likeliest tokens"
+    )
     tools: Annotated[list[Any], Field(max_length=0)] | None = Field(None, description="not supported")
     response_format: ResponseFormat | None = Field(None, description="text only")
     modalities: Annotated[list[Literal["text"]], Field(max_length=1)] | None = Field(None, description="text only")
@@ -208,7 +218,7 @@ class ChatBody(Drawing):
 
 
 class ResponseFormat(BaseModel):
-    """The form of an answer."""
+    """Format of the response."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 

@@ -19,7 +19,7 @@ REASONS = {"end": "stop", "stop": "stop", "length": "length"}
 
 @dataclass
 class Choice:
-    """One text while it grows, or a part of it."""
+    """One text of a response during its generation, or a part of it."""
 
     index: int
     text: str = ""
@@ -33,31 +33,31 @@ class Choice:
         self.reason = REASONS[piece.ended] if piece.ended is not None else None
 
     @property
-    def tells(self) -> bool:
+    def has_content(self) -> bool:
         """True if there is text, a scored token or a finish reason to send."""
         return bool(self.text or self.scores or self.reason)
 
 
 @dataclass(frozen=True)
 class Usage:
-    """Tokens that were read and written."""
+    """Numbers of prompt tokens and of generated tokens."""
 
     prompt: int
-    written: int
+    generated: int
 
-    def told(self) -> dict[str, int]:
+    def facts(self) -> dict[str, int]:
         """Return the token counts under OpenAI's names."""
-        total = self.prompt + self.written
-        return {"prompt_tokens": self.prompt, "completion_tokens": self.written, "total_tokens": total}
+        total = self.prompt + self.generated
+        return {"prompt_tokens": self.prompt, "completion_tokens": self.generated, "total_tokens": total}
 
 
 class AnswerShape(ABC):
-    """The form of the answers to one request.
+    """Form of the response bodies of one request.
 
     Args:
-        model: the name that was asked for.
-        tokenizer: of what is written.
-        scored: whether probabilities were asked for.
+        model: name of the run in the request.
+        tokenizer: tokenizer of the generated text.
+        scored: whether log-probabilities were requested.
     """
 
     prefix = ""
@@ -70,17 +70,17 @@ class AnswerShape(ABC):
         self._head = {"id": f"{self.prefix}-{secrets.token_hex(12)}", "created": int(time.time()), "model": model}
 
     def whole(self, choices: Sequence[Choice], usage: Usage) -> dict[str, Any]:
-        """The answer in one piece."""
-        told = [self._choice(choice, whole=True) for choice in choices]
-        return {**self._head, "object": self.whole_object, "choices": told, "usage": usage.told()}
+        """Return the body of a response with all texts."""
+        bodies = [self._choice(choice, whole=True) for choice in choices]
+        return {**self._head, "object": self.whole_object, "choices": bodies, "usage": usage.facts()}
 
     def chunk(self, choice: Choice) -> dict[str, Any]:
-        """A part of a text."""
+        """Return the chunk for a part of a text."""
         return {**self._head, "object": self.chunk_object, "choices": [self._choice(choice, whole=False)]}
 
     def usage_chunk(self, usage: Usage) -> dict[str, Any]:
-        """The last chunk, where it was asked for."""
-        return {**self._head, "object": self.chunk_object, "choices": [], "usage": usage.told()}
+        """Return the last chunk, with the token counts."""
+        return {**self._head, "object": self.chunk_object, "choices": [], "usage": usage.facts()}
 
     def first_chunks(self, count: int) -> list[dict[str, Any]]:
         """Return the chunks to send before the first token; none by default."""
@@ -88,10 +88,13 @@ class AnswerShape(ABC):
 
     @abstractmethod
     def _choice(self, choice: Choice, whole: bool) -> dict[str, Any]:
-        """A text, or a part of it."""
+        """Return the entry for a text, or for a part of it."""
 
     def _token(self, id: int) -> tuple[str, list[int]]:
-        """A token's text, and its bytes; of a part of a character the text names the bytes, of a special one it."""
+        """Return the text and the bytes of a token.
+
+        The text of a token that is not valid UTF-8 lists its bytes; a special token has its name and no bytes.
+        """
         data = self.tokenizer.token_bytes(id)
         if not data:
             return self.tokenizer.token_text(id), []
@@ -102,11 +105,11 @@ class AnswerShape(ABC):
 
 
 class CompletionShape(AnswerShape):
-    """Form of the answers of /v1/completions.
+    """Form of the response bodies of /v1/completions.
 
     Args:
-        before: what each text begins with: its prompt, where `echo` asks for it.
-        scores_before: of the tokens of these prompts; empty where they were not asked for.
+        before: text to return before each generated text: the prompt with `echo`, else empty.
+        scores_before: scored tokens of these prompts; empty if they were not requested.
     """
 
     prefix = "cmpl"
@@ -132,10 +135,10 @@ class CompletionShape(AnswerShape):
         echoed = before if begins else ""
         earlier = self._scores_before[choice.index] if begins and self._scores_before else ()
         self._begun.add(choice.index)
-        told: dict[str, Any] = {"index": choice.index, "text": echoed + choice.text, "logprobs": None}
+        entry: dict[str, Any] = {"index": choice.index, "text": echoed + choice.text, "logprobs": None}
         if self.scored:
             scores = [*earlier, *choice.scores]
-            told["logprobs"] = {
+            entry["logprobs"] = {
                 "tokens": [self._token(each.token)[0] for each in scores],
                 "token_logprobs": [each.log_probability for each in scores],
                 "top_logprobs": [self._likeliest(each) for each in scores],
@@ -144,7 +147,7 @@ class CompletionShape(AnswerShape):
                     *(len(before) + each.offset for each in choice.scores),
                 ],
             }
-        return {**told, "finish_reason": choice.reason}
+        return {**entry, "finish_reason": choice.reason}
 
     def _likeliest(self, scored: ScoredToken) -> dict[str, float] | None:
         if scored.log_probability is None:
@@ -153,22 +156,22 @@ class CompletionShape(AnswerShape):
 
 
 class ChatShape(AnswerShape):
-    """Form of the answers of /v1/chat/completions."""
+    """Form of the response bodies of /v1/chat/completions."""
 
     prefix = "chatcmpl"
     whole_object = "chat.completion"
     chunk_object = "chat.completion.chunk"
 
     def first_chunks(self, count: int) -> list[dict[str, Any]]:
-        """Each text is an assistant's."""
+        """Return a chunk for each text with the role of its author, the assistant."""
         delta = {"role": "assistant", "content": ""}
         empty = {"delta": delta, "logprobs": None, "finish_reason": None}
         head = {**self._head, "object": self.chunk_object}
         return [{**head, "choices": [{"index": index, **empty}]} for index in range(count)]
 
     def _choice(self, choice: Choice, whole: bool) -> dict[str, Any]:
-        said: dict[str, Any] = {"content": choice.text} if whole or choice.text else {}
-        message = {"message": {"role": "assistant", **said, "refusal": None}} if whole else {"delta": said}
+        content: dict[str, Any] = {"content": choice.text} if whole or choice.text else {}
+        message = {"message": {"role": "assistant", **content, "refusal": None}} if whole else {"delta": content}
         scores = {"content": [self._score(each) for each in choice.scores], "refusal": None} if self.scored else None
         return {"index": choice.index, **message, "logprobs": scores, "finish_reason": choice.reason}
 

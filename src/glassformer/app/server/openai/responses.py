@@ -1,4 +1,4 @@
-"""Answers to orders: all texts at once, or a stream of events; generation stops when the client disconnects."""
+"""Responses of the API: all texts at once, or a stream of events; generation stops when the client disconnects."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from glassformer.app.server.workers import Workers
 from glassformer.base.errors import GlassError
 
 GONE = 499
-"""The status, by custom, of a request whose sender went away; nobody sees it."""
+"""Conventional status of a request whose client disconnected; no client sees it."""
 SECONDS = 10.0
-"""In which a part of a stream must be taken."""
+"""Maximum seconds in which the client must accept a part of a stream."""
 
 
 @dataclass(frozen=True)
 class PendingAnswer:
-    """A request that was understood.
+    """Parsed request, ready to be answered.
 
     Attributes:
-        engine: of the run.
-        order: with its jobs.
-        shape: of the answer.
-        prompt_tokens: each prompt counted once.
-        search: finds all texts by beam search, until its event is set; None: the engine draws them.
+        engine: engine of the run.
+        order: order with its jobs.
+        shape: form of the response body.
+        prompt_tokens: number of prompt tokens; each prompt counts once.
+        search: finds all texts by beam search, and stops when its event is set; None: the engine samples them.
     """
 
     engine: Engine
@@ -53,13 +53,13 @@ class PendingAnswer:
 
 
 async def begin(request: Request, asked: PendingAnswer, searchers: Workers) -> bool:
-    """Submit the order to its engine, or run its beam search to the end.
+    """Submit the order to its engine, or run its beam search.
 
     Returns:
         False if the client disconnected during the search, else True.
 
     Raises:
-        GlassError: there is no room, or the search fails.
+        GlassError: the queue is full, or the search fails.
     """
     if asked.search is None:
         asked.engine.submit(asked.order.jobs)
@@ -85,10 +85,10 @@ async def begin(request: Request, asked: PendingAnswer, searchers: Workers) -> b
 
 
 async def whole(request: Request, asked: PendingAnswer) -> Response:
-    """The answer in one piece, to an order that is submitted already.
+    """Return the response with all texts of a submitted order.
 
     Raises:
-        GlassError: a text cannot go on.
+        GlassError: the generation of a text failed.
     """
     choices = [Choice(job.choice) for job in asked.order.jobs]
     try:
@@ -121,11 +121,11 @@ async def _leave_with(request: Request, scope: anyio.CancelScope) -> None:
 
 
 class Stream(StreamingResponse):
-    """The answer as server-sent events; the order is cancelled when it ends, however it ends.
+    """Response as server-sent events; when it ends for any reason, the order is cancelled.
 
     Args:
-        asked: submitted already.
-        usage: whether the last chunk counts the tokens.
+        asked: request whose order is already submitted.
+        usage: whether the last chunk has the token counts.
     """
 
     def __init__(self, asked: PendingAnswer, usage: bool) -> None:
@@ -159,7 +159,7 @@ async def _events(asked: PendingAnswer, usage: bool) -> AsyncIterator[bytes]:
         async for pieces in asked.order.pieces():
             for piece in pieces:
                 held[piece.choice].add(piece)
-            ready = sorted({piece.choice for piece in pieces if held[piece.choice].tells})
+            ready = sorted({piece.choice for piece in pieces if held[piece.choice].has_content})
             if ready:
                 yield b"".join(_event(shape.chunk(held[index])) for index in ready)
             for index in ready:

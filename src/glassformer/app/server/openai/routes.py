@@ -1,13 +1,13 @@
-"""The addresses of the API.
+"""Routes of the API.
 
 ::
 
-    GET  /v1/models, /v1/models/NAME    the runs that write text
-    POST /v1/completions                texts that go on; translations and summaries of sources
-    POST /v1/chat/completions           the next turn of a conversation, where the run has a chat template
-    GET  /health                        {"status": "ok", "runs": how many}
-    GET  /metrics                       for Prometheus
-    GET  /openapi.json                  all of this, for programs
+    GET  /v1/models, /v1/models/NAME    the runs that generate text
+    POST /v1/completions                continuations of prompts; translations and summaries of sources
+    POST /v1/chat/completions           the next message of a conversation, if the run has a chat template
+    GET  /health                        {"status": "ok", "runs": number of runs}
+    GET  /metrics                       metrics for Prometheus
+    GET  /openapi.json                  the OpenAPI document of these routes
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from starlette.routing import Route
 from glassformer.app.server.engine import Engine, Engines, Order
 from glassformer.app.server.openai.document import document
 from glassformer.app.server.openai.errors import json_response, read_body, refusal
-from glassformer.app.server.openai.request_bodies import ChatBody, CompletionBody, Drawing
+from glassformer.app.server.openai.request_bodies import ChatBody, CompletionBody, SamplingBody
 from glassformer.app.server.openai.responses import GONE, PendingAnswer, Stream, begin, whole
 from glassformer.app.server.registry import ModelRegistry
 from glassformer.app.server.request_errors import SHORTER, RefusedRequestError
@@ -31,15 +31,15 @@ from glassformer.base.config import WRITERS
 from glassformer.base.errors import GlassError, clear_memory_errors
 
 Handler = Callable[[Request], Awaitable[Response]]
-Body = TypeVar("Body", bound=Drawing)
+Body = TypeVar("Body", bound=SamplingBody)
 
 
 def routes(registry: ModelRegistry, engines: Engines) -> list[Route]:
-    """All of them.
+    """Return the routes of the API.
 
     Args:
         registry: the runs.
-        engines: of the same registry; whoever made them closes them.
+        engines: engines of the registry; the caller closes them.
     """
 
     async def models(request: Request) -> Response:
@@ -82,7 +82,7 @@ def routes(registry: ModelRegistry, engines: Engines) -> list[Route]:
 
 
 def _counted(engines: Engines, path: str, handler: Handler) -> Handler:
-    """A handler whose answers are counted, and whose errors are told as OpenAI's."""
+    """Return a handler that counts its responses in the metrics and sends errors in OpenAI's format."""
 
     async def endpoint(request: Request) -> Response:
         try:
@@ -98,23 +98,23 @@ def _counted(engines: Engines, path: str, handler: Handler) -> Handler:
 async def _answer(
     request: Request, engines: Engines, kind: type[Body], ask: Callable[[Engine, Body, Order], PendingAnswer]
 ) -> Response:
-    """Read the body, order, and answer in one piece or as a stream."""
+    """Parse the body, submit the order, and return the whole response or a stream."""
     data = await request.body()
     order = Order()
 
-    def understood() -> tuple[Body, PendingAnswer]:
+    def prepare() -> tuple[Body, PendingAnswer]:
         body = read_body(kind, data)
         with clear_memory_errors(SHORTER):
             return body, ask(engines.engine(body.model), body, order)
 
-    body, asked = await to_thread.run_sync(understood)
+    body, asked = await to_thread.run_sync(prepare)
     if not await begin(request, asked, request.app.state.searchers):
         return Response(status_code=GONE)
-    return Stream(asked, body.tells_usage) if body.stream else await whole(request, asked)
+    return Stream(asked, body.includes_usage) if body.stream else await whole(request, asked)
 
 
 def _models(registry: ModelRegistry) -> list[dict[str, Any]]:
-    """The runs that write text; one that cannot be read now is left out."""
+    """Return the runs that generate text, without those whose settings cannot be read."""
     found = []
     for name in registry.names():
         try:
@@ -129,7 +129,9 @@ def _model(registry: ModelRegistry, name: str) -> dict[str, Any]:
     task = run.config().train.task
     if task not in WRITERS:
         raise RefusedRequestError(
-            f"{name} learnt the task {task}: it writes no text", "/v1/models lists what does.", 404
+            f"{name} learnt the task {task}: it does not generate text",
+            "/v1/models lists the runs that generate text.",
+            404,
         )
     created = int((run.folder / "config.toml").stat().st_mtime)
     return {"id": name, "object": "model", "created": created, "owned_by": "glassformer"}

@@ -1,25 +1,26 @@
 """Views of the web page. Each view returns the result of a library function and computes nothing itself.
 
-To add one, say `lens`:
+To add a view, for example `lens`:
 
 1. Write `views/lens.py` (or a folder) with
 
-   - `class LensQuestion(TextQuestion)` from `app.server.view`: pydantic, every field bounded, unknown fields refused;
-   - `answer(opened, question) -> dict | Binary`. It runs in a thread and holds `opened.lock`, so hooks and patches are
-     safe as long as they are taken away again. `opened.subject(text, target)` gives what the model reads, encoded and
-     translated once; `opened.model` is the `AnyTextModel`, `opened.cached(key, make, size)` keeps work within a
-     budget of bytes, `opened.later(name, make)` works in the background (on `opened.copy()`) and gives None until
-     done: answer `{"ready": False}` until then, and the page asks again;
+   - `class LensQuestion(TextQuestion)` from `app.server.view`: a pydantic model with bounds for each field, which
+     refuses unknown fields;
+   - `answer(opened, question) -> dict | Binary`. It runs in a thread and holds `opened.lock`, so that hooks and patches
+     are safe if they are removed again. `opened.subject(text, target)` returns the model's input, cached;
+     `opened.model` is the `AnyTextModel`; `opened.cached(key, make, size)` caches results within a budget of bytes;
+     `opened.later(name, make)` computes in the background (on `opened.copy()`) and returns None until it is done:
+     answer `{"ready": False}` until then, and the page asks again;
    - `python(opened, question) -> str`: a script of the library's public functions that prints the same numbers;
-     `app.server.view.script` writes its beginning, `repr` quotes what a person typed;
+     `app.server.view.script` writes its beginning, and `repr` quotes the user's text;
    - `VIEW = PageView(LensQuestion, answer, python)`.
 
-2. Add it to `VIEWS` below. `POST /api/runs/RUN/lens` answers from then on; `run`, `version` and `python` are added to
-   every answer, numbers that are not finite become null, and an answer above 1 MB is refused: pool, cut or page.
-3. Raise `GlassError` for what a person can put right (`RefusedRequestError` with another status than 400): it reaches
-   the page as `{"error": {"what": …, "remedy": …}}`.
-4. Document the answer's fields in the module's docstring: the page is written from it. Test the numbers against the
-   library to 1e-6, the script's too, for all families that have the view.
+2. Add it to `VIEWS` below. Then `POST /api/runs/RUN/lens` answers; `run`, `version` and `python` are added to each
+   answer, numbers that are not finite become null, and an answer above 1 MB is refused: pool, truncate or page it.
+3. Raise a `GlassError` for errors that the user can correct (`RefusedRequestError` for a status other than 400): the
+   page receives `{"error": {"what": …, "remedy": …}}`.
+4. Document the fields of the answer in the module's docstring, which is the specification for the page. Test the
+   numbers of the view and of its script against the library to 1e-6, for all families that have the view.
 """
 
 from __future__ import annotations
@@ -77,14 +78,14 @@ VIEWS: dict[str, PageView[Any]] = {
     "probes": probes.VIEW,
     "proof": proof.VIEW,
 }
-"""Name -> view."""
+"""Views by name."""
 
 
 def find_view(name: str) -> PageView[Any]:
-    """The view of that name.
+    """Return the view with a name.
 
     Raises:
-        GlassError: there is none.
+        GlassError: there is no such view.
     """
     if name not in VIEWS:
         raise RefusedRequestError(f"there is no view {name!r}", nearest(name, VIEWS), 404)

@@ -1,20 +1,21 @@
-"""The ablation desk: what happens to the loss, the answer and the text when parts of the model are switched off.
+"""Ablation: the loss, the likeliest answers and the generated text with parts of the model ablated.
 
 The answer::
 
     {"switches": ["dec.mask", "dec.positions", "dec.0.self", "dec.0.self.0", …], "off": […], "instead": "zero",
      "kinds": {"zero": "replaced by zeros", …},
-     "text": {"whole": 1.9, "off": 2.3, "tokens": 37, "how": "each token, after those before it", "target": null | "…"},
+     "text": {"whole": 1.9, "off": 2.3, "tokens": 37, "how": "…", "target": null | "…"},
      "answer": {"what": "the next token", "bars": [{"name": "the", "before": 0.4, "after": 0.1}]},
      "written": {"before": "…", "after": "…", "why": null | "…"},
      "validation": null | {"whole": 1.7, "off": 2.0, "tokens": 4096, "rows": 16, "unit": "token", "why": null | "…"},
      "keep": {"heads": ["dec.0.self.0"], "why": null | "…"}}
 
-`text` is the loss on this text, in nats per token: of a filler each token is hidden in turn; a classifier and a chat
-run have none.
-`validation` is what `glass evaluate RUN --ablate … --tokens N` prints, where it was asked for; `why` says why there is
-none. `bars` are the likeliest answers before and after: the next token (of a target that is not given, its first one),
-the first hole's, or the label. `keep`: the heads that a run without them would lack, or why there can be none.
+`switches` are the names of all parts that can be ablated, `off` the ablated parts, and `instead` the replacement of
+their outputs. `text` is the loss on this text, in nats per token; for a run of task masked, each token is masked in
+turn; a classifier and a chat run have none. `validation` is the result of `glass evaluate RUN --ablate … --tokens N`,
+if `tokens` was given; `why` is the reason if there is none. `bars` are the likeliest answers before and after the
+ablation: for the next token (without a target, for its first token), the first mask, or the label. `keep` has the
+heads that can be removed for good to save a new run, or the reason why this is not possible.
 """
 
 from __future__ import annotations
@@ -47,20 +48,20 @@ from glassformer.tasks.task_rows import TaskRows
 from glassformer.training.validation import loss_on_rows
 
 ROWS = 4_096
-"""Targets of the rows over which means are taken, where the loss on the validation part is not asked for."""
+"""Number of targets over which mean activations are computed, if no validation loss was requested."""
 BYTES = 2**20
-"""That rows of the validation part and what belongs to them take, roughly."""
+"""Approximate bytes of cached validation rows."""
 
 
 class AblationQuestion(TextQuestion):
     """Request for the ablation of parts of a run.
 
     Attributes:
-        off: names of parts.
-        instead: what stands in their place.
-        top: likeliest answers before, and after.
-        write: tokens that are written before and after; 0: none.
-        tokens: measure on about so many targets of the validation part; null: not at all.
+        off: names of the parts to ablate.
+        instead: replacement of the outputs of these parts.
+        top: number of likeliest answers before and after.
+        write: number of tokens to generate before and after; 0: none.
+        tokens: approximate number of validation targets to measure the loss on; null: do not measure it.
     """
 
     off: Annotated[tuple[Name, ...], Field(max_length=4_096)] = ()
@@ -99,7 +100,7 @@ def answer(opened: ServedModel, question: AblationQuestion) -> dict[str, Any]:
 
 
 def _ablated(opened: ServedModel, ablation: Ablation, tokens: int | None) -> AblatedModel:
-    """The model with parts off; means are over the rows that the loss is, or would be, measured on."""
+    """Return the ablated model; mean activations are computed over the rows of the validation loss."""
     rows = _held_out(opened, tokens or ROWS) if ablation.needs_means else None
     return ablate(opened.model.model, ablation, rows)
 
@@ -113,7 +114,7 @@ def _held_out(opened: ServedModel, tokens: int) -> TaskRows:
 
 
 def _on_text(opened: ServedModel, subject: Subject, question: AblationQuestion, found: AblatedModel) -> dict[str, Any]:
-    """The loss on this text."""
+    """Return the loss on the text, with and without the ablation."""
     model = opened.model
     target = subject.target
     key = "costs", question.text, question.target
@@ -121,7 +122,7 @@ def _on_text(opened: ServedModel, subject: Subject, question: AblationQuestion, 
         whole: Surprisals = opened.cached(
             key, lambda: surprisals(model, question.text, target), lambda kept: 200 * len(kept.tokens)
         )
-    except GlassError as error:  # a text that is too long for a filler to hide each of its tokens
+    except GlassError as error:  # the text is too long to mask each of its tokens in turn
         return {"whole": None, "off": None, "tokens": 0, "how": error.problem, "target": target}
     off = surprisals(model, question.text, target, found)
     return {
@@ -137,7 +138,11 @@ def _written(opened: ServedModel, question: AblationQuestion, found: AblatedMode
     """Return the greedy text before and after the ablation, or the reason there is none."""
     model = opened.model
     if not question.write or not isinstance(model, TextModel | Translator):
-        return {"before": None, "after": None, "why": None if question.write == 0 else "this run writes no text"}
+        return {
+            "before": None,
+            "after": None,
+            "why": None if question.write == 0 else "this run does not generate text",
+        }
 
     def whole() -> str:
         return written_without(AblatedModel(model.model, Ablation(())), model, question.text, question.write)
@@ -151,7 +156,7 @@ def _written(opened: ServedModel, question: AblationQuestion, found: AblatedMode
 
 
 def _validation(opened: ServedModel, found: AblatedModel, tokens: int) -> dict[str, Any]:
-    """The loss on rows of the validation part."""
+    """Return the loss on validation rows, with and without the ablation, or the reason there is none."""
     try:
         data = _held_out(opened, tokens)
     except GlassError as error:
@@ -169,13 +174,13 @@ def _validation(opened: ServedModel, found: AblatedModel, tokens: int) -> dict[s
 
 
 def _keep(opened: ServedModel, ablation: Ablation) -> dict[str, Any]:
-    """Return the switched-off heads that pruning would remove for good, or the reason it cannot."""
+    """Return the ablated heads that pruning can remove for good, or the reason why it cannot."""
     others = [name for name in ablation.off if not name.rpartition(".")[2].isdigit()]
     why = None
     if ablation.kind != "zero":
-        why = "only heads with nothing in their place can be taken out for good"
+        why = "only heads that are replaced by zero can be removed for good"
     elif others:
-        why = f"only heads can be taken out for good, and {others[0]} is off"
+        why = f"only heads can be removed for good, and {others[0]} is off"
     elif not ablation.off:
         why = "everything is on"
     try:
@@ -186,7 +191,7 @@ def _keep(opened: ServedModel, ablation: Ablation) -> dict[str, Any]:
 
 
 def python(opened: ServedModel, question: AblationQuestion) -> str:
-    """The losses, on this text and on the validation part, and the answers before and after."""
+    """Return a script that prints the losses on the text and the validation rows, and the answers before and after."""
     subject = opened.subject(question.text, question.target)
     mean = question.instead == "mean"
     wants = mean or question.tokens is not None

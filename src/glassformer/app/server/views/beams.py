@@ -1,4 +1,4 @@
-"""The beam tree: every hypothesis that beam search considered, step by step.
+"""Beam tree: all hypotheses that beam search considered, step by step.
 
 The answer::
 
@@ -31,16 +31,17 @@ Fate = Literal["ran on", "ended", "dropped"]
 
 @dataclass(frozen=True)
 class BeamNode:
-    """A hypothesis that beam search considered.
+    """Hypothesis that beam search considered.
 
     Attributes:
-        parent: the node without its last token; None for the root, which has no token.
-        token: its last one; None for the root.
-        tokens: number of its tokens.
-        log_probability: the sum of the natural logarithms of their probabilities.
-        score: that sum, divided by the length penalty.
-        fate: "ran on" to the next step, or to the end of the search; "ended" by the end token; or "dropped".
-        rank: its position among the results of the search, from 0; None: it is not a result.
+        parent: index of the node without the last token; None for the root, which has no token.
+        token: id of the last token; None for the root.
+        tokens: number of tokens.
+        log_probability: sum of the natural logarithms of the probabilities of the tokens.
+        score: `log_probability` divided by the length penalty.
+        fate: "ran on": kept for the next step, or until the end of the search; "ended": ended by the end token;
+            "dropped": removed from the beam.
+        rank: index among the results of the search, from 0; None: it is not a result.
     """
 
     parent: int | None
@@ -56,9 +57,9 @@ def tree_of(steps: Sequence[BeamStep], found: Sequence[Hypothesis], length_penal
     """Return the tree of one source's search; parents stand before their children, and the first node is the root.
 
     Args:
-        steps: of the search, from its `watch`.
+        steps: steps of the search, from its argument `watch`.
         found: results of the search.
-        length_penalty: of its settings.
+        length_penalty: length penalty of the search.
     """
     nodes = [BeamNode(None, None, 0, 0.0, 0.0, "ran on")]
     node_of: dict[tuple[int, ...], int] = {(): 0}
@@ -79,11 +80,11 @@ def tree_of(steps: Sequence[BeamStep], found: Sequence[Hypothesis], length_penal
 
 
 class BeamQuestion(ViewQuestion):
-    """A question for the view.
+    """Request for the beam tree of a text.
 
     Attributes:
-        text: to continue, or to translate.
-        beams, tokens, length_penalty: as in settings of `sample`; few enough to draw the tree.
+        text: text to continue, translate or summarize.
+        beams, tokens, length_penalty: as in the settings of `sample`, with bounds that keep the tree small.
     """
 
     text: Text
@@ -97,7 +98,7 @@ def answer(opened: ServedModel, question: BeamQuestion) -> dict[str, Any]:
     model = opened.model
     if not isinstance(model, TextModel | Translator):
         raise GlassError(
-            f"{opened.name} learnt train.task = {model.config.train.task}: it writes no text",
+            f"{opened.name} learnt train.task = {model.config.train.task}: it does not generate text",
             "Choose a run that continues text, translates or summarizes.",
         )
     steps: list[BeamStep] = []

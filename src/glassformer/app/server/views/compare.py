@@ -1,16 +1,18 @@
-"""Compare: two runs on one text: what they answer, what each token costs them, and where a head of each looks.
+"""Compare two runs on one text: their likeliest answers, and the loss of each token.
 
-The answer; `one` is the run that is asked, `other` the one beside it::
+The answer, in which `one` is the run of the request and `other` the other run::
 
     {"runs": [{"name": …, "task": …, "what": "the next token", "mean": 1.9 | null, "per_character": 0.9 | null,
-               "tokens": 37, "how": "each token given the tokens before it", "target": null | "…"}, …],
+               "tokens": 37, "how": "…", "target": null | "…"}, …],
      "bars": [{"name": "the", "one": 0.4 | null, "other": 0.1 | null}], "alike": true, "answers": null | "…",
      "stretches": null | [{"text": "He", "start": 0, "end": 2, "one": 1.2 | null, "other": 0.7 | null}],
      "by": "tokens" | "characters" | null, "why": null | "…", "note": null | "…"}
 
-`stretches` are tokens where both runs cut the text alike, and otherwise what lies between characters at which tokens of
-both end; `why` says why there are none, `answers` why bars cannot be compared, `note` what is not alike in the numbers.
-`per_character` is over what both give a probability.
+`stretches` are tokens if both runs tokenize the text identically, otherwise the parts of the text between characters at
+which tokens of both runs end; `by` tells which. `why` is the reason if there are no stretches, `answers` the reason why
+the bars cannot be compared, and `note` a difference of the tasks that matters for the losses. `alike`: True if the
+tokenizations are identical. `per_character` is the loss over the stretches to which both runs give a probability,
+divided by their characters.
 """
 
 from __future__ import annotations
@@ -27,15 +29,15 @@ from glassformer.evaluation.token_losses import Surprisals, outlook, surprisals
 from glassformer.tasks import ChatModel, MaskFiller, TextClassifier, Translator
 
 MOST = 1_500
-"""Stretches that are sent."""
+"""Maximum number of stretches to return."""
 
 
 class CompareQuestion(TextQuestion):
     """Request to compare this run with another run on one text.
 
     Attributes:
-        other: the name of the other run.
-        top: likeliest answers of each.
+        other: name of the other run.
+        top: number of likeliest answers of each run.
     """
 
     other: Name
@@ -58,7 +60,7 @@ def answer(opened: ServedModel, question: CompareQuestion, other: ServedModel) -
     sums = [sum(each.one or 0.0 for each in known), sum(each.other or 0.0 for each in known)]
     kinds = [isinstance(each.model, TextClassifier) for each in pair]
     answers = (
-        "one run names labels, the other tokens: their answers are not of one kind" if kinds[0] != kinds[1] else None
+        "one run predicts labels, the other tokens: their answers cannot be compared" if kinds[0] != kinds[1] else None
     )
     return {
         "runs": [
@@ -110,14 +112,14 @@ def _note(pair: tuple[ServedModel, ServedModel]) -> str | None:
     """Return a warning if the losses of the two tasks are not comparable; otherwise None."""
     if len({isinstance(each.model, MaskFiller) for each in pair}) == 2:
         return (
-            "A masked run sees both sides of the token that is hidden, the other only what stands before it: "
-            "the numbers answer two different questions."
+            "A masked run reads the tokens on both sides of a masked token, the other run only those before it: "
+            "the losses are of two different tasks."
         )
     return None
 
 
 def python(opened: ServedModel, question: CompareQuestion, other: ServedModel) -> str:
-    """The stretches and the bars."""
+    """Return a script that prints the losses, the likeliest answers and the stretches."""
     one, two = targets_of((opened, other), question)
     lines = [
         f"other = OpenedRun.load({str(other.folder)!r}).text_model",

@@ -1,12 +1,13 @@
-"""Contrast: the map of one head of each of two runs on one text, and their difference where there is one.
+"""Contrast: the attention maps of one head of each of two runs on one text, and their difference if it is defined.
 
-The answer is binary: float32, NaN where a query may not look. Its header::
+The answer is binary: float32, NaN where masked. Its header::
 
     {"heads": ["dec.0.self.1", "dec.1.self.0"], "shapes": [[9, 9], [9, 9]], "difference": true, "why": null | "…",
      "labels": [{"queries": […], "keys": […]}, …], "cut": 0, "largest": [0.9, 0.8, 0.5]}
 
-The data are the two maps, row by row, and then the other's weights less those of the first, if `difference`. Of a long
-text the last `MOST` places are shown; `cut` says how many before them are not. `largest` are the largest sizes.
+The data are the two maps, row by row, and then the other run's weights minus the first run's, if `difference` is true;
+`why` is the reason if it is false. For a long text, only the last `MOST` positions are returned; `cut` is the number of
+positions before them. `largest` are the largest absolute values of each map.
 """
 
 from __future__ import annotations
@@ -23,14 +24,15 @@ from glassformer.base.errors import GlassError
 from glassformer.evaluation.run_comparison import refuse_unlike, sides, weights_of
 
 MOST = 256
+"""Maximum number of positions."""
 
 
 class ContrastQuestion(TextQuestion):
     """Request to compare an attention head of this run with a head of another run.
 
     Attributes:
-        other: the name of the other run.
-        head, other_head: of each.
+        other: name of the other run.
+        head, other_head: names of the head of this run and of the other run.
     """
 
     other: Name
@@ -72,7 +74,7 @@ def _largest(weights: Tensor) -> float:
 
 
 def python(opened: ServedModel, question: ContrastQuestion, other: ServedModel) -> str:
-    """Both maps, and their difference."""
+    """Return a script that prints both maps, and their difference."""
     one, two = targets_of((opened, other), question)
     lines: list[Any] = [
         f"other = OpenedRun.load({str(other.folder)!r}).text_model",

@@ -1,4 +1,4 @@
-"""Embedding map: the vectors of a table along their two main directions, and the neighbours of one of them.
+"""Embedding map: the first two principal components of the vectors of a table, and the nearest neighbours of a vector.
 
 The answer::
 
@@ -6,8 +6,8 @@ The answer::
      "names": [" the"], "special": [ids], "x": [0.1, …], "y": [-0.2, …], "shares": [0.31, 0.12, …],
      "chosen": {"id": 17, "name": " the", "norm": 1.2} | null, "neighbours": [{"id": 3, "name": " a", "cosine": 0.8}]}
 
-`shares` of the variance are those of the first ten directions. Names and coordinates are of `PAGE` vectors from `first`
-on: ask again for more.
+`shares` are the shares of the variance of the first ten components. Names and coordinates are for `PAGE` vectors,
+starting with `first`: request the view again for more.
 """
 
 from __future__ import annotations
@@ -26,18 +26,20 @@ from glassformer.tasks import Translator
 from glassformer.text.tokenizers import Tokenizer
 
 PAGE = 8_192
-"""Vectors of an answer."""
+"""Maximum number of vectors in an answer."""
 AXES = 10
+"""Number of components in `shares`."""
 NEIGHBOURS = 20
+"""Number of nearest neighbours."""
 
 
 class EmbeddingsQuestion(ViewQuestion):
-    """A table, and one of its vectors.
+    """Request for the embedding map of a table.
 
     Attributes:
-        table: see `tables`.
-        token: whose neighbours: a text or an id; of positions a place; None: none.
-        first: the first vector whose coordinates are answered.
+        table: name of the table; see `tables`.
+        token: token whose neighbours are returned, by its text or id, or a position of a position table; None: none.
+        first: index of the first vector to return.
     """
 
     table: Literal["tokens", "source tokens", "positions", "source positions"] = "tokens"
@@ -46,7 +48,7 @@ class EmbeddingsQuestion(ViewQuestion):
 
 
 def answer(opened: ServedModel, question: EmbeddingsQuestion) -> dict[str, Any]:
-    """Return the two main coordinates of the table's vectors, and the nearest neighbours of the chosen one."""
+    """Return the first two principal components of the vectors, and the nearest neighbours of the chosen vector."""
     vectors = table_named(opened.model.model, question.table)
     tokenizer = _tokenizer(opened, question.table)
     key = "embeddings", question.table
@@ -86,13 +88,13 @@ def answer(opened: ServedModel, question: EmbeddingsQuestion) -> dict[str, Any]:
 
 
 def _made(vectors: Tensor) -> tuple[Components, Tensor]:
-    """The directions, and all coordinates (N, 2)."""
+    """Return the principal components, and the coordinates of all vectors (N, 2)."""
     found = components(vectors)
     return found, found.of(vectors)[:, :2]
 
 
 def _tokenizer(opened: ServedModel, table: str) -> Tokenizer | None:
-    """Whose names the rows have; None of places."""
+    """Return the tokenizer that names the rows of a table; None for position tables."""
     if not table.endswith("tokens"):
         return None
     model = opened.model
@@ -102,11 +104,11 @@ def _tokenizer(opened: ServedModel, table: str) -> Tokenizer | None:
 def _row(tokenizer: Tokenizer | None, name: str) -> int:
     if tokenizer is not None:
         return token_named(tokenizer, name)
-    return int(name) if name.isascii() and name.isdigit() and len(name) < 10 else -1  # which no table has
+    return int(name) if name.isascii() and name.isdigit() and len(name) < 10 else -1  # an index that no table has
 
 
 def python(opened: ServedModel, question: EmbeddingsQuestion) -> str:
-    """The shares, the coordinates, and the neighbours."""
+    """Return a script that prints the shares, the coordinates, and the neighbours."""
     lines = [
         "from glassformer.inspection.embeddings import components, neighbours, table_named",
         "",

@@ -1,4 +1,4 @@
-"""Importance three ways: raw attention, rollout and blank-out of the same tokens, and their rank correlations.
+"""Token importance by attention, attention rollout and occlusion, and the rank correlations of these measures.
 
 The answer::
 
@@ -8,8 +8,9 @@ The answer::
                 "spearman": [{"between": ["attention", "rollout"], "value": 0.7 | null}]}],
      "layers_agree": [{"layer": 0, "measure": "attention", "side": "own", "correlation": 0.4 | null, "outputs": 20}]}
 
-`blanked` is what ln p(answer) loses, in nats, when the token is replaced by `replacement`: the model reads the text
-again for each token. `spearman` is over the tokens that the answer sees; `layers_agree` is the mean over all answers.
+`blanked` is the occlusion: the decrease of ln p(answer), in nats, when the token is replaced by `replacement`, which
+takes a forward pass for each token. `spearman` is over the tokens that the answer can attend to; `layers_agree` is the
+mean over all answers.
 """
 
 from __future__ import annotations
@@ -31,15 +32,15 @@ from glassformer.tasks import AnyTextModel, Translator
 from glassformer.text.tokenizers import Tokenizer
 
 MOST_WORK = 6e11
-"""Multiplications and additions that blanking every token may take: about half a minute of a laptop."""
+"""Maximum FLOPs to occlude each token: about half a minute on a laptop."""
 
 
 class ImportanceQuestion(TextQuestion):
-    """A text.
+    """Request for the token importance of a text.
 
     Attributes:
-        place: of the answer; None: the last one.
-        layer: of attention, and up to which rollout goes; None: the last one.
+        place: position of the answer; None: the last one.
+        layer: layer of the attention, and last layer of the rollout; None: the last layer.
     """
 
     place: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
@@ -47,7 +48,7 @@ class ImportanceQuestion(TextQuestion):
 
 
 def answer(opened: ServedModel, question: ImportanceQuestion) -> dict[str, Any]:
-    """Return attention, rollout and blank-out importance of each token, and their rank correlations."""
+    """Return the attention, rollout and occlusion of each token, and their rank correlations."""
     subject = opened.subject(question.text, question.target)
     refuse_long(subject)
     key = "importance", question.text, question.target
@@ -83,7 +84,7 @@ def _made(opened: ServedModel, question: ImportanceQuestion) -> tuple[Attributio
     if (work := blanking_work(case.model, tokens, target)) > MOST_WORK:
         longest = max(tokens, target or 0)
         raise GlassError(
-            f"to blank each of {longest:,} tokens once would take {work:.1e} multiplications",
+            f"occlusion of each of {longest:,} tokens would take {work:.1e} FLOPs",
             f"Give a text of at most about {int(longest * (MOST_WORK / work) ** (1 / 3)):,} tokens.",
         )
     made = case.trace()
@@ -92,7 +93,7 @@ def _made(opened: ServedModel, question: ImportanceQuestion) -> tuple[Attributio
 
 
 def _bytes(found: tuple[AttributionCase, Trace, Blanking, RankAgreement]) -> int:
-    """The trace is most of it: scores, scaled scores and weights."""
+    """Return the approximate bytes of a cached result; most of them are scores, scaled scores and weights."""
     made = found[1]
     blanking = found[2]
     stacks = [made.stack, *([] if made.source is None else [made.source])]
@@ -101,7 +102,7 @@ def _bytes(found: tuple[AttributionCase, Trace, Blanking, RankAgreement]) -> int
 
 
 def replacements(model: AnyTextModel) -> tuple[int, int | None]:
-    """Return the id that replaces a blanked token, and the id for a source with its own vocabulary (else None)."""
+    """Return the id that replaces an occluded token, and the id for a source with a separate vocabulary (else None)."""
 
     def first(tokenizer: Tokenizer) -> int:
         found = (tokenizer.unknown_id, tokenizer.mask_id, tokenizer.end_id)
@@ -112,7 +113,7 @@ def replacements(model: AnyTextModel) -> tuple[int, int | None]:
 
 
 def python(opened: ServedModel, question: ImportanceQuestion) -> str:
-    """The three measures of the answer, their correlations, and the table of agreement."""
+    """Return a script that prints the three measures of the answer, their correlations, and their agreement."""
     own, other = replacements(opened.model)
     place = "None" if question.place is None else str(question.place)
     layer = "-1" if question.layer is None else str(question.layer)

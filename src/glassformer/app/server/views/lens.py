@@ -1,4 +1,4 @@
-"""Lens grid: what the model would answer at each place if it ended after each layer.
+"""Logit lens: the prediction at each position after each layer, if the output head were applied there.
 
 The answer::
 
@@ -7,10 +7,11 @@ The answer::
      "grid": [[{"top": [{"id", "text", "probability"}], "rank": 1, "loss": 1.25}]],
      "curve": [losses] | null, "settled": [shares], "loss": 1.25 | null, "known": 239}
 
-`grid` has a row for each layer, the embedding alone first and the model's own output last, and a column for each of
-the `outputs` from `first` on, of `count` in all. `holes` are the places that a filler is asked about. `curve` is each
-layer's mean surprisal over the answers that are known, in nats; `loss` is the model's own, from a plain pass, which its
-last entry must equal. `settled`: the share of places whose likeliest answer is already that of the last layer.
+`grid` has a row for each layer, starting with the embedding and ending with the model's output, and a column for each
+of the `outputs`, which start with number `first` of `count`. `holes` are the positions of the masks for a run of task
+masked. `curve` is the mean loss of each layer over the known answers, in nats; `loss` is the model's loss from a plain
+forward pass, which equals the last entry of `curve`. `settled` is the share of positions whose likeliest answer already
+equals that of the last layer.
 """
 
 from __future__ import annotations
@@ -31,21 +32,22 @@ from glassformer.inspection.receipt.parts import stack_of
 from glassformer.model.transformer import Classifier
 
 WINDOW = 64
+"""Maximum number of positions in an answer."""
 CELLS = 2_500
-"""Places, and cells, of an answer."""
+"""Maximum number of cells in an answer."""
 MOST_WORK = 6e11
-"""Multiplications and additions of the passes and of every layer's logits: about half a minute of a laptop."""
+"""Maximum FLOPs of the forward passes and of the logits of all layers: about half a minute on a laptop."""
 SORTING = 128
-"""What a logit's logarithm, rank and place among the likeliest take beside, in multiplications."""
+"""Cost of the logarithm, the rank and the sorting of one logit, in FLOPs."""
 MOST_LOGITS = 1 << 26
-"""Of all places of a text together: a layer's logarithms of them take 512 MiB."""
+"""Maximum number of logits of one layer, over all positions; their logarithms take 512 MiB."""
 
 
 class LensQuestion(TextQuestion):
-    """A text.
+    """Request for the logit lens of a text.
 
     Attributes:
-        first: the number of the first output that is answered with.
+        first: number of the first output to return.
     """
 
     first: Annotated[int, Field(ge=0, le=1_000_000)] = 0
@@ -82,7 +84,7 @@ def answer(opened: ServedModel, question: LensQuestion) -> dict[str, Any] | Bina
 
 
 def _made(opened: ServedModel, question: LensQuestion) -> tuple[AttributionCase, Lens, torch.Tensor]:
-    """The lens of all outputs; and, of a plain pass, the surprisal of each answer (P)."""
+    """Return the case, the lens of all outputs, and the loss of each answer from a plain forward pass (P)."""
     case = case_at(opened, question, everywhere=True)
     _refuse_long(case)
     own = case.logits()[0].double().log_softmax(dim=-1)  # (P, V) or (1, C)
@@ -91,9 +93,9 @@ def _made(opened: ServedModel, question: LensQuestion) -> tuple[AttributionCase,
 
 
 def lens_work(case: AttributionCase) -> float:
-    """About how many multiplications and additions an answer takes: two passes, and the logits of every layer.
+    """Return the approximate FLOPs of an answer: two forward passes, and the logits of all layers.
 
-    Of a classifier each layer is read with a pass of its own.
+    For a classifier, each layer takes a separate forward pass.
     """
     layers = len(stack_of(case.model).blocks) + 1
     target = None if case.target is None else case.target.shape[1]
@@ -105,17 +107,17 @@ def lens_work(case: AttributionCase) -> float:
 
 
 def _refuse_long(case: AttributionCase) -> None:
-    """Raise a `GlassError` if the lens would take too long, or too much memory at once."""
+    """Raise a `GlassError` if the lens would take too long, or too much memory."""
     tokens = max(each.shape[1] for each in (case.tokens, case.target) if each is not None)
     work = lens_work(case)
     if work > MOST_WORK:
         raise GlassError(
-            f"to read every layer at {tokens:,} places would take {work:.1e} multiplications and additions",
+            f"the lens of all layers at {tokens:,} positions would take {work:.1e} FLOPs",
             f"Give a text of at most about {int(tokens * (MOST_WORK / work) ** 0.5):,} tokens.",
         )
     if len(case.outputs) * case.model.vocab_size > MOST_LOGITS:
         raise GlassError(
-            f"{len(case.outputs):,} places with {case.model.vocab_size:,} tokens each are too many to look at at once",
+            f"{len(case.outputs):,} positions with {case.model.vocab_size:,} logits each take too much memory",
             f"Give a text of at most {MOST_LOGITS // case.model.vocab_size:,} tokens.",
         )
 
@@ -140,7 +142,7 @@ def _cell(found: Lens, layer: int, column: int, name: Any) -> dict[str, Any]:
 
 
 def python(opened: ServedModel, question: LensQuestion) -> str:
-    """The ranks, probabilities and losses of all layers and places."""
+    """Return a script that prints the likeliest answers, ranks and losses of all layers and positions."""
     return case_script(
         opened,
         question,

@@ -1,4 +1,4 @@
-"""Loss of each token: -ln P over a text and over the run's own held-out part, by position, count and repetition.
+"""Loss of each token (-ln P) over a text and over the run's validation split, by position, frequency and repetition.
 
 The answer::
 
@@ -9,10 +9,11 @@ The answer::
      "counts": "ready" | "counting" | "absent", "why": null | "…",
      "split": {"state": "idle" | …, "error": null | {"what", "remedy"}, "result": null | the same without `each`}}
 
-`mean` is the loss, in nats per token. Of a run that translates or summarizes it is that of the target, each token after
-the true ones; of one that fills holes each token is hidden in turn. `parts` is grouped by place, by how often a token
-was learnt from (of this text while that is counted: ask again), and by whether its pair of neighbours stands earlier in
-its row. `start` measures the held-out part, in the background: `mean` is then the loss of `glass evaluate`.
+`mean` is the loss, in nats per token. For a run that translates or summarizes, it is the loss of the target, given the
+true tokens before each token; for a run of task masked, each token is masked in turn. `parts` groups the tokens by
+position, by their frequency in the training split (in this text while the training split is counted: ask again), and by
+whether the bigram of the token occurs earlier in its row. `start` measures the loss on the validation split in the
+background; `mean` is then the loss of `glass evaluate`.
 """
 
 from __future__ import annotations
@@ -32,24 +33,25 @@ from glassformer.runs.opening import OpenedRun
 from glassformer.tasks import AnyTextModel, MaskFiller, Translator
 
 MOST = 4_096
+"""Maximum tokens of a text."""
 MOST_HOLES = 512
-"""Tokens of a text; those of a masked model take a pass each."""
+"""Maximum tokens of a text for a run of task masked, where each token takes a forward pass."""
 BYTES = 200
-"""Of a token in a result that is kept."""
+"""Approximate bytes of a token in a cached result."""
 
 
 class LossQuestion(TextQuestion):
     """Request for the loss of each token of a text.
 
     Attributes:
-        start: measure the held-out part of the run's own text now.
+        start: start the measurement on the validation split.
     """
 
     start: bool = False
 
 
 def answer(opened: ServedModel, question: LossQuestion) -> dict[str, Any]:
-    """Return the loss of each token of the text, and the loss on the held-out part as far as it is measured."""
+    """Return the loss of each token of the text, and the loss on the validation split if it is measured."""
     model = _scored(opened.model)
     counts, why = _counts(opened)
     side = "target" if isinstance(model, Translator) else "text"
@@ -73,7 +75,11 @@ def answer(opened: ServedModel, question: LossQuestion) -> dict[str, Any]:
 
 
 def _scored(model: AnyTextModel) -> Readable | Translator:
-    """The run, if it gives tokens a probability; the error says why it does not."""
+    """Return the model if it can score the tokens of a text.
+
+    Raises:
+        GlassError: it cannot; the error has the reason.
+    """
     return model if isinstance(model, Translator) else readable(model)
 
 
@@ -86,26 +92,26 @@ def _counts(opened: ServedModel) -> tuple[Counts | None, str | None]:
 
 
 def _target(opened: ServedModel, question: LossQuestion) -> str | None:
-    """Return the target to score after a source: the given one, or the model's own output."""
+    """Return the target to score after a source: the given target, or the model's greedy output."""
     if not isinstance(opened.model, Translator):
         if question.target is not None:
-            raise GlassError(f"a target was given, but {opened.name} writes none", "Leave it out.")
+            raise GlassError(f"a target was given, but {opened.name} has no targets", "Remove it.")
         return None
     return question.target if question.target is not None else opened.subject(question.text).target
 
 
 def _facts(found: SurprisalResult) -> dict[str, Any]:
-    """All but the single tokens."""
+    """Return the facts of a result without the single tokens."""
     return {**{key: value for key, value in found.facts().items() if key != "each"}, "before": found.before}
 
 
 def _columns(found: SurprisalResult) -> dict[str, list[Any]]:
-    """The single tokens: name -> one value for each."""
+    """Return the facts of the single tokens as columns: name -> one value for each token."""
     return {name: [getattr(each, name) for each in found.each] for name in Listed._fields}
 
 
 def _split(opened: ServedModel, start: bool) -> dict[str, Any]:
-    """The held-out part, as far as it was measured."""
+    """Return the state and the result of the measurement on the validation split; start it if requested."""
     work = opened.task("held-out loss")
     if start and (work is None or not work.done):
         run = opened.copy()
@@ -118,13 +124,13 @@ def _split(opened: ServedModel, start: bool) -> dict[str, Any]:
 
 
 def _of_split(run: OpenedRun, model: Readable | Translator) -> SurprisalResult:
-    """Measure it; the training part is counted by the way."""
+    """Measure the loss on the validation split, grouped by the frequencies of the training split."""
     data = run.data
     return surprisal_of_split(model, data, counts_of(data.train.target.tokens, model.tokenizer.vocab_size))
 
 
 def python(opened: ServedModel, question: LossQuestion) -> str:
-    """The loss of each token of the text."""
+    """Return a script that prints the loss of each token of the text."""
     with opened.lock:
         target = _target(opened, question)
         (counts, _) = _counts(opened)

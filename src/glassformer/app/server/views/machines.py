@@ -1,4 +1,4 @@
-"""One text, three machines: what one of them may look at, what it answers, and what it learnt; asked of each in turn.
+"""One text, three architectures: the masks, losses and predictions of one run; the page requests each run in turn.
 
 The answer::
 
@@ -10,11 +10,11 @@ The answer::
      "writes": null | "…", "labels": null | [{"name": …, "probability": …}],
      "validation": {"loss": 1.7, "tokens": 4096, "unit": "token", "why": null | "…"}}
 
-`allowed` has a row of 0 and 1 for each query, of the first `SHOWN` places. `guess` is what the run would put in the
-place of the token at character `at`: a decoder from what stands before it, an encoder from both sides; an
-encoder-decoder or a chat run predicts no token of its input. `writes`: the greedy output; a run of lm continues the
-text before `at`. `costs` are of the text, or of the target that it writes. `validation` is over evenly drawn rows of
-the run's own validation part: each machine's own task, in its own unit.
+`masks` are for the first `SHOWN` positions; `allowed` has a row of 0 and 1 for each query. `guess` is the prediction
+for the token at character `at`: a decoder predicts it from the tokens before it, an encoder from both sides; an
+encoder-decoder or a chat run predicts no token of its input. `writes` is the greedy output; a run of task lm continues
+the text before `at`. `costs` are the losses of the tokens of the text, or of the target. `validation` is the loss on
+evenly spaced rows of the run's own validation split, for its own task and in its own unit.
 """
 
 from __future__ import annotations
@@ -35,17 +35,19 @@ from glassformer.tasks import ChatModel, MaskFiller, TextClassifier, TextModel, 
 from glassformer.training.validation import loss_on_rows
 
 SHOWN = 48
+"""Maximum positions of a mask."""
 WRITES = 24
+"""Maximum number of tokens to generate."""
 MEASURED = 2_000
-"""Tokens that are written, and targets of the validation part that are measured."""
+"""Number of validation targets to measure the loss on."""
 
 
 class MachinesQuestion(TextQuestion):
     """Request for the masks, losses and predictions of one run on a text.
 
     Attributes:
-        at: the character whose token is guessed; null: none.
-        top: candidates for it.
+        at: index of a character of the token to predict; null: no prediction.
+        top: number of candidates for this token.
     """
 
     at: Annotated[int, Field(ge=0, le=200_000)] | None = None
@@ -87,7 +89,7 @@ def answer(opened: ServedModel, question: MachinesQuestion) -> dict[str, Any]:
 
 
 def _subject(opened: ServedModel, question: MachinesQuestion) -> tuple[Subject, str | None]:
-    """Return the encoded text, and the target; a mask filler may also read a text without holes."""
+    """Return the encoded text, and the target; a run of task masked may also read a text without masks."""
     model = opened.model
     if isinstance(model, MaskFiller) and model.MASK not in question.text:
         ids = _ids_of(opened, question.text)
@@ -98,7 +100,7 @@ def _subject(opened: ServedModel, question: MachinesQuestion) -> tuple[Subject, 
 
 
 def _ids_of(opened: ServedModel, text: str) -> tuple[int, ...]:
-    """The tokens that a filler reads of a text without holes."""
+    """Return the token ids that a run of task masked reads for a text without masks."""
     model = opened.model
     assert isinstance(model, MaskFiller)
     return tuple(model.frame.around(model.tokenizer.encode(text)))
@@ -143,7 +145,7 @@ def _guess(opened: ServedModel, question: MachinesQuestion, costs: Surprisals) -
 
 
 def place_at(costs: Surprisals, character: int) -> int | None:
-    """The token that has a character of the text; None where there is none."""
+    """Return the index of the token that contains a character of the text; None if there is none."""
     for place, (end, writes) in enumerate(zip(costs.ends, costs.writes, strict=True)):
         if writes and end > character:
             return place
@@ -151,7 +153,7 @@ def place_at(costs: Surprisals, character: int) -> int | None:
 
 
 def _writes(opened: ServedModel, question: MachinesQuestion) -> str | None:
-    """Return the greedy output for the text; one that continues text does so before the guessed token."""
+    """Return the greedy output for the text; a run of task lm continues the text before `at`."""
     model = opened.model
     if not isinstance(model, TextModel | Translator):
         return None
@@ -162,7 +164,7 @@ def _writes(opened: ServedModel, question: MachinesQuestion) -> str | None:
 
 
 def _validation(opened: ServedModel) -> dict[str, Any]:
-    """The loss of the run's own task."""
+    """Return the validation loss of the run, or the reason there is none."""
     try:
         return opened.cached("machine's loss", partial(_measured, opened), lambda kept: 1_000)
     except GlassError as error:

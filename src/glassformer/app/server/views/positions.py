@@ -1,20 +1,22 @@
-"""Positions: position vectors, biases and rotations by distance, and the answer after shuffling tokens.
+"""Positions: position vectors, biases and rotations by distance, and the answer after shuffling the tokens.
 
-With `shuffle` false, the header and, where a vector is added, its matrix (binary, float32, `rows` × `width`)::
+With `shuffle` false, the answer is binary: this header and, for position vectors, their float32 matrix (`rows` ×
+`width`)::
 
     {"stacks": ["enc", "dec"], "stack": "dec", "kind": "learned", "context": 256, "width": 64, "heads": 4,
      "rows": [0, 1, …], "causal": true, "distances": [0, 1, …],
      "dot": […] | null, "cosine": […] | null, "bias": [[…] of each head] | null,
      "turn": {"frequencies": […], "mean": […], "pairs": [[…]], "shown": [0, 4, …]} | null}
 
-`rows` are the places whose vectors are sent, evenly drawn where there are many. All curves are over `distances`, which
-are negative for what lies ahead, where the stack looks ahead. With `shuffle` true::
+`rows` are the positions whose vectors are sent, evenly spaced if there are many. All curves are over `distances`; a
+negative distance means a later position, which occurs only in a stack without a causal mask. With `shuffle` true::
 
     {"row": …, "source": …, "place": 5, "token": {"id", "text", "known"}, "times": 16, "moved": [0, 1],
      "before": -1.2, "after": [-2.3, …], "divergence": […], "same": [true, …],
      "drop": 1.1, "mean_divergence": 0.9, "share_same": 0.25, "example": [tokens of the first order]}
 
-`before` and `after` are ln p(answer), `drop` their mean difference in nats.
+`moved` are the shuffled positions, and `times` is the number of shuffled orders. `before` and `after` are ln p(answer)
+for the original and the shuffled texts, and `drop` is their mean difference in nats.
 """
 
 from __future__ import annotations
@@ -43,23 +45,26 @@ from glassformer.inspection.sites import stacks
 from glassformer.tasks import Translator
 
 CELLS = 1 << 17
+"""Maximum number of values of the matrix."""
 PLACES = 1_024
+"""Maximum number of rows of the matrix."""
 DISTANCES = 257
+"""Maximum number of distances of a curve."""
 PAIRS = 6
-"""Of an answer: cells of the matrix, its rows, distances of a curve, and rotary pairs."""
+"""Number of rotary pairs with a curve."""
 MOST_WORK = 3e11
-"""Multiplications and additions of a shuffle test: of long texts fewer orders are tried."""
+"""Maximum FLOPs of a shuffle test; for long texts, fewer orders are tested."""
 
 
 class PositionsQuestion(ViewQuestion):
-    """A stack of the model; or a text whose tokens are moved.
+    """Request for the position curves of a stack, or for the shuffle test of a text.
 
     Attributes:
-        stack: "enc" or "dec"; None: the one whose vectors become logits.
-        shuffle: whether the shuffle test is asked for.
-        text, target: for the test.
-        place: of the answer; None: the last one.
-        times, seed: of the test's orders; of long texts fewer are tried: see `times` of the answer.
+        stack: "enc" or "dec"; None: the stack before the output head.
+        shuffle: return the result of the shuffle test.
+        text, target: text and target of the test.
+        place: position of the answer; None: the last one.
+        times, seed: number of shuffled orders, and their seed; see `times_of`.
     """
 
     stack: Literal["enc", "dec"] | None = None
@@ -142,7 +147,7 @@ def _shuffled(opened: ServedModel, question: PositionsQuestion) -> dict[str, Any
 
 
 def times_of(opened: ServedModel, question: PositionsQuestion) -> int:
-    """Return the number of orders to try: `times`, or fewer so as to fit in `MOST_WORK`, at least one."""
+    """Return the number of orders to test: `times`, or fewer to stay below `MOST_WORK`, but at least one."""
     subject = opened.subject(_text(question).text, question.target)
     target = None if subject.target_ids is None else len(subject.target_ids)
     work = pass_work(subject.model, len(subject.ids), target)
@@ -150,7 +155,7 @@ def times_of(opened: ServedModel, question: PositionsQuestion) -> int:
 
 
 def fixed_of(opened: ServedModel) -> tuple[int, ...]:
-    """Return the ids of the special tokens that stay in place during a shuffle, such as frames and holes."""
+    """Return the ids of special tokens, which are not moved by the shuffle, such as start tokens and masks."""
     model = opened.model
     tokenizer = model.source_tokenizer if isinstance(model, Translator) else model.tokenizer
     return tuple(sorted(tokenizer.special))
@@ -158,12 +163,12 @@ def fixed_of(opened: ServedModel) -> tuple[int, ...]:
 
 def _text(question: PositionsQuestion) -> TextQuestion:
     if question.text is None:
-        raise GlassError("the shuffle test was asked for without a text", "Give a text.")
+        raise GlassError("the shuffle test needs a text", "Give a text.")
     return TextQuestion(text=question.text, target=question.target)
 
 
 def python(opened: ServedModel, question: PositionsQuestion) -> str:
-    """The curves; or the test."""
+    """Return a script that prints the position curves, or the result of the shuffle test."""
     if question.shuffle:
         asked = _text(question)
         place = "len(places) - 1" if question.place is None else f"places.index({question.place})"

@@ -1,16 +1,16 @@
-"""Probes: what the run knows, asked with texts that are made for it; the same as `glass probe RUN --json`.
+"""Probes: the results of `glass probe RUN --json`, which tests the abilities of a run on generated texts.
 
 The answer::
 
     {"names": ["agreement", …], "size": 1280,
      "work": {"state": "idle" | "waiting" | "working" | "failed" | "done", "error": null | {"what", "remedy"}},
-     "results": [{"name": "agreement", "about": …, "notes": […], "figures": {"what it is": 0.1},
+     "results": [{"name": "agreement", "about": …, "notes": […], "figures": {"name of a figure": 0.1},
                   "groups": [{"group": "all pairs", "share": 0.9, "ci95": [0.88, 0.92], "right": 1152.0, "count": 1280,
                               "chance": 0.5, "rules": {"last noun": 0.5}}]}],
      "notes": […]}
 
-`results` has those that are there so far, and `notes`, on all of them, comes when the work is done: a probe that the
-run cannot take is left out, and a note says why. `start` begins the work; it is kept for each checkpoint and size.
+`results` has the results so far. `notes` is filled when the work is done: a probe that is not possible for the run is
+left out, and a note tells the reason. `start` starts the work; the results are kept for each checkpoint and size.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from glassformer.app.server import view
-from glassformer.app.server.background import IDLE, Tell
+from glassformer.app.server.background import IDLE, OnResult
 from glassformer.app.server.registry import ServedModel
 from glassformer.evaluation.probes.probe import SIZE, TAUGHT_BY, ProbeReport, ProbeRequest, probe_run
 from glassformer.evaluation.probes.row_probabilities import readable
 
 WITHOUT = ("surprisal",)
-"""It has a view of its own."""
+"""Probes to leave out, because they have a separate view."""
 
 
 class ProbesQuestion(view.ViewQuestion):
     """Request for the probe results of a run.
 
     Attributes:
-        start: ask the run now.
-        size: minimal pairs, as of `glass probe --size`; the rows of other probes follow.
+        start: start the probes.
+        size: number of minimal pairs, as in `glass probe --size`; other probes in proportion.
     """
 
     start: bool = False
@@ -49,7 +49,7 @@ def answer(opened: ServedModel, question: ProbesQuestion) -> dict[str, Any]:
     if question.start and (work is None or not work.done):
         run = opened.copy()
 
-        def ask(tell: Tell) -> ProbeReport:
+        def ask(tell: OnResult) -> ProbeReport:
             return probe_run(ProbeRequest(opened.folder, without=WITHOUT, size=question.size, tell=tell), run)
 
         work = opened.task(name, ask)
@@ -58,7 +58,7 @@ def answer(opened: ServedModel, question: ProbesQuestion) -> dict[str, Any]:
         "names": list(TAUGHT_BY),
         "size": question.size,
         "work": IDLE if work is None else work.facts(),
-        "results": [] if work is None else [{"name": result.name, **result.facts()} for result in list(work.told)],
+        "results": [] if work is None else [{"name": result.name, **result.facts()} for result in list(work.results)],
         "notes": [] if report is None else list(report.notes),
     }
 

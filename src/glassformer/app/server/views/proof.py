@@ -1,17 +1,17 @@
-"""The proof sheet: what `glass verify` found of these weights, and a button that puts them to the test.
+"""Proof sheet: the results of `glass verify` for the run, and the progress of a new verification.
 
 The answer::
 
-    {"names": ["checkpoints", …],           all checks, in their order
+    {"names": ["checkpoints", …],           names of all checks, in order
      "sheet": null | {"ok": true, "checkpoint": "step-000850", "date": …, "text": …, "seconds": 3.2, "versions": {…},
                       "checks": [{"name", "claim", "unit", "measured": 0.0 | null, "limit", "ok": true | false | null,
                                   "note", "seconds"}]},
-     "current": true,                       whether the sheet is of the weights that are shown
+     "current": true,                       whether the sheet is of the loaded weights
      "work": {"state": "idle" | "waiting" | "working" | "failed" | "done", "error": null | {"what", "remedy"}},
-     "made": [checks so far]}
+     "made": [results of the new verification so far]}
 
-`ok` is null where a check does not apply to the run, or could not be made. `start` begins the checks, in a process of
-its own; the sheet is then kept as `verify.json` in the run's folder, as `glass verify` keeps it.
+`ok` is null if a check does not apply to the run, or could not be made. `start` starts a verification in a separate
+process; it saves the sheet as `verify.json` in the run folder, as `glass verify` does.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ from glassformer.verification.own_process import verify_apart
 from glassformer.verification.sheet import CHECKS, kept_sheet
 
 SHOWN = ("ok", "checkpoint", "date", "text", "seconds", "versions", "checks")
-"""Of a sheet; the rest says where it was made."""
+"""Fields of a sheet to return; the other fields describe the machine."""
 
 
 class ProofQuestion(view.ViewQuestion):
     """Request for the proof sheet of a run.
 
     Attributes:
-        start: put the run to the test now.
+        start: start a new verification.
     """
 
     start: bool = False
 
 
 def answer(opened: ServedModel, question: ProofQuestion) -> dict[str, Any]:
-    """Return the kept proof sheet and the progress of a new one."""
+    """Return the saved proof sheet and the progress of a new verification."""
     do = (lambda tell: verify_apart(opened.folder, tell=tell)) if question.start else None
     work = opened.task("verify", do)
     sheet = _kept(opened)
@@ -51,12 +51,12 @@ def answer(opened: ServedModel, question: ProofQuestion) -> dict[str, Any]:
         "sheet": None if sheet is None else {key: sheet.get(key) for key in SHOWN},
         "current": _is_current(opened),
         "work": IDLE if work is None else work.facts(),
-        "made": [] if work is None else list(work.told),
+        "made": [] if work is None else list(work.results),
     }
 
 
 def _kept(opened: ServedModel) -> dict[str, Any] | None:
-    """The sheet in the run's folder; a damaged one is none, as it is written anew."""
+    """Return the saved sheet of the run; None if there is none or it is damaged."""
     try:
         return kept_sheet(Run(opened.folder))
     except GlassError:
@@ -64,19 +64,19 @@ def _kept(opened: ServedModel) -> dict[str, Any] | None:
 
 
 def _is_current(opened: ServedModel) -> bool:
-    """Return True if the kept sheet was made from the loaded weights."""
+    """Return True if the saved sheet was made from the loaded weights."""
     sheet = _kept(opened)
     return sheet is not None and sheet.get("weights_sha256") == _weights(opened)
 
 
 def _weights(opened: ServedModel) -> str | None:
-    """SHA-256 of the weights' file, read once."""
+    """Return the SHA-256 of the weights file, computed once; None if the file does not exist."""
     path = Run(opened.folder).checkpoints / opened.version / "model.safetensors"
     return opened.cached("weights", lambda: sha256(path) if path.exists() else None, lambda text: 64)
 
 
 def python(opened: ServedModel, question: ProofQuestion) -> str:
-    """The kept sheet; or making one."""
+    """Return a script that prints the checks of the saved sheet or, if it is not current, of a new verification."""
     with opened.lock:
         kept = _is_current(opened)
     lines = [

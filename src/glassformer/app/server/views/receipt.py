@@ -1,4 +1,4 @@
-"""Logit receipt: one logit, or the difference of two, as the sum of what each part of the model gave.
+"""Logit receipt (direct logit attribution): a logit, or the difference of two, as the sum of the model's contributions.
 
 The answer::
 
@@ -9,9 +9,10 @@ The answer::
      "sum": 7.5, "logit": 7.5, "residual": 1e-7,
      "part": 3 | null, "cross": false, "sources": [0.1, …] | null, "own": [0.4, …], "memory": [0.2, …] | null}
 
-`parts` are in the order of the model, and add up to `sum`; `residual` is what is left to the logit. `sources` splits
-the chosen part by the tokens that it read (`cross`: those of the source). `own` and `memory` are the totals over all
-parts for each token of the row and of the source. Models whose logits have no exact split are refused with the reason.
+`parts` are in the order of the model, and their values add up to `sum`; `residual` is `sum` minus the logit, a rounding
+error. `sources` splits the contribution of the chosen part by source token; `cross` is true if these are tokens of the
+encoder's source. `own` and `memory` are the totals over all parts for each token of the row and of the source. Models
+whose logits have no exact split are refused with the reason.
 """
 
 from __future__ import annotations
@@ -30,16 +31,17 @@ from glassformer.inspection.attribution.case import check_number
 from glassformer.inspection.receipt.parts import CROSS, LogitPart, refuse_inexact, total
 
 CANDIDATES = 12
+"""Number of likeliest answers to list."""
 
 
 class ReceiptQuestion(TextQuestion):
-    """A text, and whose logit.
+    """Request for the receipt of a logit.
 
     Attributes:
-        place: of the answer; None: the last one.
-        token: whose logit: a text, an id, a label; None: what stands in the text, or the likeliest.
-        against: whose logit is taken off.
-        part: which part to split over the tokens that it read.
+        place: position of the answer; None: the last one.
+        token: token or label to explain, by text or id; None: the next token of the text, or else the likeliest.
+        against: token or label whose logit is subtracted; None: none.
+        part: index of the part to split by source token; None: none.
     """
 
     place: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
@@ -97,7 +99,7 @@ def answer(opened: ServedModel, question: ReceiptQuestion) -> dict[str, Any]:
 def _made(
     opened: ServedModel, question: ReceiptQuestion, token: int | None, against: int | None
 ) -> tuple[AttributionCase, Output, list[LogitPart], Tensor]:
-    """The case, the answer that is explained, its parts, and all logits there: (V) or (C), float64."""
+    """Return the case, the explained output, its parts, and the logits at its position: (V) or (C), float64."""
     case = case_at(opened, question, token)
     output = case.outputs[column_at(case, question.place)]
     made = case.trace()
@@ -106,18 +108,18 @@ def _made(
 
 
 def _bytes(made: tuple[AttributionCase, Output, list[LogitPart], Tensor]) -> int:
-    """Numbers of Python take 32 bytes."""
+    """Return the approximate bytes of a cached receipt; a Python float in a list takes 32 bytes."""
     return made[3].nbytes + sum(32 * len(part.sources or ()) for part in made[2])
 
 
 def _by_token(parts: list[LogitPart], cross: bool) -> list[float] | None:
-    """What came from each token of the row, or of the source, over all parts that read tokens."""
+    """Return the total contribution of each token of the row, or of the source; None if no part reads tokens."""
     rows = [part.sources for part in parts if part.sources is not None and (part.kind == CROSS) == cross]
     return [sum(column) for column in zip(*rows, strict=True)] if rows else None
 
 
 def python(opened: ServedModel, question: ReceiptQuestion) -> str:
-    """All parts, their sum, and the logit."""
+    """Return a script that prints all parts, their sum, and the logit."""
     place = "" if question.place is None else f" if each.place == {question.place}"
     against = named(opened.model, question.against)
     split = [] if question.part is None else [f"print(parts[{question.part}].sources)"]

@@ -1,24 +1,24 @@
-"""Training replay: the run's curves, and what its heads did at each snapshot.
+"""Training replay: the training curves of the run, and the attention of its heads at each snapshot.
 
 The answer::
 
-    {"lines": 5000,                          of metrics.jsonl; of more than 1,000 evenly drawn ones are sent
-     "curves": {"step": […], "loss": […], "learning_rate": […], "gradient_norm": […]},      null where a line has none
+    {"lines": 5000,                          lines of metrics.jsonl; at most 1,000 evenly spaced lines are sent
+     "curves": {"step": […], "loss": […], "learning_rate": […], "gradient_norm": […]},      null if a line has none
      "validation": {"step": […], "loss": […]},
-     "samples": [{"step": 100, "text": "…"}],     of samples.txt, where there are no snapshots
-     "why": null | {"what", "remedy"},       why there are no snapshots
+     "samples": [{"step": 100, "text": "…"}],     from samples.txt, if there are no snapshots
+     "why": null | {"what", "remedy"},       the reason if there are no snapshots
      "snapshots": null | {
          "steps": […], "losses": […], "prompt": "…", "samples": ["…"],
          "heads": ["dec.1.self.1"], "roles": ["previous"], "head": …, "role": …,
-         "scores": [[…]],                    of the role: a row for each of `heads`, a column for each step; null: none
-         "curve": […],                       the head's score in the role, at each step
+         "scores": [[…]],                    scores in the role: a row for each of `heads`, a column for each step
+         "curve": […],                       score of the head in the role, at each step
          "births": [{"head", "role", "step", "loss", "score", "last_score"}],
          "texts": ["text 1", "random tokens that repeat"], "text": 0, "rows": ["▁the"], "columns": […],
          "maps": "…"},                       base64 of uint8 (steps, rows, columns): 255 times the attention weights
      "check": {"state": "idle" | …, "error": …, "found": null | {"step", "maps", "scores", "losses"}}}
 
-`check: true` takes the last snapshot again from the weights, in the background, and says how far the two are apart;
-`found` stays null where the last checkpoint has no snapshot.
+`check: true` computes the last snapshot again from the weights, in the background, and returns the differences in
+`found`, which stays null if the last checkpoint has no snapshot.
 """
 
 from __future__ import annotations
@@ -45,12 +45,15 @@ from glassformer.runs.folder import Run
 from glassformer.training.journal import read_metrics, read_samples
 
 POINTS = 1_000
-"""Of a curve."""
+"""Maximum number of points of a curve."""
 HEADS = 200
+"""Maximum number of heads to return."""
 BIRTHS = 200
+"""Maximum number of births to return."""
 SAMPLES = 64
+"""Maximum number of samples to return."""
 CHARACTERS = 1_000
-"""That are sent at most: heads, births, samples, and characters of a sample."""
+"""Maximum characters of a sample."""
 T = TypeVar("T")
 
 
@@ -58,9 +61,10 @@ class ReplayQuestion(view.ViewQuestion):
     """Request for the training curves and attention snapshots of a run.
 
     Attributes:
-        head, role: whose map, and whose score; None: the head that was born first, and what it does.
-        text: the number of the text whose maps are shown; None: one on which the role shows.
-        check: take the last snapshot again.
+        head: head whose maps are returned; None: the best head of `role` or, without a role, the first to acquire one.
+        role: role whose scores are returned; None: the best role of the head.
+        text: number of the text of the maps; None: a text that suits the role.
+        check: compute the last snapshot again and compare.
     """
 
     head: view.Name | None = None
@@ -74,12 +78,12 @@ def answer(opened: ServedModel, question: ReplayQuestion) -> dict[str, Any]:
     run = Run(opened.folder)
     lines = read_metrics(run)
     evaluated = evenly([line for line in lines if line.get("validation_loss") is not None], POINTS)
-    drawn = evenly(lines, POINTS)
+    shown = evenly(lines, POINTS)
     history, why = _history(opened, run)
     return {
         "lines": len(lines),
         "curves": {
-            key: [line.get(key) for line in drawn] for key in ("step", "loss", "learning_rate", "gradient_norm")
+            key: [line.get(key) for line in shown] for key in ("step", "loss", "learning_rate", "gradient_norm")
         },
         "validation": {
             "step": [line["step"] for line in evaluated],
@@ -93,14 +97,14 @@ def answer(opened: ServedModel, question: ReplayQuestion) -> dict[str, Any]:
 
 
 def evenly(values: Sequence[T], most: int) -> list[T]:
-    """All, or so many of them from the first to the last."""
+    """Return all values, or `most` evenly spaced values that include the first and the last."""
     if len(values) <= most:
         return list(values)
     return [values[number * (len(values) - 1) // (most - 1)] for number in range(most)]
 
 
 def _history(opened: ServedModel, run: Run) -> tuple[History | None, GlassError | None]:
-    """All snapshots, read once; or why there are none."""
+    """Return the snapshots, read once, and None; or None and the error that tells why there are none."""
     try:
         files = tuple((path.name, path.stat().st_mtime_ns) for path in snapshot_files(run.snapshots).values())
         return opened.cached(("history", files), lambda: read_history(run), _bytes), None
@@ -158,7 +162,7 @@ def _chosen(history: History, question: ReplayQuestion) -> tuple[str, str]:
 
 
 def _check(opened: ServedModel, run: Run, history: History | None, asked: bool) -> dict[str, Any]:
-    """The last snapshot and the weights, compared, as far as that was done."""
+    """Return the state and the result of the comparison of the last snapshot with the weights."""
     work = None
     if history is not None:
         name = f"last snapshot, of {history.steps[-1]}"
@@ -173,7 +177,7 @@ def _check(opened: ServedModel, run: Run, history: History | None, asked: bool) 
 
 
 def python(opened: ServedModel, question: ReplayQuestion) -> str:
-    """The curves; and of the snapshots the head's score, and its last map."""
+    """Return a script that prints the training curves, the score of the head at each snapshot, and its last map."""
     history, _ = _history_of(opened)
     lines = [
         "from glassformer.inspection.replay import read_history",

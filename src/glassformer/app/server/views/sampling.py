@@ -1,4 +1,4 @@
-"""Sampling: the distribution of the next token over the whole vocabulary, filter by filter, and the draw from it.
+"""Sampling: the distribution of the next token over the vocabulary after each filter, and the sampled token.
 
 The answer::
 
@@ -10,10 +10,12 @@ The answer::
      "draw": {"how": "drawn" | "likeliest", "token": 17, "text": " the", "seed": 0, "step": 1,
               "race": [{"id": 17, "text": " the", "probability": 0.3, "number": 0.7, "arrival": 2.1}]}}
 
-The stages are those of `inspection.receipt.draw`: the model's own distribution, then one for each setting that acts.
-`sum` is over all tokens of the vocabulary, `left` of which can still be drawn; `cut` tokens were taken out by this
-filter, which held `cut_share` of the stage before. `tokens` are the likeliest of the first and of the last stage.
-`curve` has the shares by rank, and what the tokens up to that rank hold together, of the first and of the last stage.
+The stages are those of `inspection.receipt.draw`: the model's own distribution, then one for each active setting. `sum`
+is the sum over the vocabulary, and `left` the number of tokens with a probability above 0; the filter removed `cut`
+tokens, which had the probability `cut_share` in the stage before. `tokens` are the likeliest tokens of the first and of
+the last stage, with their probability in each stage as `shares`. `curve` has the probabilities by rank (`shares`) and
+their cumulative sums (`held`), for the first and the last stage. `race` has the tokens with the earliest arrival in the
+exponential race that samples the token: the arrival is the random number divided by the probability.
 """
 
 from __future__ import annotations
@@ -34,16 +36,19 @@ from glassformer.inspection.receipt.draw import Draw, SamplingStage, explain_dra
 from glassformer.tasks import TextModel, Translator
 
 RANKS = 160
+"""Maximum number of ranks in `curve`."""
 RUNNERS = 12
+"""Number of tokens in `race`."""
 LAST = 12
+"""Number of tokens of the text in `after`."""
 
 
 class SamplingQuestion(TextQuestion):
     """Request for the next token after a text, or after the target of a run that translates (None: its first token).
 
     Attributes:
-        temperature, top_k, top_p, min_p, repetition_penalty, seed: as in settings of `sample`.
-        top: so many likeliest tokens of the first and of the last stage are listed.
+        temperature, top_k, top_p, min_p, repetition_penalty, seed: as in the settings of `sample`.
+        top: number of likeliest tokens of the first and of the last stage to list.
     """
 
     temperature: Annotated[float, Field(ge=0, le=10)] = 1.0
@@ -60,7 +65,7 @@ def answer(opened: ServedModel, question: SamplingQuestion) -> dict[str, Any]:
     model = opened.model
     if not isinstance(model, TextModel | Translator):
         raise GlassError(
-            f"{opened.name} learnt train.task = {model.config.train.task}: it draws no tokens",
+            f"{opened.name} learnt train.task = {model.config.train.task}: it does not sample tokens",
             "Choose a run that continues text, translates or summarizes.",
         )
     key = "sampling", question.text, question.target
@@ -94,15 +99,15 @@ def settings_of(question: SamplingQuestion) -> SampleConfig:
 
 def _stage(stage: SamplingStage, before: SamplingStage | None) -> dict[str, Any]:
     shares = stage.shares  # (V)
-    gone = torch.zeros_like(shares, dtype=torch.bool) if before is None else (shares == 0) & (before.shares > 0)
+    removed = torch.zeros_like(shares, dtype=torch.bool) if before is None else (shares == 0) & (before.shares > 0)
     known = shares[shares > 0]
     return {
         "filter": stage.filter,
         "setting": stage.setting,
         "sum": float(shares.sum()),
         "left": stage.left,
-        "cut": int(gone.sum()),
-        "cut_share": 0.0 if before is None else float(before.shares[gone].sum()),
+        "cut": int(removed.sum()),
+        "cut_share": 0.0 if before is None else float(before.shares[removed].sum()),
         "entropy": float(-(known * known.log()).sum()),
         "largest": float(shares.max()),
     }
@@ -130,15 +135,15 @@ def _best(shares: Tensor, n: int) -> list[int]:
 
 
 def _curve(found: Draw) -> dict[str, Any]:
-    """By rank; of a large vocabulary at ranks that grow evenly on a logarithmic scale."""
+    """Return probabilities by rank; for a large vocabulary, at ranks evenly spaced on a logarithmic scale."""
     V = len(found.stages[0].shares)
     ranks = sorted({int(rank) for rank in np.geomspace(1, V, min(V, RANKS)).round()})
-    places = torch.tensor(ranks) - 1
+    indices = torch.tensor(ranks) - 1
     ordered = [stage.shares.sort(descending=True).values for stage in (found.stages[0], found.stages[-1])]  # (V) each
     return {
         "ranks": ranks,
-        "shares": [shares[places].tolist() for shares in ordered],
-        "held": [shares.cumsum(0)[places].tolist() for shares in ordered],
+        "shares": [shares[indices].tolist() for shares in ordered],
+        "held": [shares.cumsum(0)[indices].tolist() for shares in ordered],
     }
 
 
@@ -163,7 +168,7 @@ def _draw(found: Draw, name: Any) -> dict[str, Any]:
 
 
 def python(opened: ServedModel, question: SamplingQuestion) -> str:
-    """The stages and the draw."""
+    """Return a script that prints the stages and the sampled token."""
     given = f"temperature={question.temperature!r}, top_k={question.top_k!r}, top_p={question.top_p!r}"
     return script(
         opened,

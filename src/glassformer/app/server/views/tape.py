@@ -1,4 +1,4 @@
-"""Forward tape: every matrix of one forward pass, and how each of its cells was computed.
+"""Forward tape: all matrices of one forward pass, and the computation of each of their cells.
 
 Without `matrix`, the steps of one part of the model::
 
@@ -9,14 +9,14 @@ Without `matrix`, the steps of one part of the model::
                 "matrices": [{"number": 17, "name": "Q", "formula": "N1 W_Q", "role": "values", "shape": [9, 16],
                               "first": [0.1, …]}]}]}
 
-With `matrix`, a window of it: binary, float32 row by row, -inf where a score is hidden, after the header::
+With `matrix`, a window of that matrix: binary, float32 row by row, -inf for masked scores, with the header::
 
     {"number": 17, "name": …, "formula": …, "role": …, "shape": [9, 16], "start": [0, 0], "window": [9, 16],
      "rows": [names] | null, "columns": [names] | null, "statistics": {"mean", "sd", "min", "max"},
      "difference": 2e-7 | null}
 
-`difference`: the largest between the whole matrix and what its formula gives with the matrices before it, in float64.
-With `matrix` and `cell`, how that cell was computed::
+`difference` is the largest difference between the matrix and its formula, evaluated in float64 on the matrices before
+it. With `matrix` and `cell`, the computation of that cell::
 
     {"matrix": 17, "cell": [2, 5], "shown": 0.12, "again": 0.12 | null, "lines": [["sum of 64 products", 0.12]],
      "products": {"left": "N1[2, :]", "right": "W_Q[:, 5]", "factors": [[0.3, -0.1]]} | null}
@@ -37,23 +37,24 @@ from glassformer.inspection.explain import Matrix, Section, Subject, Tape, make_
 from glassformer.inspection.explain.wording import wordings
 
 MOST_BYTES = 512 * 2**20
-"""Of a tape."""
+"""Maximum bytes of a tape."""
 CELLS = 1 << 17
+"""Maximum cells of a window."""
 SIDE = 2_048
-"""Of a window: cells, and rows or columns."""
+"""Maximum rows or columns of a window."""
 FIRST = 5
-"""Values of a matrix that stand in the list."""
+"""Number of values of each matrix in the list of steps."""
 Index = Annotated[int, Field(ge=0, le=10_000_000)]
 
 
 class TapeQuestion(TextQuestion):
-    """A text, and what of its tape.
+    """Request for a part of the tape of a text.
 
     Attributes:
-        part: of the model, from 0.
-        matrix: its number on the tape; None: the list of steps.
-        row, column: where the window begins.
-        cell: row and column of a cell whose working is asked for.
+        part: number of a part of the model, from 0, whose steps are listed.
+        matrix: number of a matrix on the tape; None: return the list of steps.
+        row, column: first row and column of the window.
+        cell: row and column of a cell whose computation is returned; None: return the window.
     """
 
     part: Index = 0
@@ -93,14 +94,14 @@ def _refuse_long(subject: Subject) -> None:
     other = None if subject.target_ids is None else 1
     fits = next(n for n in range(tokens, 0, -1) if tape_bytes(subject.model, n, other and n) <= MOST_BYTES or n == 1)
     raise GlassError(
-        f"the text has {tokens:,} tokens: every number of its pass would take {size / 2**20:,.0f} MiB",
-        f"Give one of at most {fits:,} tokens, or look at single heads on the attention map.",
+        f"the text has {tokens:,} tokens: all numbers of its forward pass would take {size / 2**20:,.0f} MiB",
+        f"Give a text of at most {fits:,} tokens, or use the attention map of single heads.",
     )
 
 
 def _contents(tape: Tape, part: int) -> dict[str, Any]:
     if part >= len(tape.parts):
-        raise GlassError(f"there is no part {part} on this tape", f"It has {len(tape.parts)}, counted from 0.")
+        raise GlassError(f"there is no part {part} on this tape", f"It has {len(tape.parts)} parts, counted from 0.")
     counts = [0] * len(tape.parts)
     for step in tape.steps:
         counts[step.part] += len(step.section.matrices)
@@ -160,7 +161,7 @@ def _window(tape: Tape, number: int, row: int, column: int) -> Binary:
 
 
 def _room(rows: int, columns: int) -> tuple[int, int]:
-    """Return the height and width of the window to send: the whole matrix, or a part cut on the longer side first."""
+    """Return the height and width of the window: the whole matrix, or a part that is cut on the longer side first."""
     height = min(rows, SIDE)
     width = min(columns, SIDE)
     if height * width <= CELLS:
@@ -182,7 +183,7 @@ def _cell(tape: Tape, number: int, row: int, column: int) -> dict[str, Any]:
 
 
 def python(opened: ServedModel, question: TapeQuestion) -> str:
-    """The whole matrix, and its difference; or the cell; or the list."""
+    """Return a script that prints the matrix and its difference, the computation of the cell, or the list of steps."""
     target = "" if question.target is None else f", {question.target!r}"
     lines = [
         "from glassformer.inspection.explain import make_tape, whole_subject_of",

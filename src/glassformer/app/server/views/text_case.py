@@ -1,4 +1,4 @@
-"""Helpers shared by the views that read a text: attribution cases, tokens by name, and script lines."""
+"""Helpers shared by the views of a text: attribution cases, tokens by name, and script lines."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from glassformer.runs.run_text import stored_text
 from glassformer.tasks import AnyTextModel, TextClassifier, Translator
 
 MOST_TRACE = 2 << 30
-"""Bytes that the scores and weights of one pass may take, where a view needs them all at once."""
+"""Maximum bytes of the scores and weights of one pass, for views that need all of them at once."""
 
 
 def named(model: AnyTextModel, name: str | None) -> int | None:
-    """The token, or the label, of that name; None of None.
+    """Return the id of the token, or the number of the label, with that name; None for None.
 
     Raises:
-        GlassError: there is none.
+        GlassError: there is no such token or label.
     """
     if name is None:
         return None
@@ -29,14 +29,14 @@ def named(model: AnyTextModel, name: str | None) -> int | None:
 
 
 def end_of(model: AnyTextModel, question: TextQuestion) -> int | None:
-    """The token that ends a target that was given whole."""
+    """Return the id of the end token if a target was given, else None."""
     return model.tokenizer.end_id if isinstance(model, Translator) and question.target is not None else None
 
 
 def case_at(
     opened: ServedModel, question: TextQuestion, answer: int | None = None, everywhere: bool = False
 ) -> AttributionCase:
-    """The answers of a text; see `case_of`."""
+    """Return the attribution case of a text; see `case_of`."""
     subject = opened.subject(question.text, question.target)
     return case_of(subject, answer, end_of(opened.model, question), everywhere)
 
@@ -45,19 +45,19 @@ def column_at(case: AttributionCase, place: int | None) -> int:
     """Return the index of the output at a position; None: the last one.
 
     Raises:
-        GlassError: there is none there.
+        GlassError: there is no output at that position.
     """
     places = [output.place for output in case.outputs]
     if place is None:
         return len(places) - 1
     if place not in places:
         there = ", ".join(map(str, places[:8])) + (", …" if len(places) > 8 else "")
-        raise GlassError(f"there is no answer at place {place}", f"There are answers at {there}.")
+        raise GlassError(f"there is no answer at position {place}", f"There are answers at {there}.")
     return places.index(place)
 
 
 def labels_of(subject: Subject) -> dict[str, Any]:
-    """`row`: the tokens of the stack whose vectors become logits; `source`: those of an encoder-decoder's source."""
+    """Return the token texts: `row`, of the stack before the output head, and `source`, for an encoder-decoder."""
     if subject.target_labels is None:
         return {"row": list(subject.labels), "source": None}
     return {"row": list(subject.target_labels), "source": list(subject.labels)}
@@ -76,14 +76,14 @@ def refuse_long(subject: Subject) -> None:
         fits = int(max(T, S) * (MOST_TRACE / size) ** 0.5)
         raise GlassError(
             f"the text has {max(T, S):,} tokens: all its scores would take {size / 2**30:.1f} GiB",
-            f"Give one of at most about {fits:,} tokens, or look at one head on the attention map.",
+            f"Give a text of at most about {fits:,} tokens, or use the attention map of one head.",
         )
 
 
 def refuse_unencoded(opened: ServedModel) -> None:
-    """Raise a `GlassError` if the text that the run learnt from would have to be encoded again.
+    """Raise a `GlassError` if the training text would have to be encoded again.
 
-    That can take minutes, in which others wait for the run, and the whole server for Python.
+    Encoding can take minutes, in which the run's lock is held and the server is blocked.
     """
     stored_text(opened.run.files, opened.run.config)
 
@@ -91,7 +91,7 @@ def refuse_unencoded(opened: ServedModel) -> None:
 def case_lines(
     opened: ServedModel, question: TextQuestion, token: str | None = None, everywhere: bool = False
 ) -> list[str]:
-    """The lines of a script that make `subject` and `case`."""
+    """Return the lines of a script that create `subject` and `case`."""
     more = "" if token is None else f", {named(opened.model, token)}"
     if end_of(opened.model, question) is not None:
         more += ", end=model.tokenizer.end_id"
@@ -109,5 +109,5 @@ def case_lines(
 def case_script(
     opened: ServedModel, question: TextQuestion, *lines: str, token: str | None = None, everywhere: bool = False
 ) -> str:
-    """A script that begins with the run and the case."""
+    """Return a script that loads the run, creates the case and runs the given lines."""
     return script(opened, *case_lines(opened, question, token, everywhere), *lines)

@@ -1,4 +1,4 @@
-"""Tokens: how the run's tokenizer cuts a text, what each token stands for, and how often it was learnt from.
+"""Tokens: the tokenization of a text, with the bytes and the training frequency of each token.
 
 The answer::
 
@@ -10,10 +10,11 @@ The answer::
      "special": [{"id": 999, "text": "<end>", "role": "end"}],
      "counts": "ready" | "counting" | "absent", "why": null | "…"}
 
-`tokens` are what the model reads, its frame included, but not cut to its context; `unread` counts those that are not
-sent. `round_trip`: decoding them gives the text back (of a filler, what stands around its holes). `count` is how often
-a token stands in the training part of the run's text, of `counted` tokens in all, and `log_frequency` the natural
-logarithm of their ratio; null where the text is not at hand (`why` says the reason), or while it is counted: ask again.
+`tokens` are the input of the model, including special tokens around the text, but not truncated to the context;
+`unread` is the number of tokens beyond `MOST`, which are not sent. `round_trip`: True if decoding the tokens returns
+the text (for a run of task masked, the text without the masks). `count` is the number of occurrences of a token in the
+training split, `counted` the number of all tokens there, and `log_frequency` the natural logarithm of their ratio. They
+are null if the encoded text is not available (`why` is the reason), or while it is counted: ask again.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from glassformer.tasks import MaskFiller, TextModel, Translator, unknown_symbols
 from glassformer.text.tokenizers import Tokenizer
 
 MOST = 2_000
-"""Tokens of a side that are shown; more are counted in `unread`."""
+"""Maximum number of tokens of a side to return; `unread` counts the others."""
 Counts = dict[str, npt.NDArray[np.int64]]
 
 
@@ -55,7 +56,7 @@ def answer(opened: ServedModel, question: TokensQuestion) -> dict[str, Any]:
         ]
     else:
         if question.target is not None:
-            raise GlassError(f"a target was given, but {opened.name} writes none", "Leave it out.")
+            raise GlassError(f"a target was given, but {opened.name} has no targets", "Remove it.")
         whole, ids = _read(opened, question.text)
         sides = [_side("text", question.text, whole, tokenizer, ids, counts)]
     return {
@@ -72,7 +73,7 @@ def answer(opened: ServedModel, question: TokensQuestion) -> dict[str, Any]:
 
 
 def _target(opened: ServedModel, question: TokensQuestion) -> tuple[str, list[int]]:
-    """The target and its ids: as it was given, or as the model writes it."""
+    """Return the target and its ids: the given target, or the model's greedy output."""
     tokenizer = opened.model.tokenizer
     if question.target is not None:
         return question.target, [*tokenizer.target_start, *tokenizer.encode(question.target)]
@@ -81,7 +82,7 @@ def _target(opened: ServedModel, question: TokensQuestion) -> tuple[str, list[in
 
 
 def _read(opened: ServedModel, text: str) -> tuple[str, list[int]]:
-    """Return the text that the tokens should decode to, and their ids, not cut to the model's context."""
+    """Return the text that the tokens should decode to, and their ids, not truncated to the model's context."""
     model = opened.model
     assert not isinstance(model, Translator)
     if isinstance(model, TextModel):
@@ -98,7 +99,7 @@ def _read(opened: ServedModel, text: str) -> tuple[str, list[int]]:
 def _side(
     side: str, text: str, whole: str, tokenizer: Tokenizer, ids: list[int], counts: Counts | None
 ) -> dict[str, Any]:
-    """One text and its tokens; `whole` is what they decode to."""
+    """Return the facts of one side: its text and its tokens; `whole` is the text that they should decode to."""
     own = None if counts is None else counts[side]
     total = None if own is None else int(own.sum())
     decoded = tokenizer.decode(ids)
@@ -126,7 +127,7 @@ def _side(
 
 
 def _roles(tokenizer: Tokenizer) -> list[tuple[str, int]]:
-    """The special ids that have a part of their own, and which."""
+    """Return the role and the id of each special token, in the order of the ids."""
     found = {
         "end": tokenizer.end_id,
         "start": tokenizer.start_id,
@@ -150,10 +151,11 @@ def _counts(opened: ServedModel) -> tuple[Counts | None, str | None]:
 
 
 def count_tokens(opened: ServedModel) -> Counts:
-    """Side -> (V,) how often each token stands in the training part of the run's text.
+    """Return the occurrences of each token in the training split: side -> (V,).
 
     Raises:
-        GlassError: the encoded text is gone. It is not made again: meanwhile the whole server would wait for Python.
+        GlassError: the encoded text no longer exists. It is not encoded again, because the server would be blocked
+            meanwhile.
     """
     data = stored_text(opened.run.files, opened.run.config)
     return {
@@ -162,7 +164,7 @@ def count_tokens(opened: ServedModel) -> Counts:
 
 
 def python(opened: ServedModel, question: TokensQuestion) -> str:
-    """The ids, and what each stands for."""
+    """Return a script that prints the token ids and their text."""
     model = opened.model
     text = repr(question.text)
     more: tuple[str, ...] = ()

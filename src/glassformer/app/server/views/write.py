@@ -1,21 +1,23 @@
-"""Write: what the run makes of a text, by its task; and where what it wrote stands in the training text.
+"""Write: the output of the run for a text, by its task, and the parts of generated text copied from the training text.
 
-The answer, of a run that writes::
+The answer for a run that generates text::
 
     {"kind": "text", "text": …, "tokens": 40 | null, "ended": "end" | "stop" | "length" | null, "score": -1.2 | null,
      "copied": {"why": null | "…", "least": 12, "read": 1003854, "whole": true,
                 "matches": [{"start": 0, "length": 17, "position": 5120, "before": …, "after": …}],
                 "cover": [17, 17, …]}}
 
-`matches` are the stretches of the text that stand word for word in the training text and cannot be made longer; `cover`
-has, for each character (Unicode code point), the length of the longest of them that it is part of. `read` characters of
-the training text were read, `whole`: all of it; it is read for no longer than `SECONDS`. `why` says why none could be.
-With `written`, a text that was written already, as by the stream (see `app.server.writing`), nothing is written again.
+`matches` are the maximal parts of the generated text that occur word for word in the training text; `cover` has, for
+each character (Unicode code point), the length of the longest match that contains it. `read` is the number of
+characters of the training text that were searched, and `whole` is true if these are all; the search stops after
+`SECONDS`. `why` is the reason if the training text could not be searched. With `written`, the view searches this text,
+which was generated before, for example by the stream (see `app.server.writing`), and generates nothing.
 
-A run that answers in a conversation reads `history`, and then `text` as the next question.
+A chat run reads `history`, and then `text` as the next question.
 
-Of a classifier: ``{"kind": "label", "labels": [{"name": "ham", "probability": 0.9}]}``, the likeliest first. Of a
-filler: ``{"kind": "holes", "filled": …, "holes": [[{"id": 5, "text": " old", "probability": 0.4}]]}``, likewise.
+The answer for a classifier is ``{"kind": "label", "labels": [{"name": "ham", "probability": 0.9}]}``, and for a run of
+task masked ``{"kind": "holes", "filled": …, "holes": [[{"id": 5, "text": " old", "probability": 0.4}]]}``; the
+likeliest label or token is first.
 """
 
 from __future__ import annotations
@@ -38,23 +40,24 @@ from glassformer.tasks import AnyTextModel, ChatModel, MaskFiller, TextClassifie
 from glassformer.text.chat_template import Message
 
 MOST_READ = 30_000_000
-"""Characters of the training text that are read."""
+"""Maximum characters of the training text to search."""
 SECONDS = 10.0
-"""In which they are read: others wait for the run meanwhile."""
+"""Maximum seconds of the search, during which other requests for the run wait."""
 MOST_WRITTEN = 50_000
-"""Characters of a text that is looked for."""
+"""Maximum characters of a text to search for."""
 MOST_MATCHES = 500
+"""Maximum number of matches to return."""
 MOST_MESSAGES = 1_000
-"""Of a conversation before its last question."""
+"""Maximum number of messages before the last question of a conversation."""
 Stop = Annotated[str, Field(min_length=1, max_length=200)]
 
 
 class ChatMessage(ViewQuestion):
-    """An earlier message of a conversation.
+    """Earlier message of a conversation.
 
     Attributes:
-        role: its author.
-        content: its text.
+        role: author of the message.
+        content: text of the message.
     """
 
     role: Literal["system", "user", "assistant"]
@@ -65,13 +68,13 @@ class WriteQuestion(ViewQuestion):
     """Request for the output of a run on a text.
 
     Attributes:
-        text: to go on after, to translate, to classify or to fill; of a run that chats, the question.
-        history: of a run that chats, the messages before the question, oldest first.
+        text: text to continue, translate, summarize, classify or fill; for a chat run, the question.
+        history: for a chat run, the messages before the question, oldest first.
         tokens, temperature, top_k, top_p, min_p, repetition_penalty, seed, beams, length_penalty, stop: as in the
-            settings of `sample`; of runs that write.
-        top: of a filler, candidates for each hole.
-        written: a text that was written already, to look for in the training text.
-        least: characters of the shortest match that counts.
+            settings of `sample`; for runs that generate text.
+        top: for a run of task masked, the number of candidates for each mask.
+        written: generated text to search for in the training text, instead of generating a text.
+        least: minimum characters of a match.
     """
 
     text: Text
@@ -111,18 +114,18 @@ def settings_of(model: AnyTextModel, question: WriteQuestion) -> SampleConfig:
 
 
 def refuse_history(name: str, model: AnyTextModel, question: WriteQuestion) -> None:
-    """Raise a `GlassError` if `history` was given to a run that does not answer in conversations."""
+    """Raise a `GlassError` if `history` was given to a run that is not a chat run."""
     if question.history and not isinstance(model, ChatModel):
         raise GlassError(
             f"history was given, but {name} does not answer in conversations",
-            "Leave it out, or ask a run of --task chat.",
+            "Remove it, or use a run of --task chat.",
         )
 
 
 def conversation_of(model: ChatModel, question: WriteQuestion) -> list[Message]:
-    """Return the messages that a run answers: the history, as far as it fits into the context, and the question.
+    """Return the messages to answer: the latest messages of the history that fit into the context, and the question.
 
-    System messages at the beginning stay.
+    System messages at the beginning are kept.
 
     Raises:
         GlassError: the question alone is longer than the context.
@@ -134,7 +137,7 @@ def conversation_of(model: ChatModel, question: WriteQuestion) -> list[Message]:
 
 
 def answer(opened: ServedModel, question: WriteQuestion) -> dict[str, Any]:
-    """Return the generated text and its matches in the training text, the labels, or the candidates for each hole."""
+    """Return the generated text and its matches in the training text, the labels, or the candidates for each mask."""
     model = opened.model
     refuse_history(opened.name, model, question)
     if isinstance(model, TextClassifier):
@@ -151,19 +154,19 @@ def answer(opened: ServedModel, question: WriteQuestion) -> dict[str, Any]:
                 for hole in holes
             ],
         }
-    said: dict[str, Any] = {"text": question.written, "tokens": None, "ended": None, "score": None}
+    generated: dict[str, Any] = {"text": question.written, "tokens": None, "ended": None, "score": None}
     if question.written is None:
         settings = settings_of(model, question)
         if isinstance(model, ChatModel):
             sample = model.answer(conversation_of(model, question), settings)
         else:
             (sample,) = model.generate([question.text], settings)
-        said = {"text": sample.text, "tokens": sample.tokens, "ended": sample.ended, "score": sample.score}
-    return {"kind": "text", **said, "copied": _copied(opened, model, said["text"], question.least)}
+        generated = {"text": sample.text, "tokens": sample.tokens, "ended": sample.ended, "score": sample.score}
+    return {"kind": "text", **generated, "copied": _copied(opened, model, generated["text"], question.least)}
 
 
 def _copied(opened: ServedModel, model: TextModel | Translator, text: str, least: int) -> dict[str, Any]:
-    """The copy meter's shading."""
+    """Return the matches of a text in the training text, or the reason why there are none."""
     counted = _Counted()
     try:
         refuse_unencoded(opened)
@@ -188,7 +191,7 @@ class _Counted:
         self.whole = True
 
     def through(self, pieces: Iterable[str]) -> Iterator[str]:
-        """The pieces, until they are enough."""
+        """Yield the pieces of a text until a limit is reached, and count their characters."""
         begun = time.monotonic()
         for piece in pieces:
             if self.characters >= MOST_READ or time.monotonic() - begun > SECONDS:
@@ -199,7 +202,7 @@ class _Counted:
 
 
 def python(opened: ServedModel, question: WriteQuestion) -> str:
-    """The text and its matches, the labels, or the candidates."""
+    """Return a script that prints the text and its matches, the labels, or the candidates for each mask."""
     text = question.text
     if isinstance(opened.model, TextClassifier):
         return script(

@@ -1,20 +1,20 @@
 """Alignment of target and source tokens: cross-attention weights of one head, or the mean over the heads of a layer.
 
-A binary answer. Its header::
+The answer is binary. Its header::
 
     {"site": "dec.1.cross", "pass": "observed", "head": null | 2,
      "form": "float32", "shape": [R, C], "block": 1, "size": [T, S],
      "hidden": 255, "full": 254, "scale": "linear", "labels": {"target": […], "source": […]},
-     "target": "das …", "written": true,      the target's text, and whether the model wrote it greedily itself
-     "entropy": […],                          of each target row, in nats, T numbers
-     "coverage": […],                         of each source token: the weight that all rows together give it, S numbers
-     "covered": 0.9, "enough": 0.5,           the share of source tokens with a coverage of `enough` or more
+     "target": "das …", "written": true,      text of the target, and whether it is the model's greedy output
+     "entropy": […],                          entropy of each target row in nats, T numbers
+     "coverage": […],                         sum of the weights of each source token over all rows, S numbers
+     "covered": 0.9, "enough": 0.5,           share of source tokens with a coverage of at least `enough`
      "row_sums": […], "largest": 0.98,
      "hypotheses": [{"text": …, "score": -0.31, "tokens": 7, "ended": "end"}, …]}
 
-The data are R x C cells, pooled as in `head_map`. A row is where the model looked when it had read that target token,
-to write the one after it. `hypotheses` are what beam search finds, the best first; ask again with one of their texts as
-`target` to see how it was made. Special tokens count as any other, for coverage too.
+The data are R x C cells, pooled as in `head_map`. A row has the attention from a target token, when the model predicts
+the next token. `hypotheses` are the results of beam search, best first; request the view again with one of their texts
+as `target` to get its alignment. Special tokens count as other tokens, also in the coverage.
 """
 
 from __future__ import annotations
@@ -37,19 +37,21 @@ from glassformer.inspection.plots import Floats, Scale, block_for
 from glassformer.tasks import Translator
 
 MOST = 384
+"""Maximum cells of the longer side."""
 MOST_BEAMS = 8
+"""Maximum number of beams."""
 MOST_TOKENS = 4_096
-"""Of either side."""
+"""Maximum tokens of the source, and of the target."""
 
 
 class AlignmentQuestion(TextQuestion):
     """Request for the cross-attention map of one head, or the mean map of a layer.
 
     Attributes:
-        site: a layer, such as dec.1.cross; None: the last one.
-        head: the number of a head; None: the mean over all of the layer.
-        px, form, scale: as of the view `attention`.
-        beams: hypotheses that beam search goes on with; 0: it is not asked.
+        site: name of a cross-attention layer, such as dec.1.cross; None: the last layer.
+        head: number of a head; None: the mean over all heads of the layer.
+        px, form, scale: as in the view `attention`.
+        beams: number of beams for `hypotheses`; 0: no beam search.
     """
 
     site: Name | None = None
@@ -64,7 +66,7 @@ def answer(opened: ServedModel, question: AlignmentQuestion) -> Binary:
     """Return the pooled cross-attention map, with the entropy of each row and the coverage of each source token."""
     made = attention_pass_of(opened, question.text, question.target)
     site, layer = _layer(made, question.site)
-    heads = None if question.head is None else [_place(layer, site, question.head)]
+    heads = None if question.head is None else [_index(layer, site, question.head)]
     T, S = layer.shape
     if max(T, S) > MOST_TOKENS:
         raise GlassError(f"an alignment of {T:,} by {S:,} tokens is too long to show", "Give a shorter text.")
@@ -106,25 +108,33 @@ def answer(opened: ServedModel, question: AlignmentQuestion) -> Binary:
 
 
 def _layer(made: AttentionPass, name: str | None) -> tuple[str, LayerPass]:
-    """The cross-attention of that name, or the last."""
+    """Return the name and the layer of the requested cross-attention, or of the last.
+
+    Raises:
+        GlassError: there is no cross-attention with that name, or none at all.
+    """
     found = {str(site): layer for site, layer in made.layers.items() if site.part == "cross"}
     if not found:
-        raise GlassError("this run has no cross-attention", "Runs that translate or summarize have.")
+        raise GlassError("this run has no cross-attention", "Choose a run that translates or summarizes.")
     name = name or list(found)[-1]
     if name not in found:
-        raise GlassError(f"there is no cross-attention {name!r} with heads", f"It has {', '.join(found)}.")
+        raise GlassError(f"there is no cross-attention {name!r} with heads", f"Choose one of {', '.join(found)}.")
     return name, found[name]
 
 
-def _place(layer: LayerPass, site: str, head: int) -> int:
-    """The place of a head among those of its layer."""
+def _index(layer: LayerPass, site: str, head: int) -> int:
+    """Return the index of a head among the heads of its layer.
+
+    Raises:
+        GlassError: the layer has no such head.
+    """
     if head not in layer.heads:
         raise GlassError(f"there is no head {head} in {site}", f"It has {', '.join(map(str, layer.heads))}.")
     return layer.heads.index(head)
 
 
 def _hypotheses(opened: ServedModel, text: str, beams: int) -> list[dict[str, Any]]:
-    """What beam search finds with so many beams, and otherwise the run's own settings."""
+    """Return the results of beam search with this number of beams and the run's other settings; none for 0 beams."""
     if not beams:
         return []
 
@@ -141,9 +151,9 @@ def _hypotheses(opened: ServedModel, text: str, beams: int) -> list[dict[str, An
 
 
 def python(opened: ServedModel, question: AlignmentQuestion) -> str:
-    """The weights, their entropy and coverage, and the hypotheses."""
+    """Return a script that prints the weights, their entropy and coverage, and the hypotheses."""
     site, layer = _layer(attention_pass_of(opened, question.text, question.target), question.site)
-    chosen = ".mean(0)" if question.head is None else f"[{_place(layer, site, question.head)}]"
+    chosen = ".mean(0)" if question.head is None else f"[{_index(layer, site, question.head)}]"
     lines = [
         f'weights = found["{site}.pattern"][0].double().numpy(){chosen}  # (T, S)',
         "print(weights.tolist())",

@@ -1,8 +1,8 @@
-"""The scores and patterns of one forward pass of a text, recorded at the hook points of its attention layers.
+"""Scores and patterns of one forward pass of a text, recorded at the hook points of its attention layers.
 
-Recording makes a layer compute attention step by step; an ordinary pass keeps no pattern (see `attend`). If
-scores and patterns of all layers take more than `OBSERVED` bytes, the queries, keys and values of the pass are kept
-instead, and the layer computes the rows that a view asks for once more from them.
+Recording makes a layer compute attention step by step; an ordinary pass keeps no pattern (see `attend`). If the scores
+and patterns of all layers take more than `OBSERVED` bytes, only queries, keys and values are kept, and the layer
+computes the rows that a view requests from them again.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ from glassformer.model.pruned_attention import head_numbers, kv_index, mask_of_h
 from glassformer.model.transformer import EncoderDecoder, Model, Stack
 
 CELLS = 2**22
-"""Weights that are computed at once."""
+"""Maximum number of attention weights computed at once."""
 OBSERVED = 128 * 2**20
-"""Bytes of scores and patterns of all layers that are kept of one pass."""
+"""Maximum bytes of the scores and patterns of all layers to keep for one pass."""
 
 
 @dataclass(frozen=True, eq=False)
 class LayerPass:
-    """One attention layer of one pass of one text.
+    """One attention layer in the forward pass of one text.
 
     Attributes:
         model: the model of this layer.
         stack: the stack of this layer; None for cross-attention.
         module: the layer.
-        heads: (H) the numbers of its heads.
-        key_heads: (H) index of the key head of each.
-        q: (H, T, K) queries, normalised and rotated.
-        k, v: (G, S, K) keys, likewise, and values.
-        observed: "scores" and "pattern" of the pass, (H, T, S) each; empty where they are too large to keep.
+        heads: (H) numbers of its heads.
+        key_heads: (H) index of the key head of each head.
+        q: (H, T, K) queries, after normalization and rotation.
+        k, v: (G, S, K) keys, after normalization and rotation, and values.
+        observed: "scores" and "pattern" of the pass, (H, T, S) each; empty if they are too large to keep.
     """
 
     model: Model
@@ -65,12 +65,17 @@ class LayerPass:
         return self.q.shape[1], self.k.shape[1]
 
     def pattern(self, rows: slice, heads: Sequence[int] | None = None) -> Tensor:
-        """Return the pattern of some rows, float32 (heads, rows, S), 0 where masked. `heads`: indices; None: all."""
+        """Return the pattern of some rows, float32 (heads, rows, S), 0 where masked.
+
+        Args:
+            rows: rows of the pattern.
+            heads: indices of heads; None: all heads.
+        """
         found = self._rows(rows)["pattern"]  # (H, rows, S)
         return found if heads is None else found[list(heads)]
 
     def scores(self, rows: slice) -> Tensor:
-        """The scores of some rows, float32 (H, rows, S), -inf where masked."""
+        """Return the scores of some rows, float32 (H, rows, S), -inf where masked."""
         return self._rows(rows)["scores"]
 
     def allowed(self, rows: slice) -> Tensor:
@@ -78,18 +83,18 @@ class LayerPass:
         return self.scores(rows)[0] != -torch.inf
 
     def bias(self, rows: slice) -> Tensor | None:
-        """Return the position bias of some rows, (1, H, rows, S); None without one."""
+        """Return the position bias of some rows, (1, H, rows, S); None if the layer has no position bias."""
         with torch.no_grad():
             return mask_of_heads(self.module, self._mask(rows)).bias
 
     def chunks(self, rows: slice, block: int = 1) -> Iterator[slice]:
-        """The rows in slices whose weights, of all heads, take little memory; multiples of `block` but the last."""
+        """Yield slices of the rows with about `CELLS` weights over all heads, in multiples of `block` but the last."""
         each = max(1, CELLS // (self.shape[1] * block * len(self.heads))) * block
         for start in range(rows.start, rows.stop, each):
             yield slice(start, min(start + each, rows.stop))
 
     def _rows(self, rows: slice) -> dict[str, Tensor]:
-        """Scores and pattern of some rows, (H, rows, S) each: of the pass, or of the layer run again on these rows."""
+        """Return "scores" and "pattern" of some rows, (H, rows, S) each, recorded in the pass or computed again."""
         if self.observed:
             return {name: value[:, rows] for name, value in self.observed.items()}
         key = rows.start, rows.stop
@@ -101,13 +106,13 @@ class LayerPass:
                 torch.no_grad(),
                 recorded_patterns(self.module) as recorded,
             ):
-                # Called for its hooks, which record the scores and the pattern; z is not used.
+                # Only the hooks are needed, which record the scores and the pattern; z is not used.
                 self.module.compute_z(self.q[None, :, rows], self.k[None], self.v[None], self._mask(rows))
             self._last[key] = recorded
         return self._last[key]
 
     def _mask(self, rows: slice) -> Mask:
-        """The mask of some rows, as the stack makes it for tokens that follow cached ones; there is no padding."""
+        """Return the mask of some rows, as the stack creates it for tokens after cached tokens, without padding."""
         if self.stack is None:
             return EVERY_KEY
         positions = torch.arange(self.shape[1], device=self.q.device)[None]  # (1, S), and T = S
@@ -119,13 +124,13 @@ class LayerPass:
 
 @dataclass(frozen=True, eq=False)
 class AttentionPass:
-    """All attention layers of one pass.
+    """All attention layers in the forward pass of one text.
 
     Attributes:
-        subject: the model and what it read.
-        layers: by their sites, in the order in which they run; those without heads are not there.
-        which: the pass that made the numbers.
-        nbytes: the memory that all of it takes.
+        subject: the model and its input.
+        layers: attention layers by site, in the order of the forward pass, without layers whose heads were all removed.
+        which: kind of the pass.
+        nbytes: bytes of all tensors.
     """
 
     subject: Subject
@@ -134,7 +139,7 @@ class AttentionPass:
     nbytes: int
 
     def head(self, name: str) -> tuple[HeadSite, LayerPass, int]:
-        """Return the head of a name, its layer, and its index among the layer's heads.
+        """Return the head with a name, its layer, and its index among the layer's heads.
 
         Raises:
             GlassError: the model has no such head.
@@ -144,7 +149,7 @@ class AttentionPass:
         return head, layer, layer.heads.index(head.head)
 
     def labels(self, site: Site) -> tuple[list[str], list[str]]:
-        """The tokens that look, and those that are looked at."""
+        """Return the query tokens and the key tokens of an attention layer."""
         text = list(self.subject.labels)
         target = list(self.subject.target_labels or ())
         if site.stack == "enc" or self.subject.target_ids is None:
@@ -153,7 +158,7 @@ class AttentionPass:
 
 
 def attention_pass_of(opened: ServedModel, text: str, target: str | None) -> AttentionPass:
-    """The pass of a text, kept for the next question about it.
+    """Return the forward pass of a text, cached for further requests.
 
     Raises:
         GlassError: the text does not fit the run, or the model's logits are not finite.
@@ -163,11 +168,15 @@ def attention_pass_of(opened: ServedModel, text: str, target: str | None) -> Att
 
 
 def run_pass(subject: Subject) -> AttentionPass:
-    """One forward pass, without dropout and gradients; nothing about the model changes."""
+    """Run one forward pass, without dropout and gradients, and record its attention.
+
+    Raises:
+        GlassError: all heads were removed, or the logits are not finite.
+    """
     model = subject.model
     layers = {site: layer for site, layer in attentions(model).items() if layer.heads}
     if not layers:
-        raise GlassError("all heads of this run were removed", "Look at another run.")
+        raise GlassError("all heads of this run were removed", "Choose another run.")
     given = None if subject.target_ids is None else torch.tensor([subject.target_ids])
     tokens, target, _ = check_given(model, torch.tensor([subject.ids]), given, None)
     which: Pass = "observed" if _bytes(layers, tokens, target) <= OBSERVED else "recomputed"
@@ -196,7 +205,7 @@ def run_pass(subject: Subject) -> AttentionPass:
 
 
 def _bytes(layers: dict[Site, Attention], tokens: Tensor, target: Tensor | None) -> int:
-    """Return the bytes that scores and patterns of all layers take."""
+    """Return the bytes of the scores and patterns of all layers."""
     S = tokens.shape[1]
     T = S if target is None else target.shape[1]
     sizes = {"enc": S * S, "dec": T * T}
@@ -207,7 +216,7 @@ def _bytes(layers: dict[Site, Attention], tokens: Tensor, target: Tensor | None)
 
 @contextmanager
 def recorded_patterns(layer: Attention) -> Iterator[dict[str, Tensor]]:
-    """Record the scores and the pattern of the one text of a pass, float32 (H, T, S) each."""
+    """Record "scores" and "pattern" of the single text of a pass, float32 (H, T, S) each."""
     recorded: dict[str, Tensor] = {}
 
     def take(name: str, value: Tensor) -> None:
@@ -219,11 +228,11 @@ def recorded_patterns(layer: Attention) -> Iterator[dict[str, Tensor]]:
 
 @contextmanager
 def recorded_qkv(layer: Attention) -> Iterator[dict[str, Tensor]]:
-    """Record queries, keys and values of the one text of a pass, normalised and rotated."""
+    """Record "q", "k" and "v" of the single text of a pass, after normalization and rotation."""
     recorded: dict[str, Tensor] = {}
 
     def take(name: str, value: Tensor) -> None:
-        recorded[name] = value[0].clone()  # the projections' whole outputs are not kept alive
+        recorded[name] = value[0].clone()  # so that the whole outputs of the projections can be freed
 
     with tapped({"q": Tap(layer.hook_q), "k": Tap(layer.hook_k), "v": Tap(layer.hook_v)}, take):
         yield recorded

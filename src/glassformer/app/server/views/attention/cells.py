@@ -1,4 +1,4 @@
-"""Pool a window of a head's attention pattern into the cells of a map, and encode them as numbers or bytes."""
+"""Pool a window of an attention pattern into the cells of a map, and encode the cells as numbers or bytes."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ Bools = npt.NDArray[np.bool_]
 Aggregate = Literal["max", "sum"]
 Form = Literal["uint8", "float32"]
 HIDDEN = 255
-"""The byte of a masked cell."""
+"""Byte of a masked cell."""
 FULL = 254
-"""The byte of a weight of 1; the error of any weight is at most 1/508 of the scale."""
+"""Byte of the weight 1; the rounding error is at most 1/508 of the scale."""
 Span = tuple[int, int] | None
-"""The first place of a window, and the one after its last; None: all."""
+"""Start and stop of a range of positions; None: all positions."""
 
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """A window of a map, pooled.
+    """Pooled window of an attention pattern.
 
     Attributes:
-        cells: (R, C) float32, NaN where all that was pooled is masked.
-        row_sums: (R,) float64: the sum of a row's weights over all keys, in the window or not, averaged over the rows
-            that were pooled: 1, and less where some of these rows are fully masked.
-        largest: the largest weight in the window.
+        cells: (R, C) float32, NaN where the whole block is masked.
+        row_sums: (R,) float64, sum of the weights of a row over all keys of the text, averaged over the rows of a
+            block: 1, or less if some of these rows are fully masked.
+        largest: largest weight in the window.
     """
 
     cells: Floats
@@ -46,16 +46,21 @@ class Cells:
 
 
 def window(span: Span, length: int, what: str) -> slice:
-    """Return a span of tokens as a slice.
+    """Return a range of positions as a slice.
+
+    Args:
+        span: the range.
+        length: number of tokens.
+        what: name of the positions in the error.
 
     Raises:
-        GlassError: it is empty, or goes beyond the tokens.
+        GlassError: the range is empty, or not within the tokens.
     """
     start, stop = (0, length) if span is None else span
     if not 0 <= start < stop <= length:
         raise GlassError(
-            f"the {what} {start} to {stop} were asked for, and there are {counted(length, 'tokens')}",
-            f"Give [start, stop] with 0 <= start < stop <= {length}, or leave it out.",
+            f"the {what} {start} to {stop} are not within the {counted(length, 'tokens')}",
+            f"Give [start, stop] with 0 <= start < stop <= {length}, or remove it.",
         )
     return slice(start, stop)
 
@@ -63,14 +68,15 @@ def window(span: Span, length: int, what: str) -> slice:
 def cells_of(
     layer: LayerPass, rows: slice, keys: slice, block: int, aggregate: Aggregate, weights: Callable[[slice], Tensor]
 ) -> Cells:
-    """Pool a window of a map.
+    """Pool a window of an attention pattern.
 
     Args:
-        layer: of the head.
-        rows, keys: of the window.
-        block: side of the square that becomes one cell, in tokens.
-        aggregate: "max" is for display: the mean would hide a stripe that is one token wide. "sum" is for counting: the
-            sum over the keys of a block, averaged over its rows, so that the cells of a row still sum to 1.
+        layer: attention layer of the head.
+        rows, keys: rows and keys of the window.
+        block: side of the square block of weights that becomes one cell, in tokens.
+        aggregate: "max": the largest weight of the block, for display, because a mean would hide a stripe that is one
+            token wide. "sum": the sum over the keys of the block, averaged over its rows, so that the cells of a row
+            still sum to 1.
         weights: returns some rows of the pattern, (rows, S), 0 where masked.
     """
     cells = []
@@ -88,7 +94,7 @@ def cells_of(
 
 
 def hidden(layer: LayerPass, rows: slice, keys: slice, block: int) -> Bools:
-    """(R, C): True for blocks in which everything is masked."""
+    """Return (R, C) bool, True for fully masked blocks."""
     allowed = layer.allowed(rows)[:, keys].float().cpu()
     found: Bools = (pooled(allowed, block) == 0).numpy()
     return found
@@ -117,7 +123,7 @@ def _blocks(weights: Tensor, block: int) -> tuple[int, int]:
 
 
 def as_bytes(cells: Iterable[Floats], form: Form, scale: Scale) -> bytes:
-    """Return maps one after the other: float32, NaN where masked; or a byte for each cell, `HIDDEN` where masked."""
+    """Concatenate maps as float32 (NaN where masked), or as one byte for each cell (`HIDDEN` where masked)."""
     if form == "float32":
         return b"".join(np.ascontiguousarray(each, dtype="<f4").tobytes() for each in cells)
     return b"".join(_bytes(each, scale) for each in cells)

@@ -1,15 +1,15 @@
-"""From one token: where every head looks.
+"""Attention rows of one query token in all heads.
 
-A binary answer. Its header::
+The answer is binary. Its header::
 
     {"pass": "observed", "place": 5, "stack": "dec", "label": " dog", "block": 1, "top": 8,
-     "labels": {"dec.self": ["The", …], "dec.cross": […]},       of the keys, where block is 1
+     "labels": {"dec.self": ["The", …], "dec.cross": […]},       of the keys, if block is 1
      "heads": [{"head": "dec.0.self.0", "part": "dec.self", "at": 0, "cells": 6, "keys": 6,
                 "top": [{"key": 4, "weight": 0.81}, …], "rest": 0.02}, …]}
 
-`at` counts float32 numbers in the data: the head's row, `cells` weights over `keys` places, NaN where masked, each the
-largest of `block` places where the text is very long. `top` are the keys of most weight, which are places of the text,
-whatever `block` is, and `rest` what all others have together: their sum is 1.
+The data are float32. The row of a head starts at index `at` and has `cells` weights for `keys` positions, NaN where
+masked; for a very long text, each weight is the largest of `block` positions. `top` lists the keys with the largest
+weights by their positions in the text, and `rest` is the sum of the other weights; together they sum to 1.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from glassformer.inspection.plots import Floats, block_for, pooled
 from glassformer.inspection.sites import HeadSite, Site
 
 ROOM = 180_000
-"""Numbers of all rows together."""
+"""Maximum number of weights in an answer."""
 MOST_TOP = 16
 
 
@@ -38,10 +38,10 @@ class FocusQuestion(TextQuestion):
     """Request for the attention rows of one query token.
 
     Attributes:
-        place: of the token, from 0.
-        stack: whose token: "enc" reads the source, or the text of an encoder; "dec" the target, or the text of a
-            decoder. None: the only one, or the decoder.
-        top: keys that are named for each head.
+        place: position of the query token, from 0.
+        stack: stack of the query token: "enc" reads the source, or the text of an encoder; "dec" reads the target, or
+            the text of a decoder. None: the only stack, or the decoder.
+        top: number of keys to list for each head.
     """
 
     place: int = Field(ge=0, le=1_000_000)
@@ -56,8 +56,8 @@ def answer(opened: ServedModel, question: FocusQuestion) -> Binary:
     tokens = made.labels(next(iter(layers)))[0]
     if question.place >= len(tokens):
         raise GlassError(
-            f"the token at place {question.place} was asked for, and there are {counted(len(tokens), 'tokens')}",
-            f"Give a place from 0 to {len(tokens) - 1}.",
+            f"there is no token at position {question.place}: the text has {counted(len(tokens), 'tokens')}",
+            f"Give a position from 0 to {len(tokens) - 1}.",
         )
     numbers = sum(layer.shape[1] * len(layer.heads) for layer in layers.values())
     block = block_for(numbers, ROOM)
@@ -95,7 +95,7 @@ def answer(opened: ServedModel, question: FocusQuestion) -> Binary:
 
 
 def _layers(made: AttentionPass, question: FocusQuestion) -> dict[Site, LayerPass]:
-    """The layers whose rows are tokens of that side."""
+    """Return the attention layers of the requested stack."""
     stacks = list(dict.fromkeys(site.stack for site in made.layers))
     stack = question.stack or stacks[-1]
     if stack not in stacks:
@@ -104,7 +104,7 @@ def _layers(made: AttentionPass, question: FocusQuestion) -> dict[Site, LayerPas
 
 
 def _top(row: Floats, count: int) -> dict[str, Any]:
-    """The keys of most weight, the largest first, and what the others have."""
+    """Return the keys with the largest weights, largest first, and the sum of the other weights."""
     weights = np.nan_to_num(row).astype(np.float64)  # (S,)
     best = [int(key) for key in np.argsort(-weights, kind="stable")[:count] if weights[key] > 0]
     top = [{"key": key, "weight": float(weights[key])} for key in best]
@@ -112,7 +112,7 @@ def _top(row: Floats, count: int) -> dict[str, Any]:
 
 
 def python(opened: ServedModel, question: FocusQuestion) -> str:
-    """The row of every head."""
+    """Return a script that prints the row of each head."""
     made = attention_pass_of(opened, question.text, question.target)
     sites = [f"{site}.pattern" for site in _layers(made, question)]
     return recorded(

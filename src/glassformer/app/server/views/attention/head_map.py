@@ -1,20 +1,20 @@
-"""Attention map of one head, or a window of it, pooled to the resolution of the picture.
+"""Attention map of one head, or a window of the map, pooled to the resolution of the picture.
 
-A binary answer. Its header::
+The answer is binary. Its header::
 
     {"head": "dec.1.self.2", "pass": "observed", "scale": "linear", "agg": "max", "form": "uint8",
-     "shape": [R, C],             cells that follow, row by row
-     "block": 4,                  places of a side of one cell; 1: every weight by itself
-     "queries": [0, 256],         the window: places that look …
-     "keys": [0, 256],            … and that are looked at
-     "size": [256, 256],          of the whole map: tokens that look, and that are looked at
-     "hidden": 255, "full": 254,  of uint8: the byte of a masked cell, and of a weight of 1 on the scale
-     "row_sums": [1.0, …],        of the R rows, over all keys of the whole map; a mean over the rows that were pooled
-     "largest": 0.98,             weight in the window
-     "labels": null | {"queries": ["The", …], "keys": […]}}   of the window, where block is 1
+     "shape": [R, C],             shape of the data
+     "block": 4,                  side of the block of weights that was pooled into one cell, in tokens
+     "queries": [0, 256],         query positions of the window
+     "keys": [0, 256],            key positions of the window
+     "size": [256, 256],          numbers of queries and keys of the whole map
+     "hidden": 255, "full": 254,  for uint8: the byte of a masked cell, and of the weight 1
+     "row_sums": [1.0, …],        R sums over all keys of the whole map, averaged over the rows of a block
+     "largest": 0.98,             largest weight in the window
+     "labels": null | {"queries": ["The", …], "keys": […]}}   of the window, if block is 1
 
-The data are R x C bytes, on the scale ("linear"; "sqrt"; "log": 1 + log10(w) / 4, and 0 up to 0.0001), or R x C
-float32, which are weights whatever the scale, NaN where masked.
+The data are R x C bytes on the scale ("linear"; "sqrt"; "log": 1 + log10(w) / 4, and 0 for weights up to 0.0001), or
+R x C float32 weights, which do not depend on the scale, NaN where masked.
 """
 
 from __future__ import annotations
@@ -31,20 +31,21 @@ from glassformer.app.server.views.attention.scripts import recorded
 from glassformer.inspection.plots import Scale, block_for
 
 MOST = 512
-"""Cells of a side."""
+"""Maximum cells of the longer side."""
 MOST_NUMBERS = 480
-"""Likewise, of float32: what fits into an answer."""
+"""Maximum cells of the longer side for float32, so that the answer is not too large."""
 
 
 class HeadMapQuestion(TextQuestion):
     """Request for the attention map of one head, or a window of it.
 
     Attributes:
-        head: such as dec.1.self.2.
+        head: name of the head, such as dec.1.self.2.
         queries, keys: [start, stop] of the window; None: all.
-        px: cells of the longer side at most; of float32 480 at most.
-        agg: what is shown of a block: its largest weight, or the sum over its keys, as a mean over its queries.
-        form, scale: of the cells; a scale is of uint8 only.
+        px: maximum cells of the longer side; for float32 at most 480.
+        agg: pooling of a block: its largest weight, or the sum over its keys, averaged over its queries.
+        form: format of the cells.
+        scale: scale of the cells for uint8.
     """
 
     head: Name
@@ -59,9 +60,9 @@ class HeadMapQuestion(TextQuestion):
 def answer(opened: ServedModel, question: HeadMapQuestion) -> Binary:
     """Return the pooled attention map of one head, with the row sums and the largest weight."""
     made = attention_pass_of(opened, question.text, question.target)
-    head, layer, place = made.head(question.head)
+    head, layer, index = made.head(question.head)
     rows, keys, block = _window(layer, question)
-    found = cells_of(layer, rows, keys, block, question.agg, lambda chunk: layer.pattern(chunk, [place])[0])
+    found = cells_of(layer, rows, keys, block, question.agg, lambda chunk: layer.pattern(chunk, [index])[0])
     header = {
         "head": str(head),
         "pass": made.which,
@@ -83,13 +84,13 @@ def answer(opened: ServedModel, question: HeadMapQuestion) -> Binary:
 
 
 def labels(made: AttentionPass, name: str, rows: slice, keys: slice) -> dict[str, Any]:
-    """The tokens along a window."""
+    """Return the query tokens and key tokens of a window."""
     queries, seen = made.labels(made.head(name)[0].site)
     return {"queries": queries[rows], "keys": seen[keys]}
 
 
 def _window(layer: LayerPass, question: HeadMapQuestion) -> tuple[slice, slice, int]:
-    """Rows, keys and the side of a block."""
+    """Return the rows, the keys and the side of a block."""
     T, S = layer.shape
     rows = window(question.queries, T, "queries")
     keys = window(question.keys, S, "keys")
@@ -98,7 +99,7 @@ def _window(layer: LayerPass, question: HeadMapQuestion) -> tuple[slice, slice, 
 
 
 def python(opened: ServedModel, question: HeadMapQuestion) -> str:
-    """The window's cells as numbers, whatever form was asked for."""
+    """Return a script that prints the cells of the window as numbers, for both forms."""
     layer = attention_pass_of(opened, question.text, question.target).head(question.head)[1]
     rows, keys, block = _window(layer, question)
     site = question.head.rpartition(".")[0]

@@ -1,14 +1,14 @@
-"""Small maps of all heads, or of those of some layers, in one binary answer.
+"""Small attention maps of all heads, or of the heads of some layers.
 
-Its header::
+The answer is binary. Its header::
 
     {"pass": "observed", "block": 16, "form": "uint8", "scale": "linear", "hidden": 255, "full": 254,
      "heads": [{"head": "dec.0.self.0", "at": 0, "shape": [64, 64], "size": [1024, 1024],
                 "largest": 0.99, "entropy": 2.31}, …]}
 
-Each map stands at byte `at` of the data, row by row, pooled by its largest weights as `glass look` does; all maps of
-an answer have the same `block`. `entropy` is that of a row's weights in nats, as a mean over its rows. A page that has
-many layers asks for a few `sites` at a time.
+Each map begins at byte `at` of the data, row by row, and is pooled by the largest weight of each block, as in
+`glass look`; all maps of an answer have the same `block`. `entropy` is the entropy of the weights of a row in nats,
+averaged over the rows. The page requests a few `sites` at a time if there are many layers.
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ from glassformer.inspection.plots import Floats, Scale, block_for, find_site
 from glassformer.inspection.sites import HeadSite, Site
 
 MOST = 64
+"""Maximum cells of the longer side of a map."""
 ROOM = 900_000
-"""Bytes of all maps together; with very many heads they get smaller."""
+"""Maximum bytes of all maps; with very many heads the maps are smaller."""
 
 
 class HeadsQuestion(TextQuestion):
@@ -38,8 +39,8 @@ class HeadsQuestion(TextQuestion):
 
     Attributes:
         sites: names of layers, such as dec.0.self; None: all.
-        px: cells of the longer side at most.
-        scale: of the bytes.
+        px: maximum cells of the longer side.
+        scale: scale of the bytes.
     """
 
     sites: list[Name] | None = Field(None, min_length=1, max_length=500)
@@ -83,7 +84,7 @@ def answer(opened: ServedModel, question: HeadsQuestion) -> Binary:
 
 
 def _small(layer: LayerPass, rows: slice, block: int) -> tuple[Floats, Floats]:
-    """Some rows of all heads: pooled (H, R, C), NaN where masked, and the sum of their entropies (H,)."""
+    """Return some rows of all heads, pooled (H, R, C), NaN where masked, and the sums of their entropies (H,)."""
     found = layer.pattern(rows)  # (H, rows, S)
     masked = hidden(layer, rows, slice(0, layer.shape[1]), block)  # (R, C)
     cells = np.where(masked, np.nan, pooled(found, block).numpy())  # (H, R, C)
@@ -91,23 +92,27 @@ def _small(layer: LayerPass, rows: slice, block: int) -> tuple[Floats, Floats]:
 
 
 def _chosen(made: AttentionPass, question: HeadsQuestion) -> dict[Site, LayerPass]:
-    """The layers that were asked for."""
+    """Return the requested layers that have heads.
+
+    Raises:
+        GlassError: none of them has heads, or there is no such layer.
+    """
     if question.sites is None:
         return made.layers
     sites = [find_site(made.subject.model, name) for name in dict.fromkeys(question.sites)]
     found = {site: made.layers[site] for site in sites if site in made.layers}
     if not found:
-        raise GlassError(f"all heads of {', '.join(map(str, sites))} were removed", "Look at another layer, or run.")
+        raise GlassError(f"all heads of {', '.join(map(str, sites))} were removed", "Choose another layer or run.")
     return found
 
 
 def _most(chosen: dict[Site, LayerPass], px: int) -> int:
-    """Cells of the longer side, so that all maps fit into one answer."""
+    """Return the maximum cells of the longer side with which all maps fit into one answer."""
     return max(1, min(px, math.isqrt(ROOM // sum(len(layer.heads) for layer in chosen.values()))))
 
 
 def python(opened: ServedModel, question: HeadsQuestion) -> str:
-    """The cells of all maps, by the name of their head."""
+    """Return a script that prints the cells of all maps, with the name of each head."""
     made = attention_pass_of(opened, question.text, question.target)
     chosen = _chosen(made, question)
     return script(

@@ -2,9 +2,9 @@
 
 The answer::
 
-    {"ready": false}                                        ask again in a second
+    {"ready": false}                                        not measured yet: ask again
     {"ready": true, "heads": [{"name": "dec.0.self.0", "stack": "dec", "part": "self", "layer": 0, "head": 0,
-                               "is": ["previous"],          roles that it has earned, the clearest first
+                               "is": ["previous"],          roles of the head, largest score first
                                "roles": {"previous": {"score": 0.93, "chance": 0.1, "lift": 9.3,
                                                       "interval": [0.92, 0.94] | null, "threshold": 0.4,
                                                       "earned": true, "rows": 4000, "probe": "text", "detail": {}}},
@@ -12,7 +12,7 @@ The answer::
      "sink_share": 0.1, "probes": {"text": "…"}, "left_out": [{"part": …, "role": …, "reason": …}], "notes": […],
      "importance": null | "why it could not be measured"}
 
-It is of the run's own validation text, not of what somebody typed.
+The roles are measured on the run's own validation text; the request has no text.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def answer(opened: ServedModel, question: RolesQuestion) -> dict[str, Any]:
 
 
 def measure(opened: ServedModel) -> dict[str, Any]:
-    """The report, with importance where the run's text is at hand."""
+    """Return the report of the roles, with importance if the run's encoded text is available."""
     notes: list[str] = []
     run = replace(opened.copy(), note=notes.append)
     report = heads_of_run(run)
@@ -65,7 +65,7 @@ def measure(opened: ServedModel) -> dict[str, Any]:
 
 
 def python(opened: ServedModel, question: RolesQuestion) -> str:
-    """Roles, numbers and importance of every head."""
+    """Return a script that prints the roles, numbers and importance of each head."""
     report = opened.later("head roles", lambda: measure(opened))
     lines = [
         "for found in heads_of_run(run).heads:",

@@ -1,19 +1,19 @@
-"""Computation of one attention weight: query-key dot product, scaling, bias, mask and softmax over the keys of a row.
+"""Computation of one attention weight: query-key dot product, scaling, bias, mask and softmax over the row.
 
 The answer::
 
     {"head": "dec.1.self.2", "pass": "observed", "query": 5, "key": 3, "query_label": " dog", "key_label": " old",
-     "q": […], "k": […],              the two vectors as they meet, K numbers each
+     "q": […], "k": […],              query and key, after normalization and rotation, K numbers each
      "products": […],                 q_i * k_i
      "dot": 3.2, "width": 16,         their sum; K
-     "scaled": 0.8, "bias": 0.0,      dot / √K; what places add
+     "scaled": 0.8, "bias": 0.0,      dot / √K; position bias
      "score": 0.8, "masked": false,   the model's score, their sum up to rounding; null where masked
-     "row": {"scores": […], "weights": […], "labels": […]},   of all S keys; null where masked
-     "log_sum": 2.9,                  ln Σ e^score over the keys that are not masked
+     "row": {"scores": […], "weights": […], "labels": […]},   for all S keys; null where masked
+     "log_sum": 2.9,                  ln Σ e^score over the unmasked keys
      "weight": 0.122}                 the model's weight, e^(score - log_sum) up to rounding; 0 where masked
 
-`q`, `k`, `scores` and `weights` are tensors of the model; `products`, `dot`, `scaled` and `log_sum` are computed again
-from them in float64, to show how one number follows from the others.
+`q`, `k`, `scores` and `weights` are tensors of the model; `products`, `dot`, `scaled` and `log_sum` are computed from
+them in float64, to show each step of the computation.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from glassformer.app.server.views.attention.cells import window
 from glassformer.app.server.views.attention.scripts import recorded
 
 MOST_KEYS = 8_192
-"""Of a row that is sent whole."""
+"""Maximum number of keys for which `row` is returned."""
 
 
 class ScoreQuestion(TextQuestion):
     """Request for one cell of the attention map of a head.
 
     Attributes:
-        head: such as dec.1.self.2.
-        query, key: places, from 0.
+        head: name of the head, such as dec.1.self.2.
+        query, key: positions of the query and the key, from 0.
     """
 
     head: Name
@@ -50,21 +50,21 @@ class ScoreQuestion(TextQuestion):
 def answer(opened: ServedModel, question: ScoreQuestion) -> dict[str, Any]:
     """Return the query, the key and every step from their dot product to the attention weight."""
     made = attention_pass_of(opened, question.text, question.target)
-    head, layer, place = made.head(question.head)
+    head, layer, index = made.head(question.head)
     T, S = layer.shape
     i = question.query
     j = question.key
     row = window((i, i + 1), T, "queries")
     window((j, j + 1), S, "keys")
-    q = layer.q[place, i].double().cpu().numpy()  # (K,)
-    keys = layer.k[layer.key_heads[place]].double().cpu().numpy()  # (S, K)
-    scores = layer.scores(row)[place, 0].double().numpy()  # (S,) of the model
+    q = layer.q[index, i].double().cpu().numpy()  # (K,)
+    keys = layer.k[layer.key_heads[index]].double().cpu().numpy()  # (S, K)
+    scores = layer.scores(row)[index, 0].double().numpy()  # (S,) of the model
     allowed = ~np.isneginf(scores)  # (S,)
     added = layer.bias(row)  # (1, H, 1, S)
-    bias = np.zeros(S) if added is None else np.where(allowed, added[0, place, 0].double().cpu().numpy(), 0.0)  # (S,)
+    bias = np.zeros(S) if added is None else np.where(allowed, added[0, index, 0].double().cpu().numpy(), 0.0)  # (S,)
     largest = scores[allowed].max()
     log_sum = float(largest + np.log(np.exp(scores[allowed] - largest).sum()))
-    weights = np.where(allowed, layer.pattern(row, [place])[0, 0].double().numpy(), np.nan)  # (S,) of the model
+    weights = np.where(allowed, layer.pattern(row, [index])[0, 0].double().numpy(), np.nan)  # (S,) of the model
     seen = bool(allowed[j])
     queries, labels = made.labels(head.site)
     return {
@@ -96,8 +96,8 @@ def answer(opened: ServedModel, question: ScoreQuestion) -> dict[str, Any]:
 
 
 def python(opened: ServedModel, question: ScoreQuestion) -> str:
-    """The vectors, the scores of the row and its weights."""
-    _, layer, place = attention_pass_of(opened, question.text, question.target).head(question.head)
+    """Return a script that prints the query, the key, and the scores and weights of the row."""
+    _, layer, index = attention_pass_of(opened, question.text, question.target).head(question.head)
     site = question.head.rpartition(".")[0]
     i = question.query
     j = question.key
@@ -105,8 +105,8 @@ def python(opened: ServedModel, question: ScoreQuestion) -> str:
         opened,
         question,
         [f"{site}.{kind}" for kind in ("q", "k", "scores", "pattern")],
-        f'q = found["{site}.q"][0, {place}, {i}]',
-        f'k = found["{site}.k"][0, {layer.key_heads[place]}, {j}]  # the key head that this head asks',
+        f'q = found["{site}.q"][0, {index}, {i}]',
+        f'k = found["{site}.k"][0, {layer.key_heads[index]}, {j}]  # the key head that this head asks',
         "print((q * k).tolist(), float(q @ k), float(q @ k) / len(q) ** 0.5)",
         f'print(found["{question.head}.scores"][0, {i}].tolist())  # -inf where masked',
         f'print(found["{question.head}.pattern"][0, {i}].tolist())',

@@ -19,17 +19,17 @@ IMPORTS = (
 def recorded(
     opened: ServedModel, question: TextQuestion, kinds: Sequence[str], *lines: str, more: Sequence[str] = ()
 ) -> str:
-    """A script that records some values of the pass into `found`, and goes on with lines.
+    """Return a script that records activations of the forward pass in `found`, and runs the given lines.
 
     Args:
         opened: the run.
-        question: about which text.
-        kinds: what is kept, by name.
-        lines: that print it.
-        more: imports.
+        question: request with the text.
+        kinds: names of the activations to record.
+        lines: lines that print the activations.
+        more: further imports.
     """
     if attention_pass_of(opened, question.text, question.target).which == "observed":
-        kinds = [*kinds, "pattern"]  # all layers are observed, as in the pass that made the view's numbers
+        kinds = [*kinds, "pattern"]  # record all layers, as in the forward pass of the view
     keep = ", ".join(map(repr, kinds))
     target = "torch.tensor([subject.target_ids])" if isinstance(opened.model, Translator) else "None"
     return script(
