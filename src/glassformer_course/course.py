@@ -40,15 +40,15 @@ COURSE = (
 
 
 def numbers() -> range:
-    """1 to the number of exercises."""
+    """Return the exercise numbers, from 1."""
     return range(1, len(COURSE) + 1)
 
 
 def find(which: str | int) -> Exercise:
-    """An exercise by its number, its name, or the name of its file (`02_softmax.py`).
+    """Return an exercise by its number, its name, or the name of its file (`02_softmax.py`).
 
     Raises:
-        GlassError: there is none.
+        GlassError: unknown exercise.
     """
     text = str(which).strip().removesuffix(".py").removesuffix(".ipynb").lower()
     head, _, tail = text.partition("_")

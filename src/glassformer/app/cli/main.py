@@ -45,7 +45,7 @@ COMMANDS = {
     "export": "take a run away, as a Hugging Face folder, ONNX or GGUF; loaded back and compared first",
     "import": "bring in a model that transformers saved, as a run like any other",
     "count": "parameters, bytes, arithmetic and cache of a run or recipe, by component",
-    "learn": "exercises that check themselves, a bug lab and a glossary; assignments and marks for teachers",
+    "learn": "self-checking exercises, a bug lab and a glossary; assignments and grading for teachers",
     "data": "list the generated corpora and recipes, print a corpus, look at a text, encode one for many runs",
     "doctor": "look at this machine and check what its devices compute",
 }

@@ -53,7 +53,7 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
     yield call("row", [USER], [[5, 6]], 0, note="where nobody answers")
     yield call("row", [USER, ASSISTANT], [[0, 5], [5, 0]], 0, note="where messages hold the end token themselves")
     for turns in (1, 3, 8):
-        yield call("row", *_drawn(rng, turns), 1, note=f"where {turns} questions and answers are drawn at random")
+        yield call("row", *_drawn(rng, turns), 1, note=f"where {turns} questions and answers are random")
     even = np.full((3, 4), 1.5)
     yield call(
         "answer_loss",

@@ -45,9 +45,7 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
     )
     for T in (1, 2, 3, 5, 7, 4):
         weights = _weights(*rng.normal(size=(2, T, 3)))
-        yield call(
-            "softmax_backward", rng.normal(size=(T, T)) * 2, weights, note="where the numbers are drawn at random"
-        )
+        yield call("softmax_backward", rng.normal(size=(T, T)) * 2, weights, note="where the numbers are random")
     weights = _weights(*rng.normal(size=(2, 3, 3)))
     yield call("softmax_backward", np.full((3, 3), 5.0), weights, note="where all numbers of dweights are equal")
     yield call("softmax_backward", rng.normal(size=(3, 3)), np.eye(3), note="where every token looks at itself alone")
@@ -64,7 +62,7 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
     )
     for T, d, e in [(1, 3, 3), (3, 4, 4), (5, 2, 2), (4, 7, 3), (7, 3, 5), (2, 1, 1)]:
         q, k, v, dy = _drawn(rng, T, d, e)
-        yield call("attention_backward", dy, q, k, v, note="where the numbers are drawn at random")
+        yield call("attention_backward", dy, q, k, v, note="where the numbers are random")
     q, k, v, dy = _drawn(rng, 4, 3, 2)
     last = np.where(np.arange(4)[:, None] == 3, dy, 0.0)
     yield call("attention_backward", last, q, k, v, note="where only the last token's output matters")

@@ -58,12 +58,10 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
     tiny = {"up": np.array([[1.0, 0.0, -1.0], [0.0, 1.0, 0.0]]), "down": np.array([[1.0, 0.0], [0.0, 1.0], [5.0, 5.0]])}
     yield call("feedforward", x, tiny, note="where x is 1, 2 and the third hidden number is -1, which ReLU makes 0")
     for T, D, F in [(3, 4, 7), (1, 5, 3), (5, 2, 11), (4, 4, 4)]:
-        yield call(
-            "feedforward", rng.normal(size=(T, D)), drawn(rng, D, 3, F), note="where the numbers are drawn at random"
-        )
+        yield call("feedforward", rng.normal(size=(T, D)), drawn(rng, D, 3, F), note="where the numbers are random")
 
     for T, D, K, F in [(1, 2, 1, 3), (3, 4, 3, 7), (5, 4, 2, 5), (2, 7, 7, 7), (7, 3, 5, 11)]:
-        yield call("block", rng.normal(size=(T, D)), drawn(rng, D, K, F), note="where the numbers are drawn at random")
+        yield call("block", rng.normal(size=(T, D)), drawn(rng, D, K, F), note="where the numbers are random")
         yield call("block", rng.normal(size=(T, D)) * 30, drawn(rng, D, K, F), note="where the stream has grown large")
     x = rng.normal(size=(5, 4))
     weights = drawn(rng, 4, 3, 7)

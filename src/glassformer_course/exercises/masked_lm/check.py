@@ -75,7 +75,7 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
         "hide", tokens, plain, edges, np.array([0, 0, 0.8, 0.9, 0.0]), others, 3, note="where numbers lie on edges"
     )
     for T in (1, 7, 40, 400):
-        note = f"where a text of {T} tokens is drawn at random"
+        note = f"where a text of {T} tokens is random"
         yield call("hide", *_drawn(rng, T), 4, note=note)
         yield Case(_fates(_drawn(rng, T)), f"{note}, and its chosen tokens are counted by fate", "hide")
     nothing = np.full((2, 4), 1.5)

@@ -33,7 +33,7 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
     )
     for shape in [(5,), (3, 4), (4, 3), (2, 3, 7), (1, 11)]:
         x, gain, bias = rng.normal(size=shape) * 3 + 1, *rng.normal(size=(2, shape[-1]))
-        yield call("layer_norm", x, gain, bias, SMALL, note="where the numbers are drawn at random")
+        yield call("layer_norm", x, gain, bias, SMALL, note="where the numbers are random")
     x = rng.normal(size=(3, 4))
     yield call("layer_norm", x, ones, zeros, 2.0, note="where ε is 2, so that its place shows")
     yield call("layer_norm", np.full((2, 4), 7.0), ones, ones * 3, SMALL, note="where all numbers are equal")
@@ -45,7 +45,7 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
     for shape in [(5,), (3, 4), (4, 3), (2, 3, 7), (1, 11)]:
         x = rng.normal(size=shape) * 3 + 1
         gain = rng.normal(size=shape[-1])
-        yield call("rms_norm", x, gain, SMALL, note="where the numbers are drawn at random")
+        yield call("rms_norm", x, gain, SMALL, note="where the numbers are random")
     yield call("rms_norm", rng.normal(size=(3, 4)), ones, 2.0, note="where ε is 2, so that its place shows")
     yield call("rms_norm", np.zeros((2, 4)), ones, SMALL, note="where all numbers are 0")
     yield call("rms_norm", rng.normal(size=(3, 1)), np.ones(1), SMALL, note="where D is 1")

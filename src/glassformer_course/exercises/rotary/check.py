@@ -27,7 +27,7 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
         "rotate", np.array([[1.0, 0.0], [1.0, 0.0]]), 0, BASE, note="where one pair (1, 0) stands at places 0, 1"
     )
     for shape in [(3, 4), (5, 6), (1, 8), (7, 2), (4, 10)]:
-        yield call("rotate", rng.normal(size=shape), 0, BASE, note="where the numbers are drawn at random")
+        yield call("rotate", rng.normal(size=shape), 0, BASE, note="where the numbers are random")
         yield call("rotate", rng.normal(size=shape), 11, BASE, note="where 11 tokens came before")
     yield call("rotate", rng.normal(size=(3, 5, 4)), 2, BASE, note="where there are 3 heads")
     yield call("rotate", rng.normal(size=(2, 3, 5, 6)), 0, BASE, note="where there are 2 rows of 3 heads")

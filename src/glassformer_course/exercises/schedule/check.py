@@ -30,9 +30,7 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
     for _ in range(6):
         steps = int(rng.integers(5, 40))
         peak = float(rng.uniform(0.1, 1))
-        yield _curve(
-            steps, int(rng.integers(1, steps)), peak, peak * float(rng.uniform(0, 0.5)), "all is drawn at random"
-        )
+        yield _curve(steps, int(rng.integers(1, steps)), peak, peak * float(rng.uniform(0, 0.5)), "all is random")
     yield _curve(5, 5, 1.0, 0.1, "all steps warm up and none decays")
     yield _curve(5, 4, 1.0, 0.1, "only the last step decays")
     yield _curve(1, 0, 1.0, 0.1, "there is a single step")

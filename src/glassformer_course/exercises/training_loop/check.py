@@ -101,7 +101,7 @@ def _losses(rng: np.random.Generator) -> Iterator[Case]:
         (4, 4, 4, 4, 4),
     ]:
         rows = rng.integers(0, V, size=(B, T + 1))
-        yield call("loss_and_gradients", drawn(rng, V, D, K, T), rows, note="where the numbers are drawn at random")
+        yield call("loss_and_gradients", drawn(rng, V, D, K, T), rows, note="where the numbers are random")
     weights = drawn(rng, 5, 4, 3, 7)
     rows = rng.integers(0, 5, size=(2, 4))
     yield call("loss_and_gradients", weights, rows, note="where the model has places for 7 tokens and reads 3")
@@ -116,7 +116,7 @@ def _clips(rng: np.random.Generator) -> Iterator[Case]:
     yield call("clip", pair, 50.0, note="where the gradients are shorter than allowed")
     for longest in (0.1, 1.0, 2.5):
         gradients = {"a": rng.normal(size=(3, 4)), "b": rng.normal(size=7) * 5, "c": rng.normal(size=(2, 2)) * 0.01}
-        yield call("clip", gradients, longest, note="where the numbers are drawn at random")
+        yield call("clip", gradients, longest, note="where the numbers are random")
     yield call("clip", pair, 5.0, note="where the gradients are exactly as long as allowed")
     yield call("clip", {"a": np.zeros(3), "b": np.zeros((2, 2))}, 1.0, note="where all gradients are 0")
     yield call("clip", {"a": rng.normal(size=(3, 2)) * 1e6}, 1.0, note="where a single array has exploded")

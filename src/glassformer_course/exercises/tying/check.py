@@ -32,7 +32,7 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
     for T, V, D in [(3, 7, 4), (1, 5, 3), (5, 4, 4), (4, 3, 5), (2, 1, 3), (7, 11, 2)]:
         h = rng.normal(size=(T, D))
         table = rng.normal(size=(V, D))
-        yield call("tied_logits", h, table, note="where the numbers are drawn at random")
+        yield call("tied_logits", h, table, note="where the numbers are random")
     h = rng.normal(size=(3, 4)) * 1e6
     yield call("tied_logits", h, rng.normal(size=(5, 4)), note="where hidden vectors are large")
 
@@ -46,7 +46,7 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
         note="where token 1 is looked up, h is 2, 3 and dlogits is -1, 1, 0",
     )
     for T, V, D in [(3, 7, 4), (1, 5, 3), (4, 4, 4), (6, 3, 5), (7, 2, 3), (5, 11, 2)]:
-        yield _gradient(rng, rng.integers(0, V, size=T), V, D, "ids are drawn at random")
+        yield _gradient(rng, rng.integers(0, V, size=T), V, D, "ids are random")
     yield _gradient(rng, np.array([2, 2, 2, 2]), 5, 3, "one id stands at all places")
     yield _gradient(rng, np.array([0, 4, 0]), 5, 3, "the first and the last id of the vocabulary occur")
     yield _gradient(rng, np.array([3, 1]), 5, 3, "no id repeats")
