@@ -23,7 +23,7 @@ def _best(hypotheses, n):
 
 
 def _search(table, bos, eos, beams, most, finish):
-    """Steps in common; `finish(kept, finished)` gives what runs on."""
+    """Return (active, finished) after `most` steps; `finish(kept, finished)` returns the active hypotheses."""
     finished = []
     running = [([], 0.0)]
     for _ in range(most):
@@ -141,47 +141,48 @@ def _with_a_heap(table, bos, eos, beams, most, alpha):
 MISTAKES = [
     Mistake(
         "finished hypotheses are lost",
-        "Only what the last step held is given back; a text that ended earlier is gone, however good. Set finished "
-        "hypotheses aside when they end, and rank them all at the end.",
+        "Only the hypotheses of the last step are returned, so a text that ended earlier is lost, however good it is. "
+        "Set finished hypotheses aside when they end, and rank them all at the end.",
         {"beam_search": _finished_dropped},
     ),
     Mistake(
-        "texts go on after their end",
-        "A hypothesis that ends in eos was extended like any other. Take it out of the running ones.",
+        "texts continue after their end",
+        "A hypothesis that ends in eos was extended like any other. Remove it from the active hypotheses.",
         {"beam_search": _goes_on_after_the_end},
     ),
     Mistake(
         "no length penalty",
-        "Sums of logarithms fall with every token, so short texts win. Divide by ((5 + n) / 6) ** alpha before "
-        "ranking.",
+        "The sum of log-probabilities decreases with every token, so short texts win. Divide by ((5 + n) / 6) ** alpha "
+        "before ranking.",
         {"beam_search": _no_penalty},
     ),
     Mistake(
         "divided by the length",
-        "n ** alpha is another penalty. The one asked for is ((5 + n) / 6) ** alpha, which is 1 for a single token "
-        "and gentler for short texts.",
+        "n ** alpha is another penalty. The task asks for ((5 + n) / 6) ** alpha, which is also 1 for a single token "
+        "but grows more slowly for short texts.",
         {"beam_search": _by_length},
     ),
     Mistake(
         "ranked before the penalty",
-        "The scores are right, but the order and the choice go by the plain log-probability. Compute the scores "
+        "The scores are right, but the hypotheses were sorted and selected by log-probability. Compute the scores "
         "first, then sort by them.",
         {"beam_search": _ranked_unpenalised},
     ),
     Mistake(
         "each hypothesis keeps only its best extension",
-        "That is greedy search from several beginnings. All extensions of all running hypotheses compete for the "
-        "beams: one parent may have several children, another none.",
+        "This is greedy search from several starts. All extensions of all active hypotheses compete for the beams: one "
+        "hypothesis may have several extensions, another none.",
         {"beam_search": _greedy_each},
     ),
     Mistake(
-        "what still runs is dropped",
-        "After the last step the running hypotheses are texts as well, cut off by the limit. Finish them as they are.",
+        "active hypotheses are dropped",
+        "After the last step, the active hypotheses are results too, truncated by the limit. Add them to the finished "
+        "ones.",
         {"beam_search": _unfinished_dropped},
     ),
     Mistake(
-        "over at the first end",
-        "The first hypothesis to end is seldom the best. Go on while anything runs.",
+        "stops at the first finished hypothesis",
+        "The first hypothesis to end is seldom the best. Continue while any hypothesis is active.",
         {"beam_search": _stops_at_the_first},
     ),
 ]

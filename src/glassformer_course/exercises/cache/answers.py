@@ -98,38 +98,38 @@ def _row_by_row(x, cache, w_query, w_key, w_value):
 MISTAKES = [
     Mistake(
         "the position is not advanced",
-        "Every piece is turned as if the text began with it. The first new token is at place t, the number of "
-        "places in the cache: np.arange(t, t + n).",
+        "Every piece is rotated as if it were the start of the text. The first new token is at position t, the number "
+        "of tokens in the cache: np.arange(t, t + n).",
         {"step": _always_from_zero},
     ),
     Mistake(
         "the position is one too far",
-        "The new tokens are turned to t + 1, t + 2 …. Places count from 0, so with t places in the cache the next "
-        "is t.",
+        "The new tokens are rotated by t + 1, t + 2 …. Positions count from 0, so with t tokens in the cache the next "
+        "position is t.",
         {"step": _one_ahead},
     ),
     Mistake(
         "the cache is not appended to",
-        "The new keys and values are used, but the old cache is given back: the next token will not know these. "
-        "Give back the longer arrays.",
+        "The new keys and values are used, but the old cache is returned, so later tokens cannot attend to these "
+        "tokens. Return the longer arrays.",
         {"step": _not_appended},
     ),
     Mistake(
         "the mask forgets the cache",
-        "A lower triangle that begins at column 0 lets the new row i see only the places 0 … i. The new row i is at "
-        "place t + i: move the diagonal by t, np.tri(n, t + n, k=t).",
+        "With a lower triangle that begins at column 0, the new row i sees only positions 0 … i. The new row i is at "
+        "position t + i: shift the diagonal by t, np.tri(n, t + n, k=t).",
         {"step": _mask_of_the_piece},
     ),
     Mistake(
         "no mask within a piece",
-        "With several new tokens at once the earlier ones see the later ones. One token needs no mask, a piece "
-        "does: the token at place p sees 0 … p.",
+        "If there are several new tokens, the earlier ones attend to the later ones here. One token needs no mask, but "
+        "several do: the token at position p sees 0 … p.",
         {"step": _no_mask},
     ),
     Mistake(
-        "cached keys are turned again",
-        "The cached keys were turned when they came. Turning the whole array at each step turns old keys ever "
-        "further: turn only the new ones, then append.",
+        "cached keys are rotated again",
+        "The cached keys are already rotated. Rotating the whole array at each step rotates the old keys again: rotate "
+        "only the new ones, then append.",
         {"step": _turned_twice},
     ),
 ]

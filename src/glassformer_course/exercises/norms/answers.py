@@ -9,7 +9,7 @@ from glassformer_course.cases import Mistake
 
 def _unbiased(x, gain, bias, epsilon):
     centred = x - x.mean(axis=-1, keepdims=True)
-    variance = (centred**2).sum(axis=-1, keepdims=True) / (np.float64(x.shape[-1]) - 1)  # D = 1: 0 / 0 is no number
+    variance = (centred**2).sum(axis=-1, keepdims=True) / (np.float64(x.shape[-1]) - 1)  # D = 1: 0 / 0 is NaN
     return gain * centred / np.sqrt(variance + epsilon) + bias
 
 
@@ -80,25 +80,24 @@ def _rms_norm_by_einsum(x, gain, epsilon):
 MISTAKES = [
     Mistake(
         "variance divided by D - 1",
-        "That is the estimate for a sample (ddof=1, torch's default for var). Norms divide by D: x.var(axis=-1) in "
-        "NumPy.",
+        "This is the sample variance (ddof=1, the default of torch.var). Norms divide by D: x.var(axis=-1) in NumPy.",
         {"layer_norm": _unbiased},
     ),
     Mistake(
         "ε outside the root",
-        "√σ² + ε is not √(σ² + ε): vectors with little spread come out far too large. Add ε before the root is taken.",
+        "√σ² + ε is not √(σ² + ε), and vectors with little variance become too large. Add ε before taking the root.",
         {"layer_norm": _outside, "rms_norm": _outside_rms},
     ),
     Mistake(
         "one norm over the whole array",
-        "All vectors share one mean and one size here, so tokens and rows of a batch influence each other. Reduce "
-        "over axis=-1 alone, with keepdims=True.",
+        "All vectors share one mean and one size here, so tokens and rows of a batch influence each other. Reduce only "
+        "over axis=-1, with keepdims=True.",
         {"layer_norm": _whole_array, "rms_norm": _whole_array_rms},
     ),
     Mistake(
         "variance as a difference of squares",
-        "The mean of x² less the square of the mean loses all digits when the mean is large beside the spread. "
-        "Subtract the mean first, then square.",
+        "The mean of x² minus the square of the mean loses all digits if the mean is much larger than the standard "
+        "deviation. Subtract the mean first, then square.",
         {"layer_norm": _difference_of_squares},
     ),
     Mistake(
@@ -108,13 +107,13 @@ MISTAKES = [
     ),
     Mistake(
         "RMSNorm subtracts the mean",
-        "This is LayerNorm without bias. RMSNorm divides x itself by the root of its mean square; no mean is taken "
-        "off.",
+        "This is LayerNorm without bias. RMSNorm divides x itself by the root of its mean square and does not "
+        "subtract the mean.",
         {"rms_norm": _rms_of_centred},
     ),
     Mistake(
         "sum of squares, not their mean",
-        "Divided by its length, a vector has length 1 and its numbers shrink as D grows. RMSNorm divides by the root "
+        "A vector divided by its length has length 1, so its numbers shrink as D grows. RMSNorm divides by the root "
         "of the mean square, so the length is √D.",
         {"rms_norm": _rms_by_length},
     ),

@@ -83,7 +83,7 @@ def _averaged_rms(dy, x, gain, epsilon):
 
 
 def _jacobian(normed, size, centred):
-    """The matrix ∂x̂/∂x of one vector."""
+    """Return the Jacobian ∂x̂/∂x of one vector: (D, D)."""
     D = len(normed)
     shares = np.ones((D, D)) / D if centred else np.zeros((D, D))
     return (np.eye(D) - shares - np.outer(normed, normed) / D) / size
@@ -131,18 +131,18 @@ def _rms_step_by_step(dy, x, gain, epsilon):
 MISTAKES = [
     Mistake(
         "mean and size taken as constants",
-        "dx = gain · dy / s forgets that μ and s change with x. Two more terms are due: - mean(dx̂) and - x̂ · "
-        "mean(dx̂ · x̂) (RMSNorm has only the second).",
+        "dx = gain · dy / s ignores that μ and s depend on x. Two terms are missing: - mean(dx̂) and - x̂ · mean(dx̂ "
+        "· x̂) (RMSNorm has only the second).",
         {"layer_norm_backward": _constant_statistics, "rms_norm_backward": _constant_statistics_rms},
     ),
     Mistake(
         "the path through the mean forgotten",
-        "x̂ holds -μ, and μ depends on every x. LayerNorm's dx needs the term - mean(dx̂) too; then it sums to 0.",
+        "x̂ contains -μ, and μ depends on every x. LayerNorm's dx also needs the term - mean(dx̂); then it sums to 0.",
         {"layer_norm_backward": _no_mean},
     ),
     Mistake(
         "the path through the variance forgotten",
-        "The size s depends on every x. LayerNorm's dx needs the term - x̂ · mean(dx̂ · x̂) too.",
+        "The size s depends on every x. LayerNorm's dx also needs the term - x̂ · mean(dx̂ · x̂).",
         {"layer_norm_backward": _no_variance},
     ),
     Mistake(
@@ -152,13 +152,13 @@ MISTAKES = [
     ),
     Mistake(
         "gradient of the gain by x, not x̂",
-        "The gain multiplies the normalised vector: its gradient is the sum of dy · x̂, not of dy · x.",
+        "The gain multiplies the normalized vector, so its gradient is the sum of dy · x̂, not of dy · x.",
         {"layer_norm_backward": _gain_by_x, "rms_norm_backward": _gain_by_x_rms},
     ),
     Mistake(
         "gradients of gain and bias averaged",
-        "One gain serves all vectors, so its gradient is the sum over them. The loss has already divided by what it "
-        "averages.",
+        "All vectors share one gain, so its gradient is the sum over them. If the loss is a mean, dy is already "
+        "divided by their number.",
         {"layer_norm_backward": _averaged, "rms_norm_backward": _averaged_rms},
     ),
 ]

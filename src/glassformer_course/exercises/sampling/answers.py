@@ -24,7 +24,7 @@ def _top_k(scores, k):
 
 
 def _top_p(shares, p):
-    """Keep tokens before which less than p stands; not renormalised."""
+    """Keep each token if the tokens before it have less than p in total, without renormalizing."""
     if p is None:
         return shares
     order = np.argsort(-shares, kind="stable")
@@ -116,7 +116,7 @@ def _one_at_a_time(logits, temperature, top_k, top_p):
     kept = {}
     count = 1 if temperature == 0 else len(left) if top_k is None else min(top_k, len(left))
     for _ in range(count):
-        best = max(left, key=lambda token: left[token])  # the first of equal ones
+        best = max(left, key=lambda token: left[token])  # on ties, the first
         kept[best] = left.pop(best)
     highest = max(kept.values())
     sizes = {token: 1.0 if temperature == 0 else np.exp((each - highest) / temperature) for token, each in kept.items()}
@@ -150,47 +150,47 @@ def _by_comparison(probabilities, u):
 MISTAKES = [
     Mistake(
         "top-p before top-k",
-        "The share of top-p was counted over the whole vocabulary. Top-k comes first: what it leaves is made to sum "
-        "to 1, and top-p is a share of that.",
+        "Top-p was applied to the whole vocabulary. Top-k comes first: its tokens are renormalized to sum to 1, and "
+        "top-p is a fraction of that.",
         {"distribution": _p_first},
     ),
     Mistake(
-        "temperature after the cuts",
-        "Top-p must see the distribution that the temperature made: a flat one keeps more tokens. Divide the logits "
-        "by the temperature first.",
+        "temperature after top-k and top-p",
+        "Top-p must be applied to the distribution after the temperature: a flatter one keeps more tokens. Divide the "
+        "logits by the temperature first.",
         {"distribution": _temperature_last},
     ),
     Mistake(
         "multiplied by the temperature",
-        "A low temperature must sharpen, so logits are divided by it; multiplied, 0.5 flattens them.",
+        "A low temperature must sharpen the distribution, so divide the logits by it: multiplying by 0.5 flattens it.",
         {"distribution": _times_temperature},
     ),
     Mistake(
-        "not renormalised",
-        "The tokens that stay keep their old probabilities, which no longer sum to 1. Divide by their sum at the end.",
+        "not renormalized",
+        "The kept tokens have their old probabilities, which no longer sum to 1. Divide by their sum at the end.",
         {"distribution": _not_renormalised},
     ),
     Mistake(
         "the token that reaches top-p is dropped",
-        "Kept are those whose sum is at most top_p, so too little is kept, of a sharp distribution nothing. Ask "
-        "what stands *before* each token: cumulative sum minus its own share, less than top_p.",
+        "This keeps tokens while their sum is at most top_p, so it keeps too few, or none of a sharp distribution. "
+        "Compare the sum *before* each token, the cumulative sum minus its own probability, with top_p.",
         {"distribution": _without_the_one_that_reaches},
     ),
     Mistake(
         "one token too many",
-        "The kept tokens have reached top_p exactly, yet one more stays. A token stays if what stands before it is "
+        "The kept tokens have exactly reached top_p, but one more is kept. Keep a token only if the sum before it is "
         "less than top_p (<, not <=).",
         {"distribution": _one_too_many},
     ),
     Mistake(
         "top-k keeps all equal logits",
-        "Comparing with the k-th largest logit keeps more than k where several are equal to it. Take the first k of "
-        "a stable sort.",
+        "Comparing with the k-th largest logit keeps more than k tokens if several are equal to it. Take the first k "
+        "of a stable sort.",
         {"distribution": _by_threshold},
     ),
     Mistake(
-        "an impossible token is drawn",
-        "With u = 0 the first token is taken even if its probability is 0, because 0 >= 0. The running sum must be "
+        "an impossible token is sampled",
+        "With u = 0 the first token is chosen even if its probability is 0, because 0 >= 0. The cumulative sum must be "
         "greater than u: searchsorted(..., side='right').",
         {"draw": _at_least},
     ),

@@ -60,7 +60,7 @@ def _by_logarithms(places, width):
 
 
 def _complex(places, width):
-    """Each pair is a complex number that turns; its imaginary part is the sine."""
+    """Rotate a complex number for each pair; its imaginary part is the sine."""
     result = np.zeros((len(places), width))
     for row, place in enumerate(places.tolist()):
         for pair in range(width // 2):
@@ -72,13 +72,13 @@ def _complex(places, width):
 MISTAKES = [
     Mistake(
         "all sines first, then all cosines",
-        "This layout is used too, but not here: weights trained with one read nonsense with the other. Sine and "
-        "cosine of a frequency stand side by side: result[:, 0::2] and result[:, 1::2].",
+        "Some libraries use this layout, but weights trained with one layout do not work with the other. Here, sine "
+        "and cosine of a frequency are adjacent: result[:, 0::2] and result[:, 1::2].",
         {"sinusoids": _halves},
     ),
     Mistake(
         "the cosine first",
-        "Sine and cosine are exchanged. The even channels hold sines: place 0 has 0, 1, 0, 1.",
+        "Sine and cosine are swapped. The even channels are sines: position 0 has 0, 1, 0, 1.",
         {"sinusoids": _cosine_first},
     ),
     Mistake(
@@ -89,8 +89,8 @@ MISTAKES = [
     ),
     Mistake(
         "every channel has its own frequency",
-        "Channels 2i and 2i + 1 share one frequency: both exponents are 2i / D. Only then does a shift of places turn "
-        "each pair.",
+        "Channels 2i and 2i + 1 share one frequency: both exponents are 2i / D. Only then does a shift of the position "
+        "rotate each pair.",
         {"sinusoids": _own_frequencies},
     ),
     Mistake(
@@ -100,22 +100,22 @@ MISTAKES = [
     ),
     Mistake(
         "multiplied instead of divided",
-        "Frequencies must fall from 1 to about 1/10,000: divide the place by 10000^(2i/D).",
+        "Frequencies must fall from 1 to about 1/10,000: divide the position by 10000^(2i/D).",
         {"sinusoids": _multiplied},
     ),
     Mistake(
-        "places from 1",
-        "The given places are the p of the formula; nothing is added. Place 0 has 0, 1, 0, 1.",
+        "positions from 1",
+        "The given positions are the p of the formula; nothing is added. Position 0 has 0, 1, 0, 1.",
         {"sinusoids": _from_one},
     ),
     Mistake(
-        "row numbers instead of places",
-        "Row 0 need not be place 0: after a cache the places begin later. Use the numbers in `places`.",
+        "row numbers instead of positions",
+        "Row 0 need not be position 0: with a cache, the positions start later. Use the numbers in `positions`.",
         {"sinusoids": _row_numbers},
     ),
     Mistake(
         "the base is not 10,000",
-        "The slowest wave is too fast, and far places look alike. The base is 10,000.",
+        "The slowest wave is too fast, so distant positions look alike. The base is 10,000.",
         {"sinusoids": _base_1000},
     ),
 ]

@@ -9,7 +9,7 @@ from glassformer_course.exercises.training_loop.task import backward, clip, forw
 
 
 def _learned(weights, inputs, targets, places):
-    """Loss and gradients, the gradient of the logits divided by `places`."""
+    """Return loss and gradients, with the gradient of the logits divided by `places`."""
     logits, kept = forward(weights, inputs)
     p = np.exp(logits - logits.max(axis=-1, keepdims=True))
     p /= p.sum(axis=-1, keepdims=True)
@@ -51,7 +51,7 @@ def _always_scaled(gradients, longest):
 
 
 def _loop(learn, shorten):
-    """A right loop around functions that may be wrong."""
+    """Return a correct `train` that uses the given loss and clipping functions."""
 
     def train(weights, rows, steps, rate, longest):
         losses = []
@@ -143,63 +143,63 @@ def _with_log_sum_exp(weights, rows):
 MISTAKES = [
     Mistake(
         "targets not shifted",
-        "The model is asked for the token it has just read, and learns to copy. The target at place t is token t + 1: "
-        "targets = rows[:, 1:].",
+        "The target is the token that the model has just read, so it learns to copy. The target at position t is token "
+        "t + 1: targets = rows[:, 1:].",
         {"loss_and_gradients": _not_shifted, "train": _loop(_not_shifted, clip)},
     ),
     Mistake(
         "shifted the wrong way",
-        "The model reads the next token and is asked for the one before. Inputs are rows[:, :-1], targets rows[:, 1:].",
+        "The model reads the next token and predicts the one before it. Inputs are rows[:, :-1], targets rows[:, 1:].",
         {"loss_and_gradients": _backwards_in_time, "train": _loop(_backwards_in_time, clip)},
     ),
     Mistake(
         "gradient not averaged",
-        "The loss is a mean over all places, so p - onehot is to be divided by their number. Otherwise longer rows "
-        "and larger batches take longer steps.",
+        "The loss is a mean over all positions, so divide p - onehot by their number. Otherwise, longer rows and "
+        "larger batches give larger steps.",
         {"loss_and_gradients": _not_averaged, "train": _loop(_not_averaged, clip)},
     ),
     Mistake(
         "gradient averaged over rows only",
-        "The loss is a mean over all B · T places, not over B rows: divide by the number of targets.",
+        "The loss is a mean over all B · T positions, not over B rows: divide by the number of targets.",
         {"loss_and_gradients": _averaged_over_rows, "train": _loop(_averaged_over_rows, clip)},
     ),
     Mistake(
         "each array clipped by itself",
-        "This changes the direction of the step: large gradients shrink, small ones do not. Take one length over all "
-        "arrays and one factor for all.",
+        "This changes the direction of the step: large gradients shrink, small ones do not. Compute one norm over all "
+        "arrays and multiply them by one factor.",
         {"clip": _each_alone, "train": _loop(loss_and_gradients, _each_alone)},
     ),
     Mistake(
         "each number clipped by itself",
-        "np.clip cuts single numbers and changes the direction of the step. Multiply all of them by one factor, "
-        "longest / length.",
+        "np.clip limits single numbers and changes the direction of the step. Multiply all numbers by one factor, "
+        "max_norm / norm.",
         {"clip": _each_number, "train": _loop(loss_and_gradients, _each_number)},
     ),
     Mistake(
-        "short gradients stretched",
-        "Every step is as long as allowed here, so training never settles; and a gradient of 0 gives 0 / 0. The "
-        "factor is longest / length only where the length is larger, else 1.",
+        "small gradients scaled up",
+        "Every step has the maximum norm here, so training never converges, and a gradient of 0 gives 0 / 0. The "
+        "factor is max_norm / norm only if the norm is larger than max_norm, else 1.",
         {"clip": _always_scaled, "train": _loop(loss_and_gradients, _always_scaled)},
     ),
     Mistake(
         "gradients of earlier steps kept",
-        "They pile up: each step is made of all gradients so far. Start from the new gradients at every step (in "
-        "PyTorch: zero_grad).",
+        "The gradients accumulate: each step uses the sum of all gradients so far. Use only the new gradients at "
+        "every step (in PyTorch: zero_grad).",
         {"train": _gradients_kept},
     ),
     Mistake(
         "steps uphill",
-        "The gradient points to a larger loss. Go against it: w - rate · g.",
+        "The gradient points in the direction of a larger loss. Step against it: w - rate · g.",
         {"train": _uphill},
     ),
     Mistake(
         "clip never called",
-        "The gradients are used as they are. Put them through clip before the step.",
+        "The gradients are used without clipping. Call clip before the step.",
         {"train": _clip_forgotten},
     ),
     Mistake(
         "weights changed in place",
-        "The caller's arrays were changed; whoever wants to train again from the same start cannot. Make new arrays: "
+        "The caller's arrays were changed, so the caller cannot train again from the same start. Create new arrays: "
         "w - rate · g, not w -= rate · g.",
         {"train": _in_place},
     ),

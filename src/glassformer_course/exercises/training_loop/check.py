@@ -1,4 +1,4 @@
-"""The questions put to the training loop, and the answers of the NumPy reference's layers."""
+"""Reference functions and test cases for the training loop, from the layers of the NumPy reference."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from glassformer_course.cases import Case, Functions, call
 from glassformer_course.drawing import Panel, Picture
 
 PROJECTIONS = ("query", "key", "value")
-BY_HEART = np.array([[0, 1, 2, 3, 1, 4, 2, 0, 5], [2, 1, 0, 6, 6, 3, 5, 1, 0]])
+MEMORIZED = np.array([[0, 1, 2, 3, 1, 4, 2, 0, 5], [2, 1, 0, 6, 6, 3, 5, 1, 0]])
 
 
 def loss_and_gradients(weights: Weights, rows: Ints) -> tuple[float, dict[str, Array]]:
-    """Layer by layer, each with its backward pass in the reference."""
+    """Return the mean loss and the gradients, by the layers of the NumPy reference and their backward passes."""
     inputs = rows[:, :-1]
     targets = rows[:, 1:]
     T = inputs.shape[1]
@@ -44,7 +44,7 @@ def loss_and_gradients(weights: Weights, rows: Ints) -> tuple[float, dict[str, A
 
 
 def clip(gradients: Weights, longest: float) -> dict[str, Array]:
-    """All numbers in one row, whose length is brought down."""
+    """Return the gradients, scaled so that their joint norm is at most `longest`."""
     length = math.hypot(*(float(number) for gradient in gradients.values() for number in gradient.ravel()))
     factor = longest / length if length > longest else 1.0
     return {name: factor * gradient for name, gradient in gradients.items()}
@@ -69,15 +69,15 @@ def _product(x: Array, matrix: Array) -> tuple[Array, Linear]:
 
 
 def drawn(rng: np.random.Generator, V: int, D: int, K: int, places: int) -> dict[str, Array]:
-    """Weights of a fresh decoder."""
+    """Return initial weights of a decoder."""
     shapes = {"embedding": (V, D), "position": (places, D), "query": (D, K), "key": (D, K), "value": (D, D)}
     return {name: rng.normal(size=shape) * 0.5 for name, shape in (shapes | {"output": (D, V)}).items()}
 
 
 def cases(rng: np.random.Generator) -> Iterator[Case]:
-    """The loss, the clipping, then whole trainings.
+    """Yield cases for the loss, for clipping, then for whole training runs.
 
-    The one that goes on until the rows are known by heart comes last, beyond those that tell mistakes apart.
+    The run that memorizes its rows comes last, after the cases that identify mistakes.
     """
     yield from _losses(rng)
     yield from _clips(rng)
@@ -104,7 +104,7 @@ def _losses(rng: np.random.Generator) -> Iterator[Case]:
         yield call("loss_and_gradients", drawn(rng, V, D, K, T), rows, note="where the numbers are random")
     weights = drawn(rng, 5, 4, 3, 7)
     rows = rng.integers(0, 5, size=(2, 4))
-    yield call("loss_and_gradients", weights, rows, note="where the model has places for 7 tokens and reads 3")
+    yield call("loss_and_gradients", weights, rows, note="where the model has 7 positions and reads 3 tokens")
     large = weights | {"output": weights["output"] * 1_000}
     yield call("loss_and_gradients", large, rows, note="where logits are in the thousands")
     yield call("loss_and_gradients", weights, np.full((2, 4), 3), note="where all tokens are the same")
@@ -112,14 +112,16 @@ def _losses(rng: np.random.Generator) -> Iterator[Case]:
 
 def _clips(rng: np.random.Generator) -> Iterator[Case]:
     pair = {"a": np.array([3.0]), "b": np.array([[0.0, 4.0]])}
-    yield call("clip", pair, 1.0, note="where the gradients are 3 and 0, 4: of length 5 together")
-    yield call("clip", pair, 50.0, note="where the gradients are shorter than allowed")
+    yield call("clip", pair, 1.0, note="where the gradients are 3 and 0, 4: their joint norm is 5")
+    yield call("clip", pair, 50.0, note="where the norm is below the maximum")
     for longest in (0.1, 1.0, 2.5):
         gradients = {"a": rng.normal(size=(3, 4)), "b": rng.normal(size=7) * 5, "c": rng.normal(size=(2, 2)) * 0.01}
         yield call("clip", gradients, longest, note="where the numbers are random")
-    yield call("clip", pair, 5.0, note="where the gradients are exactly as long as allowed")
+    yield call("clip", pair, 5.0, note="where the norm is exactly the maximum")
     yield call("clip", {"a": np.zeros(3), "b": np.zeros((2, 2))}, 1.0, note="where all gradients are 0")
-    yield call("clip", {"a": rng.normal(size=(3, 2)) * 1e6}, 1.0, note="where a single array has exploded")
+    yield call(
+        "clip", {"a": rng.normal(size=(3, 2)) * 1e6}, 1.0, note="where there is one array with a very large norm"
+    )
 
 
 def _trainings(rng: np.random.Generator) -> Iterator[Case]:
@@ -127,17 +129,17 @@ def _trainings(rng: np.random.Generator) -> Iterator[Case]:
     for number, (steps, rate, longest) in enumerate([*settings, *settings[:4], (1, 2.0, 0.1), (0, 0.5, 1.0)]):
         rows = rng.integers(0, 5, size=(1 + number % 3, 4))
         weights = drawn(rng, 5, 4, 3, 3)
-        note = f"where {counted(steps, 'steps are made', 'step is made')}"
+        note = f"where {counted(steps, 'steps are taken', 'step is taken')}"
         yield call("train", weights, rows, steps, rate, longest, note=note)
-    weights = {name: array / 5 for name, array in drawn(rng, 7, 8, 4, 8).items()}  # small, as fresh ones are
+    weights = {name: array / 5 for name, array in drawn(rng, 7, 8, 4, 8).items()}  # small, like initial weights
 
-    def by_heart(functions: Functions) -> tuple[list[float], bool]:
-        losses = functions.train(weights, BY_HEART, 100, 1.0, 1.0)[1]
+    def memorize(functions: Functions) -> tuple[list[float], bool]:
+        losses = functions.train(weights, MEMORIZED, 100, 1.0, 1.0)[1]
         return losses[::25], losses[-1] < 0.05
 
     yield Case(
-        by_heart,
-        note="where 100 steps lead from a blind guess, about ln 7, to two rows known by heart",
+        memorize,
+        note="where 100 steps must memorize two rows, from a loss of about ln 7 to less than 0.05",
         words="(losses[::25], losses[-1] < 0.05) of train(weights, rows, 100, 1.0, 1.0)",
     )
 
@@ -156,6 +158,6 @@ def picture() -> Picture:
         panels.append(Panel(title, np.exp(log_softmax(h @ weights["output"]))[0], list("hello"), list(letters)))
     return Picture(
         panels,
-        caption='Each row: how likely each letter is to come next. After training on "hello!" the two l have different '
-        "answers, l and o: the decoder knows more than the last letter.",
+        caption='Each row is the probability of each next letter. After training on "hello!", the model predicts l '
+        "after the first l and o after the second: it uses more than the last letter.",
     )
