@@ -19,11 +19,11 @@ EPSILON = 1e-8
 def adamw(w: Array, g: Array, m: Array, v: Array, t: int, rate: float, decay: float) -> tuple[Array, Array, Array]:
     """Compute one AdamW step element by element."""
     found = np.empty((3, *w.shape))
-    for place in np.ndindex(w.shape):
-        first = BETA1 * float(m[place]) + (1 - BETA1) * float(g[place])
-        second = BETA2 * float(v[place]) + (1 - BETA2) * float(g[place]) ** 2
+    for position in np.ndindex(w.shape):
+        first = BETA1 * float(m[position]) + (1 - BETA1) * float(g[position])
+        second = BETA2 * float(v[position]) + (1 - BETA2) * float(g[position]) ** 2
         move = first / (1 - BETA1**t) / (math.sqrt(second / (1 - BETA2**t)) + EPSILON)
-        found[(slice(None), *place)] = float(w[place]) * (1 - rate * decay) - rate * move, first, second
+        found[(slice(None), *position)] = float(w[position]) * (1 - rate * decay) - rate * move, first, second
     return found[0], found[1], found[2]
 
 

@@ -51,7 +51,7 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
     yield call("row", [USER], [[5, 6]], 0, note="where there is no answer")
     yield call("row", [USER, ASSISTANT], [[0, 5], [5, 0]], 0, note="where messages contain the end token")
     for turns in (1, 3, 8):
-        yield call("row", *_drawn(rng, turns), 1, note=f"where {turns} questions and answers are random")
+        yield call("row", *_random_inputs(rng, turns), 1, note=f"where {turns} questions and answers are random")
     even = np.full((3, 4), 1.5)
     yield call(
         "answer_loss",
@@ -79,7 +79,7 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
     yield call(
         "answer_loss", far, np.array([1, 0, 2]), every, note="where the logits of different positions are 10,000 apart"
     )
-    roles, messages = _drawn(rng, 4)
+    roles, messages = _random_inputs(rng, 4)
     logits = rng.normal(size=(sum(map(len, messages)) + len(messages), 50))
 
     def both(functions: Functions) -> float:
@@ -89,7 +89,7 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
     yield Case(both, "where the loss uses a row with four answers", "answer_loss(logits, *row(...)[1:])")
 
 
-def _drawn(rng: np.random.Generator, turns: int) -> tuple[list[str], list[list[int]]]:
+def _random_inputs(rng: np.random.Generator, turns: int) -> tuple[list[str], list[list[int]]]:
     """Return roles and random messages of `turns` questions and answers."""
     messages = [rng.integers(2, 50, size=rng.integers(1, 7)).tolist() for _ in range(2 * turns)]
     return [USER, ASSISTANT] * turns, messages

@@ -12,8 +12,7 @@
 # 1. `inputs` are all tokens except the last, `targets` all except the first: the model predicts each token from those
 #    before it.
 # 2. `counts[i]` is True if `targets[i]` is in an answer, or is the `end` right after an answer, so that the model
-# learns
-#    to stop. Questions, and the `end` after them, do not count.
+#    learns to stop. Questions, and the `end` after them, do not count.
 #
 # `answer_loss` is the mean, over the positions that count, of
 #

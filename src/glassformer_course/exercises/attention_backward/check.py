@@ -61,9 +61,9 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
         note="where q is 0 and T is 2",
     )
     for T, d, e in [(1, 3, 3), (3, 4, 4), (5, 2, 2), (4, 7, 3), (7, 3, 5), (2, 1, 1)]:
-        q, k, v, dy = _drawn(rng, T, d, e)
+        q, k, v, dy = _random_inputs(rng, T, d, e)
         yield call("attention_backward", dy, q, k, v, note="where the numbers are random")
-    q, k, v, dy = _drawn(rng, 4, 3, 2)
+    q, k, v, dy = _random_inputs(rng, 4, 3, 2)
     last = np.where(np.arange(4)[:, None] == 3, dy, 0.0)
     yield call("attention_backward", last, q, k, v, note="where only the gradient of the last output is not 0")
     first = np.where(np.arange(4)[:, None] == 0, dy, 0.0)
@@ -72,7 +72,7 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
     yield call("attention_backward", dy, q * 1_000, k, v, note="where queries are so large that weights are 0 or 1")
 
 
-def _drawn(rng: np.random.Generator, T: int, d: int, e: int) -> list[Array]:
+def _random_inputs(rng: np.random.Generator, T: int, d: int, e: int) -> list[Array]:
     return [rng.normal(size=(T, width)) for width in (d, d, e, e)]
 
 
@@ -80,7 +80,7 @@ def picture() -> Picture:
     """Draw the attention weights of four tokens, and the gradients of the weights and of the scores."""
     rng = np.random.default_rng(5)
     tokens = ["the", "cat", "sat", "down"]
-    q, k, v, dy = _drawn(rng, 4, 4, 4)
+    q, k, v, dy = _random_inputs(rng, 4, 4, 4)
     weights = _weights(q, k)
     dweights = dy @ v.T
     return Picture(

@@ -19,7 +19,7 @@ def _extensions(table, bos, running):
 
 
 def _best(hypotheses, n):
-    return sorted(hypotheses, key=lambda one: -one[1])[:n]
+    return sorted(hypotheses, key=lambda hypothesis: -hypothesis[1])[:n]
 
 
 def _search(table, bos, eos, beams, most, finish):
@@ -32,8 +32,8 @@ def _search(table, bos, eos, beams, most, finish):
 
 
 def _split(kept, finished, eos):
-    finished += [one for one in kept if one[0][-1] == eos]
-    return [one for one in kept if one[0][-1] != eos]
+    finished += [hypothesis for hypothesis in kept if hypothesis[0][-1] == eos]
+    return [hypothesis for hypothesis in kept if hypothesis[0][-1] != eos]
 
 
 def _scored(hypotheses, beams, penalty):
@@ -45,7 +45,7 @@ def _finished_dropped(table, bos, eos, beams, most, alpha):
     running = found
     for _ in range(most):
         found = _best(_extensions(table, bos, running), beams)
-        running = [one for one in found if one[0][-1] != eos]
+        running = [hypothesis for hypothesis in found if hypothesis[0][-1] != eos]
         if not running:
             break
     return _scored(found, beams, lambda n: _wu(n, alpha))
@@ -75,8 +75,8 @@ def _greedy_each(table, bos, eos, beams, most, alpha):
     finished = []
     running = _split(_best(_extensions(table, bos, [([], 0.0)]), beams), finished, eos)
     for _ in range(most - 1):
-        grown = [one for parent in running for one in _best(_extensions(table, bos, [parent]), 1)]
-        running = _split(_best(grown, beams), finished, eos)
+        extended = [hypothesis for parent in running for hypothesis in _best(_extensions(table, bos, [parent]), 1)]
+        running = _split(_best(extended, beams), finished, eos)
     return _scored(finished + running, beams, lambda n: _wu(n, alpha))
 
 
@@ -104,9 +104,9 @@ def _with_arrays(table, bos, eos, beams, most, alpha):
         flat = (totals[:, None] + table[last]).ravel()
         order = np.argsort(-flat, kind="stable")[:beams]
         order = order[flat[order] > -np.inf]
-        rows = [[*tokens[place // len(table)], int(place % len(table))] for place in order]
+        rows = [[*tokens[position // len(table)], int(position % len(table))] for position in order]
         ended = np.array([row[-1] == eos for row in rows], dtype=bool)
-        finished += [(row, float(flat[place])) for row, place, end in zip(rows, order, ended, strict=True) if end]
+        finished += [(row, float(flat[position])) for row, position, end in zip(rows, order, ended, strict=True) if end]
         tokens = [row for row in rows if row[-1] != eos]
         totals = flat[order][~ended]
         if not tokens:
@@ -135,7 +135,7 @@ def _with_a_heap(table, bos, eos, beams, most, alpha):
             else:
                 running.append((total, rank, tokens))
     best = [heapq.heappop(pool) for _ in range(min(beams, len(pool)))]
-    return [(list(one[-1]), -one[0]) for one in best]
+    return [(list(hypothesis[-1]), -hypothesis[0]) for hypothesis in best]
 
 
 MISTAKES = [

@@ -30,32 +30,35 @@ def beam_search(table: Array, bos: int, eos: int, beams: int, most: int, alpha: 
     finished = list[ScoredTokens]()
     while running and most > 0:
         extensions = [
-            ScoredTokens((*one.tokens, token), one.total + float(step))
-            for one in running
-            for token, step in enumerate(table[one.tokens[-1] if one.tokens else bos])
+            ScoredTokens((*hypothesis.tokens, token), hypothesis.total + float(step))
+            for hypothesis in running
+            for token, step in enumerate(table[hypothesis.tokens[-1] if hypothesis.tokens else bos])
             if np.isfinite(step)
         ]
-        kept = sorted(extensions, key=lambda one: one.total, reverse=True)[:beams]
-        finished += [one for one in kept if one.tokens[-1] == eos]
-        running = [one for one in kept if one.tokens[-1] != eos]
+        kept = sorted(extensions, key=lambda hypothesis: hypothesis.total, reverse=True)[:beams]
+        finished += [hypothesis for hypothesis in kept if hypothesis.tokens[-1] == eos]
+        running = [hypothesis for hypothesis in kept if hypothesis.tokens[-1] != eos]
         most -= 1
-    best = sorted(finished + running, key=lambda one: one.score(alpha), reverse=True)[:beams]
-    return [(list(one.tokens), one.score(alpha)) for one in best]
+    best = sorted(finished + running, key=lambda hypothesis: hypothesis.score(alpha), reverse=True)[:beams]
+    return [(list(hypothesis.tokens), hypothesis.score(alpha)) for hypothesis in best]
 
 
 def everything(table: Array, bos: int, eos: int, most: int, alpha: float) -> list[tuple[list[int], float]]:
     """Return every text with its score, best first, like a beam search with an unlimited number of beams."""
     found: list[ScoredTokens] = []
 
-    def grow(one: ScoredTokens) -> None:
-        if len(one.tokens) == most or (one.tokens and one.tokens[-1] == eos):
-            found.append(one)
+    def grow(hypothesis: ScoredTokens) -> None:
+        if len(hypothesis.tokens) == most or (hypothesis.tokens and hypothesis.tokens[-1] == eos):
+            found.append(hypothesis)
             return
-        for token, step in enumerate(table[one.tokens[-1] if one.tokens else bos]):
-            grow(ScoredTokens((*one.tokens, token), one.total + float(step)))
+        for token, step in enumerate(table[hypothesis.tokens[-1] if hypothesis.tokens else bos]):
+            grow(ScoredTokens((*hypothesis.tokens, token), hypothesis.total + float(step)))
 
     grow(ScoredTokens((), 0.0))
-    return [(list(one.tokens), one.score(alpha)) for one in sorted(found, key=lambda one: -one.score(alpha))]
+    return [
+        (list(hypothesis.tokens), hypothesis.score(alpha))
+        for hypothesis in sorted(found, key=lambda hypothesis: -hypothesis.score(alpha))
+    ]
 
 
 def cases(rng: np.random.Generator) -> Iterator[Case]:
@@ -68,27 +71,27 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
     yield call("beam_search", path, 0, 3, 4, 1, 0.6, note="where only one step is allowed")
     for V, beams, most, alpha in [(5, 2, 4, 0.6), (7, 3, 6, 0.6), (4, 5, 5, 1.0), (11, 4, 3, 0.0), (6, 1, 7, 0.6)]:
         note = f"where {V} tokens have random probabilities, {beams} beams, penalty {alpha}"
-        yield call("beam_search", _drawn(rng, V), 0, 1, beams, most, alpha, note=note)
+        yield call("beam_search", _random_table(rng, V), 0, 1, beams, most, alpha, note=note)
     for alpha in (0.0, 0.6, 2.0):
         note = f"where there are as many beams as texts, penalty {alpha}"
-        yield call("beam_search", _drawn(rng, 3), 0, 2, 27, 3, alpha, note=note)
-    likely_end = _drawn(rng, 5)
+        yield call("beam_search", _random_table(rng, 3), 0, 2, 27, 3, alpha, note=note)
+    likely_end = _random_table(rng, 5)
     likely_end[:, 1] += 2.0
     yield call(
         "beam_search", _normalised(likely_end), 0, 1, 3, 6, 0.6, note="where the end token is likely at each step"
     )
-    rare_end = _drawn(rng, 5)
+    rare_end = _random_table(rng, 5)
     rare_end[:, 1] -= 6.0
     yield call("beam_search", _normalised(rare_end), 0, 1, 3, 4, 0.6, note="where the end token is very unlikely")
     yield call("beam_search", np.full((4, 4), -2.0), 0, 3, 3, 3, 0.0, note="where all probabilities are equal")
-    blocked = _drawn(rng, 4)
+    blocked = _random_table(rng, 4)
     blocked[:, 0] = -np.inf
     blocked[2, 1] = -np.inf
     yield call("beam_search", blocked, 0, 3, 9, 3, 0.6, note="where some tokens cannot follow others")
     ends = np.full((3, 3), -np.inf)
     ends[:, 2] = 0.0
     yield call("beam_search", ends, 0, 2, 3, 5, 0.6, note="where the end token always comes first")
-    wide = _drawn(rng, 6)
+    wide = _random_table(rng, 6)
 
     def best_scores(functions: Functions) -> list[float]:
         return [float(functions.beam_search(wide, 0, 1, beams, 4, 0.6)[0][1]) for beams in (1, 2, 3, 5, 8)]
@@ -103,7 +106,7 @@ def _garden_path() -> Array:
         return _normalised(np.log(np.array(shares)))
 
 
-def _drawn(rng: np.random.Generator, V: int) -> Array:
+def _random_table(rng: np.random.Generator, V: int) -> Array:
     return _normalised(rng.normal(size=(V, V)) * 1.5)
 
 

@@ -5,10 +5,10 @@
 # the probability that token b follows token a. A *hypothesis* is a list of tokens; its log-probability is the sum over
 # its tokens, the first of which follows `bos`. `bos` itself is not part of it. Write `beam_search`:
 #
-# 1. Start with one active hypothesis: the empty one, with log-probability 0. 2. A step extends every active hypothesis
-# by every token of the vocabulary. Discard extensions with log-probability `-inf`. Keep the `beams` extensions with the
-# highest log-probability; on ties, first those of the hypothesis that was
-#    ranked higher before the step, then the lower token.
+# 1. Start with one active hypothesis: the empty one, with log-probability 0.
+# 2. A step extends every active hypothesis by every token of the vocabulary. Discard extensions with log-probability
+#    `-inf`. Keep the `beams` extensions with the highest log-probability; on ties, first those of the hypothesis that
+#    was ranked higher before the step, then the lower token.
 # 3. A kept hypothesis that ends in `eos` is finished: set it aside and never extend it. The others stay active, in this
 #    order.
 # 4. Stop after `most` steps, or if no hypothesis is active. Hypotheses that are still active then become finished.
@@ -38,11 +38,11 @@ def beam_search(table, bos, eos, beams, most, alpha):
             for token, step in enumerate(table[tokens[-1]]):
                 if step > -np.inf:
                     extended.append(([*tokens, token], total + float(step)))
-        extended.sort(key=lambda one: -one[1])  # a stable sort: ties keep their order
+        extended.sort(key=lambda hypothesis: -hypothesis[1])  # a stable sort: ties keep their order
         kept = extended[:beams]
-        finished += [one for one in kept if one[0][-1] == eos]
-        running = [one for one in kept if one[0][-1] != eos]
+        finished += [hypothesis for hypothesis in kept if hypothesis[0][-1] == eos]
+        running = [hypothesis for hypothesis in kept if hypothesis[0][-1] != eos]
     finished += running
     scored = [(tokens[1:], total / ((4 + len(tokens)) / 6) ** alpha) for tokens, total in finished]  # without bos
-    return sorted(scored, key=lambda one: -one[1])[:beams]
+    return sorted(scored, key=lambda hypothesis: -hypothesis[1])[:beams]
     # END SOLUTION

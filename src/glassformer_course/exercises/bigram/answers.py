@@ -71,8 +71,8 @@ def _row_by_row(counts, k):
 
 def _with_a_loop(ids, p):
     total = 0.0
-    for place in range(1, len(ids)):
-        total -= float(np.log(p[ids[place - 1], ids[place]]))
+    for position in range(1, len(ids)):
+        total -= float(np.log(p[ids[position - 1], ids[position]]))
     return total / (len(ids) - 1)
 
 

@@ -54,8 +54,8 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
     yield call("nats_per_token", np.array([0, 1, 1]), table, note="where the pairs have probability 1/2 and 3/4")
     yield call("nats_per_token", np.array([1, 0]), table, note="where there is one pair, of probability 1/4")
     for size, length in ((3, 7), (7, 29)):
-        drawn = rng.dirichlet(np.ones(size), size=size) * 0.9 + 0.1 / size
-        yield call("nats_per_token", rng.integers(size, size=length), drawn, note="where the table is random")
+        random_table = rng.dirichlet(np.ones(size), size=size) * 0.9 + 0.1 / size
+        yield call("nats_per_token", rng.integers(size, size=length), random_table, note="where the table is random")
     for size, k in ((5, 1.0), (11, 0.1)):
         yield _held_out(rng.integers(size, size=53), rng.integers(size, size=23), size, k)
 

@@ -21,8 +21,8 @@ def count(ids, size):
     """Count how often each token follows each token: (N,), V -> int64 (V, V), [token, next token]."""
     # BEGIN SOLUTION
     counts = np.zeros((size, size), dtype=np.int64)
-    for place in range(len(ids) - 1):
-        counts[ids[place], ids[place + 1]] += 1
+    for position in range(len(ids) - 1):
+        counts[ids[position], ids[position + 1]] += 1
     return counts
     # END SOLUTION
 

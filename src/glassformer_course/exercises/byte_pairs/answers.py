@@ -8,11 +8,11 @@ from glassformer_course.cases import Mistake
 
 def _merge(ids, pair, new):
     merged = []
-    place = 0
-    while place < len(ids):
-        found = tuple(ids[place : place + 2]) == pair
-        merged.append(new if found else ids[place])
-        place += 2 if found else 1
+    position = 0
+    while position < len(ids):
+        found = tuple(ids[position : position + 2]) == pair
+        merged.append(new if found else ids[position])
+        position += 2 if found else 1
     return merged
 
 
@@ -52,7 +52,7 @@ def _without_overlaps(ids):
 
 
 def _not_skipped(ids, pair, new):
-    return [new if tuple(ids[place : place + 2]) == pair else token for place, token in enumerate(ids)]
+    return [new if tuple(ids[position : position + 2]) == pair else token for position, token in enumerate(ids)]
 
 
 def _from_the_right(ids, pair, new):
@@ -95,19 +95,19 @@ def _by_rank(text, merges):
     """Repeatedly apply the earliest merge that is still possible, at its first position."""
     ids = list(text.encode())
     ranks = {pair: rank for rank, pair in enumerate(merges)}
-    while found := [(ranks[pair], place) for place, pair in enumerate(pairwise(ids)) if pair in ranks]:
-        rank, place = min(found)
-        ids[place : place + 2] = [256 + rank]
+    while found := [(ranks[pair], position) for position, pair in enumerate(pairwise(ids)) if pair in ranks]:
+        rank, position = min(found)
+        ids[position : position + 2] = [256 + rank]
     return ids
 
 
 def _in_place(ids, pair, new):
     ids = list(ids)
-    place = 0
-    while place < len(ids) - 1:
-        if (ids[place], ids[place + 1]) == pair:
-            ids[place : place + 2] = [new]
-        place += 1
+    position = 0
+    while position < len(ids) - 1:
+        if (ids[position], ids[position + 1]) == pair:
+            ids[position : position + 2] = [new]
+        position += 1
     return ids
 
 

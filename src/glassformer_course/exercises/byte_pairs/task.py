@@ -26,7 +26,7 @@ from collections import Counter
 def best_pair(ids):
     """Return the most frequent adjacent pair, on ties the smallest, or None: list -> (int, int)."""
     # BEGIN SOLUTION
-    counts = Counter((ids[place], ids[place + 1]) for place in range(len(ids) - 1))
+    counts = Counter((ids[position], ids[position + 1]) for position in range(len(ids) - 1))
     return min(counts, key=lambda pair: (-counts[pair], pair), default=None)
     # END SOLUTION
 
@@ -35,14 +35,14 @@ def merge(ids, pair, new):
     """Return the ids with the pair replaced by the new id, from left to right: list, (int, int), int -> list."""
     # BEGIN SOLUTION
     merged = []
-    place = 0
-    while place < len(ids):
-        if tuple(ids[place : place + 2]) == pair:
+    position = 0
+    while position < len(ids):
+        if tuple(ids[position : position + 2]) == pair:
             merged.append(new)
-            place += 2
+            position += 2
         else:
-            merged.append(ids[place])
-            place += 1
+            merged.append(ids[position])
+            position += 1
     return merged
     # END SOLUTION
 

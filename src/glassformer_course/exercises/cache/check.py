@@ -81,8 +81,8 @@ def _in_pieces(text: Array, sizes: Sequence[int], weights: Sequence[Array]) -> C
 
 def picture() -> Picture:
     """Draw the keys visible to each step of a generation, and the work per call with and without a cache."""
-    places = np.arange(6)
-    sees = np.where(places[None, :] <= places[:, None], 1.0, np.nan)
+    indices = np.arange(6)
+    sees = np.where(indices[None, :] <= indices[:, None], 1.0, np.nan)
     words = ["the", "cat", "sat", "on", "the", "mat"]
     work = np.array([[3, 1, 1, 1], [3, 4, 5, 6]], dtype=np.float64)
     return Picture(

@@ -23,10 +23,10 @@
 import numpy as np
 
 
-def rotate(x, places):
+def rotate(x, positions):
     """Rotate each row of x (n, d) by its position (n,). Pairs are i and i + d/2. (Nothing to write here.)"""
     half = x.shape[-1] // 2
-    angles = places[:, None] * 10_000.0 ** (-np.arange(half) / half)
+    angles = positions[:, None] * 10_000.0 ** (-np.arange(half) / half)
     a = x[:, :half]
     b = x[:, half:]
     return np.concatenate([a * np.cos(angles) - b * np.sin(angles), b * np.cos(angles) + a * np.sin(angles)], axis=-1)
@@ -38,11 +38,11 @@ def step(x, cache, w_query, w_key, w_value):
     old_keys, old_values = cache
     t = len(old_keys)
     n = len(x)
-    places = np.arange(t, t + n)
-    keys = np.concatenate([old_keys, rotate(x @ w_key, places)])
+    positions = np.arange(t, t + n)
+    keys = np.concatenate([old_keys, rotate(x @ w_key, positions)])
     values = np.concatenate([old_values, x @ w_value])
-    scores = rotate(x @ w_query, places) @ keys.T / np.sqrt(keys.shape[-1])
-    scores = np.where(np.arange(t + n) <= places[:, None], scores, -np.inf)
+    scores = rotate(x @ w_query, positions) @ keys.T / np.sqrt(keys.shape[-1])
+    scores = np.where(np.arange(t + n) <= positions[:, None], scores, -np.inf)
     weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
     weights /= weights.sum(axis=-1, keepdims=True)
     return weights @ values, (keys, values)

@@ -71,10 +71,10 @@ def _by_comparison(queries, keys):
 
 def _row_by_row(scores, allowed):
     weights = np.zeros_like(scores)
-    for place in np.ndindex(scores.shape[:-1]):
-        free = allowed[place[-1]]
+    for position in np.ndindex(scores.shape[:-1]):
+        free = allowed[position[-1]]
         if free.any():
-            weights[place][free] = _softmax(scores[place][free])
+            weights[position][free] = _softmax(scores[position][free])
     return weights
 
 

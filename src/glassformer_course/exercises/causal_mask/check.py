@@ -20,12 +20,12 @@ def causal(queries: int, keys: int) -> Bools:
 def masked_softmax(scores: Array, allowed: Bools) -> Array:
     """Return the softmax of each row over its allowed keys; all other weights are 0: (..., T, S)."""
     weights = np.zeros_like(scores)
-    for place in np.ndindex(scores.shape[:-1]):
-        free = np.flatnonzero(allowed[place[-1]])
+    for position in np.ndindex(scores.shape[:-1]):
+        free = np.flatnonzero(allowed[position[-1]])
         if len(free):
-            highest = max(scores[place][free])
-            powers = [exp(score - highest) for score in scores[place][free]]
-            weights[place][free] = [power / fsum(powers) for power in powers]
+            highest = max(scores[position][free])
+            powers = [exp(score - highest) for score in scores[position][free]]
+            weights[position][free] = [power / fsum(powers) for power in powers]
     return weights
 
 

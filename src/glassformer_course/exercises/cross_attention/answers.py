@@ -7,8 +7,8 @@ from glassformer_course.cases import Mistake
 
 def _attend(q, k, v, allowed):
     scores = np.where(allowed, q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1]), -np.inf)
-    grown = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    weights = grown / grown.sum(axis=-1, keepdims=True)
+    exponentials = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    weights = exponentials / exponentials.sum(axis=-1, keepdims=True)
     return weights @ v, weights
 
 

@@ -16,8 +16,8 @@ def shift_right(targets: Ints, bos: int) -> Ints:
     """Shift the targets right, token by token: (B, T) -> (B, T)."""
     result = np.full_like(targets, bos)
     for row, target in enumerate(targets):
-        for place in range(1, len(target)):
-            result[row, place] = target[place - 1]
+        for position in range(1, len(target)):
+            result[row, position] = target[position - 1]
     return result
 
 

@@ -38,7 +38,7 @@ def cross_attention(decoder, encoder, real_source, w_query, w_key, w_value):
     v = encoder @ w_value
     scores = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
     scores = np.where(real_source[:, None, :], scores, -np.inf)
-    grown = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    weights = grown / grown.sum(axis=-1, keepdims=True)
+    exponentials = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    weights = exponentials / exponentials.sum(axis=-1, keepdims=True)
     return weights @ v, weights
     # END SOLUTION

@@ -68,12 +68,12 @@ def _power_of_two(logits, targets):
 
 def _with_loops(logits, targets):
     total = 0.0
-    places = 0
+    positions = 0
     for row, target in zip(logits.reshape(-1, logits.shape[-1]), targets.reshape(-1), strict=True):
         if target != -100:
             total += math.log(sum(math.exp(logit - max(row)) for logit in row)) + max(row) - row[target]
-            places += 1
-    return total / max(places, 1)
+            positions += 1
+    return total / max(positions, 1)
 
 
 def _with_weights(logits, targets):

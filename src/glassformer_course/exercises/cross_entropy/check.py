@@ -16,9 +16,9 @@ from glassformer_course.drawing import Panel, Picture
 def cross_entropy(logits: Array, targets: Ints) -> float:
     """Return the mean loss in nats over the positions that count: (..., V), (...) -> float."""
     losses = [
-        _surprise(logits[place], int(targets[place]))
-        for place in np.ndindex(targets.shape)
-        if targets[place] != IGNORED
+        _surprise(logits[position], int(targets[position]))
+        for position in np.ndindex(targets.shape)
+        if targets[position] != IGNORED
     ]
     return fsum(losses) / len(losses) if losses else 0.0
 
@@ -77,11 +77,11 @@ def picture() -> Picture:
     shifted = np.exp(logits - logits.max(axis=-1, keepdims=True))
     losses = [cross_entropy(logits[i : i + 1], targets[i : i + 1]) for i in range(2)] + [float("nan")]
     words = ["the", "cat", "sat"]
-    places = ["target cat", "target the", "padding"]
+    positions = ["target cat", "target the", "padding"]
     mean = cross_entropy(logits, targets)
     return Picture(
         [
-            Panel("logits", logits, places, words),
+            Panel("logits", logits, positions, words),
             Panel("probabilities", shifted / shifted.sum(axis=-1, keepdims=True), columns=words),
             Panel("loss", np.array(losses)[:, None], columns=["nats"]),
         ],

@@ -22,7 +22,7 @@ def _used_rows(ids, dX, size):
     return np.stack([dX.reshape(-1, dX.shape[-1])[flat == token].sum(axis=0) for token in np.unique(flat)])
 
 
-def _by_place(ids, dX, size):
+def _by_position(ids, dX, size):
     return dX.copy()
 
 
@@ -80,7 +80,7 @@ MISTAKES = [
     Mistake(
         "the gradient of each position, not of each token",
         "dX has a row for each position of the text. Add each of its rows to the row of the token at that position.",
-        {"table_gradient": _by_place},
+        {"table_gradient": _by_position},
     ),
     Mistake(
         "columns of the table",

@@ -16,24 +16,24 @@ SHAPES: tuple[tuple[int, ...], ...] = ((5,), (7,), (2, 5), (2, 2, 3))  # of ids
 def one_hot(ids: Ints, size: int) -> Array:
     """Return one-hot vectors, filled position by position: (...) -> (..., V)."""
     result = np.zeros((*ids.shape, size))
-    for place in np.ndindex(ids.shape):
-        result[(*place, ids[place])] = 1.0
+    for position in np.ndindex(ids.shape):
+        result[(*position, ids[position])] = 1.0
     return result
 
 
 def look_up(ids: Ints, table: Array) -> Array:
     """Return each id's row, filled position by position: (...), (V, D) -> (..., D)."""
     result = np.zeros((*ids.shape, table.shape[1]))
-    for place in np.ndindex(ids.shape):
-        result[place] = table[ids[place]]
+    for position in np.ndindex(ids.shape):
+        result[position] = table[ids[position]]
     return result
 
 
 def table_gradient(ids: Ints, dX: Array, size: int) -> Array:
     """Return the gradient of the table, summed position by position: (...), (..., D) -> (V, D)."""
     gradient = np.zeros((size, dX.shape[-1]))
-    for place in np.ndindex(ids.shape):
-        gradient[ids[place]] += dX[place]
+    for position in np.ndindex(ids.shape):
+        gradient[ids[position]] += dX[position]
     return gradient
 
 

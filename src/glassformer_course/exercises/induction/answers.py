@@ -20,18 +20,18 @@ def _matrix(V, P, rows, columns, value):
 
 
 def _looks_ahead(V, P):
-    token, place, previous, _ = _blocks(V, P)
-    return _matrix(V, P, place[:-1], place[1:], 100.0), _matrix(V, P, token, previous, 1.0)
+    token, position, previous, _ = _blocks(V, P)
+    return _matrix(V, P, position[:-1], position[1:], 100.0), _matrix(V, P, token, previous, 1.0)
 
 
 def _looks_at_itself(V, P):
-    token, place, previous, _ = _blocks(V, P)
-    return _matrix(V, P, place, place, 100.0), _matrix(V, P, token, previous, 1.0)
+    token, position, previous, _ = _blocks(V, P)
+    return _matrix(V, P, position, position, 100.0), _matrix(V, P, token, previous, 1.0)
 
 
 def _over_the_token(V, P):
-    token, place, _, _ = _blocks(V, P)
-    return _matrix(V, P, place[1:], place[:-1], 100.0), _matrix(V, P, token, token, 1.0)
+    token, position, _, _ = _blocks(V, P)
+    return _matrix(V, P, position[1:], position[:-1], 100.0), _matrix(V, P, token, token, 1.0)
 
 
 def _finds_the_copy(V, P):
@@ -82,8 +82,8 @@ def _no_number(weights, tokens):
 
 
 def _previous_by_index(V, P):
-    token, place, previous, _ = _blocks(V, P)
-    return _matrix(V, P, place[1:], place[:-1], 100.0), _matrix(V, P, token, previous, 1.0)
+    token, position, previous, _ = _blocks(V, P)
+    return _matrix(V, P, position[1:], position[:-1], 100.0), _matrix(V, P, token, previous, 1.0)
 
 
 def _induction_by_index(V, P):

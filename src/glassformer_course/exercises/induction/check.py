@@ -81,7 +81,7 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
             f"where {len(once)} tokens occur twice",
             "both heads, one after the other",
         )
-        weights = _drawn(rng, len(tokens))
+        weights = _random_weights(rng, len(tokens))
         yield call(
             "induction_score", weights, tokens, note=f"where {len(once)} tokens occur twice and the weights are random"
         )
@@ -90,17 +90,20 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
         _at_work(several, 4, 8), "where a token is followed by different tokens", "both heads, one after the other"
     )
     yield call(
-        "induction_score", _drawn(rng, 8), several, note="where a token is followed by different tokens and by itself"
+        "induction_score",
+        _random_weights(rng, 8),
+        several,
+        note="where a token is followed by different tokens and by itself",
     )
     yield call(
         "induction_score", np.tri(5) / np.arange(1, 6)[:, None], np.arange(5), note="where no token occurs twice"
     )
     yield call("induction_score", np.ones((1, 1)), np.array([4]), note="where the text has one token")
     tokens = rng.integers(0, 5, size=23)
-    yield call("induction_score", _drawn(rng, 23), tokens, note="where 23 tokens are sampled from five")
+    yield call("induction_score", _random_weights(rng, 23), tokens, note="where 23 tokens are sampled from five")
 
 
-def _drawn(rng: np.random.Generator, T: int) -> Array:
+def _random_weights(rng: np.random.Generator, T: int) -> Array:
     weights: Array = rng.random((T, T)) * np.tri(T)
     return weights / weights.sum(axis=1, keepdims=True)
 

@@ -52,8 +52,8 @@ def previous_token_head(V, P):
     D = 3 * V + P
     qk = np.zeros((D, D))
     ov = np.zeros((D, D))
-    for place in range(1, P):
-        qk[V + place, V + place - 1] = 100.0
+    for position in range(1, P):
+        qk[V + position, V + position - 1] = 100.0
     for token in range(V):
         ov[token, V + P + token] = 1.0
     return qk, ov

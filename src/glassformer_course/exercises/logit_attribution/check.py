@@ -55,12 +55,12 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
         "attribution", by_hand, plain, np.array([0.25, 0.5]), identity, 1, 0.0, note="where the bias contributes 0.5"
     )
     for N, D, V in [(1, 3, 5), (2, 5, 3), (5, 7, 11), (13, 4, 7), (7, 16, 29)]:
-        arrays = _drawn(rng, N, D, V)
+        arrays = _random_inputs(rng, N, D, V)
         token = int(rng.integers(V))
         note = f"where there are {N} parts of {D} channels"
         yield call("attribution", *arrays, token, 1e-5, note=note)
         yield Case(_sum(arrays, token), f"{note}, and the sum of their contributions must be the logit", "attribution")
-    parts, *rest = _drawn(rng, 4, 5, 3)
+    parts, *rest = _random_inputs(rng, 4, 5, 3)
     yield call("attribution", parts + 100, *rest, 2, 1e-5, note="where every part has a large mean")
     opposite = np.concatenate([parts, -parts[:3]])
     yield call("attribution", opposite, *rest, 0, 1e-5, note="where all parts except one cancel")
@@ -88,7 +88,7 @@ def _sum(arrays: tuple[Array, ...], token: int) -> Callable[[Functions], float]:
     return ask
 
 
-def _drawn(rng: np.random.Generator, N: int, D: int, V: int) -> tuple[Array, Array, Array, Array]:
+def _random_inputs(rng: np.random.Generator, N: int, D: int, V: int) -> tuple[Array, Array, Array, Array]:
     return rng.normal(size=(N, D)) * 2, rng.normal(size=D) + 1, rng.normal(size=D), rng.normal(size=(D, V))
 
 

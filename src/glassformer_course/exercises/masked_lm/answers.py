@@ -79,13 +79,13 @@ def _with_loops(tokens, special, choose, action, others, mask_id):
     return np.array(inputs), np.array(labels)
 
 
-def _by_places(tokens, special, choose, action, others, mask_id):
-    places = np.flatnonzero((choose < 0.15) & np.logical_not(special))
+def _by_positions(tokens, special, choose, action, others, mask_id):
+    positions = np.flatnonzero((choose < 0.15) & np.logical_not(special))
     inputs = np.array(tokens)
     labels = np.full_like(tokens, -100)
-    labels[places] = tokens[places]
-    masked = places[action[places] < 0.8]
-    rest = np.setdiff1d(places, masked)
+    labels[positions] = tokens[positions]
+    masked = positions[action[positions] < 0.8]
+    rest = np.setdiff1d(positions, masked)
     swapped = rest[action[rest] < 0.9]
     inputs[masked] = mask_id
     inputs[swapped] = others[swapped]
@@ -103,7 +103,7 @@ def _by_logsumexp(logits, labels):
 
 
 def _by_probabilities(logits, labels):
-    rows = [place for place, label in enumerate(labels) if label != -100]
+    rows = [position for position, label in enumerate(labels) if label != -100]
     if not rows:
         return 0.0
     return math.fsum(_losses(logits, labels)[rows].tolist()) / len(rows)
@@ -168,4 +168,4 @@ MISTAKES = [
         {"loss": _ignored_count},
     ),
 ]
-ALSO_RIGHT = [{"hide": _with_loops, "loss": _by_logsumexp}, {"hide": _by_places, "loss": _by_probabilities}]
+ALSO_RIGHT = [{"hide": _with_loops, "loss": _by_logsumexp}, {"hide": _by_positions, "loss": _by_probabilities}]

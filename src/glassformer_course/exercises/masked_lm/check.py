@@ -83,8 +83,10 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
     )
     for T in (1, 7, 40, 400):
         note = f"where a text of {T} tokens is random"
-        yield call("hide", *_drawn(rng, T), 4, note=note)
-        yield Case(_fates(_drawn(rng, T)), f"{note}, and the result is the counts of each kind of token", "hide")
+        yield call("hide", *_random_inputs(rng, T), 4, note=note)
+        yield Case(
+            _count_kinds(_random_inputs(rng, T)), f"{note}, and the result is the counts of each kind of token", "hide"
+        )
     nothing = np.full((2, 4), 1.5)
     yield call("loss", nothing, np.array([-100, 2]), note="where all logits are equal and one position counts: ln 4")
     yield call(
@@ -100,26 +102,26 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
     )
     far = np.array([[10_000.0, 9_999.0, 0.0], [1.0, 2.0, 3.0], [-9_999.0, -9_998.0, -10_000.0]])
     yield call("loss", far, np.array([1, 0, 2]), note="where the logits of different positions are 10,000 apart")
-    drawn = _drawn(rng, 60)
+    inputs_of_hide = _random_inputs(rng, 60)
     logits = rng.normal(size=(60, 101))
 
     def both(functions: Functions) -> float:
-        return float(functions.loss(logits, functions.hide(*drawn, 4)[1]))
+        return float(functions.loss(logits, functions.hide(*inputs_of_hide, 4)[1]))
 
     yield Case(both, "where the loss uses the labels that hide returns for 60 tokens", "loss(logits, hide(...)[1])")
 
 
-def _drawn(rng: np.random.Generator, T: int) -> tuple[Ints, Bools, Array, Array, Ints]:
+def _random_inputs(rng: np.random.Generator, T: int) -> tuple[Ints, Bools, Array, Array, Ints]:
     """Return random arguments of `hide`: tokens 0 to 4 are special, and more tokens are chosen than usual."""
     tokens = rng.integers(0, 101, size=T)
     return tokens, tokens < 5, rng.random(T) * 0.4, rng.random(T), rng.integers(5, 101, size=T)
 
 
-def _fates(drawn: tuple[Ints, Bools, Array, Array, Ints]) -> Any:
-    tokens, special = drawn[:2]
+def _count_kinds(inputs_of_hide: tuple[Ints, Bools, Array, Array, Ints]) -> Any:
+    tokens, special = inputs_of_hide[:2]
 
     def ask(functions: Functions) -> dict[str, int]:
-        inputs, labels = functions.hide(*drawn, 4)
+        inputs, labels = functions.hide(*inputs_of_hide, 4)
         chosen = labels != IGNORED
         return {
             "chosen": int(chosen.sum()),
@@ -141,11 +143,11 @@ def picture() -> Picture:
     tokens = np.arange(len(words))
     inputs, labels = hide(tokens, special, choose, action, np.full(len(words), 90), 99)
     chosen = labels != IGNORED
-    fates = np.array([inputs == 99, inputs == 90, chosen & (inputs == tokens)], dtype=np.float64)
+    kinds = np.array([inputs == 99, inputs == 90, chosen & (inputs == tokens)], dtype=np.float64)
     return Picture(
         [
             Panel("the random numbers", [choose, action], ["choose", "action"], words),
-            Panel("inputs of the chosen tokens", [*fates, chosen], ["[MASK]", "another", "the same", "loss"], words),
+            Panel("inputs of the chosen tokens", [*kinds, chosen], ["[MASK]", "another", "the same", "loss"], words),
         ],
         caption="A token is chosen if its number is below 0.15 and it is not special: cat is masked, on is replaced by "
         "another word, mat stays the same. All three count in the loss.",

@@ -74,13 +74,13 @@ def _there_and_back(x: Array, heads: int) -> Case:
 def picture() -> Picture:
     """Draw two heads on A B A B: one attends to the previous position, one to the same letter."""
     words = ["A", "B", "A'", "B'"]
-    places = np.eye(4)
+    positions = np.eye(4)
     letters = np.array([[1.0, 0.0], [0.0, 1.0]] * 2)
-    x = np.concatenate([places, letters, np.zeros((4, 2))], axis=1)
+    x = np.concatenate([positions, letters, np.zeros((4, 2))], axis=1)
     W_Q = np.zeros((8, 8))
     W_K = np.zeros((8, 8))
-    W_Q[:4, :4] = np.roll(places, -1, axis=1) * 6  # position i attends to position i - 1
-    W_K[:4, :4] = places
+    W_Q[:4, :4] = np.roll(positions, -1, axis=1) * 6  # position i attends to position i - 1
+    W_K[:4, :4] = positions
     W_Q[4:, 4:] = W_K[4:, 4:] = np.eye(4) * 2  # a letter attends to the same letter
     Q = split((x @ W_Q)[None], 2)[0]
     K = split((x @ W_K)[None], 2)[0]

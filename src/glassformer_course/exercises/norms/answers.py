@@ -51,19 +51,19 @@ def _gain_on_bias_too(x, gain, bias, epsilon):
 
 def _layer_norm_with_loops(x, gain, bias, epsilon):
     result = np.zeros(x.shape)
-    for place in np.ndindex(x.shape[:-1]):
-        row = [float(value) for value in x[place]]
+    for position in np.ndindex(x.shape[:-1]):
+        row = [float(value) for value in x[position]]
         mean = math.fsum(row) / len(row)
         size = math.sqrt(math.fsum((value - mean) ** 2 for value in row) / len(row) + epsilon)
-        result[place] = [g * (value - mean) / size + b for value, g, b in zip(row, gain, bias, strict=True)]
+        result[position] = [g * (value - mean) / size + b for value, g, b in zip(row, gain, bias, strict=True)]
     return result
 
 
 def _rms_norm_with_loops(x, gain, epsilon):
     result = np.zeros(x.shape)
-    for place in np.ndindex(x.shape[:-1]):
-        size = math.sqrt(math.fsum(float(value) ** 2 for value in x[place]) / x.shape[-1] + epsilon)
-        result[place] = [g * value / size for value, g in zip(x[place], gain, strict=True)]
+    for position in np.ndindex(x.shape[:-1]):
+        size = math.sqrt(math.fsum(float(value) ** 2 for value in x[position]) / x.shape[-1] + epsilon)
+        result[position] = [g * value / size for value, g in zip(x[position], gain, strict=True)]
     return result
 
 

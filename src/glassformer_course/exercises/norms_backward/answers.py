@@ -94,11 +94,11 @@ def _by_jacobians(dy, x, gain, epsilon, statistics, centred):
     dx = np.zeros(x.shape)
     dgain = np.zeros(D)
     dbias = np.zeros(D)
-    for place in np.ndindex(x.shape[:-1]):
-        normed, size = statistics(x[place], epsilon)
-        dx[place] = _jacobian(normed, size, centred).T @ (gain * dy[place])
-        dgain += dy[place] * normed
-        dbias += dy[place]
+    for position in np.ndindex(x.shape[:-1]):
+        normed, size = statistics(x[position], epsilon)
+        dx[position] = _jacobian(normed, size, centred).T @ (gain * dy[position])
+        dgain += dy[position] * normed
+        dbias += dy[position]
     return dx, dgain, dbias
 
 

@@ -6,8 +6,8 @@ from glassformer_course.cases import Mistake
 
 
 def _softmax(scores):
-    grown = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    return grown / grown.sum(axis=-1, keepdims=True)
+    exponentials = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return exponentials / exponentials.sum(axis=-1, keepdims=True)
 
 
 def _scores(q, k):

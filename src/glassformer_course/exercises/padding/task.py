@@ -28,9 +28,9 @@ def attention(q, k, v, real):
     scores = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
     scores = np.where(real[:, None, :], scores, -np.inf)
     highest = scores.max(axis=-1, keepdims=True)
-    grown = np.exp(scores - np.where(np.isfinite(highest), highest, 0.0))
-    total = grown.sum(axis=-1, keepdims=True)
-    return grown / np.where(total > 0, total, 1.0) @ v
+    exponentials = np.exp(scores - np.where(np.isfinite(highest), highest, 0.0))
+    total = exponentials.sum(axis=-1, keepdims=True)
+    return exponentials / np.where(total > 0, total, 1.0) @ v
     # END SOLUTION
 
 

@@ -60,9 +60,9 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
     outputs = np.array([[[[2.0]], [[1.0]]], [[[2.0]], [[3.0]]]])
     gradients = np.array([[[[1.0]], [[4.0]]], [[[-1.0]], [[0.0]]]])
     yield call("importance", outputs, gradients, note="where head 0 has the derivatives 2 and -2, head 1 has 4 and 0")
-    two_places = np.array([[[[1.0, 1.0], [1.0, 0.0]]]])
+    two_positions = np.array([[[[1.0, 1.0], [1.0, 0.0]]]])
     yield call(
-        "importance", two_places, two_places * [1, -1], note="where the channels of one head have opposite signs"
+        "importance", two_positions, two_positions * [1, -1], note="where the channels of one head have opposite signs"
     )
     for N, H, T, d in [(1, 1, 1, 1), (3, 2, 5, 4), (7, 5, 2, 3), (11, 3, 4, 2)]:
         note = f"where {H} heads have {T} positions of {d} channels for {N} texts"

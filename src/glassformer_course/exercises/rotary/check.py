@@ -53,7 +53,9 @@ def _distances(rng: np.random.Generator) -> Case:
     q, k = rng.normal(size=(2, 1, 6))
 
     def scores(f: Functions) -> list[float]:
-        return [float((f.rotate(q, place + 4, BASE) * f.rotate(k, place, BASE)).sum()) for place in (0, 9, 200)]
+        return [
+            float((f.rotate(q, position + 4, BASE) * f.rotate(k, position, BASE)).sum()) for position in (0, 9, 200)
+        ]
 
     return Case(
         scores,
@@ -64,12 +66,12 @@ def _distances(rng: np.random.Generator) -> Case:
 
 def picture() -> Picture:
     """Draw one vector rotated to five positions, and the dot products of all pairs."""
-    names = [f"position {place}" for place in range(5)]
+    names = [f"position {position}" for position in range(5)]
     turned = rotate(np.tile([1.0, 1.0, 0.0, 0.0], (5, 1)), 0, 16.0)
     return Picture(
         [
             Panel("the vector 1, 1, 0, 0, rotated", turned, names, ["a0", "a1", "b0", "b1"]),
-            Panel("dot products", turned @ turned.T, names, [str(place) for place in range(5)]),
+            Panel("dot products", turned @ turned.T, names, [str(position) for position in range(5)]),
         ],
         caption="The pair (a0, b0) rotates by 1 radian per position, the pair (a1, b1) by 1/4. The dot products on a "
         "diagonal are equal: they depend only on the distance.",

@@ -6,8 +6,8 @@ from glassformer_course.cases import Mistake
 
 
 def _softmax(scores):
-    grown = np.exp(scores - scores.max())
-    return grown / grown.sum()
+    exponentials = np.exp(scores - scores.max())
+    return exponentials / exponentials.sum()
 
 
 def _greedy(logits):
@@ -23,15 +23,15 @@ def _top_k(scores, k):
     return result
 
 
-def _top_p(shares, p):
+def _top_p(probabilities, p):
     """Keep each token if the tokens before it have less than p in total, without renormalizing."""
     if p is None:
-        return shares
-    order = np.argsort(-shares, kind="stable")
-    before = np.cumsum(shares[order]) - shares[order]
+        return probabilities
+    order = np.argsort(-probabilities, kind="stable")
+    before = np.cumsum(probabilities[order]) - probabilities[order]
     keep = order[before < p - 1e-9]
-    result = np.zeros(len(shares))
-    result[keep] = shares[keep]
+    result = np.zeros(len(probabilities))
+    result[keep] = probabilities[keep]
     return result
 
 
@@ -39,55 +39,55 @@ def _p_first(logits, temperature, top_k, top_p):
     if temperature == 0:
         return _greedy(logits)
     scores = (logits - logits.max()) / temperature
-    shares = _top_p(_softmax(scores), top_p)
-    shares = np.where(np.isfinite(_top_k(scores, top_k)), shares, 0.0)
-    return shares / shares.sum()
+    probabilities = _top_p(_softmax(scores), top_p)
+    probabilities = np.where(np.isfinite(_top_k(scores, top_k)), probabilities, 0.0)
+    return probabilities / probabilities.sum()
 
 
 def _temperature_last(logits, temperature, top_k, top_p):
     if temperature == 0:
         return _greedy(logits)
-    shares = _top_p(_softmax(_top_k(logits, top_k)), top_p)
-    grown = np.where(shares > 0, (shares / shares.max()) ** (1 / temperature), 0.0)
-    return grown / grown.sum()
+    probabilities = _top_p(_softmax(_top_k(logits, top_k)), top_p)
+    exponentials = np.where(probabilities > 0, (probabilities / probabilities.max()) ** (1 / temperature), 0.0)
+    return exponentials / exponentials.sum()
 
 
 def _times_temperature(logits, temperature, top_k, top_p):
     if temperature == 0:
         return _greedy(logits)
-    shares = _top_p(_softmax(_top_k((logits - logits.max()) * temperature, top_k)), top_p)
-    return shares / shares.sum()
+    probabilities = _top_p(_softmax(_top_k((logits - logits.max()) * temperature, top_k)), top_p)
+    return probabilities / probabilities.sum()
 
 
 def _not_renormalised(logits, temperature, top_k, top_p):
     if temperature == 0:
         return _greedy(logits)
     scores = (logits - logits.max()) / temperature
-    shares = np.where(np.isfinite(_top_k(scores, top_k)), _softmax(scores), 0.0)
-    kept = _top_p(shares / shares.sum(), top_p)
-    return np.where(kept > 0, shares, 0.0)
+    probabilities = np.where(np.isfinite(_top_k(scores, top_k)), _softmax(scores), 0.0)
+    kept = _top_p(probabilities / probabilities.sum(), top_p)
+    return np.where(kept > 0, probabilities, 0.0)
 
 
 def _without_the_one_that_reaches(logits, temperature, top_k, top_p):
     if temperature == 0:
         return _greedy(logits)
-    shares = _softmax(_top_k((logits - logits.max()) / temperature, top_k))
+    probabilities = _softmax(_top_k((logits - logits.max()) / temperature, top_k))
     if top_p is not None:
-        order = np.argsort(-shares, kind="stable")
-        keep = np.cumsum(shares[order]) <= top_p + 1e-9
+        order = np.argsort(-probabilities, kind="stable")
+        keep = np.cumsum(probabilities[order]) <= top_p + 1e-9
         keep[0] = True
-        shares[order[~keep]] = 0.0
-    return shares / shares.sum()
+        probabilities[order[~keep]] = 0.0
+    return probabilities / probabilities.sum()
 
 
 def _one_too_many(logits, temperature, top_k, top_p):
     if temperature == 0:
         return _greedy(logits)
-    shares = _softmax(_top_k((logits - logits.max()) / temperature, top_k))
+    probabilities = _softmax(_top_k((logits - logits.max()) / temperature, top_k))
     if top_p is not None:
-        order = np.argsort(-shares, kind="stable")
-        shares[order[np.cumsum(shares[order]) - shares[order] > top_p + 1e-9]] = 0.0
-    return shares / shares.sum()
+        order = np.argsort(-probabilities, kind="stable")
+        probabilities[order[np.cumsum(probabilities[order]) - probabilities[order] > top_p + 1e-9]] = 0.0
+    return probabilities / probabilities.sum()
 
 
 def _by_threshold(logits, temperature, top_k, top_p):
@@ -96,8 +96,8 @@ def _by_threshold(logits, temperature, top_k, top_p):
     scores = (logits - logits.max()) / temperature
     if top_k is not None and top_k < len(scores):
         scores = np.where(scores >= np.sort(scores)[-top_k], scores, -np.inf)
-    shares = _top_p(_softmax(scores), top_p)
-    return shares / shares.sum()
+    probabilities = _top_p(_softmax(scores), top_p)
+    return probabilities / probabilities.sum()
 
 
 def _at_least(probabilities, u):
@@ -107,8 +107,8 @@ def _at_least(probabilities, u):
 def _with_masks(logits, temperature, top_k, top_p):
     if temperature == 0:
         return _greedy(logits)
-    shares = _top_p(_softmax(_top_k((logits - logits.max()) / temperature, top_k)), top_p)
-    return shares / shares.sum()
+    probabilities = _top_p(_softmax(_top_k((logits - logits.max()) / temperature, top_k)), top_p)
+    return probabilities / probabilities.sum()
 
 
 def _one_at_a_time(logits, temperature, top_k, top_p):

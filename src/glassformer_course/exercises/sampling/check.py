@@ -23,13 +23,13 @@ def distribution(logits: Array, temperature: float, top_k: int | None, top_p: fl
         return result
     if top_k is not None:
         ranked = ranked[:top_k]
-    grown = [exp((logits[token] - logits[ranked[0]]) / temperature) for token in ranked]
-    shares = [each / fsum(grown) for each in grown]
-    kept = len(shares)
+    exponentials = [exp((logits[token] - logits[ranked[0]]) / temperature) for token in ranked]
+    probabilities = [each / fsum(exponentials) for each in exponentials]
+    kept = len(probabilities)
     if top_p is not None:
-        kept = next((n for n in range(1, kept) if fsum(shares[:n]) >= top_p - TOLERANCE), kept)
-    for token, share in zip(ranked[:kept], shares, strict=False):
-        result[token] = share / fsum(shares[:kept])
+        kept = next((n for n in range(1, kept) if fsum(probabilities[:n]) >= top_p - TOLERANCE), kept)
+    for token, probability in zip(ranked[:kept], probabilities, strict=False):
+        result[token] = probability / fsum(probabilities[:kept])
     return result
 
 
@@ -96,12 +96,12 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
         yield call("draw", thirds, u, note=f"where u is {u} and the first token has probability 0")
     below_one = float(np.nextafter(1.0, 0.0))
     yield call("draw", np.array([0.1] * 10 + [0.0]), below_one, note="where ten times 0.1 sums to less than 1")
-    drawn = rng.random(50)
+    uniforms = rng.random(50)
     logits = rng.normal(size=9)
 
     def tokens(functions: Functions) -> list[int]:
-        shares = functions.distribution(logits, 0.8, 6, 0.95)
-        return [functions.draw(shares, float(u)) for u in drawn]
+        probabilities = functions.distribution(logits, 0.8, 6, 0.95)
+        return [functions.draw(probabilities, float(u)) for u in uniforms]
 
     yield Case(tokens, "where 50 tokens are sampled from nine logits", "draw(distribution(logits, 0.8, 6, 0.95), u)")
 

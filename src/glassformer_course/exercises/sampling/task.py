@@ -37,12 +37,12 @@ def distribution(logits, temperature, top_k, top_p):
         result[order[0]] = 1.0
         return result
     order = order[:top_k]
-    grown = np.exp((logits[order] - logits[order[0]]) / temperature)
-    shares = grown / grown.sum()
+    exponentials = np.exp((logits[order] - logits[order[0]]) / temperature)
+    probabilities = exponentials / exponentials.sum()
     if top_p is not None:
-        before = np.concatenate([[0.0], np.cumsum(shares)[:-1]])
-        shares = np.where(before < top_p - 1e-9, shares, 0.0)
-    result[order] = shares / shares.sum()
+        before = np.concatenate([[0.0], np.cumsum(probabilities)[:-1]])
+        probabilities = np.where(before < top_p - 1e-9, probabilities, 0.0)
+    result[order] = probabilities / probabilities.sum()
     return result
     # END SOLUTION
 

@@ -11,60 +11,60 @@ def _side_by_side(angles, first=np.sin, second=np.cos):
     return np.stack([first(angles), second(angles)], axis=-1).reshape(len(angles), -1)
 
 
-def _angles(places, width, base=10_000.0):
-    return places[:, None] * base ** (-np.arange(0, width, 2) / width)
+def _angles(positions, width, base=10_000.0):
+    return positions[:, None] * base ** (-np.arange(0, width, 2) / width)
 
 
-def _halves(places, width):
-    angles = _angles(places, width)
+def _halves(positions, width):
+    angles = _angles(positions, width)
     return np.concatenate([np.sin(angles), np.cos(angles)], axis=1)
 
 
-def _cosine_first(places, width):
-    return _side_by_side(_angles(places, width), np.cos, np.sin)
+def _cosine_first(positions, width):
+    return _side_by_side(_angles(positions, width), np.cos, np.sin)
 
 
-def _half_exponent(places, width):
-    return _side_by_side(places[:, None] * 10_000.0 ** (-np.arange(width // 2) / width))
+def _half_exponent(positions, width):
+    return _side_by_side(positions[:, None] * 10_000.0 ** (-np.arange(width // 2) / width))
 
 
-def _own_frequencies(places, width):
-    angles = places[:, None] * 10_000.0 ** (-np.arange(width) / width)
+def _own_frequencies(positions, width):
+    angles = positions[:, None] * 10_000.0 ** (-np.arange(width) / width)
     return np.where(np.arange(width) % 2 == 0, np.sin(angles), np.cos(angles))
 
 
-def _double_exponent(places, width):
-    return _side_by_side(places[:, None] * 10_000.0 ** (-2 * np.arange(0, width, 2) / width))
+def _double_exponent(positions, width):
+    return _side_by_side(positions[:, None] * 10_000.0 ** (-2 * np.arange(0, width, 2) / width))
 
 
-def _multiplied(places, width):
-    return _side_by_side(places[:, None] * 10_000.0 ** (np.arange(0, width, 2) / width))
+def _multiplied(positions, width):
+    return _side_by_side(positions[:, None] * 10_000.0 ** (np.arange(0, width, 2) / width))
 
 
-def _from_one(places, width):
-    return _side_by_side(_angles(places + 1, width))
+def _from_one(positions, width):
+    return _side_by_side(_angles(positions + 1, width))
 
 
-def _row_numbers(places, width):
-    return _side_by_side(_angles(np.arange(len(places)), width))
+def _row_numbers(positions, width):
+    return _side_by_side(_angles(np.arange(len(positions)), width))
 
 
-def _base_1000(places, width):
-    return _side_by_side(_angles(places, width, base=1000.0))
+def _base_1000(positions, width):
+    return _side_by_side(_angles(positions, width, base=1000.0))
 
 
-def _by_logarithms(places, width):
+def _by_logarithms(positions, width):
     channels = np.arange(width)
-    angles = np.outer(places, np.exp(-np.log(10_000.0) * (channels - channels % 2) / width))
+    angles = np.outer(positions, np.exp(-np.log(10_000.0) * (channels - channels % 2) / width))
     return np.sin(angles + channels % 2 * np.pi / 2)
 
 
-def _complex(places, width):
+def _complex(positions, width):
     """Rotate a complex number for each pair; its imaginary part is the sine."""
-    result = np.zeros((len(places), width))
-    for row, place in enumerate(places.tolist()):
+    result = np.zeros((len(positions), width))
+    for row, position in enumerate(positions.tolist()):
         for pair in range(width // 2):
-            turned = cmath.exp(1j * place / 10_000 ** (2 * pair / width))
+            turned = cmath.exp(1j * position / 10_000 ** (2 * pair / width))
             result[row, 2 * pair : 2 * pair + 2] = turned.imag, turned.real
     return result
 

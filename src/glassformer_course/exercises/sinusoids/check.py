@@ -12,12 +12,12 @@ from glassformer_course.cases import Case, Functions, call
 from glassformer_course.drawing import Panel, Picture
 
 
-def sinusoids(places: Ints, width: int) -> Array:
+def sinusoids(positions: Ints, width: int) -> Array:
     """Compute the encodings channel by channel: (T,), D -> (T, D)."""
-    result = np.zeros((len(places), width))
-    for row, place in enumerate(places):
+    result = np.zeros((len(positions), width))
+    for row, position in enumerate(positions):
         for channel in range(width):
-            angle = float(place) / 10_000 ** (channel // 2 * 2 / width)
+            angle = float(position) / 10_000 ** (channel // 2 * 2 / width)
             result[row, channel] = cos(angle) if channel % 2 else sin(angle)
     return result
 
@@ -34,40 +34,40 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
     yield call("sinusoids", np.array([3, 3, 0]), 8, note="where a position occurs twice")
     yield call("sinusoids", np.array([1000, 5000, 20_000]), 12, note="where the positions are large")
     yield call("sinusoids", np.zeros(0, dtype=np.int64), 4, note="where there are no positions")
-    place = int(rng.integers(40))
+    position = int(rng.integers(40))
     steps = int(rng.integers(1, 40))
     yield _lengths(rng.integers(100, size=5), 16)
-    yield _distances(np.array([0, place]), steps, 16)
+    yield _distances(np.array([0, position]), steps, 16)
 
 
-def _lengths(places: Ints, width: int) -> Case:
+def _lengths(positions: Ints, width: int) -> Case:
     return Case(
-        lambda functions: (functions.sinusoids(places, width) ** 2).sum(axis=1),
+        lambda functions: (functions.sinusoids(positions, width) ** 2).sum(axis=1),
         note="where every vector has the squared length D/2: sin² + cos² = 1 for each pair",
         words=f"squared lengths of sinusoids(positions, {width})",
     )
 
 
-def _distances(places: Ints, steps: int, width: int) -> Case:
+def _distances(positions: Ints, steps: int, width: int) -> Case:
     def ask(functions: Functions) -> Array:
-        here = functions.sinusoids(places, width)
-        there = functions.sinusoids(places + steps, width)
+        here = functions.sinusoids(positions, width)
+        there = functions.sinusoids(positions + steps, width)
         products: Array = (here * there).sum(axis=1)
         return products
 
     return Case(
         ask,
-        note=f"where positions {places[0]} and {places[1]} are each compared with the one {steps} later: equal dot "
-        "products",
+        note=f"where positions {positions[0]} and {positions[1]} are each compared with the one {steps} later: equal "
+        "dot products",
         words=f"dot products of sinusoids(positions, {width}) and sinusoids(positions + {steps}, {width})",
     )
 
 
 def picture() -> Picture:
     """Draw the vectors of eight positions, of width 6, and their dot products."""
-    places = np.arange(8)
-    vectors = sinusoids(places, 6)
-    names = [str(place) for place in places]
+    positions = np.arange(8)
+    vectors = sinusoids(positions, 6)
+    names = [str(position) for position in positions]
     channels = ["sin 0", "cos 0", "sin 1", "cos 1", "sin 2", "cos 2"]
     return Picture(
         [Panel("PE", vectors, names, channels), Panel("PE PEᵀ", vectors @ vectors.T, names, names)],

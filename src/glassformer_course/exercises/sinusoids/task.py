@@ -18,12 +18,12 @@
 import numpy as np
 
 
-def sinusoids(places, width):
+def sinusoids(positions, width):
     """Return the vector of each position, with adjacent sin and cos: (T,), D -> (T, D)."""
     # BEGIN SOLUTION
     frequencies = 10_000.0 ** (-np.arange(0, width, 2) / width)
-    angles = places[:, None] * frequencies
-    result = np.empty((len(places), width))
+    angles = positions[:, None] * frequencies
+    result = np.empty((len(positions), width))
     result[:, 0::2] = np.sin(angles)
     result[:, 1::2] = np.cos(angles)
     return result

@@ -14,10 +14,10 @@ from glassformer_course.drawing import Panel, Picture
 def softmax(x: NDArray[np.floating]) -> NDArray[np.floating]:
     """Return the softmax of each row, computed in float64 after subtracting the maximum: (..., n) -> (..., n)."""
     result = np.empty_like(x)
-    for place in np.ndindex(x.shape[:-1]):
-        row = x[place].astype(np.float64)
+    for position in np.ndindex(x.shape[:-1]):
+        row = x[position].astype(np.float64)
         exponentials = np.exp(row - row.max())
-        result[place] = exponentials / exponentials.sum()
+        result[position] = exponentials / exponentials.sum()
     return result
 
 

@@ -8,56 +8,56 @@ from glassformer_course.cases import Mistake
 from glassformer_course.exercises.training_loop.task import backward, clip, forward, loss_and_gradients
 
 
-def _learned(weights, inputs, targets, places):
-    """Return loss and gradients, with the gradient of the logits divided by `places`."""
+def _loss_and_gradients(weights, inputs, targets, positions):
+    """Return loss and gradients, with the gradient of the logits divided by `positions`."""
     logits, kept = forward(weights, inputs)
     p = np.exp(logits - logits.max(axis=-1, keepdims=True))
     p /= p.sum(axis=-1, keepdims=True)
     hit = np.eye(logits.shape[-1])[targets]
     with np.errstate(all="ignore"):
         loss = -np.log((p * hit).sum(axis=-1)).mean()
-    return float(loss), backward((p - hit) / places, kept)
+    return float(loss), backward((p - hit) / positions, kept)
 
 
 def _not_shifted(weights, rows):
     inputs = rows[:, :-1]
-    return _learned(weights, inputs, inputs, inputs.size)
+    return _loss_and_gradients(weights, inputs, inputs, inputs.size)
 
 
 def _backwards_in_time(weights, rows):
-    return _learned(weights, rows[:, 1:], rows[:, :-1], rows[:, 1:].size)
+    return _loss_and_gradients(weights, rows[:, 1:], rows[:, :-1], rows[:, 1:].size)
 
 
 def _not_averaged(weights, rows):
-    return _learned(weights, rows[:, :-1], rows[:, 1:], 1)
+    return _loss_and_gradients(weights, rows[:, :-1], rows[:, 1:], 1)
 
 
 def _averaged_over_rows(weights, rows):
-    return _learned(weights, rows[:, :-1], rows[:, 1:], len(rows))
+    return _loss_and_gradients(weights, rows[:, :-1], rows[:, 1:], len(rows))
 
 
-def _each_alone(gradients, longest):
-    lengths = {name: np.linalg.norm(gradient) for name, gradient in gradients.items()}
-    return {name: gradient * longest / max(lengths[name], longest) for name, gradient in gradients.items()}
+def _each_alone(gradients, max_norm):
+    norms = {name: np.linalg.norm(gradient) for name, gradient in gradients.items()}
+    return {name: gradient * max_norm / max(norms[name], max_norm) for name, gradient in gradients.items()}
 
 
-def _each_number(gradients, longest):
-    return {name: np.clip(gradient, -longest, longest) for name, gradient in gradients.items()}
+def _each_number(gradients, max_norm):
+    return {name: np.clip(gradient, -max_norm, max_norm) for name, gradient in gradients.items()}
 
 
-def _always_scaled(gradients, longest):
-    length = np.sqrt(sum((gradient**2).sum() for gradient in gradients.values()))
-    return {name: gradient * (longest / length) for name, gradient in gradients.items()}
+def _always_scaled(gradients, max_norm):
+    norm = np.sqrt(sum((gradient**2).sum() for gradient in gradients.values()))
+    return {name: gradient * (max_norm / norm) for name, gradient in gradients.items()}
 
 
-def _loop(learn, shorten):
+def _loop(compute, limit):
     """Return a correct `train` that uses the given loss and clipping functions."""
 
-    def train(weights, rows, steps, rate, longest):
+    def train(weights, rows, steps, rate, max_norm):
         losses = []
         for _ in range(steps):
-            loss, gradients = learn(weights, rows)
-            gradients = shorten(gradients, longest)
+            loss, gradients = compute(weights, rows)
+            gradients = limit(gradients, max_norm)
             weights = {name: weights[name] - rate * gradients[name] for name in weights}
             losses.append(loss)
         return weights, losses
@@ -65,42 +65,42 @@ def _loop(learn, shorten):
     return train
 
 
-def _gradients_kept(weights, rows, steps, rate, longest):
+def _gradients_kept(weights, rows, steps, rate, max_norm):
     losses = []
     total = {name: np.zeros_like(weight) for name, weight in weights.items()}
     for _ in range(steps):
         loss, gradients = loss_and_gradients(weights, rows)
         total = {name: total[name] + gradients[name] for name in weights}
-        shorter = clip(total, longest)
-        weights = {name: weights[name] - rate * shorter[name] for name in weights}
+        clipped = clip(total, max_norm)
+        weights = {name: weights[name] - rate * clipped[name] for name in weights}
         losses.append(loss)
     return weights, losses
 
 
-def _uphill(weights, rows, steps, rate, longest):
-    return _loop(loss_and_gradients, clip)(weights, rows, steps, -rate, longest)
+def _uphill(weights, rows, steps, rate, max_norm):
+    return _loop(loss_and_gradients, clip)(weights, rows, steps, -rate, max_norm)
 
 
-def _clip_forgotten(weights, rows, steps, rate, longest):
-    return _loop(loss_and_gradients, lambda gradients, _: gradients)(weights, rows, steps, rate, longest)
+def _clip_forgotten(weights, rows, steps, rate, max_norm):
+    return _loop(loss_and_gradients, lambda gradients, _: gradients)(weights, rows, steps, rate, max_norm)
 
 
-def _in_place(weights, rows, steps, rate, longest):
+def _in_place(weights, rows, steps, rate, max_norm):
     losses = []
     for _ in range(steps):
         loss, gradients = loss_and_gradients(weights, rows)
-        gradients = clip(gradients, longest)
+        gradients = clip(gradients, max_norm)
         for name in weights:
             weights[name] -= rate * gradients[name]
         losses.append(loss)
     return weights, losses
 
 
-def _by_places(weights, rows):
+def _by_positions(weights, rows):
     logits, kept = forward(weights, rows[:, :-1])
     total = 0.0
     dlogits = np.zeros_like(logits)
-    places = rows[:, 1:].size
+    positions = rows[:, 1:].size
     for b, t in np.ndindex(logits.shape[:2]):
         z = logits[b, t]
         target = rows[b, t + 1]
@@ -109,23 +109,23 @@ def _by_places(weights, rows):
         total += log_sum - z[target]
         dlogits[b, t] = np.exp(z - log_sum)
         dlogits[b, t, target] -= 1
-    return float(total / places), backward(dlogits / places, kept)
+    return float(total / positions), backward(dlogits / positions, kept)
 
 
-def _clip_by_branches(gradients, longest):
-    length = np.linalg.norm(np.concatenate([gradient.ravel() for gradient in gradients.values()]))
-    if length <= longest:
+def _clip_by_branches(gradients, max_norm):
+    norm = np.linalg.norm(np.concatenate([gradient.ravel() for gradient in gradients.values()]))
+    if norm <= max_norm:
         return dict(gradients)
-    return {name: gradient / length * longest for name, gradient in gradients.items()}
+    return {name: gradient / norm * max_norm for name, gradient in gradients.items()}
 
 
-def _train_on_copies(weights, rows, steps, rate, longest):
+def _train_on_copies(weights, rows, steps, rate, max_norm):
     losses = []
     mine = {name: weight.copy() for name, weight in weights.items()}
     for _ in range(steps):
-        loss, gradients = _by_places(mine, rows)
+        loss, gradients = _by_positions(mine, rows)
         losses.append(loss)
-        for name, gradient in _clip_by_branches(gradients, longest).items():
+        for name, gradient in _clip_by_branches(gradients, max_norm).items():
             mine[name] -= rate * gradient
     return mine, losses
 
@@ -205,6 +205,6 @@ MISTAKES = [
     ),
 ]
 ALSO_RIGHT = [
-    {"loss_and_gradients": _by_places, "clip": _clip_by_branches, "train": _train_on_copies},
+    {"loss_and_gradients": _by_positions, "clip": _clip_by_branches, "train": _train_on_copies},
     {"loss_and_gradients": _with_log_sum_exp, "train": _loop(_with_log_sum_exp, clip)},
 ]

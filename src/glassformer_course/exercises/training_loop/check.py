@@ -43,23 +43,23 @@ def loss_and_gradients(weights: Weights, rows: Ints) -> tuple[float, dict[str, A
     return loss, gradients
 
 
-def clip(gradients: Weights, longest: float) -> dict[str, Array]:
-    """Return the gradients, scaled so that their joint norm is at most `longest`."""
-    length = math.hypot(*(float(number) for gradient in gradients.values() for number in gradient.ravel()))
-    factor = longest / length if length > longest else 1.0
+def clip(gradients: Weights, max_norm: float) -> dict[str, Array]:
+    """Return the gradients, scaled so that their joint norm is at most `max_norm`."""
+    norm = math.hypot(*(float(number) for gradient in gradients.values() for number in gradient.ravel()))
+    factor = max_norm / norm if norm > max_norm else 1.0
     return {name: factor * gradient for name, gradient in gradients.items()}
 
 
 def train(
-    weights: Weights, rows: Ints, steps: int, rate: float, longest: float
+    weights: Weights, rows: Ints, steps: int, rate: float, max_norm: float
 ) -> tuple[dict[str, Array], list[float]]:
     """Run plain gradient steps with clipping; return the weights and the loss before each step."""
     current = dict(weights)
     losses = []
     for _ in range(steps):
         loss, gradients = loss_and_gradients(current, rows)
-        shorter = clip(gradients, longest)
-        current = {name: current[name] - rate * shorter[name] for name in current}
+        clipped = clip(gradients, max_norm)
+        current = {name: current[name] - rate * clipped[name] for name in current}
         losses.append(loss)
     return current, losses
 
@@ -68,9 +68,9 @@ def _product(x: Array, matrix: Array) -> tuple[Array, Linear]:
     return linear(x, {"weight": matrix.T})
 
 
-def drawn(rng: np.random.Generator, V: int, D: int, K: int, places: int) -> dict[str, Array]:
+def random_weights(rng: np.random.Generator, V: int, D: int, K: int, positions: int) -> dict[str, Array]:
     """Return initial weights of a decoder."""
-    shapes = {"embedding": (V, D), "position": (places, D), "query": (D, K), "key": (D, K), "value": (D, D)}
+    shapes = {"embedding": (V, D), "position": (positions, D), "query": (D, K), "key": (D, K), "value": (D, D)}
     return {name: rng.normal(size=shape) * 0.5 for name, shape in (shapes | {"output": (D, V)}).items()}
 
 
@@ -85,7 +85,7 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def _losses(rng: np.random.Generator) -> Iterator[Case]:
-    fresh = {name: array * 0 for name, array in drawn(rng, 2, 2, 1, 2).items()} | {"embedding": np.eye(2)}
+    fresh = {name: array * 0 for name, array in random_weights(rng, 2, 2, 1, 2).items()} | {"embedding": np.eye(2)}
     yield call(
         "loss_and_gradients",
         fresh,
@@ -101,8 +101,8 @@ def _losses(rng: np.random.Generator) -> Iterator[Case]:
         (4, 4, 4, 4, 4),
     ]:
         rows = rng.integers(0, V, size=(B, T + 1))
-        yield call("loss_and_gradients", drawn(rng, V, D, K, T), rows, note="where the numbers are random")
-    weights = drawn(rng, 5, 4, 3, 7)
+        yield call("loss_and_gradients", random_weights(rng, V, D, K, T), rows, note="where the numbers are random")
+    weights = random_weights(rng, 5, 4, 3, 7)
     rows = rng.integers(0, 5, size=(2, 4))
     yield call("loss_and_gradients", weights, rows, note="where the model has 7 positions and reads 3 tokens")
     large = weights | {"output": weights["output"] * 1_000}
@@ -114,9 +114,9 @@ def _clips(rng: np.random.Generator) -> Iterator[Case]:
     pair = {"a": np.array([3.0]), "b": np.array([[0.0, 4.0]])}
     yield call("clip", pair, 1.0, note="where the gradients are 3 and 0, 4: their joint norm is 5")
     yield call("clip", pair, 50.0, note="where the norm is below the maximum")
-    for longest in (0.1, 1.0, 2.5):
+    for max_norm in (0.1, 1.0, 2.5):
         gradients = {"a": rng.normal(size=(3, 4)), "b": rng.normal(size=7) * 5, "c": rng.normal(size=(2, 2)) * 0.01}
-        yield call("clip", gradients, longest, note="where the numbers are random")
+        yield call("clip", gradients, max_norm, note="where the numbers are random")
     yield call("clip", pair, 5.0, note="where the norm is exactly the maximum")
     yield call("clip", {"a": np.zeros(3), "b": np.zeros((2, 2))}, 1.0, note="where all gradients are 0")
     yield call(
@@ -126,12 +126,13 @@ def _clips(rng: np.random.Generator) -> Iterator[Case]:
 
 def _trainings(rng: np.random.Generator) -> Iterator[Case]:
     settings = [(3, 0.5, 0.3), (2, 0.2, 0.1), (2, 0.5, 0.05), (3, 0.1, 100.0), (2, 1.0, 100.0), (1, 0.5, 100.0)]
-    for number, (steps, rate, longest) in enumerate([*settings, *settings[:4], (1, 2.0, 0.1), (0, 0.5, 1.0)]):
+    for number, (steps, rate, max_norm) in enumerate([*settings, *settings[:4], (1, 2.0, 0.1), (0, 0.5, 1.0)]):
         rows = rng.integers(0, 5, size=(1 + number % 3, 4))
-        weights = drawn(rng, 5, 4, 3, 3)
+        weights = random_weights(rng, 5, 4, 3, 3)
         note = f"where {counted(steps, 'steps are taken', 'step is taken')}"
-        yield call("train", weights, rows, steps, rate, longest, note=note)
-    weights = {name: array / 5 for name, array in drawn(rng, 7, 8, 4, 8).items()}  # small, like initial weights
+        yield call("train", weights, rows, steps, rate, max_norm, note=note)
+    # small, like initial weights
+    weights = {name: array / 5 for name, array in random_weights(rng, 7, 8, 4, 8).items()}
 
     def memorize(functions: Functions) -> tuple[list[float], bool]:
         losses = functions.train(weights, MEMORIZED, 100, 1.0, 1.0)[1]
@@ -148,7 +149,7 @@ def picture() -> Picture:
     """Draw the next-letter probabilities after each letter of "hello!", before and after training on it."""
     letters = "helo!"
     rows = np.array([[letters.index(letter) for letter in "hello!"]])
-    fresh = drawn(np.random.default_rng(1), 5, 8, 4, 5)
+    fresh = random_weights(np.random.default_rng(1), 5, 8, 4, 5)
     trained = train(fresh, rows, 60, 1.0, 1.0)[0]
     panels = []
     for title, weights in (("before", fresh), ("after 60 steps", trained)):

@@ -39,19 +39,19 @@ def forward(weights, inputs):
     k = x @ w["key"]
     v = x @ w["value"]
     scores = np.where(np.tri(T, dtype=bool), q @ k.swapaxes(1, 2) / np.sqrt(q.shape[-1]), -np.inf)
-    shares = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    shares = shares / shares.sum(axis=-1, keepdims=True)
-    h = x + shares @ v
-    return h @ w["output"], (weights, inputs, x, q, k, v, shares, h)
+    attention = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    attention = attention / attention.sum(axis=-1, keepdims=True)
+    h = x + attention @ v
+    return h @ w["output"], (weights, inputs, x, q, k, v, attention, h)
 
 
 def backward(dlogits, kept):
     """Return the gradients of all weights, by name, from that of the logits (B, T, V). (Nothing to write here.)"""
-    w, inputs, x, q, k, v, shares, h = kept
+    w, inputs, x, q, k, v, attention, h = kept
     dh = dlogits @ w["output"].T
-    dshares = dh @ v.swapaxes(1, 2)
-    dscores = shares * (dshares - (shares * dshares).sum(axis=-1, keepdims=True)) / np.sqrt(q.shape[-1])
-    back = {"query": dscores @ k, "key": dscores.swapaxes(1, 2) @ q, "value": shares.swapaxes(1, 2) @ dh}
+    dattention = dh @ v.swapaxes(1, 2)
+    dscores = attention * (dattention - (attention * dattention).sum(axis=-1, keepdims=True)) / np.sqrt(q.shape[-1])
+    back = {"query": dscores @ k, "key": dscores.swapaxes(1, 2) @ q, "value": attention.swapaxes(1, 2) @ dh}
     dx = dh + sum(d @ w[name].T for name, d in back.items())
     gradients = {name: np.einsum("btd,btk->dk", x, d) for name, d in back.items()}
     gradients["output"] = np.einsum("btd,btv->dv", h, dlogits)
@@ -77,22 +77,22 @@ def loss_and_gradients(weights, rows):
     # END SOLUTION
 
 
-def clip(gradients, longest):
+def clip(gradients, max_norm):
     """Return the gradients, scaled so that their joint norm is at most `max_norm`."""
     # BEGIN SOLUTION
-    length = np.sqrt(sum((gradient**2).sum() for gradient in gradients.values()))
-    factor = longest / max(length, longest)
+    norm = np.sqrt(sum((gradient**2).sum() for gradient in gradients.values()))
+    factor = max_norm / max(norm, max_norm)
     return {name: gradient * factor for name, gradient in gradients.items()}
     # END SOLUTION
 
 
-def train(weights, rows, steps, rate, longest):
+def train(weights, rows, steps, rate, max_norm):
     """Return the weights after `steps` steps, and the list of the losses before each step."""
     # BEGIN SOLUTION
     losses = []
     for _ in range(steps):
         loss, gradients = loss_and_gradients(weights, rows)
-        gradients = clip(gradients, longest)
+        gradients = clip(gradients, max_norm)
         weights = {name: weight - rate * gradients[name] for name, weight in weights.items()}
         losses.append(loss)
     return weights, losses

@@ -31,8 +31,8 @@ def _averaged(ids, h, dlogits, dx, table):
 
 def _overwritten(ids, h, dlogits, dx, table):
     gradient = dlogits.T @ h
-    for place, token in enumerate(ids):
-        gradient[token] = dx[place]
+    for position, token in enumerate(ids):
+        gradient[token] = dx[position]
     return gradient
 
 
