@@ -191,7 +191,7 @@ def compared(title: str, x: str, y: str, healthy: Sequence[Point], faulty: Seque
 
 def last_losses(healthy: Trained, faulty: Trained) -> Number:
     """Return the last validation loss of both models."""
-    return Number("loss", "loss on validation at the end", healthy.validation[-1][1], faulty.validation[-1][1])
+    return Number("loss", "validation loss at the end", healthy.validation[-1][1], faulty.validation[-1][1])
 
 
 def rounded(weights: Tensor) -> list[list[float]]:
