@@ -44,7 +44,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Mistake:
-    """A common mistake, which a check recognises by its results.
+    """A common mistake, which a check recognizes by its results.
 
     Args:
         name: a few words, such as "no maximum subtracted".

@@ -56,7 +56,10 @@ def find(which: str | int) -> Exercise:
         text = tail
     if text.isdecimal():
         if int(text) not in numbers():
-            raise GlassError(f"there is no exercise {which}", f"There are 1 to {len(COURSE)}: glass learn list.")
+            raise GlassError(
+                f"there is no exercise {which}",
+                f"Choose an exercise from 1 to {len(COURSE)}; glass learn list shows them.",
+            )
         return Exercise(COURSE[int(text) - 1], int(text))
     if text not in COURSE:
         raise GlassError(f"there is no exercise {which!r}", nearest(text, COURSE))

@@ -289,7 +289,10 @@ def test_a_teacher_assigns_and_grades(tmp_path: Path) -> None:
     ("words", "said"),
     [
         (("chek",), "glass learn has no action 'chek'\nDid you mean check?"),
-        (("check", "99"), f"there is no exercise 99\nThere are 1 to {len(COURSE)}: glass learn list."),
+        (
+            ("check", "99"),
+            f"there is no exercise 99\nChoose an exercise from 1 to {len(COURSE)}; glass learn list shows them.",
+        ),
         (("check", "softmx"), "there is no exercise 'softmx'\nDid you mean softmax?"),
         (("check", "2"), "there is no file glass-learn/02_softmax.py\nTo create it: glass learn start 2"),
         (("check", "--all"), "no exercise was started in glass-learn\nStart with: glass learn start"),

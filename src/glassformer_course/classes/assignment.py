@@ -28,7 +28,9 @@ def chosen_exercises(words: Sequence[str]) -> list[Exercise]:
         if dash and first.isdecimal() and last.isdecimal():
             asked = [number for number in numbers() if int(first) <= number <= int(last)]
             if not asked:
-                raise GlassError(f"there are no exercises {word}", f"There are 1 to {numbers()[-1]}: glass learn list.")
+                raise GlassError(
+                    f"there are no exercises {word}", f"Choose from 1 to {numbers()[-1]}; glass learn list shows them."
+                )
         else:
             asked = [find(word).number]
         found |= {number: find(number) for number in asked}

@@ -22,7 +22,7 @@ FORMULA = tuple("=+-@＝＋－＠")  # including full-width forms, which East As
 
 @dataclass(frozen=True)
 class Mark:
-    """One answer of one student, as a row of the CSV. `result` is a verdict's, or "missing" or "unreadable"."""
+    """One answer of one student, as a row of the CSV. `result` is that of `Verdict`, "missing" or "unreadable"."""
 
     student: str
     number: int

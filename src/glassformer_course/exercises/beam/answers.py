@@ -66,7 +66,7 @@ def _by_length(table, bos, eos, beams, most, alpha):
     return _scored(finished + running, beams, lambda n: n**alpha)
 
 
-def _ranked_unpenalised(table, bos, eos, beams, most, alpha):
+def _ranked_without_penalty(table, bos, eos, beams, most, alpha):
     running, finished = _search(table, bos, eos, beams, most, lambda kept, done: _split(kept, done, eos))
     return [(tokens, total / _wu(len(tokens), alpha)) for tokens, total in _best(finished + running, beams)]
 
@@ -166,7 +166,7 @@ MISTAKES = [
         "ranked before the penalty",
         "The scores are right, but the hypotheses were sorted and selected by log-probability. Compute the scores "
         "first, then sort by them.",
-        {"beam_search": _ranked_unpenalised},
+        {"beam_search": _ranked_without_penalty},
     ),
     Mistake(
         "each hypothesis keeps only its best extension",

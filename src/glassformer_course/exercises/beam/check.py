@@ -78,11 +78,11 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
     likely_end = _random_table(rng, 5)
     likely_end[:, 1] += 2.0
     yield call(
-        "beam_search", _normalised(likely_end), 0, 1, 3, 6, 0.6, note="where the end token is likely at each step"
+        "beam_search", _normalized(likely_end), 0, 1, 3, 6, 0.6, note="where the end token is likely at each step"
     )
     rare_end = _random_table(rng, 5)
     rare_end[:, 1] -= 6.0
-    yield call("beam_search", _normalised(rare_end), 0, 1, 3, 4, 0.6, note="where the end token is very unlikely")
+    yield call("beam_search", _normalized(rare_end), 0, 1, 3, 4, 0.6, note="where the end token is very unlikely")
     yield call("beam_search", np.full((4, 4), -2.0), 0, 3, 3, 3, 0.0, note="where all probabilities are equal")
     blocked = _random_table(rng, 4)
     blocked[:, 0] = -np.inf
@@ -101,16 +101,16 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
 
 def _garden_path() -> Array:
     """Return a table in which token 1 is the most likely first token, but the best text starts with token 2."""
-    shares = [[0, 0.6, 0.4, 0], [0, 0.35, 0.25, 0.4], [0, 0.05, 0.05, 0.9], [0, 0, 0, 1]]
+    probabilities = [[0, 0.6, 0.4, 0], [0, 0.35, 0.25, 0.4], [0, 0.05, 0.05, 0.9], [0, 0, 0, 1]]
     with np.errstate(divide="ignore"):
-        return _normalised(np.log(np.array(shares)))
+        return _normalized(np.log(np.array(probabilities)))
 
 
 def _random_table(rng: np.random.Generator, V: int) -> Array:
-    return _normalised(rng.normal(size=(V, V)) * 1.5)
+    return _normalized(rng.normal(size=(V, V)) * 1.5)
 
 
-def _normalised(table: Array) -> Array:
+def _normalized(table: Array) -> Array:
     """Normalize the rows, rounded to multiples of 2^-20 so that sums are exact and equal sums are ties."""
     rows: Array = np.round((table - np.logaddexp.reduce(table, axis=1, keepdims=True)) * 2**20) / 2**20
     return rows

@@ -83,7 +83,7 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
     yield call("encode", "abcab", [(97, 98), (98, 99), (256, 99)], note='where a merge uses "ab", a merged token')
     yield call("encode", "বই é", [], note="where there are no merges: the bytes")
     yield call("encode", "abcbcd", [(98, 99), (256, 100), (97, 98)], note='where "ab" was learned last')
-    merges = learnt("বাংলা ভাষা, বাংলা দেশ 🙂🙂 abab", 12)
+    merges = learned_merges("বাংলা ভাষা, বাংলা দেশ 🙂🙂 abab", 12)
     for text in ("বাংলা বাংলা", "🙂🙂🙂", "abababab", "abbab বাংলা"):
         yield call("encode", text, merges, note="where 12 merges were learned from Bangla, emoji and letters")
     yield call("encode", "", merges, note="where the text is empty")
@@ -96,13 +96,13 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
 def cases_on(text: str) -> Iterator[Case]:
     """Yield cases on the beginning of a class's own text: learn merges, encode, and decode again."""
     beginning = text[:1000]
-    merges = learnt(beginning, 20)
+    merges = learned_merges(beginning, 20)
     yield _learning(beginning, len(merges))
     yield call("encode", beginning, merges, note="where text and merges are from your class's text")
     yield _there_and_back(beginning, merges)
 
 
-def learnt(text: str, count: int) -> list[Pair]:
+def learned_merges(text: str, count: int) -> list[Pair]:
     """Learn at most `count` merges with the reference functions."""
     ids = list(text.encode())
     merges: list[Pair] = []

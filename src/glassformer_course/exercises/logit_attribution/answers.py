@@ -6,9 +6,9 @@ from glassformer_course.cases import Mistake
 
 
 def _each_by_itself(parts, gain, bias, unembedding, token, eps):
-    centred = parts - parts.mean(axis=-1, keepdims=True)
+    centered = parts - parts.mean(axis=-1, keepdims=True)
     own = np.sqrt(parts.var(axis=-1, keepdims=True) + eps)
-    return centred / own * gain @ unembedding[:, token], float(bias @ unembedding[:, token])
+    return centered / own * gain @ unembedding[:, token], float(bias @ unembedding[:, token])
 
 
 def _mean_left(parts, gain, bias, unembedding, token, eps):
@@ -29,27 +29,27 @@ def _no_norm(parts, gain, bias, unembedding, token, eps):
 
 def _no_gain(parts, gain, bias, unembedding, token, eps):
     sigma = np.sqrt(parts.sum(axis=0).var() + eps)
-    centred = parts - parts.mean(axis=-1, keepdims=True)
-    return centred / sigma @ unembedding[:, token], float(bias @ unembedding[:, token])
+    centered = parts - parts.mean(axis=-1, keepdims=True)
+    return centered / sigma @ unembedding[:, token], float(bias @ unembedding[:, token])
 
 
 def _eps_outside(parts, gain, bias, unembedding, token, eps):
     sigma = parts.sum(axis=0).std() + eps
-    centred = parts - parts.mean(axis=-1, keepdims=True)
-    return centred / sigma * gain @ unembedding[:, token], float(bias @ unembedding[:, token])
+    centered = parts - parts.mean(axis=-1, keepdims=True)
+    return centered / sigma * gain @ unembedding[:, token], float(bias @ unembedding[:, token])
 
 
 def _bias_in_every_part(parts, gain, bias, unembedding, token, eps):
     sigma = np.sqrt(parts.sum(axis=0).var() + eps)
-    centred = parts - parts.mean(axis=-1, keepdims=True)
+    centered = parts - parts.mean(axis=-1, keepdims=True)
     direction = unembedding[:, token]
-    return (centred / sigma * gain + bias) @ direction, float(bias @ direction)
+    return (centered / sigma * gain + bias) @ direction, float(bias @ direction)
 
 
 def _unbiased(parts, gain, bias, unembedding, token, eps):
     sigma = np.sqrt(parts.sum(axis=0).var(ddof=1) + eps)
-    centred = parts - parts.mean(axis=-1, keepdims=True)
-    return centred / sigma * gain @ unembedding[:, token], float(bias @ unembedding[:, token])
+    centered = parts - parts.mean(axis=-1, keepdims=True)
+    return centered / sigma * gain @ unembedding[:, token], float(bias @ unembedding[:, token])
 
 
 def _by_direction(parts, gain, bias, unembedding, token, eps):

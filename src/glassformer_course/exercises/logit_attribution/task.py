@@ -28,7 +28,7 @@ def attribution(parts, gain, bias, unembedding, token, eps):
     """Return the contributions and that of the bias: (N, D), (D,), (D,), (D, V), token id, eps -> (N,), float."""
     # BEGIN SOLUTION
     sigma = np.sqrt(parts.sum(axis=0).var() + eps)
-    centred = parts - parts.mean(axis=-1, keepdims=True)
+    centered = parts - parts.mean(axis=-1, keepdims=True)
     direction = unembedding[:, token]
-    return centred / sigma * gain @ direction, float(bias @ direction)
+    return centered / sigma * gain @ direction, float(bias @ direction)
     # END SOLUTION

@@ -13,7 +13,7 @@ from glassformer_course.drawing import Panel, Picture
 
 
 def dot(a: Array, b: Array) -> float:
-    """Return the dot product, rounding each product but not the sum: (n,), (n,) -> float."""
+    """Return the dot product, with a correctly rounded sum: (n,), (n,) -> float."""
     return fsum(float(x) * float(y) for x, y in zip(a, b, strict=True))
 
 
@@ -26,8 +26,7 @@ def matmul(A: Array, B: Array) -> Array:
 
 
 def cases(rng: np.random.Generator) -> Iterator[Case]:
-    '""Yield cases for vectors, for square matrices (where a wrong order still has the right shape), and other'
-    'shapes.""'
+    """Yield cases for vectors, then for square matrices, where a wrong order still fits, then for other shapes."""
     yield call("dot", np.array([1.0, 2.0, 3.0]), np.array([4.0, 5.0, 6.0]), note="where it is 1·4 + 2·5 + 3·6")
     yield call("dot", rng.normal(size=11), rng.normal(size=11), note="where the vectors have 11 entries")
     yield call("dot", np.array([1.0, -1.0]), np.array([3.0, 3.0]), note="where the vectors are at right angles")

@@ -8,9 +8,9 @@ from glassformer_course.cases import Mistake
 
 
 def _unbiased(x, gain, bias, epsilon):
-    centred = x - x.mean(axis=-1, keepdims=True)
-    variance = (centred**2).sum(axis=-1, keepdims=True) / (np.float64(x.shape[-1]) - 1)  # D = 1: 0 / 0 is NaN
-    return gain * centred / np.sqrt(variance + epsilon) + bias
+    centered = x - x.mean(axis=-1, keepdims=True)
+    variance = (centered**2).sum(axis=-1, keepdims=True) / (np.float64(x.shape[-1]) - 1)  # D = 1: 0 / 0 is NaN
+    return gain * centered / np.sqrt(variance + epsilon) + bias
 
 
 def _outside(x, gain, bias, epsilon):
@@ -36,8 +36,8 @@ def _difference_of_squares(x, gain, bias, epsilon):
 
 
 def _rms_of_centred(x, gain, epsilon):
-    centred = x - x.mean(axis=-1, keepdims=True)
-    return gain * centred / np.sqrt((centred**2).mean(axis=-1, keepdims=True) + epsilon)
+    centered = x - x.mean(axis=-1, keepdims=True)
+    return gain * centered / np.sqrt((centered**2).mean(axis=-1, keepdims=True) + epsilon)
 
 
 def _rms_by_length(x, gain, epsilon):
@@ -45,8 +45,8 @@ def _rms_by_length(x, gain, epsilon):
 
 
 def _gain_on_bias_too(x, gain, bias, epsilon):
-    centred = x - x.mean(axis=-1, keepdims=True)
-    return gain * (centred / np.sqrt(x.var(axis=-1, keepdims=True) + epsilon) + bias)
+    centered = x - x.mean(axis=-1, keepdims=True)
+    return gain * (centered / np.sqrt(x.var(axis=-1, keepdims=True) + epsilon) + bias)
 
 
 def _layer_norm_with_loops(x, gain, bias, epsilon):

@@ -21,9 +21,9 @@ import numpy as np
 def layer_norm(x, gain, bias, epsilon):
     """Normalize each vector to mean 0 and variance 1, then apply gain and bias: (..., D) -> (..., D)."""
     # BEGIN SOLUTION
-    centred = x - x.mean(axis=-1, keepdims=True)
-    variance = (centred**2).mean(axis=-1, keepdims=True)
-    return gain * centred / np.sqrt(variance + epsilon) + bias
+    centered = x - x.mean(axis=-1, keepdims=True)
+    variance = (centered**2).mean(axis=-1, keepdims=True)
+    return gain * centered / np.sqrt(variance + epsilon) + bias
     # END SOLUTION
 
 

@@ -82,44 +82,44 @@ def _averaged_rms(dy, x, gain, epsilon):
     return _through_rms(dy * gain, normed, size), _sum(dy * normed) / (dy.size / dy.shape[-1])
 
 
-def _jacobian(normed, size, centred):
+def _jacobian(normed, size, centered):
     """Return the Jacobian ∂x̂/∂x of one vector: (D, D)."""
     D = len(normed)
-    shares = np.ones((D, D)) / D if centred else np.zeros((D, D))
-    return (np.eye(D) - shares - np.outer(normed, normed) / D) / size
+    mean_matrix = np.ones((D, D)) / D if centered else np.zeros((D, D))
+    return (np.eye(D) - mean_matrix - np.outer(normed, normed) / D) / size
 
 
-def _by_jacobians(dy, x, gain, epsilon, statistics, centred):
+def _by_jacobians(dy, x, gain, epsilon, statistics, centered):
     D = x.shape[-1]
     dx = np.zeros(x.shape)
     dgain = np.zeros(D)
     dbias = np.zeros(D)
     for position in np.ndindex(x.shape[:-1]):
         normed, size = statistics(x[position], epsilon)
-        dx[position] = _jacobian(normed, size, centred).T @ (gain * dy[position])
+        dx[position] = _jacobian(normed, size, centered).T @ (gain * dy[position])
         dgain += dy[position] * normed
         dbias += dy[position]
     return dx, dgain, dbias
 
 
 def _layer_by_jacobians(dy, x, gain, epsilon):
-    return _by_jacobians(dy, x, gain, epsilon, _layer, centred=True)
+    return _by_jacobians(dy, x, gain, epsilon, _layer, centered=True)
 
 
 def _rms_by_jacobians(dy, x, gain, epsilon):
-    return _by_jacobians(dy, x, gain, epsilon, _rms, centred=False)[:2]
+    return _by_jacobians(dy, x, gain, epsilon, _rms, centered=False)[:2]
 
 
 def _layer_step_by_step(dy, x, gain, epsilon):
-    centred = x - _mean(x)
-    variance = _mean(centred**2)
+    centered = x - _mean(x)
+    variance = _mean(centered**2)
     size = np.sqrt(variance + epsilon)
     dnormed = gain * dy
-    dsize = -(dnormed * centred).sum(axis=-1, keepdims=True) / size**2
+    dsize = -(dnormed * centered).sum(axis=-1, keepdims=True) / size**2
     dvariance = dsize / (2 * size)
-    dcentred = dnormed / size + dvariance * 2 * centred / x.shape[-1]
+    dcentred = dnormed / size + dvariance * 2 * centered / x.shape[-1]
     dx = dcentred - _mean(dcentred)
-    return dx, _sum(dy * centred / size), _sum(dy)
+    return dx, _sum(dy * centered / size), _sum(dy)
 
 
 def _rms_step_by_step(dy, x, gain, epsilon):

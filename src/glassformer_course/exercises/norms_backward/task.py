@@ -25,9 +25,9 @@ import numpy as np
 def layer_norm_backward(dy, x, gain, epsilon):
     """Return (dx, dgain, dbias) of LayerNorm: (..., D), (D,), (D,)."""
     # BEGIN SOLUTION
-    centred = x - x.mean(axis=-1, keepdims=True)
-    size = np.sqrt((centred**2).mean(axis=-1, keepdims=True) + epsilon)
-    normed = centred / size
+    centered = x - x.mean(axis=-1, keepdims=True)
+    size = np.sqrt((centered**2).mean(axis=-1, keepdims=True) + epsilon)
+    normed = centered / size
     dnormed = dy * gain
     along = (dnormed * normed).mean(axis=-1, keepdims=True)
     dx = (dnormed - dnormed.mean(axis=-1, keepdims=True) - normed * along) / size

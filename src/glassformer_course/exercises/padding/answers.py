@@ -77,8 +77,8 @@ def _one_row_at_a_time(x, real):
 
 
 def _as_product(x, real):
-    shares = real / np.maximum(real.sum(axis=1, keepdims=True), 1)
-    return np.einsum("bt,btd->bd", shares, x)
+    weights = real / np.maximum(real.sum(axis=1, keepdims=True), 1)
+    return np.einsum("bt,btd->bd", weights, x)
 
 
 MISTAKES = [

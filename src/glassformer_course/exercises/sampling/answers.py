@@ -59,7 +59,7 @@ def _times_temperature(logits, temperature, top_k, top_p):
     return probabilities / probabilities.sum()
 
 
-def _not_renormalised(logits, temperature, top_k, top_p):
+def _not_renormalized(logits, temperature, top_k, top_p):
     if temperature == 0:
         return _greedy(logits)
     scores = (logits - logits.max()) / temperature
@@ -168,7 +168,7 @@ MISTAKES = [
     Mistake(
         "not renormalized",
         "The kept tokens have their old probabilities, which no longer sum to 1. Divide by their sum at the end.",
-        {"distribution": _not_renormalised},
+        {"distribution": _not_renormalized},
     ),
     Mistake(
         "the token that reaches top-p is dropped",

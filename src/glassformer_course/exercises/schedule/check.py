@@ -17,8 +17,8 @@ def rate(step: int, steps: int, warmup: int, peak: float, floor: float) -> float
         return peak / warmup * (step + 1)
     done = min(step, steps - 1) - (warmup - 1)
     falling = steps - warmup
-    share = (1 + math.cos(math.pi * done / falling)) / 2 if falling and step < steps else 0.0
-    return share * peak + (1 - share) * floor
+    fraction = (1 + math.cos(math.pi * done / falling)) / 2 if falling and step < steps else 0.0
+    return fraction * peak + (1 - fraction) * floor
 
 
 def cases(rng: np.random.Generator) -> Iterator[Case]:

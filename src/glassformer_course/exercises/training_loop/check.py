@@ -85,10 +85,10 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def _losses(rng: np.random.Generator) -> Iterator[Case]:
-    fresh = {name: array * 0 for name, array in random_weights(rng, 2, 2, 1, 2).items()} | {"embedding": np.eye(2)}
+    initial = {name: array * 0 for name, array in random_weights(rng, 2, 2, 1, 2).items()} | {"embedding": np.eye(2)}
     yield call(
         "loss_and_gradients",
-        fresh,
+        initial,
         np.array([[0, 1, 0]]),
         note="where the row is 0, 1, 0 and the output layer is 0: loss ln 2",
     )
@@ -149,10 +149,10 @@ def picture() -> Picture:
     """Draw the next-letter probabilities after each letter of "hello!", before and after training on it."""
     letters = "helo!"
     rows = np.array([[letters.index(letter) for letter in "hello!"]])
-    fresh = random_weights(np.random.default_rng(1), 5, 8, 4, 5)
-    trained = train(fresh, rows, 60, 1.0, 1.0)[0]
+    initial = random_weights(np.random.default_rng(1), 5, 8, 4, 5)
+    trained = train(initial, rows, 60, 1.0, 1.0)[0]
     panels = []
-    for title, weights in (("before", fresh), ("after 60 steps", trained)):
+    for title, weights in (("before", initial), ("after 60 steps", trained)):
         x = weights["embedding"][rows[:, :-1]] + weights["position"]
         q, k, v = (_product(x, weights[name])[0][:, None] for name in PROJECTIONS)
         h = x + attend(q, k, v, np.tri(5, dtype=bool))[0][:, 0]

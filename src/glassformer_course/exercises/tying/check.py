@@ -62,8 +62,7 @@ def _gradient(
 
 
 def picture() -> Picture:
-    '""Draw both parts of the gradient of a table of four tokens, for the text "the cat the" and the next token'
-    '"mat".""'
+    """Draw both parts of the gradient of a table of four tokens, for the text "the cat the" followed by "mat"."""
     rng = np.random.default_rng(2)
     tokens = ["the", "cat", "sat", "mat"]
     ids = np.array([0, 1, 0])

@@ -5,10 +5,10 @@ import numpy as np
 from glassformer_course.cases import Mistake
 
 
-def _running(weights, share):
+def _running(weights, factor):
     average = np.array(weights[0], dtype=np.float64)
     for t, weight in enumerate(weights[1:], start=2):
-        s = share(t)
+        s = factor(t)
         average = (1 - s) * average + s * weight
     return average
 
@@ -66,9 +66,9 @@ def _ema_in_place(weights, decay):
 
 def _late_by_products(weights, n):
     stack = np.asarray(weights, dtype=np.float64)
-    share = np.array([1.0, *((n + 1) / (t + n) for t in range(2, len(stack) + 1))])
-    kept = np.append(np.cumprod((1 - share)[::-1])[::-1][1:], 1.0)
-    return np.tensordot(share * kept, stack, axes=1)
+    factor = np.array([1.0, *((n + 1) / (t + n) for t in range(2, len(stack) + 1))])
+    kept = np.append(np.cumprod((1 - factor)[::-1])[::-1][1:], 1.0)
+    return np.tensordot(factor * kept, stack, axes=1)
 
 
 MISTAKES = [

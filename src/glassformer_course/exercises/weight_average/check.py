@@ -21,21 +21,21 @@ def late(weights: Sequence[Array], n: float) -> Array:
     return _weighted(weights, lambda t: (n + 1) / (t + n))
 
 
-def shares(steps: int, share: Callable[[int], float]) -> list[float]:
+def step_weights(steps: int, factor: Callable[[int], float]) -> list[float]:
     """Return the weight of each step in the average after `steps` steps.
 
-    `share(t)` is the weight of step t in the average right after that step.
+    `factor(t)` is the weight of step t in the average right after that step.
     """
     found: list[float] = []
     for t in range(1, steps + 1):
-        newest = 1.0 if t == 1 else share(t)
+        newest = 1.0 if t == 1 else factor(t)
         found = [each * (1 - newest) for each in found] + [newest]
     return found
 
 
-def _weighted(weights: Sequence[Array], share: Callable[[int], float]) -> Array:
+def _weighted(weights: Sequence[Array], factor: Callable[[int], float]) -> Array:
     total = np.zeros(np.shape(weights[0]))
-    for each, weight in zip(shares(len(weights), share), weights, strict=True):
+    for each, weight in zip(step_weights(len(weights), factor), weights, strict=True):
         total = total + each * np.asarray(weight, dtype=np.float64)
     return total
 
@@ -73,9 +73,9 @@ def picture() -> Picture:
     names = ["ema 0.9", "late, n = 8", "late, n = 0"]
     found = np.array(
         [
-            shares(steps, lambda t: 1 - min(0.9, (1 + t) / (10 + t))),
-            shares(steps, lambda t: 9 / (t + 8)),
-            shares(steps, lambda t: 1 / t),
+            step_weights(steps, lambda t: 1 - min(0.9, (1 + t) / (10 + t))),
+            step_weights(steps, lambda t: 9 / (t + 8)),
+            step_weights(steps, lambda t: 1 / t),
         ]
     )
     return Picture(

@@ -32,7 +32,7 @@ def fault() -> Iterator[None]:
 
 
 def apart(found: Trained) -> list[Point]:
-    """Return (position, largest difference between the logits of one-by-one and of full processing)."""
+    """Return (position, largest difference between the logits with and without a cache)."""
     ids = torch.tensor([found.tokenizer.encode(TEXT)])
     cache = Cache(found.config.model, 1, ids.shape[1], ids.device, torch.float32)
     with torch.no_grad():
