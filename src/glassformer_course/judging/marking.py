@@ -13,7 +13,7 @@ from glassformer_course.judging import worker
 from glassformer_course.judging.outcomes import Difference, Fault, Outcome, difference, same
 
 COMPARED = 12  # cases, from the first wrong one on, used to identify the mistake
-ALIKE = 0.66  # minimum share of the wrong cases in which the answer and the mistake give the same result
+ALIKE = 0.66  # minimum fraction of the failed cases in which answer and mistake give the same result
 
 
 class StoppedError(Exception):
@@ -178,9 +178,9 @@ def _mistake(
 ) -> Mistake | None:
     """Return the known mistake that best matches the answer, or None.
 
-    A mistake matches if it gives the same results as the answer on every passed case, on the first failed case, and on
-    at least the share `ALIKE` of the failed cases. Passed cases alone are no evidence for a mistake, because most
-    mistakes change only one function of an exercise.
+    A mistake matches if it gives the same results as the answer on every passed case, on the first failed case, on at
+    least the fraction `ALIKE` of the failed cases, and on more than half of the compared cases. The failed cases decide,
+    because most mistakes change only one function of an exercise and give right results in the other cases.
     """
     wrong = [each for each in seen if each.wrong]
     best = None

@@ -95,7 +95,7 @@ def decode(value: Any) -> Any:
     """Decode a value that `encode` returned.
 
     Raises:
-        ValueError, TypeError, KeyError: `encode` returns no such value.
+        ValueError, TypeError, KeyError: the value was not returned by `encode`.
     """
     if isinstance(value, list):
         return [decode(each) for each in value]

@@ -113,9 +113,8 @@ def _chart_svg(chart: Chart, x0: int) -> str:
         parts.append(line([(edge, y(value)), (edge + WIDTH, y(value))], stroke="currentColor", stroke_dasharray="2 3"))
         parts.append(text(f"{name} {number(value)}", x=edge + WIDTH - 4, y=y(value) - 5, text_anchor="end"))
     at = edge + WIDTH - sum(LETTER * len(name) + 40 for name in chart.curves)
-    for curve, (name, points) in enumerate(
-        chart.curves.items()
-    ):  # the first curve stays visible through the dashes of the second
+    # the first curve stays visible through the dashes of the second
+    for curve, (name, points) in enumerate(chart.curves.items()):
         pen: dict[str, str | float] = {"stroke": COLOURS[curve], "stroke_width": 2.5, "fill": "none"}
         pen["stroke_dasharray"] = DASHES[curve]
         parts.append(line([(x(px), y(py)) for px, py in points if math.isfinite(py)], **pen))
