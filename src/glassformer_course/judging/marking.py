@@ -179,8 +179,8 @@ def _mistake(
     """Return the known mistake that best matches the answer, or None.
 
     A mistake matches if it gives the same results as the answer on every passed case, on the first failed case, on at
-    least the fraction `ALIKE` of the failed cases, and on more than half of the compared cases. The failed cases decide,
-    because most mistakes change only one function of an exercise and give right results in the other cases.
+    least the fraction `ALIKE` of the failed cases, and on more than half of the compared cases. The failed cases
+    decide, because most mistakes change only one function of an exercise and are right in the other cases.
     """
     wrong = [each for each in seen if each.wrong]
     best = None

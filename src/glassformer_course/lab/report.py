@@ -61,7 +61,7 @@ def verdict_of(case: BugCase, found: Evidence, letter: str) -> AnswerVerdict:
         case.why.format(**found.words()),
         "Why not the others:\n" + "\n".join(others),
         f"Wrong code:\n{_indented(case.wrong)}\nRight code:\n{_indented(case.right)}",
-        f"Found in public: {case.source}" + (f"\n  {case.link}" if case.link else "") + f"\n  {case.told}",
+        f"Public report: {case.source}" + (f"\n  {case.link}" if case.link else "") + f"\n  {case.told}",
         f"Test of this library that catches it: {case.caught_by}",
     ]
     return AnswerVerdict(True, "\n\n".join(parts))
