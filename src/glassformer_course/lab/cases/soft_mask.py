@@ -19,12 +19,12 @@ from glassformer_course.lab.planting import attention_with
 LETTERS = "abcdefgh"
 SETTINGS: dict[str, dict[str, Any]] = {"model": {"context": 12}, "tokenizer": {"kind": "characters"}}
 HIDDEN = 5.0
-"""Masked scores are set to minus this. It was 10,000 or more in the projects with this bug, and took longer."""
+"""Masked scores are lowered by this. It was 10,000 or more in the projects with this bug, and took longer."""
 
 
 @contextmanager
 def fault() -> Iterator[None]:
-    """Plant the bug: masked scores get -5 instead of minus infinity."""
+    """Plant the bug: masked scores are lowered by 5 instead of infinity."""
     with attention_with(SimpleNamespace(sqrt=math.sqrt, inf=HIDDEN)):
         yield
 
