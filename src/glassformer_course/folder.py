@@ -185,7 +185,7 @@ class CourseFolder:
             state = json.loads(path.read_text(encoding="utf-8"))
             later = type(state["version"]) is int and state["version"] > VERSION
             if not later:
-                _refuse_other_kinds(state)
+                _validate_state(state)
         except FileNotFoundError:
             return {}
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError, GlassError):
@@ -200,7 +200,7 @@ class CourseFolder:
         return dict(state)
 
 
-def _refuse_other_kinds(state: dict[str, Any]) -> None:
+def _validate_state(state: dict[str, Any]) -> None:
     """Raise an error if `state` is not valid content of course.json."""
     if state["version"] != VERSION or type(state["version"]) is not int:
         raise ValueError(state["version"])

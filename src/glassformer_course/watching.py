@@ -17,23 +17,23 @@ PAUSE = 0.3  # seconds between two checks of the modification time
 
 def watch(
     folder: CourseFolder,
-    say_start: Callable[[Exercise], None],
-    say_verdict: Callable[[Verdict], None],
-    say_trouble: Callable[[GlassError], None],
+    on_start: Callable[[Exercise], None],
+    on_verdict: Callable[[Verdict], None],
+    on_error: Callable[[GlassError], None],
     seed: int | None = None,
 ) -> None:
     """Watch the unfinished exercises one after another; return when all are done.
 
     Args:
         folder: the learner's folder.
-        say_start: called with each exercise that starts.
-        say_verdict: called with the verdict of each check.
-        say_trouble: called with the error if a file cannot be read.
+        on_start: called with each exercise that starts.
+        on_verdict: called with the verdict of each check.
+        on_error: called with the error if a file cannot be read.
         seed: seed of the random cases, as for `check_source`.
     """
     while (exercise := folder.current()) is not None:
         path = folder.start(exercise)
-        say_start(exercise)
+        on_start(exercise)
         seen = None
         while not folder.record(exercise).done:
             try:
@@ -47,8 +47,8 @@ def watch(
             try:
                 source = read_answer(path, exercise)
             except GlassError as error:
-                say_trouble(error)
+                on_error(error)
                 continue
             verdict = check_source(exercise, source, seed, folder.text())
             folder.note(verdict)
-            say_verdict(verdict)
+            on_verdict(verdict)

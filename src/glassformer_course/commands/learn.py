@@ -298,18 +298,18 @@ def _glossary(arguments: argparse.Namespace) -> int:
     return 0
 
 
-PLACE = ("folder", "level")
+FOLDER_OPTIONS = ("folder", "level")
 ACTIONS: dict[str, Action] = {
     "list": Action(_list, 0, ("folder",)),
-    "start": Action(_start, 1, PLACE),
+    "start": Action(_start, 1, FOLDER_OPTIONS),
     "check": Action(_check, 1, ("folder", "seed", "all", "notebook")),
-    "watch": Action(_watch, 0, (*PLACE, "seed")),
+    "watch": Action(_watch, 0, (*FOLDER_OPTIONS, "seed")),
     "hint": Action(_hint, 1, ("folder",)),
     "solution": Action(_solution, 1, ("folder",)),
     "reset": Action(_reset, 1, ("folder",)),
-    "notebook": Action(_notebook, 1, PLACE),
+    "notebook": Action(_notebook, 1, FOLDER_OPTIONS),
     "progress": Action(_progress, 0, ("folder",)),
-    "lab": Action(_lab, 3, PLACE),
+    "lab": Action(_lab, 3, FOLDER_OPTIONS),
     "glossary": Action(_glossary, 6),
     "assign": Action(classes.assign, 100, ("level", *classes.ASSIGN)),
     "grade": Action(classes.grade, 1, ("seed", *classes.GRADE)),

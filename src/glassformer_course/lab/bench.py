@@ -134,7 +134,7 @@ class Bench:
         """
         steps = max(EVALUATIONS, round(steps * self.share))
         folder = self.new_folder()  # a new one each time: the bug may be in the prepared data
-        config = Config.from_dict(merged(merged(STORIES, settings), {"data": written(files or {}, folder)}))
+        config = Config.from_dict(merged(merged(STORIES, settings), {"data": write_files(files or {}, folder)}))
         data = prepare_for(config, folder / "tokens", lambda _: None)
         task = make_task(config, data)
         model = fresh_model(config, data)
@@ -146,15 +146,15 @@ class Bench:
         held_out = task.held_out(1000)
         for step in range(steps):
             if step % every == 0:
-                _look(found, held_out, step, watch)
+                _evaluate(found, held_out, step, watch)
             gradients = compute_gradients(stepper, step)
             stepper.update(gradients, min(1.0, (step + 1) / WARMUP))
             found.losses.append((step + 1, gradients.loss))
-        _look(found, held_out, steps, watch)
+        _evaluate(found, held_out, steps, watch)
         return found
 
 
-def _look(found: Trained, rows: Sequence[Any], step: int, watch: Callable[[Trained], Any] | None) -> None:
+def _evaluate(found: Trained, rows: Sequence[Any], step: int, watch: Callable[[Trained], Any] | None) -> None:
     estimate = validation_loss(found.model, rows, CPU)
     found.validation.append((step, estimate.loss))
     if watch is not None:
@@ -166,7 +166,7 @@ def merged(own: Mapping[str, Mapping[str, Any]], changes: Mapping[str, Mapping[s
     return {name: {**own.get(name, {}), **changes.get(name, {})} for name in {**own, **changes}}
 
 
-def written(files: Mapping[str, str], folder: Path) -> dict[str, str]:
+def write_files(files: Mapping[str, str], folder: Path) -> dict[str, str]:
     """Write each text to a file and return the paths by the same keys."""
     for name, text in files.items():
         (folder / f"{name}.txt").write_text(text, encoding="utf-8")
