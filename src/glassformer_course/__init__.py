@@ -1,4 +1,4 @@
-"""Learning by doing: exercises that check themselves, a bug lab, a glossary; and marking for teachers.
+"""The course: self-checking exercises, a bug lab, a glossary, and grading for teachers.
 
 In a notebook:
 
@@ -18,20 +18,20 @@ __all__ = ["check", "hint"]
 
 
 def check(which: str | int, *functions: Function) -> bool:
-    """Check functions of a notebook, as `glass learn check` does a file, and print what it found.
+    """Check functions defined in a notebook, as `glass learn check` checks a file, and print the verdict.
 
-    Each function's whole cell is run in a process of its own, so its imports and helpers belong in the same cell.
-    Where the notebook lies in a course's folder, the result is kept there.
+    The whole cell of each function runs in a separate process, so put its imports and helpers in the same cell.
+    If the notebook's working directory is a course folder, the result is recorded there.
 
     Args:
-        which: the exercise's name or number.
-        functions: those that it asks for.
+        which: name or number of the exercise.
+        functions: the functions that the exercise asks for.
 
     Returns:
         Whether the answer is right.
 
     Raises:
-        GlassError: there is no such exercise, or a function's source cannot be found.
+        GlassError: unknown exercise, or the source of a function cannot be found.
     """
     from glassformer_course.checking import check_source
     from glassformer_course.course import find
@@ -45,17 +45,17 @@ def check(which: str | int, *functions: Function) -> bool:
         folder.note(verdict)
     print(verdict.text())
     if any("NameError" in line for line in verdict.lines):
-        print("  The cells of the functions are run alone: imports and helpers belong into them.")
+        print("  Each function's cell runs alone: put its imports and helpers in the same cell.")
     return verdict.passed
 
 
 def hint(which: str | int, number: int = 1) -> None:
-    """Print hint 1 (the idea), 2 (the formula) or 3 (all but a line) of an exercise.
+    """Print hint 1 (the idea), 2 (the formula) or 3 (the code except for one line) of an exercise.
 
-    Where the notebook lies in a course's folder, it is counted there.
+    If the notebook's working directory is a course folder, the hint is counted there.
 
     Raises:
-        GlassError: there is no such exercise or hint.
+        GlassError: unknown exercise or hint number.
     """
     from glassformer_course.course import find
     from glassformer_course.folder import STATE, CourseFolder, chosen_folder

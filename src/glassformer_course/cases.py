@@ -1,4 +1,4 @@
-"""What a check is made of: the questions that are put to an answer, and the known wrong answers."""
+"""Parts of a check: the test cases, and the known mistakes."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ Function = Callable[..., Any]
 
 
 class Functions(Protocol):
-    """The functions that a check asks: the reference's, a learner's, or those of a known mistake, by name."""
+    """Functions that a check calls, by name: the reference's, the learner's, or a known mistake's."""
 
     def __getattr__(self, name: str) -> Function:
-        """The function of that name."""
+        """Return the function of that name."""
         ...
 
 
 @dataclass(frozen=True)
 class Case:
-    """One question. What it gives for the learner's functions must be what it gives for the reference's.
+    """One test case: the learner's functions must give the same result as the reference functions.
 
     Args:
-        ask: calls some of the functions and returns what is compared: numbers, text, arrays, or lists, tuples and
-            dictionaries of them. Mostly a single call (see `call`).
-        note: what is special about it, in a few words that end a sentence "where ...": "where two numbers are equal".
-        words: the question as it is shown when the answer is wrong, such as "softmax(float64 (2, 5))"; or what makes
-            it.
-        relative, absolute: how far numbers may be apart, as in `numpy.allclose`; None: by their type, 1e-5 and 1e-6
-            for float32, 1e-7 and 1e-9 for float64.
+        ask: calls some of the functions and returns the value to compare: numbers, strings, arrays, or lists, tuples
+            and dictionaries of these. Usually a single call (see `call`).
+        note: short description of the case, such as "where two numbers are equal".
+        words: the call as shown when the answer is wrong, such as "softmax(float64 (2, 5))", or a function that
+            returns it.
+        relative, absolute: tolerances, as in `numpy.allclose`; None: by dtype, 1e-5 and 1e-6 for float32, 1e-7 and
+            1e-9 for float64.
     """
 
     ask: Callable[[Functions], Any]
@@ -38,18 +38,18 @@ class Case:
     absolute: float | None = None
 
     def question(self) -> str:
-        """Its words, made when they are needed."""
+        """Return the call as text."""
         return self.words() if callable(self.words) else self.words
 
 
 @dataclass(frozen=True)
 class Mistake:
-    """A wrong answer that people give, which a check recognises by what it computes.
+    """A common mistake, which a check recognizes by its results.
 
     Args:
         name: a few words, such as "no maximum subtracted".
-        why: one or two sentences: what goes wrong, and what to do instead.
-        wrong: the functions of the exercise that are wrong, by name; the others are those of the shipped solution.
+        why: one or two sentences that say why it is wrong and how to fix it.
+        wrong: the wrong functions, by name; the other functions of the exercise are taken from the shipped solution.
     """
 
     name: str
@@ -64,7 +64,7 @@ def call(
     relative: float | None = None,
     absolute: float | None = None,
 ) -> Case:
-    """The question that most cases are: one call, whose result is compared."""
+    """Build the usual case: one call whose result is compared."""
     from glassformer_course.judging.showing import shown
 
     return Case(

@@ -1,4 +1,4 @@
-"""Checks an answer: its source is run in the sandbox and put the exercise's questions."""
+"""Check an answer: run its source in the sandbox and ask the exercise's test cases."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ def check_source(
     """Check the source of an answer.
 
     Args:
-        exercise: what it answers.
-        source: Python with the functions that the exercise asks for.
-        seed: draws the cases; None: fresh ones.
+        exercise: the exercise to check against.
+        source: Python source that defines the functions of the exercise.
+        seed: seed of the random cases; None: a new one each time.
         text: a class's own text, for exercises about text.
-        seconds, megabytes: limits of the answer's process.
+        seconds, megabytes: time and memory limits of the answer's process.
     """
     seed = secrets.randbelow(1_000_000) if seed is None else seed
     start = time.perf_counter()
@@ -40,7 +40,7 @@ def check_source(
                 result, lines = _broken(loaded)
             elif missing:
                 result = "broken"
-                lines = (f"It has no function {missing[0]}: the name is part of the exercise.",)
+                lines = (f"It has no function {missing[0]}: use the function names of the task.",)
             else:
                 marks = mark(sandbox, exercise.reference, exercise.cases(seed, text), exercise.mistakes)
                 asked = marks.asked
@@ -48,7 +48,7 @@ def check_source(
                 result, lines = _marked(marks)
         except StoppedError as error:
             result = "stopped"
-            lines = (f"Its process was ended: {error}.",)
+            lines = (f"The process was stopped: {error}.",)
     return Verdict(
         exercise.number,
         exercise.name,
@@ -65,11 +65,11 @@ def check_source(
 
 def _broken(loaded: dict[str, str]) -> tuple[Result, tuple[str, ...]]:
     line = f", line {loaded['line']}" if loaded["line"] else ""
-    words = f"{loaded['raised']}{line}: {loaded['message'] or 'no more is said'}."
+    words = f"{loaded['raised']}{line}: {loaded['message'] or 'no message'}."
     hints = {
-        "SystemExit": "An answer defines functions and ends by itself: take the call of exit away.",
-        "MemoryError": "It asks for more memory than an exercise needs.",
-        "ModuleNotFoundError": "Only Python and NumPy are needed.",
+        "SystemExit": "An answer only defines functions: remove the call to exit.",
+        "MemoryError": "It uses more memory than an exercise needs.",
+        "ModuleNotFoundError": "Use only Python's standard library and NumPy.",
     }
     return "broken", (words, *([hints[loaded["raised"]]] if loaded["raised"] in hints else []))
 

@@ -40,15 +40,15 @@ COURSE = (
 
 
 def numbers() -> range:
-    """1 to the number of exercises."""
+    """Return the exercise numbers, from 1."""
     return range(1, len(COURSE) + 1)
 
 
 def find(which: str | int) -> Exercise:
-    """An exercise by its number, its name, or the name of its file (`02_softmax.py`).
+    """Return an exercise by its number, its name, or the name of its file (`02_softmax.py`).
 
     Raises:
-        GlassError: there is none.
+        GlassError: unknown exercise.
     """
     text = str(which).strip().removesuffix(".py").removesuffix(".ipynb").lower()
     head, _, tail = text.partition("_")
@@ -56,7 +56,10 @@ def find(which: str | int) -> Exercise:
         text = tail
     if text.isdecimal():
         if int(text) not in numbers():
-            raise GlassError(f"there is no exercise {which}", f"There are 1 to {len(COURSE)}: glass learn list.")
+            raise GlassError(
+                f"there is no exercise {which}",
+                f"Choose an exercise from 1 to {len(COURSE)}; glass learn list shows them.",
+            )
         return Exercise(COURSE[int(text) - 1], int(text))
     if text not in COURSE:
         raise GlassError(f"there is no exercise {which!r}", nearest(text, COURSE))

@@ -1,4 +1,4 @@
-"""Small pictures of numbers: matrices side by side, as text for the terminal and as SVG for notebooks and the book."""
+"""Pictures of small matrices, side by side: text for the terminal, SVG for notebooks and the book."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from glassformer.base.svg import document, element, text
 
 SHADES = " ░▒▓█"
-WIDEST = 640  # pixels of a row of panels; those that do not fit go below
+WIDEST = 640  # maximum width of a row of panels in pixels; panels that do not fit start a new row
 BETWEEN = "    "
 CELL = 46  # pixels of a cell's side in the SVG
 GAP = 34  # pixels between panels
@@ -22,12 +22,12 @@ EDGE = 12  # pixels around the picture
 
 
 class Panel:
-    """One matrix with a title and, where they help, names of its rows and columns.
+    """One matrix with a title and optional names of its rows and columns.
 
     Args:
-        title: stands above it.
-        values: (rows, columns) or (columns,); the larger in size, the darker. NaN is drawn as an empty cell.
-        rows, columns: their names; empty: none.
+        title: printed above the matrix.
+        values: (rows, columns) or (columns,); a larger magnitude is darker. NaN is shown as an empty cell.
+        rows, columns: names of the rows and columns; empty: no names.
     """
 
     def __init__(self, title: str, values: ArrayLike, rows: Sequence[str] = (), columns: Sequence[str] = ()) -> None:
@@ -44,16 +44,16 @@ class Panel:
 
 @dataclass(frozen=True)
 class Picture:
-    """Panels from left to right, with a caption that explains them."""
+    """Panels from left to right, with a caption."""
 
     panels: list[Panel]
     caption: str
 
     def text(self, width: int = 100) -> str:
-        """For a terminal: every number, and after it a block whose shade is its size.
+        """Return the picture as text: each number is followed by a block whose shade shows its magnitude.
 
         Args:
-            width: columns of the terminal; panels that do not fit side by side go below.
+            width: columns of the terminal; panels that do not fit start a new row.
         """
         rows: list[list[list[str]]] = [[]]
         for block in map(_text_of, self.panels):
@@ -63,7 +63,7 @@ class Picture:
         return "\n\n".join([*map(_side_by_side, rows), fill(self.caption, width)])
 
     def svg(self) -> str:
-        """For a page: the same, drawn dark on a light card, to be read on light pages and on dark ones."""
+        """Return the picture as SVG: dark on a light background, readable on light and on dark pages."""
         parts: list[str] = []
         x = EDGE
         y = 0
@@ -94,7 +94,7 @@ class Picture:
 
 
 def number(value: float) -> str:
-    """A number in few places, so that it fits a cell: 0, 2, -0.25, 3e-4, 1e+04, -inf.
+    """Return a number with few digits, so that it fits in a cell: 0, 2, -0.25, 3e-4, 1e+04, -inf.
 
     >>> number(2.0), number(-0.25), number(0.0900306), number(0.000335), number(float("-inf"))
     ('2', '-0.25', '0.09', '3e-4', '-inf')
@@ -113,7 +113,7 @@ def _side_by_side(blocks: list[list[str]]) -> str:
 
 
 def _text_of(panel: Panel) -> list[str]:
-    """The panel as lines of equal length."""
+    """Return the panel as lines of equal length."""
     cells = [["" if np.isnan(value) else number(value) for value in row] for row in panel.values]
     names = panel.rows or [""] * len(cells)
     wide = max(len(text) for text in [*(text for row in cells for text in row), *panel.columns, ""]) + 3
@@ -130,7 +130,7 @@ def _text_of(panel: Panel) -> list[str]:
 
 
 def _svg_of(panel: Panel) -> tuple[str, int, int]:
-    """The panel's elements, its width and its height."""
+    """Return the SVG elements of the panel, its width and its height in pixels."""
     x0 = 9 * max((len(name) for name in panel.rows), default=0) + (8 if panel.rows else 0)
     top = TOP + (18 if panel.columns else 0)
     parts = [text(panel.title, x=x0, y=18, font_weight=600)]

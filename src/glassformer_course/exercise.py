@@ -1,10 +1,10 @@
-"""One exercise, read from its folder under `exercises/`.
+"""An exercise, read from its folder under `exercises/`.
 
-* `task.py`: the statement and the shipped solution, in the percent format of jupytext; what stands between
-  `# BEGIN SOLUTION` and `# END SOLUTION` is taken out of the learner's file
-* `check.py`: the reference functions, `cases(rng)` and `picture()`; `cases_on(text)` where it is about text
-* `answers.py`: MISTAKES that must be refused by name, and ALSO_RIGHT: the solution written in other ways
-* `page.md`: a title, an explanation at five depths, three hints
+* `task.py`: the task and the shipped solution, in jupytext's percent format; the lines between `# BEGIN SOLUTION` and
+  `# END SOLUTION` are removed from the learner's file
+* `check.py`: the reference functions, `cases(rng)` and `picture()`; also `cases_on(text)` if the exercise is about text
+* `answers.py`: MISTAKES, which a check must reject by name, and ALSO_RIGHT, other correct solutions
+* `page.md`: a title, an explanation at five levels, and three hints
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class Exercise:
     """An exercise of the course.
 
     Args:
-        name: its folder's name.
-        number: its place in the course, from 1.
+        name: name of its folder.
+        number: its position in the course, from 1.
     """
 
     def __init__(self, name: str, number: int) -> None:
@@ -42,94 +42,94 @@ class Exercise:
 
     @property
     def file_name(self) -> str:
-        """Name of the learner's file without its extension: 02_softmax."""
+        """Name of the learner's file without its extension, such as `02_softmax`."""
         return f"{self.number:02}_{self.name}"
 
     @cached_property
     def title(self) -> str:
-        """The heading of its page."""
+        """Title of the exercise."""
         return self._page.splitlines()[0].removeprefix("# ")
 
     @cached_property
     def source(self) -> str:
-        """task.py as it stands, with the solution's marks."""
+        """Source of `task.py`, including the solution and its markers."""
         return self._read("task.py")
 
     @cached_property
     def solution(self) -> str:
-        """The shipped solution as a file."""
+        """Source of the shipped solution."""
         return SOLUTION.sub(lambda found: found["body"], self.source)
 
     @cached_property
     def stub(self) -> str:
-        """The learner's file: every solution is replaced by a line that raises."""
+        """Source of the learner's file: each solution is replaced by a line that raises NotImplementedError."""
         return SOLUTION.sub(
             lambda found: f'{found["indent"]}raise NotImplementedError("yours to write")\n', self.source
         )
 
     @cached_property
     def functions(self) -> tuple[str, ...]:
-        """The functions that the learner writes: those of task.py that the reference has too."""
+        """Names of the functions that the learner writes: defined in `task.py` and in the reference."""
         defined = re.findall(r"^def (\w+)\(", self.source, flags=re.MULTILINE)
         return tuple(name for name in defined if hasattr(self._check, name))
 
     @property
     def reference(self) -> dict[str, Function]:
-        """The right functions, by name."""
+        """Reference functions, by name."""
         return {name: getattr(self._check, name) for name in self.functions}
 
     @property
     def takes_text(self) -> bool:
-        """True if some cases can be about a text of the learner's own."""
+        """True if the exercise has cases on a text that the class supplies."""
         return hasattr(self._check, "cases_on")
 
     def cases(self, seed: int, text: str | None = None) -> Iterator[Case]:
-        """The questions; the random ones follow from the seed. With a text, those about it come last."""
+        """Yield the test cases; `seed` determines the random ones. Cases on `text` come last."""
         yield from self._check.cases(np.random.default_rng(seed))
         if text is not None and self.takes_text:
             yield from self._check.cases_on(text)
 
     def mistakes(self) -> list[tuple[Mistake, Mapping[str, Function]]]:
-        """Each known mistake, with all functions of the exercise as that mistake has them."""
+        """Return each known mistake with all functions of the exercise: its wrong ones, and the solution's others."""
         solved = self.solved()
         return [(mistake, {**solved, **mistake.wrong}) for mistake in self._answers.MISTAKES]
 
     def right(self) -> list[Mapping[str, Function]]:
-        """The right answers that ship: the solution, and it written in other ways."""
+        """Return the shipped correct answers: the solution, then its alternatives."""
         solved = self.solved()
         return [solved, *({**solved, **other} for other in self._answers.ALSO_RIGHT)]
 
     def solved(self) -> dict[str, Function]:
-        """The functions of the shipped solution."""
+        """Return the functions of the shipped solution, by name."""
         names: dict[str, Any] = {"__name__": f"solution of {self.name}"}
         exec(compile(self.solution, f"solution of {self.name}", "exec"), names)
         return {name: names[name] for name in self.functions}
 
     def picture(self) -> Picture:
-        """The picture of its page."""
+        """Return the picture of the exercise."""
         picture: Picture = self._check.picture()
         return picture
 
     @property
     def summary(self) -> str:
-        """The paragraph under the title."""
+        """The text between the title and the first level."""
         return HEADING.split(self._page)[0].partition("\n")[2].strip()
 
     def page(self, level: str) -> str:
-        """The explanation at one of the five depths.
+        """Return the explanation at one of the five levels.
 
         Raises:
-            GlassError: there is no such depth.
+            GlassError: unknown level.
         """
         if level not in LEVELS:
-            raise GlassError(f"there is no depth {level!r}", nearest(level, LEVELS))
+            raise GlassError(f"there is no level {level!r}", nearest(level, LEVELS))
         return self._sections[level]
 
     def hint(self, number: int) -> str:
-        """Hint 1 (the idea), 2 (the formula) or 3 (all but a line).
+        """Return hint 1 (the idea), 2 (the formula) or 3 (the code except for one line).
 
         Raises:
-            GlassError: there is no such hint.
+            GlassError: there is no hint of that number.
         """
         if number not in range(1, HINTS + 1):
             raise GlassError(f"there is no hint {number}", f"An exercise has hints 1 to {HINTS}.")

@@ -1,4 +1,4 @@
-"""The learner's folder: a file for each exercise begun, and `course.json`, which keeps what was done."""
+"""The learner's folder: one file for each exercise started, and `course.json`, which records the progress."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from glassformer_course.judging.verdict import Verdict
 from glassformer_course.notebooks import notebook
 
 STATE = "course.json"
-VERSION = 1  # of course.json
-PATIENCE = 2.0  # seconds that one terminal waits for another to write it
+VERSION = 1  # format of course.json
+PATIENCE = 2.0  # seconds to wait for the lock that another process holds
 DEFAULT = Path("glass-learn")
 
 
 @dataclass
 class Record:
-    """What is kept of one exercise: whether it is done, checks so far, hints shown, and whether the solution was."""
+    """Progress in one exercise: solved or not, number of checks, hints shown, and whether the solution was shown."""
 
     done: bool = False
     attempts: int = 0
@@ -36,7 +36,7 @@ class Record:
 
 
 def chosen_folder(given: str | None) -> Path:
-    """`--folder`, else this folder if it is a course's, else `glass-learn`."""
+    """Return `given` (`--folder`), else the current folder if it is a course folder, else `glass-learn`."""
     if given is not None:
         return Path(given)
     return Path() if (Path() / STATE).is_file() else DEFAULT
@@ -46,10 +46,10 @@ class CourseFolder:
     """A learner's folder.
 
     Args:
-        path: the folder; made when something is first written.
+        path: the folder; created when the first file is written.
 
     Raises:
-        GlassError: its course.json is damaged, or from a later version.
+        GlassError: its course.json is damaged, or was written by a later version.
     """
 
     def __init__(self, path: Path) -> None:
@@ -62,29 +62,35 @@ class CourseFolder:
         self.records = {name: Record(**facts) for name, facts in state.get("records", {}).items()}
 
     def record(self, exercise: Exercise) -> Record:
-        """What is kept of an exercise."""
+        """Return the progress in an exercise."""
         return self.records.setdefault(exercise.name, Record())
 
     def current(self) -> Exercise | None:
-        """The first that is not done; None: all are."""
+        """Return the first unfinished exercise, or None if all are done."""
         return next((each for each in self.exercises if not self.record(each).done), None)
 
     def text(self) -> str | None:
-        """The class's own text, if the folder was assigned with one."""
+        """Return the class's own text, or None if the assignment has none.
+
+        Raises:
+            GlassError: the file of the text is missing.
+        """
         if self.text_file is None:
             return None
         path = self.path / self.text_file
         try:
             return path.read_text(encoding="utf-8")
         except OSError:
-            raise GlassError(f"the text of this course is missing: {path}", "Copy it from the assignment.") from None
+            raise GlassError(
+                f"the text of this course is missing: {path}", "Copy the file from the assignment."
+            ) from None
 
     def file(self, exercise: Exercise, suffix: str = ".py") -> Path:
-        """Where its answer is written."""
+        """Return the path of the answer to an exercise."""
         return self.path / (exercise.file_name + suffix)
 
     def start(self, exercise: Exercise) -> Path:
-        """Write the stub if there is none. What is there stays."""
+        """Write the stub and return its path; keep an existing file."""
         path = self.file(exercise)
         if not path.exists():
             self._write(path, exercise.stub)
@@ -92,7 +98,7 @@ class CourseFolder:
             return path
 
     def start_notebook(self, exercise: Exercise) -> Path:
-        """Write the notebook if there is none. What is there stays."""
+        """Write the notebook and return its path; keep an existing file."""
         path = self.file(exercise, ".ipynb")
         if not path.exists():
             self._write(path, notebook(exercise, self.level))
@@ -100,7 +106,11 @@ class CourseFolder:
             return path
 
     def reset(self, exercise: Exercise) -> tuple[Path, Path | None]:
-        """A new stub; the old file is kept beside it. Returns both paths; None: there was no old file."""
+        """Write a new stub and rename the old file.
+
+        Returns:
+            The path of the stub, and the new path of the old file (None: there was no old file).
+        """
         path = self.file(exercise)
         kept = next(name for n in count(1) if not (name := path.with_name(f"{exercise.file_name}.old-{n}.py")).exists())
         there = path.exists()
@@ -112,35 +122,35 @@ class CourseFolder:
         return self.start(exercise), kept if there else None
 
     def note(self, verdict: Verdict) -> None:
-        """Keep a check's result. An answer that was right once stays done."""
+        """Record the result of a check. An exercise that was solved once stays done."""
         with self._change():
             record = self.records.setdefault(verdict.name, Record())
             record.attempts += 1
             record.done = record.done or verdict.passed
 
     def next_hint(self, exercise: Exercise) -> int:
-        """The number of the next hint: the last one again when all were shown."""
+        """Return the number of the next hint; after the last hint, the last one again."""
         return min(self.record(exercise).hints + 1, HINTS)
 
     def note_hint(self, exercise: Exercise, number: int) -> None:
-        """Keep that a hint was shown."""
+        """Record that a hint was shown."""
         with self._change():
             record = self.record(exercise)
             record.hints = max(record.hints, number)
 
     def note_solution(self, exercise: Exercise) -> None:
-        """Keep that the solution was shown."""
+        """Record that the solution was shown."""
         with self._change():
             self.record(exercise).solution_seen = True
 
     @contextmanager
     def _change(self) -> Iterator[None]:
-        """Take over what was kept since, change it, and write it: one terminal at a time."""
+        """Reload the records, let the caller change them, and save them, under a lock between processes."""
         lock = self.path / f"{STATE}.lock"
         until = time.monotonic() + PATIENCE
         with clear_disk_errors(lock):
             self.path.mkdir(parents=True, exist_ok=True)
-            while time.monotonic() < until:  # beyond: who held it was killed
+            while time.monotonic() < until:  # after that, assume that the process that held the lock was killed
                 with suppress(FileExistsError):
                     lock.touch(exist_ok=False)
                     break
@@ -175,13 +185,13 @@ class CourseFolder:
             state = json.loads(path.read_text(encoding="utf-8"))
             later = type(state["version"]) is int and state["version"] > VERSION
             if not later:
-                _refuse_other_kinds(state)
+                _validate_state(state)
         except FileNotFoundError:
             return {}
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError, GlassError):
             again = f"glass learn check --all --folder {quoted(self.path)}"
             raise GlassError(
-                f"{path} is damaged", f"Move it away: your answers stay, and {again} counts them."
+                f"{path} is damaged", f"Move it away: your answers stay, and {again} checks them again."
             ) from None
         except OSError as error:
             raise GlassError(f"cannot read {path}: {error.strerror}", "Move it away: your answers stay.") from None
@@ -190,8 +200,8 @@ class CourseFolder:
         return dict(state)
 
 
-def _refuse_other_kinds(state: dict[str, Any]) -> None:
-    """Raise some error where course.json holds what `save` does not write."""
+def _validate_state(state: dict[str, Any]) -> None:
+    """Raise an error if `state` is not valid content of course.json."""
     if state["version"] != VERSION or type(state["version"]) is not int:
         raise ValueError(state["version"])
     for facts in state.get("records", {}).values():

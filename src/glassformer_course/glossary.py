@@ -1,4 +1,4 @@
-"""The glossary: the terms of this field in plain words, with where each is shown."""
+"""The glossary: terms of the field explained in plain words, each with the page that shows it."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ class Entry:
     """One term.
 
     Attributes:
-        term: its name here.
-        text: one to three sentences.
-        also: its other names.
-        ordinary: of all these names, those that mean other things too: the book never links them by itself.
-        see: related terms, by their names here.
-        page: where it is shown: a page below `docs/` without its ending, and perhaps `#` and a section.
+        term: name of the entry.
+        text: explanation in one to three sentences.
+        also: other names.
+        ordinary: names that are also ordinary words; the book does not link them automatically.
+        see: names of related entries.
+        page: page below `docs/` that shows the term, without its extension; `#` and a section may follow.
     """
 
     term: str
@@ -40,24 +40,24 @@ class Entry:
 
     @property
     def file(self) -> str:
-        """Its page as a file of the repository, such as docs/book/03-attention.md."""
+        """Path of its page in the repository, such as docs/book/03-attention.md."""
         page, hash, section = self.page.partition("#")
         return f"docs/{page}.md{hash}{section}"
 
     def said(self) -> str:
-        """All of it in a few lines."""
+        """Return the entry as text: names, explanation, related terms and page."""
         also = f" ({', '.join(self.also)})" if self.also else ""
         see = f"\nsee also: {', '.join(self.see)}" if self.see else ""
         return f"{self.term}{also}\n{self.text}{see}\nshown in: {self.file}"
 
     def facts(self) -> dict[str, Any]:
-        """Return the entry as a dictionary for JSON, with its page as a file of the repository."""
+        """Return the entry as a dictionary for JSON; `page` is a path in the repository."""
         return {**asdict(self), "page": self.file}
 
 
 @cache
 def entries() -> tuple[Entry, ...]:
-    """All terms in the order of the alphabet."""
+    """Return all entries in alphabetical order."""
     text = resources.files("glassformer_course").joinpath("glossary.toml").read_text(encoding="utf-8")
     return tuple(
         Entry(
@@ -68,10 +68,10 @@ def entries() -> tuple[Entry, ...]:
 
 
 def look_up(word: str) -> Entry:
-    """The entry of a word, by any of its names; case, hyphens and a plural do not matter.
+    """Return the entry that has this name; case, spaces, hyphens and a plural "s" or "es" do not matter.
 
     Raises:
-        GlassError: it is not there; the nearest name is given.
+        GlassError: there is no such entry; the message suggests the closest name.
     """
     names = _names()
     plain = _plain(word)
@@ -85,10 +85,10 @@ def look_up(word: str) -> Entry:
 
 @cache
 def _names() -> dict[str, tuple[str, Entry]]:
-    """Each name as it is compared -> the name, and its entry."""
+    """Return a dictionary from each normalized name to the name and its entry."""
     return {_plain(name): (name, entry) for entry in entries() for name in entry.names}
 
 
 def _plain(name: str) -> str:
-    """A name as it is compared: `Multi-head attention` and `multihead attention` are one."""
+    """Normalize a name: `Multi-head attention` and `multihead attention` become equal."""
     return re.sub(r"[\s_-]+", "", name.casefold())

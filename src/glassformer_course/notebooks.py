@@ -1,4 +1,4 @@
-"""An exercise as a notebook: the explanation and its picture, the statement, the cell to fill, and the check."""
+"""Notebooks of exercises: the explanation with its picture, the task, the cell to fill in, and the check."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from glassformer_course.reading import ANSWER
 
 
 def notebook(exercise: Exercise, level: str) -> str:
-    """The notebook's text, made from the same source as the `.py` file.
+    """Return the notebook of an exercise as JSON text, made from the same source as the `.py` file.
 
     Args:
         exercise: the exercise.
-        level: depth of the explanation.
+        level: level of the explanation.
 
     Raises:
         GlassError: jupytext is not installed.
@@ -37,14 +37,12 @@ def notebook(exercise: Exercise, level: str) -> str:
     new = nbformat.v4
     book.cells.insert(1, new.new_markdown_cell(page))
     book.cells += [
-        new.new_markdown_cell(
-            "Run the next cell to check your answer, as often as you like; `hint` tells a little more."
-        ),
+        new.new_markdown_cell("Run the next cell to check your answer, as often as you like; `hint` gives a hint."),
         new.new_code_cell(check),
         new.new_code_cell(f'# hint("{exercise.name}", 1)'),
     ]
-    for place, cell in enumerate(book.cells):
-        cell["id"] = f"{exercise.name}-{place}".replace("_", "-")  # the same notebook each time
+    for index, cell in enumerate(book.cells):
+        cell["id"] = f"{exercise.name}-{index}".replace("_", "-")  # nbformat's random ids would change every time
     book.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
     text: str = nbformat.writes(book, version=4)
     return text

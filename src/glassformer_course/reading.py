@@ -1,4 +1,4 @@
-"""The source of an answer: from a `.py` file, a notebook, or functions in memory."""
+"""Read the source of an answer from a `.py` file, a notebook, or functions in memory."""
 
 from __future__ import annotations
 
@@ -14,38 +14,43 @@ from glassformer_course.cases import Function
 from glassformer_course.exercise import Exercise
 
 LARGEST = 4_000_000  # bytes of a file
-ANSWER = "answer"  # the tag of a notebook's cell
+ANSWER = "answer"  # tag of a notebook's answer cell
 CHECKS = ("glassformer_course", "glassformer.learn")
-"""Modules that a notebook imports the check from; the second one in notebooks of an earlier version."""
+"""Modules from which a notebook may import `check`; the second is that of an earlier version."""
 
 
 def read_answer(path: Path, exercise: Exercise) -> str:
-    """The source in a file.
+    """Return the source of an answer in a `.py` file or a notebook.
 
     Raises:
-        GlassError: there is no such file, or it is no Python and no notebook.
+        GlassError: the file is missing, too large or not UTF-8, or a notebook does not define the functions.
     """
     if path.exists() and not path.is_file():
-        raise GlassError(f"{path} is no file", f"Move it away; glass learn start {exercise.number} then writes one.")
+        raise GlassError(
+            f"{path} is not a file", f"Move it away; glass learn start {exercise.number} then writes a new one."
+        )
     if not path.is_file():
-        start = f"glass learn start {exercise.number} writes one."
+        start = f"To create it: glass learn start {exercise.number}"
         raise GlassError(f"there is no file {path}", nearest_file(path, start) if path.parent.is_dir() else start)
     with path.open("rb") as file:
         data = file.read(LARGEST + 1)
     if len(data) > LARGEST:
-        raise GlassError(f"{path} has more than {LARGEST:,} bytes", "An answer is a page of Python: is it this file?")
+        raise GlassError(
+            f"{path} has more than {LARGEST:,} bytes",
+            "An answer is a page of Python: check that this is the right file.",
+        )
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise GlassError(f"{path} is no UTF-8 text: {error.reason}", "Save it as UTF-8.") from None
+        raise GlassError(f"{path} is not UTF-8 text: {error.reason}", "Save it as UTF-8.") from None
     return _of_notebook(path, text, exercise) if path.suffix == ".ipynb" else text
 
 
 def source_of(functions: tuple[Function, ...]) -> str:
-    """The source of functions in memory: of each, the whole cell or file that it was defined in.
+    """Return the source of functions in memory: for each, the whole cell or file that defines it.
 
     Raises:
-        GlassError: one of them has no source that can be found, as those typed at Python's own prompt.
+        GlassError: the source of a function cannot be found, for example if it was typed at Python's prompt.
     """
     sources: dict[str, str] = {}
     for function in functions:
@@ -60,7 +65,7 @@ def source_of(functions: tuple[Function, ...]) -> str:
 
 
 def _plain(source: str) -> str:
-    """A cell as Python alone, line by line: without IPython's commands, and without the check itself."""
+    """Return the source of a cell without IPython commands and without calls of the check; line numbers stay."""
     lines = source.splitlines()
     try:
         body = ast.parse(source).body
@@ -69,7 +74,7 @@ def _plain(source: str) -> str:
         try:
             body = ast.parse("\n".join(lines)).body
         except (SyntaxError, ValueError):
-            return source  # whoever runs it will say where it is wrong
+            return source  # the sandbox reports the syntax error
     for node in body:
         if _of_the_notebook(node):
             lines[node.lineno - 1 : node.end_lineno] = [""] * ((node.end_lineno or node.lineno) - node.lineno + 1)
@@ -77,7 +82,7 @@ def _plain(source: str) -> str:
 
 
 def _of_the_notebook(node: ast.stmt) -> bool:
-    """Whether a statement is a command of IPython, or calls the check."""
+    """Return True if a statement is an IPython command, imports the check, or calls `check` or `hint`."""
     if isinstance(node, ast.ImportFrom):
         return node.module in CHECKS
     call = node.value if isinstance(node, ast.Expr) else None
@@ -88,12 +93,18 @@ def _of_the_notebook(node: ast.stmt) -> bool:
 
 
 def _of_notebook(path: Path, text: str, exercise: Exercise) -> str:
-    """The cells that are tagged as the answer (without tags: that define its functions), and those that only define."""
+    """Return the source of the answer in a notebook.
+
+    That is the cells tagged as the answer (if none is tagged, the cells that define the exercise's functions), plus
+    other cells that contain only imports and definitions.
+    """
     try:
         cells = [cell for cell in json.loads(text)["cells"] if cell["cell_type"] == "code"]
         sources = [(_plain("".join(cell["source"])), cell.get("metadata", {}).get("tags", [])) for cell in cells]
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise GlassError(f"{path} is no notebook", "Write a new one beside it: glass learn notebook.") from None
+        raise GlassError(
+            f"{path} is not a notebook", "Move it away and write a new one: glass learn notebook."
+        ) from None
     tagged = any(ANSWER in tags for _, tags in sources)
     answers = [ANSWER in tags if tagged else _defines(source, exercise) for source, tags in sources]
     found = [
@@ -103,17 +114,17 @@ def _of_notebook(path: Path, text: str, exercise: Exercise) -> str:
     ]
     if not found:
         names = ", ".join(exercise.functions)
-        raise GlassError(f"{path} has no cell that defines {names}", "Write the functions under these names.")
+        raise GlassError(f"{path} has no cell that defines {names}", "Use the function names of the task.")
     return "\n\n".join(found)
 
 
 def _defines(source: str, exercise: Exercise) -> bool:
-    """Whether a cell defines a function of the exercise."""
+    """Return True if a cell defines a function of the exercise."""
     return any(re.search(rf"^(def {name}\(|{name} *=)", source, flags=re.MULTILINE) for name in exercise.functions)
 
 
 def _only_defines(source: str) -> bool:
-    """Whether a cell does nothing but import and define: what the answer may need."""
+    """Return True if a cell contains only imports, functions, classes and constants, which the answer may need."""
     try:
         body = ast.parse(source).body
     except (SyntaxError, ValueError):

@@ -1,4 +1,4 @@
-"""Checks an answer again whenever its file is saved, and goes on to the next exercise when it is right."""
+"""Check an answer each time its file is saved, and continue with the next exercise when it is right."""
 
 from __future__ import annotations
 
@@ -12,34 +12,34 @@ from glassformer_course.folder import CourseFolder
 from glassformer_course.judging.verdict import Verdict
 from glassformer_course.reading import read_answer
 
-PAUSE = 0.3  # seconds between two looks at the file
+PAUSE = 0.3  # seconds between two checks of the modification time
 
 
 def watch(
     folder: CourseFolder,
-    say_start: Callable[[Exercise], None],
-    say_verdict: Callable[[Verdict], None],
-    say_trouble: Callable[[GlassError], None],
+    on_start: Callable[[Exercise], None],
+    on_verdict: Callable[[Verdict], None],
+    on_error: Callable[[GlassError], None],
     seed: int | None = None,
 ) -> None:
-    """Go through what is left of the course; returns when all is done.
+    """Watch the unfinished exercises one after another; return when all are done.
 
     Args:
-        folder: the learner's.
-        say_start: is told each exercise that begins.
-        say_verdict: is told each check's result.
-        say_trouble: is told why a file cannot be read.
-        seed: as for `check_source`.
+        folder: the learner's folder.
+        on_start: called with each exercise that starts.
+        on_verdict: called with the verdict of each check.
+        on_error: called with the error if a file cannot be read.
+        seed: seed of the random cases, as for `check_source`.
     """
     while (exercise := folder.current()) is not None:
         path = folder.start(exercise)
-        say_start(exercise)
+        on_start(exercise)
         seen = None
         while not folder.record(exercise).done:
             try:
                 saved = path.stat().st_mtime_ns
             except OSError:
-                saved = None  # some editors take a file away for a moment
+                saved = None  # some editors delete the file for a moment while saving
             if saved is None or saved == seen:
                 time.sleep(PAUSE)
                 continue
@@ -47,8 +47,8 @@ def watch(
             try:
                 source = read_answer(path, exercise)
             except GlassError as error:
-                say_trouble(error)
+                on_error(error)
                 continue
             verdict = check_source(exercise, source, seed, folder.text())
             folder.note(verdict)
-            say_verdict(verdict)
+            on_verdict(verdict)

@@ -49,12 +49,12 @@ def softmax(x):
 """
 SPEECHLESS = "class Odd(KeyboardInterrupt):\n    def __str__(self):\n        return 1\ndef softmax(x):\n    raise Odd\n"
 CONTAINED = {
-    "endless": (ENDLESS, "stopped", "it did not end within 1 seconds: look for a loop without an end"),
+    "endless": (ENDLESS, "stopped", "it did not finish within 1 seconds: look for an endless loop"),
     "heavy": (HEAVY, "wrong", "softmax raised MemoryError (line 2)"),
     "growing": (GROWING, "wrong", "softmax raised MemoryError (line 4)"),
-    "exit when loaded": ("import sys\nsys.exit(0)\n", "broken", "An answer defines functions and ends by itself"),
+    "exit when loaded": ("import sys\nsys.exit(0)\n", "broken", "An answer only defines functions"),
     "exit when called": ("import sys\ndef softmax(x):\n    sys.exit(0)\n", "wrong", "raised SystemExit: 0 (line 3)"),
-    "ends its process": ("import os\ndef softmax(x):\n    os._exit(0)\n", "stopped", "ended itself (exit code 0)"),
+    "ends its process": ("import os\ndef softmax(x):\n    os._exit(0)\n", "stopped", "exited with code 0"),
     "syntax": ("def softmax(x:\n    return x\n", "broken", "SyntaxError, line 1"),
     "other name": ("def soft_max(x):\n    return x\n", "broken", "It has no function softmax"),
     "no file": ("", "broken", "It has no function softmax"),
@@ -62,26 +62,26 @@ CONTAINED = {
     "imports the reference": (
         "from glassformer_course.exercises.softmax.check import softmax\n",
         "broken",
-        "glassformer_course is refused here: the answer is to be your own",
+        "glassformer_course cannot be imported here: write your own answer",
     ),
     "imports the library": (
         "from glassformer.model.attention import attend as softmax\n",
         "broken",
-        "glassformer is refused here",
+        "glassformer cannot be imported here",
     ),
-    "imports torch": ("import torch\nsoftmax = torch.softmax\n", "broken", "torch is refused here"),
+    "imports torch": ("import torch\nsoftmax = torch.softmax\n", "broken", "torch cannot be imported here"),
     "interrupts without words": (SPEECHLESS, "wrong", "softmax raised Odd (line 5)"),
     "thousands of digits": ("def softmax(x):\n    return 10**5000\n", "wrong", "raised ValueError: Exceeds the limit"),
-    "crashes": ("import ctypes\nctypes.string_at(0)\n", "stopped", "it was ended by SIGSEGV"),
-    "no return": ("def softmax(x):\n    x * 2\n", "wrong", "nothing came back, as from a function without return"),
+    "crashes": ("import ctypes\nctypes.string_at(0)\n", "stopped", "it was killed by SIGSEGV"),
+    "no return": ("def softmax(x):\n    x * 2\n", "wrong", "the function returned None: is a return missing?"),
     "objects": ("def softmax(x):\n    return x.astype(object)\n", "wrong", "got array of object"),
     "asks for input": ("def softmax(x):\n    return input()\n", "wrong", "softmax raised EOFError"),
-    "answers with a generator": ("def softmax(x):\n    yield 1\n", "wrong", "the result is no array"),
+    "answers with a generator": ("def softmax(x):\n    yield 1\n", "wrong", "the result is not an array"),
     "writes into the conversation": (
         "import os\ndef softmax(x):\n    for place in range(3, 9):\n        try:\n"
         "            os.write(place, b'{\"gave\": 1}\\n')\n        except OSError:\n            pass\n    return x\n",
         "stopped",
-        "it broke off the conversation with its marker",
+        "it interfered with the checker's messages",
     ),
     "too large": ("def softmax(x):\n    return 'a' * (65 << 20)\n", "stopped", "a result is larger than 64 MB"),
 }
@@ -149,7 +149,7 @@ def test_a_learner_goes_from_wrong_to_right_and_nothing_is_lost(tmp_path: Path) 
     assert [learn("hint", "2").strip().splitlines()[-1] for _ in range(4)] == [
         SOFTMAX.hint(number).splitlines()[-1] for number in (1, 2, 3, 3)
     ]
-    assert "kept as" in learn("reset", "2")
+    assert "renamed to" in learn("reset", "2")
     assert file.with_name("02_softmax.old-1.py").read_text(encoding="utf-8") == wrong
     assert file.read_text(encoding="utf-8") == SOFTMAX.stub
     file.write_text(learn("solution", "2"), encoding="utf-8")
@@ -288,20 +288,26 @@ def test_a_teacher_assigns_and_grades(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("chek",), "glass learn cannot 'chek'\nDid you mean check?"),
-        (("check", "99"), f"there is no exercise 99\nThere are 1 to {len(COURSE)}: glass learn list."),
+        (("chek",), "glass learn has no action 'chek'\nDid you mean check?"),
+        (
+            ("check", "99"),
+            f"there is no exercise 99\nChoose an exercise from 1 to {len(COURSE)}; glass learn list shows them.",
+        ),
         (("check", "softmx"), "there is no exercise 'softmx'\nDid you mean softmax?"),
-        (("check", "2"), "there is no file glass-learn/02_softmax.py\nglass learn start 2 writes one."),
-        (("check", "--all"), "no exercise was begun in glass-learn\nBegin with: glass learn start"),
+        (("check", "2"), "there is no file glass-learn/02_softmax.py\nTo create it: glass learn start 2"),
+        (("check", "--all"), "no exercise was started in glass-learn\nStart with: glass learn start"),
         (("check", "²"), "there is no exercise '²'\n"),
         (("check", "2", "--seed", "-1"), "--seed is -1\nIt must be 0 or more."),
         (("grade", "damaged", "--seconds", "inf"), "--seconds is inf\nIt must be more than 0 and at most 3,600."),
-        (("start", "2", "3"), "unexpected argument '3'\nglass learn start takes fewer words."),
-        (("list", "--seed", "3"), "glass learn list takes no --seed\nIt belongs to: check, watch, grade."),
-        (("reset",), "glass learn reset needs an exercise\nSuch as: glass learn reset 2"),
+        (("start", "2", "3"), "unexpected argument '3'\nglass learn start takes at most 1 argument."),
+        (
+            ("list", "--seed", "3"),
+            "glass learn list does not accept --seed\nThese actions accept it: check, watch, grade.",
+        ),
+        (("reset",), "glass learn reset needs an exercise\nFor example: glass learn reset 2"),
         (("list", "--folder", "damaged"), "damaged/course.json is damaged\nMove it away: your answers stay, and "),
         (("assign", "2"), "no --out was given\nName a new folder: --out week-1"),
-        (("assign", "2", "--out", "damaged"), "damaged is there already\nChoose a new folder: --out FOLDER."),
+        (("assign", "2", "--out", "damaged"), "damaged already exists\nChoose a new folder: --out FOLDER."),
         (("grade", "nowhere"), "there is no folder nowhere\n"),
         (("grade", "damaged", "--seconds", "0"), "--seconds is 0.0\nIt must be more than 0 and at most 3,600."),
     ],

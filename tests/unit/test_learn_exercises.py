@@ -78,8 +78,8 @@ def test_a_stub_raises_where_the_solution_stands(exercise: Exercise) -> None:
 
 
 FALSE_NAMES = {
-    "sampling": ("shares = grown / grown.sum()", "shares = grown"),
-    "padding": ("grown.sum(axis=-1, keepdims=True)", "grown.sum(axis=1, keepdims=True)"),
+    "sampling": ("probabilities = exponentials / exponentials.sum()", "probabilities = exponentials"),
+    "padding": ("exponentials.sum(axis=-1, keepdims=True)", "exponentials.sum(axis=1, keepdims=True)"),
     "pruning": ("(outputs * gradients).sum", "outputs.sum"),
     "byte_pairs": ("range(len(ids) - 1)", "range(len(ids) - 2)"),
 }

@@ -93,7 +93,7 @@ def test_a_notebook_is_read_as_people_leave_it(cells: list[object], tmp_path: Pa
 
 def test_a_folder_where_the_file_should_be_is_said(tmp_path: Path) -> None:
     (tmp_path / "02_softmax.py").mkdir()
-    with pytest.raises(GlassError, match="is no file"):
+    with pytest.raises(GlassError, match="is not a file"):
         read_answer(tmp_path / "02_softmax.py", SOFTMAX)
 
 

@@ -85,7 +85,7 @@ def test_a_step_turns_every_pair_of_a_sinusoid_whatever_the_place() -> None:
 
 
 def test_merges_of_a_known_text() -> None:
-    merges = byte_pairs.learnt("aaabdaaabac", 3)  # then (256, 97) also occurs twice: a tie
+    merges = byte_pairs.learned_merges("aaabdaaabac", 3)  # then (256, 97) also occurs twice: a tie
     assert merges == [(97, 97), (97, 98), (256, 257)]
     assert byte_pairs.encode("aaabdaaabac", merges) == [258, 100, 258, 97, 99]
 

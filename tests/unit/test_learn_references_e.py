@@ -79,7 +79,7 @@ def test_gradients_of_norms_are_slopes() -> None:
 def test_a_block_that_writes_nothing_is_the_identity() -> None:
     rng = np.random.default_rng(3)
     x = rng.normal(size=(5, 4))
-    weights = block.drawn(rng, 4, 3, 7)
+    weights = block.random_weights(rng, 4, 3, 7)
     silent = {name: np.zeros_like(weights[name]) for name in ("output", "down")}
     assert np.array_equal(block.block(x, weights | silent), x)
     assert not np.allclose(block.block(x, weights), x)
@@ -148,7 +148,7 @@ def test_the_gradient_of_a_tied_table_is_its_slope() -> None:
 
 def test_the_given_decoder_and_the_reference_have_the_same_gradients() -> None:
     rng = np.random.default_rng(7)
-    weights = loop.drawn(rng, 4, 3, 2, 3)
+    weights = loop.random_weights(rng, 4, 3, 2, 3)
     rows = rng.integers(0, 4, size=(2, 4))
     _, gradients = loop.loss_and_gradients(weights, rows)
 
@@ -165,7 +165,9 @@ def test_the_given_decoder_and_the_reference_have_the_same_gradients() -> None:
 
 def test_a_fresh_decoder_guesses_and_a_trained_one_knows_by_heart() -> None:
     for seed in range(5):
-        fresh = {name: array / 5 for name, array in loop.drawn(np.random.default_rng(seed), 7, 8, 4, 8).items()}
+        fresh = {
+            name: array / 5 for name, array in loop.random_weights(np.random.default_rng(seed), 7, 8, 4, 8).items()
+        }
         losses = loop.train(fresh, loop.BY_HEART, 100, 1.0, 1.0)[1]
         assert losses[0] == pytest.approx(math.log(7), rel=0.05)
         assert losses[-1] < 0.05

@@ -101,7 +101,7 @@ def test_shares_of_what_is_hidden() -> None:
 
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 1.5])
 def test_a_beam_as_wide_as_all_texts_finds_the_best(alpha: float) -> None:
-    table = beam._drawn(RANDOM, 4)
+    table = beam._random_table(RANDOM, 4)
     best = beam.everything(table, 0, 3, 5, alpha)
     found = beam.beam_search(table, 0, 3, 4**5, 5, alpha)
     assert [score for _, score in found] == [score for _, score in best]
@@ -110,7 +110,7 @@ def test_a_beam_as_wide_as_all_texts_finds_the_best(alpha: float) -> None:
 
 
 def test_contributions_sum_to_the_logit_of_pytorchs_norm() -> None:
-    parts, gain, bias, unembedding = logit_attribution._drawn(RANDOM, 6, 8, 5)
+    parts, gain, bias, unembedding = logit_attribution._random_inputs(RANDOM, 6, 8, 5)
     arrays = [torch.from_numpy(each) for each in (parts.sum(axis=0), gain, bias)]
     theirs = functional.layer_norm(arrays[0], (8,), *arrays[1:], eps=1e-5).numpy() @ unembedding
     for token in range(5):

@@ -1,1 +1,1 @@
-"""For teachers: assignments for a class, and marks for what it hands in."""
+"""For teachers: write assignments for a class, and grade the submissions."""

@@ -1,4 +1,4 @@
-"""An assignment: a self-contained folder of chosen exercises, on the class's own text where they are about text."""
+"""Assignments: self-contained folders of chosen exercises, optionally on the class's own text."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from glassformer_course.exercise import Exercise
 from glassformer_course.folder import CourseFolder
 
 TEXT = "text.txt"
-LARGEST = 20_000  # characters of a class's text: what the exercises about text go through in a second
+LARGEST = 20_000  # characters of a class's text; the exercises about text process this many in about a second
 
 
 def chosen_exercises(words: Sequence[str]) -> list[Exercise]:
-    """Exercises by number, name or range: `3 softmax 7-9`; in the course's order, each once.
+    """Return exercises by number, name or range, such as `3 softmax 7-9`, in course order without duplicates.
 
     Raises:
-        GlassError: one is not there.
+        GlassError: unknown exercise.
     """
     found: dict[int, Exercise] = {}
     for word in words:
@@ -28,7 +28,9 @@ def chosen_exercises(words: Sequence[str]) -> list[Exercise]:
         if dash and first.isdecimal() and last.isdecimal():
             asked = [number for number in numbers() if int(first) <= number <= int(last)]
             if not asked:
-                raise GlassError(f"there are no exercises {word}", f"There are 1 to {numbers()[-1]}: glass learn list.")
+                raise GlassError(
+                    f"there are no exercises {word}", f"Choose from 1 to {numbers()[-1]}; glass learn list shows them."
+                )
         else:
             asked = [find(word).number]
         found |= {number: find(number) for number in asked}
@@ -38,28 +40,28 @@ def chosen_exercises(words: Sequence[str]) -> list[Exercise]:
 def assign(
     exercises: Sequence[Exercise], out: Path, level: str, text: Path | None = None, notebooks: bool = False
 ) -> list[Path]:
-    """Write the folder: a course of these exercises, a page and a picture for each, and a README.
+    """Write an assignment: a course folder with a page and a picture for each exercise, and a README.
 
     Args:
-        exercises: those chosen.
+        exercises: exercises of the assignment.
         out: a new or empty folder.
-        level: depth of the explanations.
-        text: a UTF-8 file; its first 20,000 characters are the text that exercises about text are checked on too.
-        notebooks: notebooks beside the `.py` files.
+        level: level of the explanations.
+        text: a UTF-8 file; exercises about text get additional cases on its first 20,000 characters.
+        notebooks: also write each exercise as a notebook.
 
     Returns:
-        The files written.
+        Paths of the files written.
 
     Raises:
-        GlassError: the folder holds something, or the text cannot be used.
+        GlassError: the folder is not empty, or the text cannot be used.
     """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise GlassError(f"{out} is there already", "Choose a new folder: --out FOLDER.")
+        raise GlassError(f"{out} already exists", "Choose a new folder: --out FOLDER.")
     about = [exercise for exercise in exercises if exercise.takes_text]
     content = None if text is None else _excerpt(text)
     if content is not None and not about:
         names = ", ".join(find(number).name for number in numbers() if find(number).takes_text)
-        raise GlassError("none of these exercises is about a text", f"Add one of: {names}; or leave --text out.")
+        raise GlassError("none of these exercises uses a text", f"Add one of: {names}; or leave --text out.")
     with clear_disk_errors(out):
         (out / "pages").mkdir(parents=True)
         if content is not None:
@@ -80,7 +82,7 @@ def assign(
 
 
 def page(exercise: Exercise, level: str) -> str:
-    """An exercise's explanation as a page of Markdown, with its picture beside it."""
+    """Return the explanation of an exercise as a Markdown page that links to its picture."""
     picture = exercise.picture()
     return "\n\n".join(
         [
@@ -98,11 +100,13 @@ def _excerpt(text: Path) -> str:
         with text.open(encoding="utf-8-sig") as file:
             content = file.read(LARGEST)
     except UnicodeDecodeError:
-        raise GlassError(f"{text} is no UTF-8 text", "Save it as UTF-8.") from None
+        raise GlassError(f"{text} is not UTF-8 text", "Save it as UTF-8.") from None
     except OSError as error:
         raise GlassError(f"cannot read {text}: {error.strerror}", "Name a text file.") from None
     if len(content.strip()) < 100:
-        raise GlassError(f"{text} has {counted(len(content.strip()), 'characters')}", "Give 100 or more.")
+        raise GlassError(
+            f"{text} has {counted(len(content.strip()), 'characters')}", "Use a text of at least 100 characters."
+        )
     return content
 
 
@@ -110,12 +114,12 @@ def _read_me(exercises: Sequence[Exercise], with_text: bool) -> str:
     rows = [
         f"| {each.number} | [{each.title}](pages/{each.file_name}.md) | `{each.file_name}.py` |" for each in exercises
     ]
-    own = ["", "Exercises about text are checked on `text.txt` too."] if with_text else []
+    own = ["", "Exercises about text are also checked on `text.txt`."] if with_text else []
     return "\n".join(
         [
             "# Exercises",
             "",
-            "Write the functions in the files, and check them here, in this folder:",
+            "Write the functions in the files, and check them from this folder:",
             "",
             "```",
             f"glass learn check {exercises[0].number}",
@@ -123,7 +127,7 @@ def _read_me(exercises: Sequence[Exercise], with_text: bool) -> str:
             f"glass learn hint {exercises[0].number}",
             "```",
             "",
-            "Each check says what is wrong and, for a known mistake, which one it is. Hand in this folder.",
+            "Each check says what is wrong, and names common mistakes. Hand in this folder.",
             *own,
             "",
             "| exercise | page | file |",

@@ -1,4 +1,4 @@
-"""Marks for a class: every submission's answers are checked in processes of their own, with the same cases for all."""
+"""Grade a class: check the answers of every submission in separate processes, with the same cases for all."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from glassformer_course.judging.verdict import Verdict
 from glassformer_course.reading import LARGEST, read_answer
 
 COLUMNS = ("student", "number", "exercise", "result", "passed", "cases", "mistake", "words", "seconds", "file")
-FORMULA = tuple("=+-@＝＋－＠")  # the wide ones too, as East Asian spreadsheets read them
+FORMULA = tuple("=+-@＝＋－＠")  # including full-width forms, which East Asian spreadsheets accept
 
 
 @dataclass(frozen=True)
 class Mark:
-    """One answer of one student, as a row of the CSV. `result` is a verdict's, or "missing" or "unreadable"."""
+    """One answer of one student, as a row of the CSV. `result` is that of `Verdict`, "missing" or "unreadable"."""
 
     student: str
     number: int
@@ -37,16 +37,16 @@ class Mark:
 
 
 def submissions(folder: Path) -> list[Path]:
-    """The students' folders, by name; hidden ones are no submissions.
+    """Return the students' folders, sorted by name, without hidden ones.
 
     Raises:
-        GlassError: there is no such folder, or nothing in it.
+        GlassError: the folder is missing, or contains no folders.
     """
     if not folder.is_dir():
-        raise GlassError(f"there is no folder {folder}", "Name the folder that holds a folder for each student.")
+        raise GlassError(f"there is no folder {folder}", "Name a folder that contains one folder per student.")
     found = sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith((".", "__")))
     if not found:
-        raise GlassError(f"{folder} has no folders", "Put each student's files into a folder of their own in it.")
+        raise GlassError(f"{folder} has no folders", "Put each student's files in a separate folder inside it.")
     return found
 
 
@@ -62,12 +62,15 @@ def grade(
     """Mark every exercise of every submission.
 
     Args:
-        folders: the submissions, a folder each, named after the student.
-        exercises: what was to be done.
-        seed: draws the cases, the same for everyone.
+        folders: one folder per submission, named after the student.
+        exercises: exercises of the assignment.
+        seed: seed of the random cases, the same for every submission.
         text: the class's text, or None.
-        seconds, megabytes: limits of each answer's process.
-        workers: answers at a time; None: one for each processor.
+        seconds, megabytes: time and memory limits of each answer's process.
+        workers: number of answers checked at a time; None: the number of processors.
+
+    Returns:
+        One mark per submission and exercise, in that order.
     """
 
     def marked(job: tuple[Path, Exercise]) -> Mark:
@@ -79,7 +82,7 @@ def grade(
 
 
 def as_csv(marks: Sequence[Mark]) -> str:
-    """Return the marks as CSV, safe for spreadsheets: no cell begins a formula."""
+    """Return the marks as CSV in which no cell is a spreadsheet formula."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(COLUMNS)
@@ -116,10 +119,13 @@ def _mark(folder: Path, exercise: Exercise, check: Callable[[str], Verdict]) -> 
 
 
 def _file_of(folder: Path, exercise: Exercise) -> Path | None:
-    """The answer, in the folder or one within it: the file that was begun; where that is the stub, the notebook."""
+    """Return the answer's file in a submission or in a folder inside it, or None.
+
+    If both a `.py` file and a notebook exist, it is the notebook if the `.py` file is still the stub.
+    """
     within = sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith((".", "__")))
-    for place in (folder, *within):
-        script, book = (place / (exercise.file_name + suffix) for suffix in (".py", ".ipynb"))
+    for parent in (folder, *within):
+        script, book = (parent / (exercise.file_name + suffix) for suffix in (".py", ".ipynb"))
         if script.is_file() and book.is_file():
             return book if _start_of(script) == exercise.stub.encode("utf-8") else script
         if script.is_file() or book.is_file():
@@ -134,9 +140,9 @@ def _start_of(path: Path) -> bytes:
 
 def _others(folder: Path) -> str:
     names = sorted(path.name for path in folder.iterdir() if path.is_file() and path.suffix in (".py", ".ipynb"))
-    return f"; there is: {', '.join(names[:5])}" if names else "; the folder has no Python files"
+    return f"; the folder contains: {', '.join(names[:5])}" if names else "; the folder has no Python files"
 
 
 def _no_formula(text: str) -> str:
-    """Text that no spreadsheet computes, though it may look past spaces."""
+    """Return text that spreadsheets do not evaluate; some ignore leading spaces."""
     return f"'{text}" if text.lstrip().startswith(FORMULA) or text.startswith(("\t", "\r", "\n")) else text

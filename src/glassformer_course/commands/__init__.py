@@ -1,1 +1,1 @@
-"""The commands of the course: `glass learn`, its bug lab, and its part for teachers."""
+"""Commands of the course: `glass learn` with its bug lab and its actions for teachers."""

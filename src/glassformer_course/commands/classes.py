@@ -1,4 +1,4 @@
-"""The part of `glass learn` for teachers: assign and grade."""
+"""Actions of `glass learn` for teachers: assign and grade."""
 
 from __future__ import annotations
 
@@ -19,14 +19,18 @@ GRADE = ("out", "assignment", "seconds", "megabytes", "workers")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of assign and grade."""
+    """Add the options of assign and grade to a parser."""
     parser.add_argument("--out", type=Path, metavar="PATH", help="assign: a new folder; grade: the CSV to write")
     parser.add_argument("--text", type=Path, metavar="FILE", help="assign: the class's own text")
-    parser.add_argument("--notebooks", action="store_true", default=None, help="assign: notebooks beside the files")
-    parser.add_argument("--assignment", type=Path, metavar="FOLDER", help="grade: what assign wrote (default: all)")
-    parser.add_argument("--seconds", type=float, metavar="S", help="grade: limit of each answer (default: 5)")
-    parser.add_argument("--megabytes", type=int, metavar="N", help="grade: memory of each answer (default: 1024)")
-    parser.add_argument("--workers", type=int, metavar="N", help="grade: answers at a time (default: processors)")
+    parser.add_argument("--notebooks", action="store_true", default=None, help="assign: also write notebooks")
+    parser.add_argument(
+        "--assignment", type=Path, metavar="FOLDER", help="grade: folder written by assign (default: all exercises)"
+    )
+    parser.add_argument("--seconds", type=float, metavar="S", help="grade: time limit of each answer (default: 5)")
+    parser.add_argument("--megabytes", type=int, metavar="N", help="grade: memory limit of each answer (default: 1024)")
+    parser.add_argument(
+        "--workers", type=int, metavar="N", help="grade: answers checked at a time (default: number of processors)"
+    )
 
 
 def assign(arguments: argparse.Namespace) -> int:
@@ -34,7 +38,7 @@ def assign(arguments: argparse.Namespace) -> int:
     from glassformer_course.classes.assignment import assign, chosen_exercises
 
     if not arguments.words:
-        raise GlassError("no exercise was chosen", "Name some: glass learn assign 2 softmax 7-9 --out week-1")
+        raise GlassError("no exercise was given", "For example: glass learn assign 2 softmax 7-9 --out week-1")
     if arguments.out is None:
         raise GlassError("no --out was given", "Name a new folder: --out week-1")
     exercises = chosen_exercises(arguments.words)
@@ -47,7 +51,7 @@ def assign(arguments: argparse.Namespace) -> int:
     marking = f"glass learn grade FOLDER --assignment {quoted(arguments.out)}"
     lines = [
         f"{arguments.out} is ready: {counted(len(exercises), 'exercises')} in {counted(len(files), 'files')}",
-        f"Give it to the class, and mark what comes back: {marking}",
+        f"Give it to the class, then grade the submissions: {marking}",
     ]
     emit(SimpleReport(facts, lines), arguments.json)
     return 0
@@ -61,13 +65,13 @@ def grade(arguments: argparse.Namespace) -> int:
     from glassformer_course.judging.sandbox import MEGABYTES, SECONDS
 
     if not arguments.words:
-        raise GlassError("no folder was named", "Such as: glass learn grade submissions --out marks.csv")
+        raise GlassError("no folder was given", "For example: glass learn grade submissions --out marks.csv")
     for name, most in MOST.items():
         value = getattr(arguments, name)
         if value is not None and not 0 < value <= most:
             raise GlassError(f"--{name} is {value}", f"It must be more than 0 and at most {most:,}.")
     if arguments.assignment is not None and not (arguments.assignment / STATE).is_file():
-        raise GlassError(f"{arguments.assignment} is no assignment", "Name a folder that glass learn assign wrote.")
+        raise GlassError(f"{arguments.assignment} is not an assignment", "Name a folder written by glass learn assign.")
     if arguments.out is not None:
         refuse_no_folder(arguments.out)
     course = CourseFolder(arguments.assignment or Path(arguments.words[0]) / ".none")
@@ -90,7 +94,7 @@ def grade(arguments: argparse.Namespace) -> int:
 
 
 def _lines(marks: list[Mark]) -> list[str]:
-    """A line for each student: how many are right, then each exercise that is not."""
+    """Return one line per student: the number of right answers, then the exercises that are not right."""
     students = sorted({mark.student for mark in marks})
     width = max(map(len, students))
     lines = []

@@ -1,4 +1,4 @@
-"""The bug lab: models that were trained with a known bug, to be diagnosed from what can be seen of them.
+"""The bug lab: diagnose models that were trained with a known bug, from curves, attention maps and samples.
 
   glass learn lab
   glass learn lab open 1
@@ -6,9 +6,9 @@
   glass learn lab answer 1 c
   glass learn lab progress
 
-`open` trains a healthy and a faulty model, in seconds, and shows curves, maps, samples and numbers of both; they are
-kept in the learner's folder. `answer` grades a diagnosis; a right one is told in whole, with its public source, and one
-that is not right exits with code 2.
+`open` trains a healthy and a faulty model in a few seconds, shows curves, attention maps, samples and numbers of
+both, and saves them in the learner's folder. `answer` grades a diagnosis: for the right one, it explains the bug and
+names its public source; a wrong one exits with code 2.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ if TYPE_CHECKING:
     from glassformer_course.lab.room import Room
 
 Said = tuple[str, Mapping[str, Any]]
-"""What an action says, in words and as JSON."""
+"""Output of an action, as text and as JSON."""
 
 
 def run(words: list[str], folder: Path, level: str, as_json: bool) -> int:
-    """One action of the lab.
+    """Run an action of the lab and return the exit code.
 
     Args:
-        words: what follows `glass learn lab`: an action and what it needs; none: `list`.
-        folder: of the course.
-        level: how deep explanations go.
+        words: words after `glass learn lab`: an action and its arguments; empty: `list`.
+        folder: the course folder.
+        level: level of the explanations.
         as_json: print one JSON object.
 
     Raises:
-        GlassError: there is no such action, case or choice, or the folder cannot be used.
+        GlassError: unknown action, case or choice, or the folder cannot be used.
     """
     from glassformer_course.lab.room import Room
 
@@ -48,17 +48,15 @@ def run(words: list[str], folder: Path, level: str, as_json: bool) -> int:
         raise GlassError(f"there is no action {action!r} in the lab", nearest(action, ACTIONS))
     usage, work = ACTIONS[action]
     if len(rest) != len(usage.split()):
-        got = " ".join(rest) or "nothing"
-        raise GlassError(
-            f"{got} was given to glass learn lab {action}", f"Write: glass learn lab {action} {usage}".rstrip()
-        )
+        got = " ".join(rest) or "no argument"
+        raise GlassError(f"glass learn lab {action} got {got}", f"Write: glass learn lab {action} {usage}".rstrip())
     said, facts = work(Room(folder), rest, level)
     emit(SimpleReport(facts, [said]), as_json)
     return 2 if action == "answer" and not facts["right"] else 0
 
 
 def _list(room: Room, words: Sequence[str], level: str) -> Said:
-    """All cases, and how far each is."""
+    """List the cases with the state of each."""
     from glassformer_course.lab.case import cases
 
     records = room.records()
@@ -75,7 +73,7 @@ def _list(room: Room, words: Sequence[str], level: str) -> Said:
 
 
 def _open(room: Room, words: Sequence[str], level: str) -> Said:
-    """The evidence of a case, and its choices."""
+    """Show the evidence of a case and its choices; train the models if needed."""
     from glassformer_course.lab.case import diagnoses
     from glassformer_course.lab.report import choices_text, report_text
 
@@ -103,7 +101,7 @@ def _open(room: Room, words: Sequence[str], level: str) -> Said:
 
 
 def _hint(room: Room, words: Sequence[str], level: str) -> Said:
-    """The next of three hints."""
+    """Show the next of the three hints."""
     case = _case(words)
     number, text = room.hint(case)
     facts = {"number": case.number, "hint": number, "of": len(case.hints), "text": text}
@@ -111,13 +109,13 @@ def _hint(room: Room, words: Sequence[str], level: str) -> Said:
 
 
 def _answer(room: Room, words: Sequence[str], level: str) -> Said:
-    """The verdict on a diagnosis."""
+    """Grade a diagnosis."""
     case = _case(words)
     verdict = room.answer(case, words[1])
     record = room.record(case)
     said = verdict.words
     if not verdict.right:
-        said += f"\nLook again, or take a hint: glass learn lab hint {case.number}"
+        said += f"\nTry again, or ask for a hint: glass learn lab hint {case.number}"
     facts = {
         "number": case.number,
         "right": verdict.right,
@@ -129,7 +127,7 @@ def _answer(room: Room, words: Sequence[str], level: str) -> Said:
 
 
 def _progress(room: Room, words: Sequence[str], level: str) -> Said:
-    """Solved cases, with tries and hints."""
+    """Show the solved cases, with tries and hints."""
     from glassformer_course.lab.case import cases
 
     records = room.records()
@@ -161,4 +159,4 @@ ACTIONS: Mapping[str, tuple[str, Callable[[Room, Sequence[str], str], Said]]] = 
     "answer": ("N LETTER", _answer),
     "progress": ("", _progress),
 }
-"""Name -> what it needs, and what does it."""
+"""Action -> its arguments, and the function that runs it."""

@@ -1,21 +1,21 @@
-"""Exercises that check themselves, a bug lab and a glossary; assignments and marks for teachers.
+"""Self-checking exercises, a bug lab and a glossary; assignments and grading for teachers.
 
   glass learn list
-  glass learn start                      the first that is not done: its page, and a file to write in
+  glass learn start                      show the first unfinished exercise and write its file
   glass learn check 2                    or a file: glass learn check glass-learn/02_softmax.py
-  glass learn watch                      checks on every save, and goes on to the next
-  glass learn hint 2                     one of three, the next each time
+  glass learn watch                      check on every save, then continue with the next exercise
+  glass learn hint 2                     show the next of three hints
   glass learn solution 2
-  glass learn reset 2                    a new file; the old one is kept beside it
-  glass learn notebook 2                 the same exercise as a notebook
+  glass learn reset 2                    write a new file and keep the old one beside it
+  glass learn notebook 2                 write the exercise as a notebook
   glass learn progress
-  glass learn lab                        models that were trained with a bug: which?
+  glass learn lab                        find the bug in trained models
   glass learn glossary attention
   glass learn assign 2 7-9 --text our-book.txt --out week-1
   glass learn grade submissions --assignment week-1 --out marks.csv
 
-Answers are plain Python and NumPy. They are checked in a process of their own, within 5 seconds and 1 GB, against a
-reference in NumPy, on fresh random cases and edge cases. An answer that is not right exits with code 2.
+Answers are plain Python and NumPy. Each is checked in a separate process, limited to 5 seconds and 1 GB, against a
+reference in NumPy, on new random cases and edge cases. A wrong answer exits with code 2.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class Action(NamedTuple):
-    """Function of an action, its maximum number of words, and the options that it accepts."""
+    """Function of an action, its maximum number of arguments, and the options that it accepts."""
 
     run: Callable[[argparse.Namespace], int]
     words: int
@@ -46,32 +46,42 @@ class Action(NamedTuple):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of `glass learn`."""
+    """Add the arguments of `glass learn` to a parser."""
     parser.add_argument("action", metavar="ACTION", help=", ".join(ACTIONS))
-    parser.add_argument("words", nargs="*", metavar="WORD", help="an exercise's number, name or file; a term; a folder")
     parser.add_argument(
-        "--folder", metavar="FOLDER", help="where answers lie (default: here if begun, else glass-learn)"
+        "words", nargs="*", metavar="WORD", help="number, name or file of an exercise; a term; a folder"
     )
-    parser.add_argument("--level", choices=LEVELS, help="depth of the explanations (default: student; kept)")
-    parser.add_argument("--seed", type=int, metavar="N", help="check, watch, grade: draws the same cases again")
-    parser.add_argument("--all", action="store_true", default=None, help="check: every exercise that was begun")
-    parser.add_argument("--notebook", action="store_true", default=None, help="check: the notebook, not the .py file")
+    parser.add_argument(
+        "--folder",
+        metavar="FOLDER",
+        help="folder of the answers (default: this one if it is a course folder, else glass-learn)",
+    )
+    parser.add_argument("--level", choices=LEVELS, help="level of the explanations (default: student; remembered)")
+    parser.add_argument("--seed", type=int, metavar="N", help="check, watch, grade: seed of the random cases")
+    parser.add_argument("--all", action="store_true", default=None, help="check: every exercise that was started")
+    parser.add_argument(
+        "--notebook", action="store_true", default=None, help="check: the notebook instead of the .py file"
+    )
     classes.add_arguments(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Check the arguments and run the chosen action of `glass learn`."""
     if arguments.action not in ACTIONS:
-        raise GlassError(f"glass learn cannot {arguments.action!r}", nearest(arguments.action, ACTIONS))
+        raise GlassError(f"glass learn has no action {arguments.action!r}", nearest(arguments.action, ACTIONS))
     action = ACTIONS[arguments.action]
     if len(arguments.words) > action.words:
         extra = arguments.words[action.words]
-        raise GlassError(f"unexpected argument {extra!r}", f"glass learn {arguments.action} takes fewer words.")
+        raise GlassError(
+            f"unexpected argument {extra!r}",
+            f"glass learn {arguments.action} takes at most {counted(action.words, 'arguments')}.",
+        )
     for option in OPTIONS:
         if getattr(arguments, option) is not None and option not in action.options:
-            heeding = [name for name, each in ACTIONS.items() if option in each.options]
+            accepting = [name for name, each in ACTIONS.items() if option in each.options]
             raise GlassError(
-                f"glass learn {arguments.action} takes no --{option}", f"It belongs to: {', '.join(heeding)}."
+                f"glass learn {arguments.action} does not accept --{option}",
+                f"These actions accept it: {', '.join(accepting)}.",
             )
     if arguments.seed is not None and arguments.seed < 0:
         raise GlassError(f"--seed is {arguments.seed}", "It must be 0 or more.")
@@ -99,7 +109,9 @@ def _exercise(arguments: argparse.Namespace, folder: CourseFolder) -> Exercise:
         return exercise
     current = folder.current()
     if current is None:
-        raise GlassError("every exercise of this course is done", "Name one: glass learn check 2; or glass learn lab.")
+        raise GlassError(
+            "every exercise of this course is done", "Name one (glass learn check 2), or continue with: glass learn lab"
+        )
     return current
 
 
@@ -148,7 +160,7 @@ def _start(arguments: argparse.Namespace) -> int:
 
 
 def _say_start(exercise: Exercise, folder: CourseFolder, path: Path) -> None:
-    """The page, the picture, and what to do."""
+    """Print the page of an exercise, its picture, and the next command."""
     from rich.console import Console
     from rich.markdown import Markdown
 
@@ -157,7 +169,7 @@ def _say_start(exercise: Exercise, folder: CourseFolder, path: Path) -> None:
     print(f"\n{exercise.number} {exercise.title}\n")
     Console(width=columns).print(Markdown(f"{exercise.summary}\n\n{exercise.page(folder.level)}"))
     print(f"\n{exercise.picture().text(columns)}\n")
-    print(f"Write {' and '.join(exercise.functions)} in {path}, where the task is stated; then:")
+    print(f"Read the task in {path} and write {' and '.join(exercise.functions)} there; then run:")
     print(f"  glass learn check {exercise.number}{where}")
 
 
@@ -177,10 +189,10 @@ def _check(arguments: argparse.Namespace) -> int:
     folder = _folder(arguments)
     if arguments.all:
         if arguments.words:
-            raise GlassError("--all takes no exercise", "Leave one of the two out.")
+            raise GlassError("--all was given together with an exercise", "Leave one of the two out.")
         chosen = [(each, path) for each in folder.exercises if (path := _answer(arguments, folder, each)).is_file()]
         if not chosen:
-            raise GlassError(f"no exercise was begun in {folder.path}", "Begin with: glass learn start")
+            raise GlassError(f"no exercise was started in {folder.path}", "Start with: glass learn start")
     else:
         exercise = _exercise(arguments, folder)
         chosen = [(exercise, _answer(arguments, folder, exercise))]
@@ -198,7 +210,11 @@ def _check(arguments: argparse.Namespace) -> int:
 
 
 def _answer(arguments: argparse.Namespace, folder: CourseFolder, exercise: Exercise) -> Path:
-    """The file to check: the one named, or the folder's; a notebook where that is asked for or alone is there."""
+    """Return the file to check.
+
+    That is the file named on the command line, else the exercise's file in the folder: the notebook with `--notebook`
+    or if only the notebook exists, else the `.py` file.
+    """
     named = Path(arguments.words[0]) if arguments.words else Path()
     if named.suffix in (".py", ".ipynb"):
         return named if named.parent != Path() or named.exists() else folder.path / named
@@ -211,8 +227,8 @@ def _say_verdict(verdict: Verdict) -> None:
     print(verdict.text())
     if verdict.passed:
         return
-    again = "" if verdict.result in ("unwritten", "broken") else f"; the same cases again: --seed {verdict.seed}"
-    print(f"  glass learn hint {verdict.number}{again}")
+    again = "" if verdict.result in ("unwritten", "broken") else f"; to repeat these cases: --seed {verdict.seed}"
+    print(f"  Hint: glass learn hint {verdict.number}{again}")
 
 
 def _watch(arguments: argparse.Namespace) -> int:
@@ -226,7 +242,7 @@ def _watch(arguments: argparse.Namespace) -> int:
         lambda error: print("", error, sep="\n", flush=True),
         arguments.seed,
     )
-    print("Every exercise is done. Go on with: glass learn lab")
+    print("Every exercise is done. Continue with: glass learn lab")
     return 0
 
 
@@ -255,10 +271,10 @@ def _solution(arguments: argparse.Namespace) -> int:
 
 def _reset(arguments: argparse.Namespace) -> int:
     if not arguments.words:
-        raise GlassError("glass learn reset needs an exercise", "Such as: glass learn reset 2")
+        raise GlassError("glass learn reset needs an exercise", "For example: glass learn reset 2")
     folder = _folder(arguments)
     path, kept = folder.reset(_exercise(arguments, folder))
-    line = f"{path} is new" + (f"; what was there is kept as {kept}" if kept else "")
+    line = f"{path} is new" + (f"; the old file was renamed to {kept}" if kept else "")
     emit(SimpleReport({"file": str(path), "kept": kept and str(kept)}, [line]), arguments.json)
     return 0
 
@@ -282,18 +298,18 @@ def _glossary(arguments: argparse.Namespace) -> int:
     return 0
 
 
-PLACE = ("folder", "level")
+FOLDER_OPTIONS = ("folder", "level")
 ACTIONS: dict[str, Action] = {
     "list": Action(_list, 0, ("folder",)),
-    "start": Action(_start, 1, PLACE),
+    "start": Action(_start, 1, FOLDER_OPTIONS),
     "check": Action(_check, 1, ("folder", "seed", "all", "notebook")),
-    "watch": Action(_watch, 0, (*PLACE, "seed")),
+    "watch": Action(_watch, 0, (*FOLDER_OPTIONS, "seed")),
     "hint": Action(_hint, 1, ("folder",)),
     "solution": Action(_solution, 1, ("folder",)),
     "reset": Action(_reset, 1, ("folder",)),
-    "notebook": Action(_notebook, 1, PLACE),
+    "notebook": Action(_notebook, 1, FOLDER_OPTIONS),
     "progress": Action(_progress, 0, ("folder",)),
-    "lab": Action(_lab, 3, PLACE),
+    "lab": Action(_lab, 3, FOLDER_OPTIONS),
     "glossary": Action(_glossary, 6),
     "assign": Action(classes.assign, 100, ("level", *classes.ASSIGN)),
     "grade": Action(classes.grade, 1, ("seed", *classes.GRADE)),

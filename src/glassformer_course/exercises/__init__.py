@@ -1,1 +1,1 @@
-"""The exercises, a folder each."""
+"""Exercises of the course, one folder each."""

@@ -1,1 +1,1 @@
-"""Putting questions to an answer: in a process of its own that has NumPy alone, compared here with the reference."""
+"""Check answers: each runs in a separate process with NumPy only, and its results are compared with the reference."""

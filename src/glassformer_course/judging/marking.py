@@ -1,4 +1,4 @@
-"""Marks an answer: asks every case, compares with the reference, and names the mistake where it is a known one."""
+"""Mark an answer: run every case, compare with the reference, and name the mistake if it is a known one."""
 
 from __future__ import annotations
 
@@ -12,38 +12,42 @@ from glassformer_course.cases import Case, Function, Mistake
 from glassformer_course.judging import worker
 from glassformer_course.judging.outcomes import Difference, Fault, Outcome, difference, same
 
-LOOKED_AT = 12  # cases from the first wrong one on, by which mistakes are told apart
-ALIKE = 0.66  # share of the wrong ones in which an answer is as the mistake that is named
+COMPARED = 12  # cases, from the first wrong one on, used to identify the mistake
+ALIKE = 0.66  # minimum fraction of the failed cases in which answer and mistake give the same result
 
 
 class StoppedError(Exception):
-    """The process of an answer was ended, or ended itself; its words say why."""
+    """The process of an answer was stopped, or exited; the message says why."""
 
 
 class Answers(Protocol):
-    """Functions that can be called by name; where they run is their own affair. A call may raise `StoppedError`."""
+    """Interface for functions that are called by name, in this process or in another one."""
 
     def call(self, name: str, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, Any]:
-        """Call a function by name and return the reply of `worker.ask`."""
+        """Call a function by name and return the reply of `worker.ask`.
+
+        Raises:
+            StoppedError: the process was stopped, or exited.
+        """
         ...
 
     def tell(self) -> None:
-        """Mark the last call as the failed one, so that its output is reported."""
+        """Mark the last call as the failed one, so that its printed output is shown."""
         ...
 
 
 class Here:
-    """Functions of this process: the reference, the known mistakes, shipped solutions."""
+    """Functions in this process: the reference, known mistakes and shipped solutions."""
 
     def __init__(self, functions: Mapping[str, Function]) -> None:
         self.functions = functions
 
     def call(self, name: str, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, Any]:
-        """Call it on copies of the arguments."""
+        """Call a function on copies of the arguments and return the reply of `worker.ask`."""
         return worker.ask(self.functions[name], arguments, named)
 
     def tell(self) -> None:
-        """Do nothing: printed output is not kept here."""
+        """Do nothing: printed output is not captured in this process."""
 
 
 @dataclass(frozen=True)
@@ -51,10 +55,10 @@ class Wrong:
     """The first case that an answer fails.
 
     Args:
-        number: which case, from 1.
+        number: number of the case, from 1.
         case: the case.
-        fault, difference: what is wrong: the one or the other.
-        mistake: the known mistake that it is, if it is one.
+        fault, difference: the reason of the failure; one of the two is None.
+        mistake: the known mistake that gives the same results, or None.
     """
 
     number: int
@@ -66,26 +70,26 @@ class Wrong:
 
 @dataclass(frozen=True)
 class Marks:
-    """Number of cases asked, and the first failed case (None: the answer passes)."""
+    """Number of cases run, and the first failed case (None: the answer passes)."""
 
     asked: int
     wrong: Wrong | None
 
     @property
     def passed(self) -> bool:
-        """True if every case was right."""
+        """True if every case passed."""
         return self.wrong is None
 
 
 class _FaultError(Exception):
-    """Ends a case: a call raised, or changed an argument."""
+    """Ends a case because a call raised an exception or changed an argument."""
 
     def __init__(self, fault: Fault) -> None:
         self.fault = fault
 
 
 class _Asking:
-    """`Answers` as functions, for the cases to call."""
+    """Adapter that gives the cases access to `answers` as functions."""
 
     def __init__(self, answers: Answers) -> None:
         self._answers = answers
@@ -98,7 +102,7 @@ class _Asking:
                 words = f"{name} raised {reply['raised']}: {reply['message']}".rstrip(": ") + line
                 raise _FaultError(Fault("raised", words, reply["raised"]))
             if reply["changed"]:
-                words = f"{name} changed its argument {reply['changed'][0] + 1}, which its caller still needs"
+                words = f"{name} changed its argument {reply['changed'][0] + 1}: work on a copy"
                 raise _FaultError(Fault("changed", words, str(reply["changed"])))
             return reply["gave"]
 
@@ -106,14 +110,14 @@ class _Asking:
 
 
 def outcome(case: Case, answers: Answers) -> Outcome:
-    """Ask one case and return its outcome: the result, or the fault that ended it."""
+    """Run one case and return its outcome: the result, or the fault that ended it."""
     try:
         return Outcome(case.ask(_Asking(answers)))
     except _FaultError as error:
         return Outcome(fault=error.fault)
     except (TypeError, ValueError, KeyError, IndexError, AttributeError) as error:
-        # a case that looks into a result found something else there: None, or an array of another shape
-        words = f"the result is not what the question needs: {error}"
+        # a case indexed into a result that has another type or shape, such as None
+        words = f"the result has the wrong type or shape: {error}"
         return Outcome(fault=Fault("raised", words, type(error).__name__))
 
 
@@ -123,13 +127,13 @@ def mark(
     cases: Iterable[Case],
     mistakes: Callable[[], list[tuple[Mistake, Mapping[str, Function]]]],
 ) -> Marks:
-    """Ask until a case goes wrong, then find out which mistake it is.
+    """Run the cases until one fails, then identify the mistake.
 
     Args:
-        answers: what is marked.
-        reference: the right functions, by name.
-        cases: the questions.
-        mistakes: each known mistake with all functions of the exercise, wrong and right; asked for when needed.
+        answers: the functions to mark.
+        reference: the reference functions, by name.
+        cases: the test cases.
+        mistakes: returns each known mistake with all functions of the exercise; called only if a case fails.
     """
     right = Here(reference)
     asked = 0
@@ -144,8 +148,8 @@ def mark(
         if got.fault or differs:
             answers.tell()
             seen = [_Seen(case, got, want)]
-            with suppress(StoppedError):  # what is known already is enough to say
-                for each in islice(waiting, LOOKED_AT - 1):
+            with suppress(StoppedError):  # report the failed case without the remaining ones
+                for each in islice(waiting, COMPARED - 1):
                     seen.append(_Seen(each, outcome(each, answers), outcome(each, right)))
             return Marks(asked, Wrong(asked, case, got.fault, differs, _mistake(passed, seen, mistakes())))
         passed.append(_Seen(case, want, want))
@@ -172,9 +176,11 @@ class _Seen:
 def _mistake(
     passed: list[_Seen], seen: list[_Seen], mistakes: list[tuple[Mistake, Mapping[str, Function]]]
 ) -> Mistake | None:
-    """The known mistake that is right where the answer was, and wrong as it is: on the first case and on most.
+    """Return the known mistake that best matches the answer, or None.
 
-    Cases that both have right say nothing for a mistake: most functions of an exercise are right in most mistakes.
+    A mistake matches if it gives the same results as the answer on every passed case, on the first failed case, on at
+    least the fraction `ALIKE` of the failed cases, and on more than half of the compared cases. The failed cases
+    decide, because most mistakes change only one function of an exercise and are right in the other cases.
     """
     wrong = [each for each in seen if each.wrong]
     best = None

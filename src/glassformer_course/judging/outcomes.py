@@ -1,4 +1,4 @@
-"""What came of a question, and when two outcomes are the same."""
+"""Outcomes of test cases, and their comparison."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import numpy as np
 from glassformer_course.judging.showing import described, shown
 
 TOLERANCES = {"float32": (1e-5, 1e-6), "float16": (1e-2, 1e-3)}
-PRECISE = (1e-7, 1e-9)  # relative and absolute, for float64 and Python's own numbers
+PRECISE = (1e-7, 1e-9)  # relative and absolute tolerance for float64 and Python floats
 
 
 @dataclass(frozen=True)
 class Fault:
-    """A question that no value came of.
+    """A call that failed or changed an argument.
 
     Args:
-        kind: "raised", or "changed" (an argument was changed).
-        words: one line for people.
-        sign: what makes two faults the same one: the exception's type, or the argument's place.
+        kind: "raised" (an exception), or "changed" (an argument was changed).
+        words: description in one line.
+        sign: identity of the fault: the exception's type, or the indices of the changed arguments.
     """
 
     kind: Literal["raised", "changed"]
@@ -30,7 +30,7 @@ class Fault:
 
 @dataclass(frozen=True)
 class Outcome:
-    """A value, or a fault."""
+    """The result of a case, or the fault that ended it."""
 
     value: Any = None
     fault: Fault | None = None
@@ -38,12 +38,12 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Difference:
-    """How a value is not what was expected.
+    """Difference between the expected value and the value received.
 
     Args:
-        words: one line: what differs, and where first.
-        expected, got: the two, shown.
-        extent: for arrays, how many places differ and by how much at most; else empty.
+        words: description in one line, with the index of the first wrong element.
+        expected, got: the two values as text.
+        extent: for arrays, the number of wrong elements and the largest difference; else empty.
     """
 
     words: str
@@ -53,9 +53,12 @@ class Difference:
 
 
 def difference(got: Any, want: Any, relative: float | None = None, absolute: float | None = None) -> Difference | None:
-    """The first difference, or None. Types and shapes count: a float32 array is no float64 one, a tuple is no list."""
+    """Return the first difference, or None if there is none.
+
+    Types and shapes must match too: a float32 array differs from a float64 array, and a tuple from a list.
+    """
     if got is None and want is not None:
-        return Difference("nothing came back, as from a function without return", described(want), "None")
+        return Difference("the function returned None: is a return missing?", described(want), "None")
     if isinstance(want, np.ndarray):
         return _of_arrays(got, want, relative, absolute)
     if isinstance(want, (bool, np.bool_)):
@@ -67,14 +70,14 @@ def difference(got: Any, want: Any, relative: float | None = None, absolute: flo
     else:
         same_kind = type(got) is type(want)
     if not same_kind:
-        return Difference("the result is of another kind", described(want), described(got))
+        return Difference("the result has the wrong type", described(want), described(got))
     if isinstance(want, (list, tuple)):
         return _of_sequences(got, want, relative, absolute)
     if isinstance(want, dict):
         if missing := [key for key in want if key not in got]:
             return Difference(f"the key {missing[0]!r} is missing", shown(list(want)), shown(list(got)))
         if extra := [key for key in got if key not in want]:
-            return Difference(f"there is a key too many: {extra[0]!r}", shown(list(want)), shown(list(got)))
+            return Difference(f"there is an extra key: {extra[0]!r}", shown(list(want)), shown(list(got)))
         return _first({f"[{key!r}]": (got[key], want[key]) for key in want}, relative, absolute)
     if isinstance(want, (float, np.floating)):
         close = bool(_close(np.asarray(got), np.asarray(want), relative, absolute))
@@ -84,17 +87,17 @@ def difference(got: Any, want: Any, relative: float | None = None, absolute: flo
 
 
 def same(a: Outcome, b: Outcome, relative: float | None = None, absolute: float | None = None) -> bool:
-    """Whether two outcomes are one: the same fault, or the same value, NaN equal to NaN."""
+    """Return True if two outcomes are the same fault or the same value; NaN equals NaN."""
     if a.fault or b.fault:
         return bool(a.fault and b.fault and (a.fault.kind, a.fault.sign) == (b.fault.kind, b.fault.sign))
     return difference(a.value, b.value, relative, absolute) is None
 
 
 def _first(pairs: dict[str, tuple[Any, Any]], relative: float | None, absolute: float | None) -> Difference | None:
-    for place, (got, want) in pairs.items():
+    for index, (got, want) in pairs.items():
         found = difference(got, want, relative, absolute)
         if found:
-            return Difference(f"{place}: {found.words}", found.expected, found.got, found.extent)
+            return Difference(f"{index}: {found.words}", found.expected, found.got, found.extent)
     return None
 
 
@@ -107,16 +110,16 @@ def _of_sequences(got: Any, want: Any, relative: float | None, absolute: float |
 
 def _of_arrays(got: Any, want: Any, relative: float | None, absolute: float | None) -> Difference | None:
     if not isinstance(got, np.ndarray):
-        return Difference("the result is no array", described(want), described(got))
+        return Difference("the result is not an array", described(want), described(got))
     if got.shape != want.shape:
         return Difference("the shape differs", str(want.shape), str(got.shape))
     if got.dtype != want.dtype:
-        return Difference("the type of the numbers differs", str(want.dtype), str(got.dtype))
+        return Difference("the dtype differs", str(want.dtype), str(got.dtype))
     wrong = ~_close(got, want, relative, absolute)
     if not wrong.any():
         return None
-    place = tuple(int(i) for i in np.argwhere(wrong)[0])
-    where = f"first wrong at [{', '.join(map(str, place))}]" if place else "the number differs"
+    index = tuple(int(i) for i in np.argwhere(wrong)[0])
+    where = f"first wrong at [{', '.join(map(str, index))}]" if index else "the number differs"
     with np.errstate(all="ignore"):
         gaps = np.abs(got[wrong].astype(np.float64) - want[wrong].astype(np.float64))
     finite = gaps[np.isfinite(gaps)]
@@ -124,11 +127,11 @@ def _of_arrays(got: Any, want: Any, relative: float | None, absolute: float | No
     extent += f", by {finite.max():.3g} at most" if finite.size else ""
     if not np.isfinite(got[np.isfinite(want)]).all():
         extent += "; some are not finite"
-    return Difference(where, shown(want[place].item()), shown(got[place].item()), extent)
+    return Difference(where, shown(want[index].item()), shown(got[index].item()), extent)
 
 
 def _close(got: Any, want: Any, relative: float | None, absolute: float | None) -> Any:
-    """Where numbers agree. Zeros that are expected exactly, as behind a mask, still have the absolute tolerance."""
+    """Return an array of booleans: True where the numbers agree within the tolerances."""
     if want.dtype.kind in "biu":
         return got == want
     usual = TOLERANCES.get(str(want.dtype), PRECISE)

@@ -1,7 +1,7 @@
-"""Sandbox for an answer: a process of its own, with limits on time, memory and output.
+"""Sandbox for an answer: a separate process with limits on time, memory and output.
 
-It contains accidents: endless loops, memory without end, `sys.exit`, floods of text, files and processes that it should
-not touch. It is no prison for strangers' code: mark that as another user of the machine, or in a container.
+It contains accidents: endless loops, excessive memory use, `sys.exit`, floods of output, and access to files and
+processes. It is not a security boundary: run code from strangers as another user of the machine, or in a container.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ from glassformer_course.judging.marking import StoppedError
 
 SECONDS = 5.0
 MEGABYTES = 1024
-KEPT = 2_000  # characters of what an answer prints
+KEPT = 2_000  # characters of printed output that are kept
 LONGEST = 64 << 20  # bytes of one result
-BROKEN_OFF = "it broke off the conversation with its marker"
+BROKEN_OFF = "it interfered with the checker's messages"
 REPLIES = ({"started"}, {"ready"}, {"gave", "changed"}, {"raised", "message", "line"})
 START = 20.0  # seconds for Python and NumPy to start, on a busy machine
 
 
 class Sandbox:
-    """Runs a source and answers calls of its functions, until it is closed or a limit is passed.
+    """Process that runs a source and calls its functions, until it is closed or exceeds a limit.
 
     Args:
-        source: Python.
-        seconds: for loading it and all calls together, from the moment that NumPy is there.
-        megabytes: of memory beside what Python and NumPy take (Linux and macOS; Windows keeps no such limit).
+        source: Python source of the answer.
+        seconds: time limit for loading the source and for all calls together, after NumPy has been imported.
+        megabytes: memory limit in addition to Python and NumPy (Linux and macOS; not enforced on Windows).
     """
 
     def __init__(self, source: str, seconds: float = SECONDS, megabytes: int = MEGABYTES) -> None:
         self.source = source
         self.seconds = seconds
         self.megabytes = megabytes
-        self._printed = [b""]  # while loading, then in each call
+        self._printed = [b""]  # output while loading, then of each call
         self._calls = 0
         self._telling = -1
         self._late = False
@@ -55,7 +55,7 @@ class Sandbox:
         threads = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
         environment = {**os.environ, **own, **threads}
         self._process = subprocess.Popen(
-            # -P: what lies beside the worker is no module; -u: what was printed before a crash is kept
+            # -P: do not import modules from the worker's folder; -u: keep output printed before a crash
             [sys.executable, "-P", "-B", "-u", "-X", "utf8", "-W", "ignore", str(Path(worker.__file__))],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -84,7 +84,7 @@ class Sandbox:
 
     @property
     def printed(self) -> str:
-        """Output of the answer while it was loaded and in one call: the one marked by `tell`, else the last."""
+        """Output printed while the answer was loaded and during one call: the call marked by `tell`, else the last."""
         loading, *calls = self._printed
         said = loading + (calls[min(self._telling, len(calls) - 1)] if calls else b"")
         return said.decode("utf-8", errors="replace")[:KEPT]
@@ -94,14 +94,22 @@ class Sandbox:
         self._telling = self._calls - 1
 
     def load(self) -> dict[str, Any]:
-        """Run the source: {"ready": names of what can be called} or {"raised", "message", "line"}."""
-        self._reply()  # Python and NumPy are there
+        """Run the source and return {"ready": names of its callables}, or {"raised", "message", "line"}.
+
+        Raises:
+            StoppedError: the process was stopped, or exited.
+        """
+        self._reply()  # Python and NumPy have started
         self._clock.cancel()
         self._start_clock(self.seconds)
         return self._exchange({"source": self.source, "megabytes": self.megabytes, "seconds": self.seconds})
 
     def call(self, name: str, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, Any]:
-        """As `worker.ask`, over there."""
+        """Call a function in the process and return the reply of `worker.ask`.
+
+        Raises:
+            StoppedError: the process was stopped, or exited.
+        """
         self._calls += 1
         encoded = {"arguments": worker.encode(list(arguments)), "named": worker.encode(dict(named))}
         reply = self._exchange({"call": name, **encoded})
@@ -116,7 +124,7 @@ class Sandbox:
 
     def _exchange(self, message: dict[str, Any]) -> dict[str, Any]:
         assert self._process.stdin is not None
-        with suppress(OSError):  # it has ended: its reply will be missing
+        with suppress(OSError):  # if the process has ended, `_reply` finds no line
             self._process.stdin.write(json.dumps(message).encode() + b"\n")
             self._process.stdin.flush()
         return self._reply()
@@ -130,7 +138,7 @@ class Sandbox:
             reply: dict[str, Any] = json.loads(line)
         except ValueError as error:
             raise StoppedError(BROKEN_OFF) from error
-        if not isinstance(reply, dict) or reply.keys() not in REPLIES:  # the answer can write here too
+        if not isinstance(reply, dict) or reply.keys() not in REPLIES:  # the answer could write to this pipe too
             raise StoppedError(BROKEN_OFF)
         return reply
 
@@ -143,13 +151,13 @@ class Sandbox:
     def _why(self, too_long: bool) -> str:
         if not too_long:
             with suppress(subprocess.TimeoutExpired):
-                self._process.wait(timeout=1)  # it may be about to end
+                self._process.wait(timeout=1)  # the process may be about to exit
         ended = self._process.poll() is not None
         self._end()
         code = self._process.wait()
         cpu = -int(getattr(signal, "SIGXCPU", 0))
         if self._late or (cpu and code == cpu):
-            return f"it did not end within {self._allowed:g} seconds: look for a loop without an end"
+            return f"it did not finish within {self._allowed:g} seconds: look for an endless loop"
         if too_long:
             return f"a result is larger than {LONGEST >> 20} MB"
         if not ended:
@@ -157,15 +165,15 @@ class Sandbox:
         if code in (worker.OUT_OF_MEMORY, -int(getattr(signal, "SIGKILL", 0))):
             return f"it needed more than {self.megabytes:,} MB of memory"
         with suppress(ValueError):
-            return f"it was ended by {signal.Signals(-code).name}"
-        return f"it ended itself (exit code {code})"
+            return f"it was killed by {signal.Signals(-code).name}"
+        return f"it exited with code {code}"
 
     def _too_late(self) -> None:
         self._late = True
         self._end()
 
     def _end(self) -> None:
-        """End the process and those that it started."""
+        """Kill the process and its child processes."""
         with suppress(OSError):
             if os.name == "nt":
                 self._process.kill()
@@ -173,7 +181,7 @@ class Sandbox:
                 os.killpg(self._process.pid, signal.SIGKILL)
 
     def _keep_prints(self) -> None:
-        """Read all that is printed, so that a flood blocks nothing, and keep the beginning of each call's."""
+        """Read all printed output, so that the pipe never fills, and keep the beginning of each call's output."""
         stream = self._process.stderr
         assert stream is not None
         with suppress(OSError, ValueError):

@@ -1,4 +1,4 @@
-"""Values in messages: short, with type and shape where they matter."""
+"""Format values for messages: short, with dtype and shape for arrays."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import numpy as np
 
 from glassformer_course.judging.worker import Other
 
-LONGEST = 72  # characters of a value
+LONGEST = 72  # maximum characters of a value
 
 
 def shown(value: Any) -> str:
-    """A value in a call or a message: small ones whole, arrays with their type and shape.
+    """Return a value as text: arrays with dtype and shape, and short ones with their numbers.
 
     >>> import numpy as np
     >>> shown(3), shown("ab"), shown(np.zeros((2, 5))), shown(np.array([1, 2]))
@@ -31,7 +31,7 @@ def shown(value: Any) -> str:
 
 
 def described(value: Any) -> str:
-    """What kind of thing a value is: its type, and its shape where it has one.
+    """Return the type of a value, with its length or shape if it has one.
 
     >>> described(1.5), described([1, 2]), described(None)
     ('float', 'list of 2', 'None')

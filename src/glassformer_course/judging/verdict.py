@@ -1,4 +1,4 @@
-"""Verdict of a check, in words."""
+"""Verdict of a check, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Literal
 from glassformer_course.judging.marking import Marks
 
 Result = Literal["right", "wrong", "unwritten", "broken", "stopped"]
-PRINTED = 8  # lines of what an answer printed
+PRINTED = 8  # lines of printed output that are shown
 
 
 @dataclass(frozen=True)
@@ -16,15 +16,15 @@ class Verdict:
     """The result of one check.
 
     Args:
-        number, name, title: of the exercise.
+        number, name, title: number, name and title of the exercise.
         result: right; wrong; unwritten (it still raises NotImplementedError); broken (the file does not load, or a
-            function is missing); stopped (a limit was passed, or its process ended).
-        asked: cases that were put, the failing one included.
-        lines: what is to be said, from the failing case to the known mistake; empty when right.
-        mistake: the name of the known mistake that it is, or "".
-        seconds: that the check took.
-        seed: draws the same cases again.
-        printed: what the answer printed.
+            function is missing); stopped (it exceeded a limit, or its process ended).
+        asked: number of cases run, including the failed one.
+        lines: explanation, from the failed case to the known mistake; empty if the answer is right.
+        mistake: name of the known mistake, or "".
+        seconds: duration of the check.
+        seed: seed of the random cases.
+        printed: output that the answer printed.
     """
 
     number: int
@@ -44,7 +44,7 @@ class Verdict:
         return self.result == "right"
 
     def text(self) -> str:
-        """For a terminal or a notebook."""
+        """Return the verdict as text for a terminal or a notebook."""
         head = f"{self.number} {self.title}"
         if self.passed:
             said = [f"{head}: right. All {self.asked} cases agree with the reference ({self.seconds:.1f} s)."]
@@ -77,12 +77,12 @@ _STATE: dict[Result, str] = {
     "wrong": "not right yet",
     "unwritten": "not written yet",
     "broken": "it does not run",
-    "stopped": "it was ended",
+    "stopped": "it was stopped",
 }
 
 
 def words_of(marks: Marks) -> tuple[str, ...]:
-    """Return the explanation, line by line: the case, the difference, and the mistake if it is a known one."""
+    """Return the explanation in lines: the case, the difference, and the mistake if it is a known one."""
     wrong = marks.wrong
     if wrong is None:
         return ()

@@ -1,8 +1,8 @@
-"""The process that an answer runs in. It has Python and NumPy, never the reference: it cannot look the answer up.
+"""Worker process that runs an answer, with Python and NumPy but without access to the reference solution.
 
-This file is run by its path, so it imports nothing of the package; the sandbox on the other side imports `encode`,
-`decode` and `ask` from it. Messages are lines of JSON: the first gives the source and the limits, each further one a
-call. What the answer prints goes to standard error, with a mark before each call.
+This file is run by its path, so it does not import the package; the sandbox in the parent process imports `encode`,
+`decode` and `ask` from it. Messages are lines of JSON: the first contains the source and the limits, each later one a
+call. Output that the answer prints goes to standard error, with a marker before each call.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ import numpy as np
 
 REFUSED = ("glassformer", "glassformer_course", "torch", "transformers", "tensorflow", "jax")
 OUT_OF_MEMORY = 77  # exit code
-CALL = b"\0"  # stands in what is printed before each call's own
-DEEPEST = 50  # lists within lists
+CALL = b"\0"  # marker in standard error before the output of each call
+DEEPEST = 50  # maximum nesting of lists
 REFERENCE = os.path.join(os.path.dirname(os.path.dirname(os.path.realpath(__file__))), "exercises")  # noqa: PTH118, PTH120
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 PROCESSES = (
@@ -59,7 +59,7 @@ CHANGES = (
 
 
 class Other:
-    """A value of a type that no exercise asks for; only its type travels."""
+    """Placeholder for a value of a type that no exercise uses; only the name of the type is sent."""
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
@@ -69,7 +69,7 @@ class Other:
 
 
 def encode(value: Any, depth: int = 0) -> Any:
-    """A value as JSON: None, bool, numbers, text, bytes, arrays, and lists, tuples and dictionaries of them."""
+    """Encode a value as JSON: None, bool, number, string, bytes, array, or a list, tuple or dictionary of these."""
     kind = type(value)
     if value is None or kind in (bool, int, float, str):
         return value
@@ -92,7 +92,11 @@ def encode(value: Any, depth: int = 0) -> Any:
 
 
 def decode(value: Any) -> Any:
-    """The value that `encode` was given; anything else is an error."""
+    """Decode a value that `encode` returned.
+
+    Raises:
+        ValueError, TypeError, KeyError: the value was not returned by `encode`.
+    """
     if isinstance(value, list):
         return [decode(each) for each in value]
     if not isinstance(value, dict):
@@ -112,7 +116,11 @@ def decode(value: Any) -> Any:
 
 
 def ask(function: Callable[..., Any], arguments: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
-    """Call a function on copies. What it gave and which arguments it changed, or what it raised and in which line."""
+    """Call a function on copies of the arguments.
+
+    Returns:
+        {"gave": result, "changed": indices of the arguments that it changed}, or the dictionary of `raised`.
+    """
     mine = copy.deepcopy([*arguments, *named.values()])
     before = [json.dumps(encode(each)) for each in mine]
     try:
@@ -120,34 +128,34 @@ def ask(function: Callable[..., Any], arguments: Sequence[Any], named: Mapping[s
             value = function(*mine[: len(arguments)], **dict(zip(named, mine[len(arguments) :], strict=True)))
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # sys.exit too: the answer is at fault, not this process
+    except BaseException as error:  # sys.exit in an answer must not end the worker
         return raised(error)
-    changed = [place for place, each in enumerate(mine) if json.dumps(encode(each)) != before[place]]
+    changed = [index for index, each in enumerate(mine) if json.dumps(encode(each)) != before[index]]
     return {"gave": value, "changed": changed}
 
 
 def raised(error: BaseException) -> dict[str, Any]:
-    """An exception in words: its type, message, and the last line of the answer that it passed."""
+    """Return an exception as a dictionary: its type, its message, and the line of the answer that raised it."""
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == "answer"]
     line = error.lineno if isinstance(error, SyntaxError) else lines[-1] if lines else None
     try:
         message = error.msg if isinstance(error, SyntaxError) else str(error)
-    except Exception:  # the answer's own exception, whose words fail
+    except Exception:  # the answer defines an exception whose __str__ fails
         message = ""
     name = " ".join(type(error).__name__.split())
     return {"raised": name, "message": " ".join(message[:300].split()), "line": line}
 
 
 class _NoReference(importlib.abc.MetaPathFinder):
-    """Refuses to import what would answer in the learner's place."""
+    """Import hook that rejects libraries that contain the solution."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
         if name.partition(".")[0] in REFUSED:
-            raise ImportError(f"{name} is refused here: the answer is to be your own, in Python and NumPy")
+            raise ImportError(f"{name} cannot be imported here: write your own answer, in Python and NumPy")
 
 
 def _guard() -> None:
-    """Refuse what an answer does to other files and processes by accident: it is a function of its arguments."""
+    """Install an audit hook that stops an answer from changing files and processes by accident."""
     own = os.path.realpath(".")
 
     def refuse(event: str, arguments: tuple[Any, ...]) -> None:
@@ -165,22 +173,22 @@ def _guard() -> None:
             if isinstance(path, (str, bytes, os.PathLike)) and path != os.devnull:
                 real = os.path.realpath(os.fsdecode(path))
                 if real.startswith(REFERENCE):
-                    raise PermissionError("the reference is refused here: the answer is to be your own")
+                    raise PermissionError("the reference cannot be read here: write your own answer")
                 if writes and real != own and not real.startswith(own + os.sep):
-                    raise PermissionError("an answer may not write files: it works with its arguments")
+                    raise PermissionError("an answer may not write files")
 
     sys.addaudithook(refuse)
 
 
 def _limit(megabytes: int, seconds: float) -> None:
-    """Bound memory, processor time and written files, as far as the system can: Linux all, macOS all, Windows none."""
+    """Limit memory, processor time and the size of written files, on Linux and macOS; Windows has no such limits."""
     try:
         import resource
     except ImportError:
         return
 
     def bound(kind: int, most: int, last: int) -> None:
-        hard = resource.getrlimit(kind)[1]  # which nobody may raise
+        hard = resource.getrlimit(kind)[1]  # an unprivileged process cannot raise it
         room = last if hard == resource.RLIM_INFINITY else min(last, hard)
         resource.setrlimit(kind, (min(most, room), room))
 
@@ -193,7 +201,7 @@ def _limit(megabytes: int, seconds: float) -> None:
         with open("/proc/self/statm", encoding="ascii") as file:  # noqa: PTH123 - pathlib is slow to import
             used = int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
         bound(resource.RLIMIT_AS, used + allowed, used + allowed)
-    except OSError:  # macOS keeps no such limit: look every 20 ms
+    except OSError:  # macOS does not enforce RLIMIT_AS: poll every 20 ms
         unit = 1 if sys.platform == "darwin" else 1024
 
         def watch() -> None:
@@ -205,22 +213,22 @@ def _limit(megabytes: int, seconds: float) -> None:
 
 
 def _load(source: str) -> dict[str, Any]:
-    """Run the answer's file; the names it made."""
+    """Run the source of the answer and return its global names."""
     linecache.cache["answer"] = (len(source), None, source.splitlines(keepends=True), "answer")
     module = ModuleType("answer")
-    sys.modules["answer"] = module  # where dataclasses look their module up
+    sys.modules["answer"] = module  # dataclasses look up their module here
     with np.errstate(all="ignore"):
         exec(compile(source, "answer", "exec"), module.__dict__)
     return module.__dict__
 
 
 def serve() -> NoReturn:
-    """Load the answer, then answer calls until the other side closes."""
+    """Load the answer, then handle calls until the parent process closes the pipe."""
     requests = os.fdopen(os.dup(0), "rb")
     replies = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)  # input() finds the end of the file
+    os.dup2(nothing, 0)  # input() raises EOFError
 
     def reply(message: dict[str, Any]) -> None:
         replies.write(json.dumps(message).encode() + b"\n")
@@ -246,9 +254,9 @@ def serve() -> NoReturn:
             if "gave" in result:
                 result["gave"] = encode(result["gave"])
             reply(result)
-        except BaseException as error:  # it interrupts, is too large to send, or a number of thousands of digits
+        except BaseException as error:  # KeyboardInterrupt, or a result that cannot be encoded
             reply(raised(error))
-    os._exit(0)  # whatever threads the answer has started
+    os._exit(0)  # without waiting for threads that the answer started
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""The bug lab: models that were really trained with a known bug, to be diagnosed from what can be seen of them.
+"""The bug lab: the learner diagnoses models that were trained with a known bug.
 
-A case trains two small models, one with the bug and one without, when it is opened. The learner sees curves, maps,
-samples and numbers of both, picks a diagnosis, and is told why the evidence shows it, where the bug was found in
-public, and which test of this library catches it.
+Opening a case trains two small models, one with the bug and one without. The learner sees curves, attention maps,
+samples and numbers of both and picks a diagnosis. The verdict explains the evidence, names the public report of the
+bug, and names the test of this library that catches it.
 """

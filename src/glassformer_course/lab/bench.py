@@ -1,4 +1,4 @@
-"""The bench of the lab: trains small models with the library's own steps, and looks at them with its own trace."""
+"""Train and inspect the small models of the lab with the library's own training step and trace."""
 
 from __future__ import annotations
 
@@ -36,20 +36,20 @@ STORIES: dict[str, dict[str, Any]] = {
     "data": {"source": "stories", "size": 400},
     "train": {"batch": 16, "learning_rate": 1e-2, "weight_decay": 0.0, "device": "cpu"},
 }
-"""A decoder that learns generated stories in a second or two: words as tokens, windows of 32."""
+"""Settings of a decoder that learns generated stories in a second or two: word tokens, a context of 32."""
 WARMUP = 10  # steps
-EVALUATIONS = 8  # on validation, on the way
+EVALUATIONS = 8  # on validation rows, during training
 Result = TypeVar("Result")
 
 
 @dataclass
 class Trained:
-    """A model after training, and its curves.
+    """A trained model and its curves.
 
     Attributes:
         losses: (step, loss) of every training step.
         validation: (step, loss) of every evaluation.
-        watched: (step, what the case's `watch` found) of every evaluation.
+        watched: (step, result of the case's `watch` function) of every evaluation.
     """
 
     config: Config
@@ -62,41 +62,41 @@ class Trained:
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """Of what the model reads and writes."""
+        """Tokenizer of the model."""
         return self.data.tokenizer
 
     @property
     def decoder(self) -> Decoder:
-        """The model of a language task."""
+        """The model of a language modeling task, as a decoder."""
         assert isinstance(self.model, Decoder)
         return self.model
 
     def continued(self, prompt: str, tokens: int = 30, temperature: float = 0.5, cached: bool = False) -> str:
-        """The prompt's continuation; read anew for every token unless `cached`."""
+        """Return a continuation of the prompt; unless `cached`, recompute all positions for every token."""
         settings = SampleConfig(tokens=tokens, temperature=temperature)
         steps = generate(self.decoder, [self.tokenizer.encode(prompt)], settings, cached=cached)
         return self.tokenizer.decode([step.tokens[0] for step in steps])
 
     def heads(self, ids: Sequence[int], layer: int = 0) -> Tensor:
-        """The attention weights of one layer of a decoder on some tokens: (H, T, T)."""
+        """Return the attention weights of one decoder layer on some tokens: (H, T, T)."""
         return trace(self.model, torch.tensor([list(ids)])).stack.blocks[layer].attention.weights[0]
 
     def labels(self, ids: Sequence[int]) -> list[str]:
-        """Tokens as rows and columns of maps are called."""
+        """Return the token texts that label the rows and columns of a map."""
         return [self.tokenizer.token_text(int(id)).strip() or "␣" for id in ids]
 
     def map(self, title: str, ids: Sequence[int], head: int = 0, layer: int = 0) -> Map:
-        """One head on some tokens; asked for while the model's bug is planted, if it has one."""
+        """Return the attention map of one head; for a faulty model, call this while the bug is planted."""
         return Map(title, self.labels(ids), self.labels(ids), rounded(self.heads(ids, layer)[head]))
 
 
 class Bench:
-    """Bench that makes healthy and faulty models in the same way, from the same seed.
+    """Trainer of healthy and faulty models, from the same settings and seed.
 
     Args:
-        fault: a context with the bug.
-        folder: for texts and tokens, which models need for as long as they are looked at.
-        share: of the steps that a case asks for; tests take fewer.
+        fault: context manager that plants the bug.
+        folder: folder for texts and tokens; it must exist for as long as the models are used.
+        share: fraction of each case's training steps to take; tests take fewer.
     """
 
     def __init__(self, fault: Callable[[], AbstractContextManager[None]], folder: Path, share: float = 1.0) -> None:
@@ -123,18 +123,18 @@ class Bench:
         files: Mapping[str, str] | None = None,
         start: Path | None = None,
     ) -> Trained:
-        """Prepare the text, build the model, take the steps.
+        """Prepare the text, build the model and train it.
 
         Args:
-            settings: sections and fields of a `Config`, which are added to those of `STORIES`.
-            steps: at full share.
-            watch: looks at the model before the first step and at each evaluation.
-            files: texts of the case's own: the setting of `data` that names a file -> what stands in it.
-            start: a file of weights to begin with.
+            settings: sections and fields of a `Config`, which override those of `STORIES`.
+            steps: number of training steps if `share` is 1.
+            watch: called with the model before the first step and at each evaluation; its results are kept.
+            files: field of the `data` section that names a file -> content of that file.
+            start: file of initial weights.
         """
         steps = max(EVALUATIONS, round(steps * self.share))
-        folder = self.new_folder()  # another one each time: the bug may be in what is made of the text
-        config = Config.from_dict(merged(merged(STORIES, settings), {"data": written(files or {}, folder)}))
+        folder = self.new_folder()  # a new one each time: the bug may be in the prepared data
+        config = Config.from_dict(merged(merged(STORIES, settings), {"data": write_files(files or {}, folder)}))
         data = prepare_for(config, folder / "tokens", lambda _: None)
         task = make_task(config, data)
         model = fresh_model(config, data)
@@ -146,15 +146,15 @@ class Bench:
         held_out = task.held_out(1000)
         for step in range(steps):
             if step % every == 0:
-                _look(found, held_out, step, watch)
+                _evaluate(found, held_out, step, watch)
             gradients = compute_gradients(stepper, step)
             stepper.update(gradients, min(1.0, (step + 1) / WARMUP))
             found.losses.append((step + 1, gradients.loss))
-        _look(found, held_out, steps, watch)
+        _evaluate(found, held_out, steps, watch)
         return found
 
 
-def _look(found: Trained, rows: Sequence[Any], step: int, watch: Callable[[Trained], Any] | None) -> None:
+def _evaluate(found: Trained, rows: Sequence[Any], step: int, watch: Callable[[Trained], Any] | None) -> None:
     estimate = validation_loss(found.model, rows, CPU)
     found.validation.append((step, estimate.loss))
     if watch is not None:
@@ -162,19 +162,19 @@ def _look(found: Trained, rows: Sequence[Any], step: int, watch: Callable[[Train
 
 
 def merged(own: Mapping[str, Mapping[str, Any]], changes: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Settings with changes in some of their sections."""
+    """Return settings with changes to the fields of some sections."""
     return {name: {**own.get(name, {}), **changes.get(name, {})} for name in {**own, **changes}}
 
 
-def written(files: Mapping[str, str], folder: Path) -> dict[str, str]:
-    """Texts as files; their names, by the settings that name them."""
+def write_files(files: Mapping[str, str], folder: Path) -> dict[str, str]:
+    """Write each text to a file and return the paths by the same keys."""
     for name, text in files.items():
         (folder / f"{name}.txt").write_text(text, encoding="utf-8")
     return {name: str(folder / f"{name}.txt") for name in files}
 
 
 def loss_chart(healthy: Trained, faulty: Trained, title: str = "training loss", floor: bool = True) -> Chart:
-    """The training losses of both, and the true entropy of the text where it is known."""
+    """Return a chart of both training losses, with the true entropy of the text if it is known."""
     level = None
     if floor and healthy.config.train.task == "lm":
         held_out = healthy.data.validation.source
@@ -185,23 +185,23 @@ def loss_chart(healthy: Trained, faulty: Trained, title: str = "training loss", 
 
 
 def compared(title: str, x: str, y: str, healthy: Sequence[Point], faulty: Sequence[Point]) -> Chart:
-    """A curve of both models."""
+    """Return a chart with one curve of each model."""
     return Chart(title, x, y, {HEALTHY: list(healthy), FAULTY: list(faulty)})
 
 
 def last_losses(healthy: Trained, faulty: Trained) -> Number:
     """Return the last validation loss of both models."""
-    return Number("loss", "loss on validation at the end", healthy.validation[-1][1], faulty.validation[-1][1])
+    return Number("loss", "validation loss at the end", healthy.validation[-1][1], faulty.validation[-1][1])
 
 
 def rounded(weights: Tensor) -> list[list[float]]:
-    """(T, S) as lists of numbers in four figures; zeros are exact zeros."""
+    """Return weights (T, S) as nested lists, rounded to four significant digits; zeros stay exactly 0."""
     return [[float(f"{value:.4g}") for value in row] for row in weights.tolist()]
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """One thread inside: for models as small as these more are slower, and sums come out the same everywhere."""
+    """Use one thread inside: faster for such small models, and sums do not depend on the number of threads."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -1,4 +1,4 @@
-"""A case of the lab: its words, the choices that a learner has, and the module that plants its bug."""
+"""Cases of the lab: texts, choices of diagnoses, and the module that plants the bug."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ NAMES = (
     "untied",
     "false_gradient",
 )
-"""The cases in their order; a learner sees the number and the title, never this name before it is answered."""
+"""Module names of the cases, in order; learners see only the number and the title, because the name gives it away."""
 
 
 class Experiment(Protocol):
-    """Interface of the modules in `cases`."""
+    """Interface of the modules in `cases`: plant the bug, collect evidence, and check that the evidence shows it."""
 
     fault: Callable[[], AbstractContextManager[None]]
     observe: Callable[[Bench], Evidence]
@@ -51,20 +51,20 @@ class Experiment(Protocol):
 
 @dataclass(frozen=True)
 class BugCase:
-    """One bug.
+    """One case: a bug with its texts.
 
     Attributes:
-        number: from 1 on.
-        name: of its module.
-        title, scene: what a learner is told of it before anything is seen.
-        answer: the right diagnosis, by its key in `diagnoses.toml`.
-        tempting: the other choices -> why the evidence speaks against them.
-        why: what shows the answer; it has the names of numbers of the evidence in braces.
-        look: level -> what to look at.
-        hints: three, to be given one at a time.
-        wrong, right: the bug as code, and the right lines.
-        source, link, told: where it was found in public, and what was told of it.
-        caught_by: the test of this library's suite that fails with it.
+        number: number of the case, from 1.
+        name: name of its module.
+        title, scene: introduction, shown before the evidence.
+        answer: the right diagnosis: a key in `diagnoses.toml`.
+        tempting: each wrong diagnosis -> why the evidence rules it out.
+        why: how the evidence shows the answer; names in braces are replaced by numbers of the evidence.
+        look: level -> which parts of the evidence to compare.
+        hints: three hints, given one at a time.
+        wrong, right: the faulty code, and the corrected code.
+        source, link, told: public report of the bug, its URL, and a summary of it.
+        caught_by: test of this library that fails with the bug.
     """
 
     number: int
@@ -85,25 +85,25 @@ class BugCase:
 
     @property
     def folder(self) -> str:
-        """The name of its folder: number and title."""
+        """Name of its folder, made of number and title."""
         return f"{self.number:02}-{self.title.lower().replace(',', '').replace(' ', '-')}"
 
     @property
     def choices(self) -> dict[str, str]:
-        """Letter -> key of a diagnosis; the order is shuffled for each case, and always the same."""
+        """Letter -> key of a diagnosis, in a shuffled order that is fixed for each case."""
         keys = sorted([self.answer, *self.tempting])
         random.Random(self.name).shuffle(keys)
         return dict(zip(ascii_lowercase, keys, strict=False))
 
     def experiment(self) -> Experiment:
-        """The module that plants and observes the bug; it imports torch."""
+        """Import and return the module that plants and observes the bug; this imports torch."""
         module: Experiment = importlib.import_module(f"glassformer_course.lab.cases.{self.name}")
         return module
 
 
 @cache
 def diagnoses() -> Mapping[str, str]:
-    """Key -> sentence, of everything that a learner may choose."""
+    """Return all diagnoses, as a dictionary from key to sentence."""
     return tomllib.loads(_text("diagnoses.toml"))
 
 
@@ -117,14 +117,15 @@ def cases() -> tuple[BugCase, ...]:
 
 
 def find_case(word: str) -> BugCase:
-    """The case of that number.
+    """Return a case by its number.
 
     Raises:
-        GlassError: there is none.
+        GlassError: unknown case.
     """
     if not word.isascii() or not word.isdecimal() or not 1 <= int(word) <= len(NAMES):
         raise GlassError(
-            f"there is no case {word!r} in the lab", f"Its cases go from 1 to {len(NAMES)}: glass learn lab lists them."
+            f"there is no case {word!r} in the lab",
+            f"Choose a case from 1 to {len(NAMES)}; glass learn lab lists them.",
         )
     return cases()[int(word) - 1]
 

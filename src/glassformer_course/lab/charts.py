@@ -1,4 +1,4 @@
-"""Curves and maps of the lab as text, for a terminal, and as SVG. They need nothing but Python."""
+"""Draw curves and attention maps of the lab as text and as SVG, without third-party libraries."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from glassformer.base.svg import document, element, line, text, ticks
 from glassformer_course.drawing import SHADES, number
 from glassformer_course.lab.evidence import Chart, Map, Point
 
-COLUMNS = 60  # of a chart in text
-LINES = 12  # of a chart in text
-MARKS = "ox"  # of the curves of a chart; "#" where they meet
-COLOURS = ("#0072b2", "#d55e00")  # told apart by people of all kinds of colour vision
+COLUMNS = 60  # columns of a text chart
+LINES = 12  # lines of a text chart
+MARKS = "ox"  # characters of the two curves; "#" where they meet
+COLOURS = ("#0072b2", "#d55e00")  # distinguishable with any kind of color vision
 DASHES = ("", "7 4")
-WIDTH = 380  # pixels of a chart's frame
+WIDTH = 380  # width and height of a chart's frame in pixels
 HEIGHT = 230
-LEFT = 56  # pixels around the frame
+LEFT = 56  # margins around the frame in pixels
 TOP = 58
 BOTTOM = 44
 GAP = 36
-CELL = 24  # pixels of a map's cell
-LETTER = 7  # pixels of a letter
+CELL = 24  # side of a map's cell in pixels
+LETTER = 7  # approximate width of a letter in pixels
 
 
 def chart_text(chart: Chart) -> str:
-    """A chart in letters: o and x for the two curves, # where they meet, - for a level."""
+    """Return a chart as text: o and x for the two curves, # where they meet, - for a horizontal line."""
     left, right, low, high = _frame(chart)
     grid = [[" "] * COLUMNS for _ in range(LINES)]
 
@@ -51,7 +51,7 @@ def chart_text(chart: Chart) -> str:
 
 
 def map_text(shown: Map) -> str:
-    """A map in letters: the darker, the larger; at the right the sum of each row, below those of the columns."""
+    """Return a map as text: darker means larger; row sums are on the right, column sums at the bottom."""
     wide = min(12, max(len(name) for name in shown.rows))
     heads = "".join(f"{column[:3]:<4}" for column in shown.columns)
     lines = [shown.title, f"{'':>{wide}}  {heads} sum"]
@@ -64,14 +64,14 @@ def map_text(shown: Map) -> str:
 
 
 def charts_svg(charts: Sequence[Chart]) -> str:
-    """All charts from left to right."""
+    """Return all charts as one SVG, from left to right."""
     full = LEFT + WIDTH
-    parts = [_chart_svg(chart, place * (full + GAP)) for place, chart in enumerate(charts)]
+    parts = [_chart_svg(chart, index * (full + GAP)) for index, chart in enumerate(charts)]
     return _document(len(charts) * (full + GAP), TOP + HEIGHT + BOTTOM, parts, "; ".join(c.title for c in charts))
 
 
 def maps_svg(maps: Sequence[Map]) -> str:
-    """All maps from left to right, with the sums of their rows."""
+    """Return all maps as one SVG, from left to right, with row sums."""
     parts = []
     x = 0
     tall = 0
@@ -85,7 +85,7 @@ def maps_svg(maps: Sequence[Map]) -> str:
 
 
 def _document(width: int, height: int, parts: Sequence[str], title: str) -> str:
-    """It follows the page's colour of text; alone it is black on white."""
+    """Return an SVG document in the page's text color; on its own it is black on white."""
     style: dict[str, str | float] = {"font_family": "sans-serif", "font_size": 12, "fill": "currentColor"}
     return document(width, height, title, *parts, width=width, height=height, **style) + "\n"
 
@@ -113,7 +113,8 @@ def _chart_svg(chart: Chart, x0: int) -> str:
         parts.append(line([(edge, y(value)), (edge + WIDTH, y(value))], stroke="currentColor", stroke_dasharray="2 3"))
         parts.append(text(f"{name} {number(value)}", x=edge + WIDTH - 4, y=y(value) - 5, text_anchor="end"))
     at = edge + WIDTH - sum(LETTER * len(name) + 40 for name in chart.curves)
-    for curve, (name, points) in enumerate(chart.curves.items()):  # the dashes of the second show the first below
+    # the first curve stays visible through the dashes of the second
+    for curve, (name, points) in enumerate(chart.curves.items()):
         pen: dict[str, str | float] = {"stroke": COLOURS[curve], "stroke_width": 2.5, "fill": "none"}
         pen["stroke_dasharray"] = DASHES[curve]
         parts.append(line([(x(px), y(py)) for px, py in points if math.isfinite(py)], **pen))
@@ -134,10 +135,10 @@ def _map_svg(shown: Map, left: int, top: int) -> str:
         parts.append(text(name, x=left - 6, y=y + 16, text_anchor="end"))
         for column, weight in enumerate(weights):
             x = left + column * CELL
-            if weight == 0:  # exactly: to be told from what is small
+            if weight == 0:  # distinguish exact zeros from small weights
                 parts.append(element("circle", cx=x + CELL / 2, cy=y + CELL / 2, r=1, fill_opacity=0.4))
                 continue
-            words = element("title", escape(f"{name} looks at {shown.columns[column]}: {weight:.3f}"))
+            words = element("title", escape(f"{name} attends to {shown.columns[column]}: {weight:.3f}"))
             opacity = f"{0.08 + 0.92 * min(1.0, max(0.0, weight)):.3f}"
             box = {"x": x + 1, "y": y + 1, "width": CELL - 2, "height": CELL - 2, "rx": 3}
             parts.append(element("rect", words, fill=COLOURS[0], fill_opacity=opacity, **box))
@@ -146,7 +147,7 @@ def _map_svg(shown: Map, left: int, top: int) -> str:
 
 
 def _frame(chart: Chart) -> tuple[float, float, float, float]:
-    """The least and largest x, and y with some room; never of no size."""
+    """Return the smallest and largest x, and the same for y with a margin; the ranges are never empty."""
     points = [point for curve in chart.curves.values() for point in curve if math.isfinite(point[1])] or [(0.0, 0.0)]
     ys = [y for _, y in points] + ([] if chart.level is None else [chart.level[1]])
     left = min(x for x, _ in points)
@@ -158,7 +159,7 @@ def _frame(chart: Chart) -> tuple[float, float, float, float]:
 
 
 def _columns(points: Sequence[Point], left: float, right: float) -> list[tuple[int, float]]:
-    """A curve at every column of text that it crosses, straight between its points."""
+    """Return (column, y) for every text column that the curve covers, interpolated linearly between its points."""
     found = []
     for column in range(COLUMNS):
         x = left + (right - left) * column / (COLUMNS - 1)

@@ -1,4 +1,4 @@
-"""Evidence from two models, a healthy and a faulty one: curves, maps, samples, numbers."""
+"""Evidence from a healthy and a faulty model: curves, attention maps, samples and numbers."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ FAULTY = "faulty"
 
 @dataclass(frozen=True)
 class Chart:
-    """Some curves over the same axis.
+    """Curves that share their axes.
 
     Attributes:
-        title: above it.
-        x, y: what the axes are.
-        curves: name -> points, in order.
-        level: a horizontal line with its name, such as the true entropy of the text; None: none.
+        title: title of the chart.
+        x, y: labels of the axes.
+        curves: name -> points, in order of x.
+        level: name and height of a horizontal line, such as the true entropy of the text, or None.
     """
 
     title: str
@@ -32,12 +32,12 @@ class Chart:
 
 @dataclass(frozen=True)
 class Map:
-    """The attention weights of one head: row t says how token t spreads its attention.
+    """Attention weights of one head: row t holds the weights with which token t attends to the other tokens.
 
     Attributes:
-        title: above it.
-        rows, columns: the tokens that look, and those looked at.
-        weights: one list for each row.
+        title: title of the map.
+        rows, columns: texts of the query tokens and of the key tokens.
+        weights: one list per row.
     """
 
     title: str
@@ -48,12 +48,12 @@ class Map:
 
 @dataclass(frozen=True)
 class Number:
-    """One measure of both models.
+    """One measurement of both models.
 
     Attributes:
-        name: by which explanations call it.
-        what: in words.
-        healthy, faulty: the two values.
+        name: name used in explanations.
+        what: description of the measurement.
+        healthy, faulty: values of the two models.
     """
 
     name: str
@@ -68,7 +68,7 @@ class Evidence:
 
     Attributes:
         charts, maps, numbers: in the order in which they are shown.
-        samples: a heading -> the lines below it.
+        samples: heading -> lines of sampled text.
     """
 
     charts: Sequence[Chart] = ()
@@ -77,11 +77,11 @@ class Evidence:
     numbers: Sequence[Number] = ()
 
     def number(self, name: str) -> Number:
-        """The measure of that name."""
+        """Return the measurement of that name."""
         return next(each for each in self.numbers if each.name == name)
 
     def words(self) -> dict[str, str]:
-        """Every number as explanations name it: `loss_healthy` and `loss_faulty` of the measure `loss`."""
+        """Return every number as text under its name in explanations, such as `loss_healthy` and `loss_faulty`."""
         found: dict[str, str] = {}
         for each in self.numbers:
             found |= {f"{each.name}_healthy": shown(each.healthy), f"{each.name}_faulty": shown(each.faulty)}
@@ -96,7 +96,7 @@ class Evidence:
         """Build the evidence from the dictionary that `facts` returned.
 
         Raises:
-            KeyError, TypeError, ValueError: the dictionary has another structure.
+            KeyError, TypeError, ValueError: the dictionary has the wrong structure.
         """
         return cls(
             charts=[_chart(each) for each in facts["charts"]],
@@ -110,7 +110,7 @@ class Evidence:
 
 
 def shown(value: float) -> str:
-    """A number in at most four figures.
+    """Return a number as text: four significant digits below 1000, rounded to an integer from 1000 on.
 
     >>> shown(3.14159), shown(1234567.0), shown(0.0), shown(0.000123)
     ('3.142', '1,234,567', '0', '0.000123')
@@ -125,7 +125,7 @@ def shown(value: float) -> str:
 
 
 def averaged(points: Sequence[Point], width: int = 10) -> list[Point]:
-    """Means over so many neighbours each, so that the noise of single batches does not hide a curve."""
+    """Return the means of groups of `width` consecutive points, to smooth the noise of single batches."""
     groups = [points[start : start + width] for start in range(0, len(points), width)]
     return [(group[-1][0], sum(value for _, value in group) / len(group)) for group in groups if group]
 
@@ -147,11 +147,11 @@ def _map(facts: Mapping[str, Any]) -> Map:
     columns = [str(token) for token in facts["columns"]]
     weights = [[_number(weight) for weight in row] for row in facts["weights"]]
     if [len(row) for row in weights] != [len(columns)] * len(rows):
-        raise ValueError("weights that are no table of rows by columns")
+        raise ValueError("weights do not form a table of rows by columns")
     return Map(str(facts["title"]), rows, columns, weights)
 
 
 def _number(value: Any) -> float:
-    if not abs(value) < 1e100:  # also not-a-number and infinity: no chart can be drawn of them
-        raise ValueError(f"{value} was not measured")
+    if not abs(value) < 1e100:  # also rejects NaN and infinity, which charts cannot show
+        raise ValueError(f"{value} is not a valid measurement")
     return float(value)

@@ -1,4 +1,4 @@
-"""Planting a bug: something of the library is replaced for a while, and put back whatever happens."""
+"""Plant a bug: replace attributes of the library temporarily, and always restore them."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import Any
 
 @contextmanager
 def replaced(*changes: tuple[Any, str, Any]) -> Iterator[None]:
-    """Put others in the places of what modules or classes have; at the end, also on errors, all is as before.
+    """Replace attributes of modules or classes inside the context, and restore them at the end, also on errors.
 
     Args:
-        changes: (owner, name, new): the owner itself has that name, not a class above it.
+        changes: (owner, name, new value); the owner must define the name itself, not inherit it.
 
     Raises:
-        KeyError: an owner has no such name: the library has changed, and the bug is not planted.
+        KeyError: an owner does not define the name, because the library has changed; nothing stays replaced.
     """
     before: list[tuple[Any, str, Any]] = []
     try:
         for owner, name, new in changes:
-            before.append((owner, name, vars(owner)[name]))  # as it lies there: also class methods are put back whole
+            before.append((owner, name, vars(owner)[name]))  # vars, not getattr: restores class methods unbound
             setattr(owner, name, new)
         yield
     finally:
@@ -30,7 +30,7 @@ def replaced(*changes: tuple[Any, str, Any]) -> Iterator[None]:
 
 @contextmanager
 def attention_with(mathematics: Any) -> Iterator[None]:
-    """Every attention takes the steps that a fused kernel hides, with this in the place of the module `math`."""
+    """Compute attention explicitly instead of with a fused kernel, with `mathematics` in place of the module `math`."""
     from glassformer.model import attention
 
     own = attention.attend
@@ -47,7 +47,7 @@ def attention_with(mathematics: Any) -> Iterator[None]:
 
 @contextmanager
 def attention_is(attend: Callable[..., Any]) -> Iterator[None]:
-    """Every attention computes this in the place of `glassformer.model.attention.attend`."""
+    """Replace `glassformer.model.attention.attend` by another function."""
     from glassformer.model import attention
 
     with replaced((attention, "attend", attend)):

@@ -1,4 +1,4 @@
-"""Texts for the learner: the evidence of a case, its choices, and the verdict on one of them."""
+"""Texts for the learner: the evidence of a case, its choices, and the verdict on an answer."""
 
 from __future__ import annotations
 
@@ -10,11 +10,15 @@ from glassformer_course.lab.evidence import Evidence, shown
 
 
 def report_text(case: BugCase, found: Evidence) -> str:
-    """All of the evidence, without a word about the bug."""
-    parts = [f"{case.number}. {case.title}", case.scene, "One is healthy; the other, trained alike, has one bug."]
+    """Return all of the evidence as text, without naming the bug."""
+    parts = [
+        f"{case.number}. {case.title}",
+        case.scene,
+        "One model is healthy; the other was trained in the same way, with one bug.",
+    ]
     parts += [chart_text(chart) for chart in found.charts]
     if found.maps:
-        parts.append("Maps: each row is a token, each column one that it looks at; · is exactly 0.")
+        parts.append("Attention maps: each row is a token, each column a token that it attends to; · is exactly 0.")
         parts += [map_text(each) for each in found.maps]
     parts += ["\n".join([heading, *(f"  {line}" for line in lines)]) for heading, lines in found.samples.items()]
     wide = max((len(each.what) for each in found.numbers), default=0)
@@ -33,8 +37,8 @@ class AnswerVerdict:
     """Verdict on an answer.
 
     Attributes:
-        right: whether it names the bug.
-        words: why, in whole.
+        right: whether the answer names the bug.
+        words: explanation.
     """
 
     right: bool
@@ -42,7 +46,7 @@ class AnswerVerdict:
 
 
 def verdict_of(case: BugCase, found: Evidence, letter: str) -> AnswerVerdict:
-    """The verdict on a choice; only a right one tells the bug."""
+    """Return the verdict on a choice; only the verdict on the right choice names the bug."""
     key = case.choices[letter]
     if key != case.answer:
         words = f"Not this one: {diagnoses()[key]}\n{case.tempting[key]}"
@@ -56,9 +60,9 @@ def verdict_of(case: BugCase, found: Evidence, letter: str) -> AnswerVerdict:
         f"Right: {diagnoses()[key]}",
         case.why.format(**found.words()),
         "Why not the others:\n" + "\n".join(others),
-        f"The wrong lines:\n{_indented(case.wrong)}\nThe right ones:\n{_indented(case.right)}",
-        f"Found in public: {case.source}" + (f"\n  {case.link}" if case.link else "") + f"\n  {case.told}",
-        f"The test that catches it here: {case.caught_by}",
+        f"Wrong code:\n{_indented(case.wrong)}\nRight code:\n{_indented(case.right)}",
+        f"Public report: {case.source}" + (f"\n  {case.link}" if case.link else "") + f"\n  {case.told}",
+        f"Test of this library that catches it: {case.caught_by}",
     ]
     return AnswerVerdict(True, "\n\n".join(parts))
 

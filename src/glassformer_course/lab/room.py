@@ -1,4 +1,4 @@
-"""The lab in a learner's folder: evidence that was made, hints that were taken, answers that were given."""
+"""The lab in a learner's folder: saved evidence, hints taken and answers given."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class CaseRecord:
     """Progress of a learner in one case.
 
     Attributes:
-        hints: how many were taken.
-        answers: the letters that were chosen, in order.
-        right: whether one of them was right.
+        hints: number of hints taken.
+        answers: letters chosen, in order.
+        right: whether one of the answers was right.
     """
 
     hints: int = 0
@@ -42,7 +42,7 @@ class Room:
     """The lab of one learner.
 
     Args:
-        folder: of the course; everything lies in its subfolder `lab`.
+        folder: the course folder; the files of the lab are in its subfolder `lab`.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -50,7 +50,7 @@ class Room:
         self.progress_file = self.folder / "progress.json"
 
     def place(self, case: BugCase) -> Path:
-        """The folder of a case."""
+        """Return the folder of a case."""
         return self.folder / case.folder
 
     def is_open(self, case: BugCase) -> bool:
@@ -58,10 +58,10 @@ class Room:
         return (self.place(case) / EVIDENCE).exists()
 
     def records(self) -> dict[str, CaseRecord]:
-        """Number of a case, as text -> how far it is.
+        """Return a dictionary from case number, as text, to progress.
 
         Raises:
-            GlassError: the file is there and is not what was written.
+            GlassError: the progress file is damaged.
         """
         if not self.progress_file.exists():
             return {}
@@ -71,7 +71,8 @@ class Room:
             return {str(int(number)): _record(facts) for number, facts in found["cases"].items()}
         except (ValueError, KeyError, TypeError, AttributeError):
             raise GlassError(
-                f"{self.progress_file} is damaged", "Move it away to count anew; the evidence of all cases stays."
+                f"{self.progress_file} is damaged",
+                "Move it away to start counting again; the evidence of all cases stays.",
             ) from None
 
     def record(self, case: BugCase) -> CaseRecord:
@@ -84,31 +85,32 @@ class Room:
         write_text(self.progress_file, json.dumps({"version": 1, "cases": ordered}, indent=1) + "\n")
 
     def open(self, case: BugCase, note: Note, share: float = 1.0) -> Evidence:
-        """The evidence of a case: what lies in its folder, or else made now, by training both models.
+        """Return the evidence of a case from its folder; if there is none, train both models and save it.
 
         Args:
-            note: is told before models are trained.
-            share: of the steps of training; tests take fewer.
+            case: the case.
+            note: called with a message before the models are trained.
+            share: fraction of the training steps to take; tests take fewer.
 
         Raises:
-            GlassError: the folder cannot be written, or what lies in it is damaged.
+            GlassError: the folder cannot be written, or a file in it is damaged.
         """
         place = self.place(case)
         if self.is_open(case):
             return self.evidence(case)
-        with no_empty_folders(place):  # also when it is stopped
+        with no_empty_folders(place):  # also if training is interrupted
             with clear_disk_errors(place):
                 place.mkdir(parents=True, exist_ok=True)
-            self.records()  # a file that cannot be read is told of before the work, not after it
-            note(f"training two small models, a healthy and a faulty one, into {place} (some seconds)")
+            self.records()  # report a damaged file before training, not after it
+            note(f"training two small models, a healthy and a faulty one, in {place} (a few seconds)")
             found = made(case, share)
             if self.is_open(case):
-                return self.evidence(case)  # opened twice at once: the first evidence stays
+                return self.evidence(case)  # another process opened it meanwhile: keep its evidence
             self._write(case, found)
             return found
 
     def _write(self, case: BugCase, found: Evidence) -> None:
-        """Write the evidence as files; `evidence.json` comes last, because it marks the case as open."""
+        """Write the evidence as files, `evidence.json` last because it marks the case as open."""
         place = self.place(case)
         write_text(place / "report.txt", report_text(case, found))
         write_text(place / "curves.svg", charts_svg(found.charts))
@@ -120,7 +122,7 @@ class Room:
         write_text(place / EVIDENCE, json.dumps(found.facts(), ensure_ascii=False, indent=1) + "\n")
 
     def evidence(self, case: BugCase) -> Evidence:
-        """Read the evidence made before.
+        """Read the saved evidence of a case.
 
         Raises:
             GlassError: there is no evidence yet, or it is damaged.
@@ -133,7 +135,7 @@ class Room:
         try:
             with clear_disk_errors(path):
                 found = Evidence.of(json.loads(path.read_text(encoding="utf-8")))
-            case.why.format(**found.words())  # what the explanation names is there
+            case.why.format(**found.words())  # raises KeyError if a number that the explanation needs is missing
             return found
         except (ValueError, KeyError, TypeError, AttributeError):
             raise GlassError(
@@ -141,7 +143,11 @@ class Room:
             ) from None
 
     def hint(self, case: BugCase) -> tuple[int, str]:
-        """The next hint, and its number; after the third, the third again."""
+        """Return the number and the text of the next hint; after the third, the third again.
+
+        Raises:
+            GlassError: the case is not open.
+        """
         self.evidence(case)
         record = self.record(case)
         record.hints = min(len(case.hints), record.hints + 1)
@@ -149,15 +155,15 @@ class Room:
         return record.hints, case.hints[record.hints - 1]
 
     def answer(self, case: BugCase, choice: str) -> AnswerVerdict:
-        """The verdict on a choice; it is counted.
+        """Record an answer and return the verdict on it.
 
         Raises:
-            GlassError: there is no such choice, or the case is not open.
+            GlassError: unknown choice, or the case is not open.
         """
         letter = choice.lower()
         if letter not in case.choices:
             raise GlassError(
-                f"{choice!r} is no choice of case {case.number}", f"Choose one of: {', '.join(case.choices)}."
+                f"case {case.number} has no choice {choice!r}", f"Choose one of: {', '.join(case.choices)}."
             )
         verdict = verdict_of(case, self.evidence(case), letter)
         record = self.record(case)
@@ -181,5 +187,5 @@ def _record(facts: Mapping[str, Any]) -> CaseRecord:
     answers = facts["answers"]
     right = facts["right"]
     if hints not in range(4) or not isinstance(answers, list) or right not in (True, False):
-        raise ValueError("no record of hints and answers")
+        raise ValueError("not a valid record of hints and answers")
     return CaseRecord(int(hints), [str(letter) for letter in answers], bool(right))

@@ -45,7 +45,7 @@ COMMANDS = {
     "export": "export a run as a Hugging Face folder, ONNX or GGUF; the files are loaded again and compared first",
     "import": "import a model that transformers saved, as a new run",
     "count": "count parameters, bytes, FLOPs and cache of a run or recipe, by component",
-    "learn": "exercises with automatic checks, a bug lab and a glossary; assignments and marks for teachers",
+    "learn": "self-checking exercises, a bug lab and a glossary; assignments and grading for teachers",
     "data": "list the generated corpora and recipes, print a corpus, inspect a text, encode a text for many runs",
     "doctor": "inspect this machine and check the results of its devices",
 }

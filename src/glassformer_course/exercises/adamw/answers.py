@@ -1,4 +1,4 @@
-"""Wrong answers with their names, and right ones written in other ways."""
+"""Known mistakes, and alternative correct solutions."""
 
 import math
 
@@ -83,42 +83,42 @@ def _number_by_number(w, g, m, v, t, rate, decay):
 MISTAKES = [
     Mistake(
         "decay inside the gradient (L2)",
-        "Added to g, the decay is divided by √v̂ like any gradient, so weights with large gradients hardly decay: "
-        "this is Adam with L2. In AdamW the decay acts on w by itself: - rate · decay · w.",
+        "Added to g, the decay is divided by √v̂ like the gradient, so weights with large gradients hardly decay: "
+        "this is Adam with L2 regularization. In AdamW the decay is separate: - rate · decay · w.",
         {"adamw": _l2},
     ),
     Mistake(
         "no bias correction",
-        "m and v start at 0 and are too small at first, v by a factor of 1,000: the first steps are about 3 times too "
-        "long. Divide m by 1 - β1ᵗ and v by 1 - β2ᵗ.",
+        "m and v start at 0 and are too small at first, v by a factor of 1,000: the first step is about 3 times too "
+        "large. Divide m by 1 - β1ᵗ and v by 1 - β2ᵗ.",
         {"adamw": _no_correction},
     ),
     Mistake(
         "ε inside the root",
-        "√(v̂ + ε) is not √v̂ + ε: with ε = 1e-8 inside, gradients below 0.0001 get much shorter steps. Add ε after "
+        "√(v̂ + ε) is not √v̂ + ε: with ε = 1e-8 inside, gradients below 0.0001 get much smaller steps. Add ε after "
         "the root.",
         {"adamw": _epsilon_inside},
     ),
     Mistake(
         "no root of v",
-        "v̂ is an average of squares; the gradient's size is its root. Divide by √v̂ + ε.",
+        "v̂ is an average of squares, so the typical size of the gradient is its root. Divide by √v̂ + ε.",
         {"adamw": _no_root},
     ),
     Mistake(
         "decay without the rate",
-        "The decay is multiplied by the rate, as the step is: w - rate · decay · w. Without it a decay of 0.1 takes a "
-        "tenth of all weights at every step.",
+        "The decay is multiplied by the rate, like the step: w - rate · decay · w. Otherwise, a decay of 0.1 shrinks "
+        "all weights by a tenth at every step.",
         {"adamw": _decay_without_rate},
     ),
     Mistake(
         "corrected averages kept",
-        "m̂ and v̂ are for this step only. Give back m and v without the correction, or it is applied again and again.",
+        "m̂ and v̂ are for this step only. Return m and v without the correction, or it is applied again at every step.",
         {"adamw": _corrected_kept},
     ),
     Mistake(
         "arrays changed in place",
-        "The arrays of the caller were changed. That is usual in real optimizers, but here new ones are asked for: m "
-        "= β1 · m + …, not m *= β1.",
+        "The caller's arrays were changed. Real optimizers usually do that, but this task asks for new arrays: "
+        "m = β1 · m + …, not m *= β1.",
         {"adamw": _in_place},
     ),
 ]

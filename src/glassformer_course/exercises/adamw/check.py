@@ -1,4 +1,4 @@
-"""The questions put to `adamw`, and the answers in float64, number by number."""
+"""Reference function and test cases for `adamw`."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ EPSILON = 1e-8
 def adamw(w: Array, g: Array, m: Array, v: Array, t: int, rate: float, decay: float) -> tuple[Array, Array, Array]:
     """Compute one AdamW step element by element."""
     found = np.empty((3, *w.shape))
-    for place in np.ndindex(w.shape):
-        first = BETA1 * float(m[place]) + (1 - BETA1) * float(g[place])
-        second = BETA2 * float(v[place]) + (1 - BETA2) * float(g[place]) ** 2
+    for position in np.ndindex(w.shape):
+        first = BETA1 * float(m[position]) + (1 - BETA1) * float(g[position])
+        second = BETA2 * float(v[position]) + (1 - BETA2) * float(g[position]) ** 2
         move = first / (1 - BETA1**t) / (math.sqrt(second / (1 - BETA2**t)) + EPSILON)
-        found[(slice(None), *place)] = float(w[place]) * (1 - rate * decay) - rate * move, first, second
+        found[(slice(None), *position)] = float(w[position]) * (1 - rate * decay) - rate * move, first, second
     return found[0], found[1], found[2]
 
 
 def cases(rng: np.random.Generator) -> Iterator[Case]:
-    """Single steps, then walks of several: with and without decay, tiny gradients, no gradient, late steps."""
+    """Yield cases with single steps, then with several steps in a row, with and without decay."""
     zero = np.zeros(1)
     yield call(
         "adamw",
@@ -39,19 +39,15 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
         1,
         0.1,
         0.0,
-        note="where w is 1 and a first step of 0.1 is made",
+        note="where w is 1 and the first step is 0.1",
     )
-    yield call(
-        "adamw", np.ones(1), np.array([0.5]), zero, zero, 1, 0.1, 0.5, note="where decay takes 5 % of w = 1 as well"
-    )
+    yield call("adamw", np.ones(1), np.array([0.5]), zero, zero, 1, 0.1, 0.5, note="where w = 1 also decays by 5%")
     for shape in [(5,), (2, 3), (3, 1, 2), (1, 7)]:
         w, g, m = rng.normal(size=(3, *shape))
         yield call("adamw", w, g, m, m**2 + 1, 7, 0.03, 0.1, note="where it is step 7")
     w, g, m = rng.normal(size=(3, 4))
     yield call("adamw", w, g, m, m**2, 5_000, 0.01, 0.1, note="where it is step 5,000")
-    yield call(
-        "adamw", w, g * 1e-5, w * 0, w * 0, 1, 0.01, 0.0, note="where gradients are about 0.00001, so that ε shows"
-    )
+    yield call("adamw", w, g * 1e-5, w * 0, w * 0, 1, 0.01, 0.0, note="where gradients are about 0.00001, so ε matters")
     yield call("adamw", w, g * 0, w * 0, w * 0, 1, 0.1, 0.3, note="where the gradient is 0 and only decay acts")
     yield call("adamw", w, g, m, m**2, 3, 0.0, 0.1, note="where the rate is 0")
     yield call("adamw", w, g * 1e6, w * 0, w * 0, 1, 0.01, 0.1, note="where gradients are about 1,000,000")
@@ -63,7 +59,7 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def walked(step: Function, gradients: Array, rate: float, decay: float) -> list[Array]:
-    """The weights after each step, from 1."""
+    """Return the weights after each step, starting at 1."""
     w = np.ones(gradients.shape[1:])
     m = np.zeros(gradients.shape[1:])
     v = np.zeros(gradients.shape[1:])
@@ -77,13 +73,13 @@ def walked(step: Function, gradients: Array, rate: float, decay: float) -> list[
 def _walk(gradients: Array, rate: float, decay: float, note: str) -> Case:
     return Case(
         lambda functions: walked(functions.adamw, gradients, rate, decay),
-        note=f"where {len(gradients)} steps follow each other, with {note}",
-        words=f"w after each of {len(gradients)} steps from 1, with rate {rate} and decay {decay}",
+        note=f"where there are {len(gradients)} steps in a row, with {note}",
+        words=f"w after each of {len(gradients)} steps, starting at 1, with rate {rate} and decay {decay}",
     )
 
 
 def picture() -> Picture:
-    """The first steps for gradients of very different sizes."""
+    """Draw the first steps for gradients of very different sizes."""
     sizes = [10.0, 0.1, 0.001]
     weights = np.array(walked(adamw, np.tile(sizes, (6, 1)), 0.1, 0.0))
     plain = 1 - 0.1 * np.outer(np.arange(1, 7), sizes)
@@ -91,6 +87,6 @@ def picture() -> Picture:
     steps = [str(step) for step in range(1, 7)]
     return Picture(
         [Panel("w after each step, w - rate · g", plain.T, names, steps), Panel("with Adam", weights.T, names, steps)],
-        caption="The rate is 0.1 and w starts at 1. Plain steps are as large as the gradient; Adam's are 0.1 for all, "
-        "as long as gradients agree.",
+        caption="The rate is 0.1 and w starts at 1. The steps of gradient descent are proportional to the gradient; "
+        "those of Adam are 0.1 for each weight, as long as its gradient stays the same.",
     )

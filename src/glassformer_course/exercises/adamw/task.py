@@ -10,9 +10,9 @@
 # w \leftarrow w - rate \cdot decay \cdot w - rate \cdot \frac{\hat m}{\sqrt{\hat v} + \epsilon}$$
 #
 # - All arrays are float64 of one shape, with one axis or more. `rate` and `decay` are floats.
-# - The $w$ on the right of the last formula is the weight *before* this step, in both places.
-# - The result is the tuple (w, m, v) after the step, all new arrays. `m` and `v` are the averages *without* the
-#   correction: the hats are for this step alone. No argument is changed.
+# - The $w$ on the right of the last formula is the weight *before* this step, both times.
+# - The result is the tuple (w, m, v) after the step, all new arrays. Return `m` and `v` *without* the bias correction:
+#   $\hat m$ and $\hat v$ are only for this step. Do not change the arguments.
 
 # %%
 import numpy as np
@@ -23,7 +23,7 @@ EPSILON = 1e-8
 
 
 def adamw(w, g, m, v, t, rate, decay):
-    """One step: the tuple (w, m, v) after it."""
+    """Return (w, m, v) after one step."""
     # BEGIN SOLUTION
     m = BETA1 * m + (1 - BETA1) * g
     v = BETA2 * v + (1 - BETA2) * g**2

@@ -1,4 +1,4 @@
-"""Wrong answers with their names, and right ones written in other ways."""
+"""Known mistakes, and alternative correct solutions."""
 
 import numpy as np
 
@@ -101,53 +101,55 @@ def _loss_by_where(logits, targets, counts):
 MISTAKES = [
     Mistake(
         "the mask belongs to the inputs",
-        "counts[i] says whether targets[i] counts, and targets[i] is the input one place later. The mask of the inputs "
-        "misses the end of each answer and counts the end of each question: shift it like the targets.",
+        "counts[i] says whether targets[i] counts, and targets[i] is the input one position later. The mask of the "
+        "inputs misses the end of each answer and counts the end of each question: shift it like the targets.",
         {"row": _mask_of_inputs},
     ),
     Mistake(
         "everything counts",
-        "Then the model learns to write questions too, and most of the loss is about text that it never has to write.",
+        "The model then also learns to generate questions, and most of the loss is about text that it never generates.",
         {"row": _everything},
     ),
     Mistake(
         "questions count, answers do not",
-        "The mask is the wrong way round: it is True at answers.",
+        "The mask is inverted: it must be True at answers.",
         {"row": _questions},
     ),
     Mistake(
         "the end after an answer does not count",
-        "The model then never learns to stop: it writes on until its tokens are used up.",
+        "The model then never learns to stop: it generates text until it reaches the token limit.",
         {"row": _without_ends},
     ),
     Mistake(
         "the end after a question counts",
-        "The person ends a question, not the model. Only the end after an answer counts.",
+        "The user ends a question, not the model. Only the end after an answer counts.",
         {"row": _every_end},
     ),
     Mistake(
         "one end for the whole conversation",
-        "There is an end after each message: without it nobody can see where a question ends and the answer begins.",
+        "There is an end after each message; without it, the model cannot see where a question ends and the answer "
+        "begins.",
         {"row": _one_end},
     ),
     Mistake(
         "targets are not shifted",
-        "The target at each place is the next token. A model that sees its target copies it.",
+        "The target at each position is the next token. A model that sees its target copies it.",
         {"row": _not_shifted},
     ),
     Mistake(
-        "the mean over all places",
-        "Divide by the number of places that count. Divided by all, a long question makes the loss look small.",
+        "the mean over all positions",
+        "Divide by the number of positions that count. If you divide by all, a long question makes the loss look "
+        "small.",
         {"answer_loss": _mean_over_all},
     ),
     Mistake(
         "the loss ignores the mask",
-        "Places that do not count must not enter the mean.",
+        "Positions that do not count must not be in the mean.",
         {"answer_loss": _mean_without_mask},
     ),
     Mistake(
         "the sum, not the mean",
-        "Divide by the number of places that count.",
+        "Divide by the number of positions that count.",
         {"answer_loss": _sum},
     ),
 ]

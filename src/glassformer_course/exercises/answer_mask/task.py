@@ -1,32 +1,33 @@
 # %% [markdown]
 # # The answer mask
 #
-# A chat model reads whole conversations, but learns the answers only. Write `row`, which makes one training row of a
-# conversation, and `answer_loss`, its loss.
+# A chat model reads whole conversations, but is trained only on the answers. Write `row`, which converts a conversation
+# to a training row, and `answer_loss`, its loss.
 #
-# `row` gets the messages as lists of token ids, with the role of each, "user" or "assistant". The text begins with the
-# token `end`, and `end` stands after each message:
+# `row` gets the messages as lists of token ids, with the role of each, "user" or "assistant". The row begins with the
+# token `end`, and each message is followed by `end`:
 #
 # $$\mathrm{end}\;\; m_1 \;\; \mathrm{end} \;\; m_2 \;\; \mathrm{end} \;\; \dots$$
 #
-# 1. `inputs` are all tokens but the last, `targets` all but the first: the model predicts each token from those before.
-# 2. `counts[i]` is True if `targets[i]` belongs to an answer, or is the `end` right after an answer: so the model
+# 1. `inputs` are all tokens except the last, `targets` all except the first: the model predicts each token from those
+#    before it.
+# 2. `counts[i]` is True if `targets[i]` is in an answer, or is the `end` right after an answer, so that the model
 #    learns to stop. Questions, and the `end` after them, do not count.
 #
-# `answer_loss` is the mean over the places that count of
+# `answer_loss` is the mean, over the positions that count, of
 #
 # $$-\ln \mathrm{softmax}(\mathrm{logits}_i)_{\mathrm{targets}_i}$$
 #
 # - `inputs` and `targets` are int64 (T,), `counts` is bool (T,). `end` is an int. Messages may be empty.
-# - `logits` are float64 (T, V) and may be as large as 10,000. The loss is a `float`; if nothing counts it is 0.0.
-# - The arguments are not changed.
+# - `logits` are float64 (T, V) and may be as large as 10,000. The loss is a `float`; if no position counts, it is 0.0.
+# - Do not change the arguments.
 
 # %%
 import numpy as np
 
 
 def row(roles, messages, end):
-    """Roles, messages of token ids, and the end token -> inputs (T,), targets (T,), counts (T,)."""
+    """Return inputs, targets and counts, (T,) each, from roles, messages of token ids, and the end token."""
     # BEGIN SOLUTION
     ids = [end]
     counts = [False]
@@ -39,7 +40,7 @@ def row(roles, messages, end):
 
 
 def answer_loss(logits, targets, counts):
-    """logits (T, V), targets (T,), counts (T,) -> the mean of -ln p over the places that count, a float."""
+    """Return the mean of -ln p over the positions that count: (T, V), (T,), (T,) -> float."""
     # BEGIN SOLUTION
     if not counts.any():
         return 0.0

@@ -1,4 +1,4 @@
-"""Wrong answers with their names, and right ones written in other ways."""
+"""Known mistakes, and alternative correct solutions."""
 
 import math
 
@@ -71,7 +71,7 @@ def _query_by_query(Q, K, V):
 
 
 def _running(Q, K, V):
-    """Key by key, with a running maximum and sum: how fused kernels do it."""
+    """Process the keys one by one with a running maximum and sum, as fused kernels do."""
     Q = Q / Q.shape[-1] ** 0.5
     highest = np.full((len(Q), 1), -np.inf)
     total = np.zeros((len(Q), 1))
@@ -90,8 +90,8 @@ def _running(Q, K, V):
 MISTAKES = [
     Mistake(
         "the scale is missing",
-        "Scores are sums of d_k products, so they grow with √d_k and softmax becomes all or nothing. Divide them by "
-        "√d_k.",
+        "Scores are sums of d_k products, so they grow with √d_k and the softmax puts nearly all weight on one key. "
+        "Divide the scores by √d_k.",
         {"attention": _unscaled},
     ),
     Mistake(
@@ -101,12 +101,12 @@ MISTAKES = [
     ),
     Mistake(
         "the root of the wrong width",
-        "The scale comes from how many products are summed in a score: d_k, the width of queries and keys, not d_v.",
+        "The scale depends on the number of products summed in a score: d_k, the width of queries and keys, not d_v.",
         {"attention": _by_values},
     ),
     Mistake(
         "the root of the number of keys",
-        "The scale is the root of d_k, the last axis of Q. How many keys there are is the softmax's affair.",
+        "The scale is the root of d_k, the last axis of Q. The softmax already accounts for the number of keys.",
         {"attention": _by_keys},
     ),
     Mistake(
@@ -116,7 +116,7 @@ MISTAKES = [
     ),
     Mistake(
         "softmax over the queries",
-        "The columns sum to 1 here, so queries compete for a key. Each query shares itself out over the keys: axis=-1.",
+        "The columns sum to 1 here, so queries compete for a key. The weights of each query must sum to 1: axis=-1.",
         {"attention": _over_queries},
     ),
     Mistake(
@@ -130,7 +130,7 @@ MISTAKES = [
         {"attention": _no_maximum},
     ),
     Mistake(
-        "output and weights are exchanged",
+        "output and weights are swapped",
         "The output comes first, the weights second: return weights @ V, weights.",
         {"attention": _exchanged},
     ),

@@ -1,4 +1,4 @@
-"""The questions put to `attention`, and the answers of the NumPy reference."""
+"""Reference function and test cases for `attention`."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from glassformer_course.drawing import Panel, Picture
 
 
 def attention(Q: Array, K: Array, V: Array) -> tuple[Array, Array]:
-    """The reference's attention of one row and one head, with every place allowed."""
+    """Return output and weights of the NumPy reference, without a mask: (T, d_v), (T, S)."""
     everything = np.ones((len(Q), len(K)), dtype=np.bool_)
     mixed, kept = attend(Q[None, None], K[None, None], V[None, None], everything)
     return mixed[0, 0], kept.weights[0, 0]
 
 
 def cases(rng: np.random.Generator) -> Iterator[Case]:
-    """Square shapes first, where a wrong axis still fits; then other widths and lengths, large scores, ties."""
+    """Yield cases with square shapes, where a wrong axis still fits, then other shapes, large scores and ties."""
     query = np.array([[2 * log(3), 0.0, 0.0, 0.0]])
     keys = np.array([[1.0, 0.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0]])
     values = np.array([[4.0, 0.0], [0.0, 8.0]])
@@ -38,7 +38,7 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
     yield _random(rng, 3, 5, 64, 2, "where d_k is 64")
     Q, K, V = (rng.normal(size=shape) for shape in ((3, 5), (4, 5), (4, 2)))
     yield call("attention", Q * 100, K * 100, V, note="where scores are in the thousands")
-    yield call("attention", np.zeros_like(Q), K, V, note="where the queries are 0, so every key gets the same")
+    yield call("attention", np.zeros_like(Q), K, V, note="where the queries are 0, so every key gets the same weight")
     yield call("attention", Q, np.repeat(K[:1], 4, axis=0), V, note="where all keys are equal")
     yield call("attention", Q, K, np.ones_like(V), note="where all values are 1, so the output is 1")
     yield _reordered(Q, K, V, rng.permutation(4))
@@ -56,13 +56,13 @@ def _reordered(Q: Array, K: Array, V: Array, order: Ints) -> Case:
 
     return Case(
         ask,
-        note="where keys and values change their order together: the output stays as it is",
+        note="where keys and values are reordered together: the output stays the same",
         words="attention(Q, K[order], V[order])[0] - attention(Q, K, V)[0]",
     )
 
 
 def picture() -> Picture:
-    """One word that asks for an animal."""
+    """Draw the attention of one query that looks for a living thing."""
     words = ["cat", "road", "it"]
     features = ["thing", "living"]
     contents = ["fur", "stone"]

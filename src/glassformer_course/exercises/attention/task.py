@@ -1,8 +1,7 @@
 # %% [markdown]
 # # Single-head attention
 #
-# Write `attention`. Each of T queries is compared with S keys; the shares that come out of the comparison mix the S
-# values:
+# Write `attention`. Each of T queries is compared with S keys; the resulting weights are used to average the S values:
 #
 # $$A = \mathrm{softmax}\!\left(\frac{Q K^\top}{\sqrt{d_k}}\right), \qquad \mathrm{output} = A\, V$$
 #
@@ -16,7 +15,7 @@ import numpy as np
 
 
 def attention(Q, K, V):
-    """Values mixed by how well queries and keys agree: (T, d_k), (S, d_k), (S, d_v) -> (T, d_v), (T, S)."""
+    """Return the weighted sums of the values, and the weights: (T, d_k), (S, d_k), (S, d_v) -> (T, d_v), (T, S)."""
     # BEGIN SOLUTION
     scores = Q @ K.T / np.sqrt(Q.shape[-1])
     exponentials = np.exp(scores - scores.max(axis=-1, keepdims=True))

@@ -1,4 +1,4 @@
-"""Wrong answers with their names, and right ones written in other ways."""
+"""Known mistakes, and alternative correct solutions."""
 
 import numpy as np
 
@@ -92,7 +92,7 @@ def _by_columns(dweights, weights):
 
 
 def _attention_by_output(dy, q, k, v):
-    """The row sums from the outputs, as fused kernels do: Σ_s A dA is y · dy."""
+    """Compute the row sums Σ_s A dA from the outputs as y · dy, as fused kernels do."""
     weights = causal_weights(q, k)
     scale = 1 / np.sqrt(q.shape[1])
     mean = ((weights @ v) * dy).sum(axis=1, keepdims=True)
@@ -103,38 +103,38 @@ def _attention_by_output(dy, q, k, v):
 MISTAKES = [
     Mistake(
         "only the diagonal of softmax's derivative",
-        "a (1 - a) is how a weight changes with its own score, but every score of a row changes every weight of it. "
-        "Subtract the row's weighted mean: a · (da - Σ a · da).",
+        "a (1 - a) is the derivative of a weight with respect to its own score, but each score of a row changes every "
+        "weight of the row. Subtract the row's weighted mean: a · (da - Σ a · da).",
         {"softmax_backward": _diagonal_only, "attention_backward": _attention_by_diagonal},
     ),
     Mistake(
         "sum over the wrong axis",
-        "The softmax went along each row, so the sum Σ a · da is over the row too: axis=-1, not axis=0.",
+        "The softmax is over each row, so the sum Σ a · da is over the row too: axis=-1, not axis=0.",
         {"softmax_backward": _first_axis, "attention_backward": _attention_by_first_axis},
     ),
     Mistake(
         "plain mean instead of the weighted one",
-        "What is subtracted is Σ a · da, the mean of da weighted by the attention, not da.mean().",
+        "Subtract Σ a · da, the mean of da weighted by the attention weights, not da.mean().",
         {"softmax_backward": _unweighted_mean, "attention_backward": _attention_by_mean},
     ),
     Mistake(
         "1/√d forgotten on the way back",
-        "The scores were divided by √d, so the gradients of q and k are divided by it too (once each).",
+        "The scores are divided by √d, so the gradients of q and k must be divided by √d too (once each).",
         {"attention_backward": _no_scale},
     ),
     Mistake(
         "gradient of k not transposed",
-        "Key s gets a share from every query that looked at it: sum over queries, dscores.T @ q.",
+        "Key s gets a gradient from every query that attends to it: sum over queries, dscores.T @ q.",
         {"attention_backward": _dk_not_transposed},
     ),
     Mistake(
         "gradient of v not transposed",
-        "Value s gets a share from every token that looked at it: sum over tokens, weights.T @ dy.",
+        "Value s gets a gradient from every token that attends to it: sum over tokens, weights.T @ dy.",
         {"attention_backward": _dv_not_transposed},
     ),
     Mistake(
         "softmax's derivative forgotten",
-        "dy vᵀ is the gradient of the weights, not of the scores. It has to go through softmax_backward first.",
+        "dy vᵀ is the gradient of the weights, not of the scores. Apply softmax_backward to it first.",
         {"attention_backward": _softmax_forgotten},
     ),
 ]

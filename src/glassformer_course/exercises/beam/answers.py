@@ -1,4 +1,4 @@
-"""Wrong answers with their names, and right ones written in other ways."""
+"""Known mistakes, and alternative correct solutions."""
 
 import heapq
 
@@ -19,11 +19,11 @@ def _extensions(table, bos, running):
 
 
 def _best(hypotheses, n):
-    return sorted(hypotheses, key=lambda one: -one[1])[:n]
+    return sorted(hypotheses, key=lambda hypothesis: -hypothesis[1])[:n]
 
 
 def _search(table, bos, eos, beams, most, finish):
-    """Steps in common; `finish(kept, finished)` gives what runs on."""
+    """Return (active, finished) after `most` steps; `finish(kept, finished)` returns the active hypotheses."""
     finished = []
     running = [([], 0.0)]
     for _ in range(most):
@@ -32,8 +32,8 @@ def _search(table, bos, eos, beams, most, finish):
 
 
 def _split(kept, finished, eos):
-    finished += [one for one in kept if one[0][-1] == eos]
-    return [one for one in kept if one[0][-1] != eos]
+    finished += [hypothesis for hypothesis in kept if hypothesis[0][-1] == eos]
+    return [hypothesis for hypothesis in kept if hypothesis[0][-1] != eos]
 
 
 def _scored(hypotheses, beams, penalty):
@@ -45,7 +45,7 @@ def _finished_dropped(table, bos, eos, beams, most, alpha):
     running = found
     for _ in range(most):
         found = _best(_extensions(table, bos, running), beams)
-        running = [one for one in found if one[0][-1] != eos]
+        running = [hypothesis for hypothesis in found if hypothesis[0][-1] != eos]
         if not running:
             break
     return _scored(found, beams, lambda n: _wu(n, alpha))
@@ -66,7 +66,7 @@ def _by_length(table, bos, eos, beams, most, alpha):
     return _scored(finished + running, beams, lambda n: n**alpha)
 
 
-def _ranked_unpenalised(table, bos, eos, beams, most, alpha):
+def _ranked_without_penalty(table, bos, eos, beams, most, alpha):
     running, finished = _search(table, bos, eos, beams, most, lambda kept, done: _split(kept, done, eos))
     return [(tokens, total / _wu(len(tokens), alpha)) for tokens, total in _best(finished + running, beams)]
 
@@ -75,8 +75,8 @@ def _greedy_each(table, bos, eos, beams, most, alpha):
     finished = []
     running = _split(_best(_extensions(table, bos, [([], 0.0)]), beams), finished, eos)
     for _ in range(most - 1):
-        grown = [one for parent in running for one in _best(_extensions(table, bos, [parent]), 1)]
-        running = _split(_best(grown, beams), finished, eos)
+        extended = [hypothesis for parent in running for hypothesis in _best(_extensions(table, bos, [parent]), 1)]
+        running = _split(_best(extended, beams), finished, eos)
     return _scored(finished + running, beams, lambda n: _wu(n, alpha))
 
 
@@ -104,9 +104,9 @@ def _with_arrays(table, bos, eos, beams, most, alpha):
         flat = (totals[:, None] + table[last]).ravel()
         order = np.argsort(-flat, kind="stable")[:beams]
         order = order[flat[order] > -np.inf]
-        rows = [[*tokens[place // len(table)], int(place % len(table))] for place in order]
+        rows = [[*tokens[position // len(table)], int(position % len(table))] for position in order]
         ended = np.array([row[-1] == eos for row in rows], dtype=bool)
-        finished += [(row, float(flat[place])) for row, place, end in zip(rows, order, ended, strict=True) if end]
+        finished += [(row, float(flat[position])) for row, position, end in zip(rows, order, ended, strict=True) if end]
         tokens = [row for row in rows if row[-1] != eos]
         totals = flat[order][~ended]
         if not tokens:
@@ -135,53 +135,54 @@ def _with_a_heap(table, bos, eos, beams, most, alpha):
             else:
                 running.append((total, rank, tokens))
     best = [heapq.heappop(pool) for _ in range(min(beams, len(pool)))]
-    return [(list(one[-1]), -one[0]) for one in best]
+    return [(list(hypothesis[-1]), -hypothesis[0]) for hypothesis in best]
 
 
 MISTAKES = [
     Mistake(
         "finished hypotheses are lost",
-        "Only what the last step held is given back; a text that ended earlier is gone, however good. Set finished "
-        "hypotheses aside when they end, and rank them all at the end.",
+        "Only the hypotheses of the last step are returned, so a text that ended earlier is lost, however good it is. "
+        "Set finished hypotheses aside when they end, and rank them all at the end.",
         {"beam_search": _finished_dropped},
     ),
     Mistake(
-        "texts go on after their end",
-        "A hypothesis that ends in eos was extended like any other. Take it out of the running ones.",
+        "texts continue after their end",
+        "A hypothesis that ends in eos was extended like any other. Remove it from the active hypotheses.",
         {"beam_search": _goes_on_after_the_end},
     ),
     Mistake(
         "no length penalty",
-        "Sums of logarithms fall with every token, so short texts win. Divide by ((5 + n) / 6) ** alpha before "
-        "ranking.",
+        "The sum of log-probabilities decreases with every token, so short texts win. Divide by ((5 + n) / 6) ** alpha "
+        "before ranking.",
         {"beam_search": _no_penalty},
     ),
     Mistake(
         "divided by the length",
-        "n ** alpha is another penalty. The one asked for is ((5 + n) / 6) ** alpha, which is 1 for a single token "
-        "and gentler for short texts.",
+        "n ** alpha is another penalty. The task asks for ((5 + n) / 6) ** alpha, which is also 1 for a single token "
+        "but grows more slowly for short texts.",
         {"beam_search": _by_length},
     ),
     Mistake(
         "ranked before the penalty",
-        "The scores are right, but the order and the choice go by the plain log-probability. Compute the scores "
+        "The scores are right, but the hypotheses were sorted and selected by log-probability. Compute the scores "
         "first, then sort by them.",
-        {"beam_search": _ranked_unpenalised},
+        {"beam_search": _ranked_without_penalty},
     ),
     Mistake(
         "each hypothesis keeps only its best extension",
-        "That is greedy search from several beginnings. All extensions of all running hypotheses compete for the "
-        "beams: one parent may have several children, another none.",
+        "This is greedy search from several starts. All extensions of all active hypotheses compete for the beams: one "
+        "hypothesis may have several extensions, another none.",
         {"beam_search": _greedy_each},
     ),
     Mistake(
-        "what still runs is dropped",
-        "After the last step the running hypotheses are texts as well, cut off by the limit. Finish them as they are.",
+        "active hypotheses are dropped",
+        "After the last step, the active hypotheses are results too, truncated by the limit. Add them to the finished "
+        "ones.",
         {"beam_search": _unfinished_dropped},
     ),
     Mistake(
-        "over at the first end",
-        "The first hypothesis to end is seldom the best. Go on while anything runs.",
+        "stops at the first finished hypothesis",
+        "The first hypothesis to end is seldom the best. Continue while any hypothesis is active.",
         {"beam_search": _stops_at_the_first},
     ),
 ]

@@ -1,4 +1,4 @@
-"""The questions put to `beam_search`, and the answers."""
+"""Reference function and test cases for `beam_search`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from glassformer_course.drawing import Panel, Picture
 
 @dataclass(frozen=True)
 class ScoredTokens:
-    """Tokens, and the sum of their logarithmic probabilities."""
+    """Tokens and the sum of their log-probabilities."""
 
     tokens: tuple[int, ...]
     total: float
@@ -25,68 +25,73 @@ class ScoredTokens:
 
 
 def beam_search(table: Array, bos: int, eos: int, beams: int, most: int, alpha: float) -> list[tuple[list[int], float]]:
-    """All extensions of a step are ranked at once; `sorted` is stable, which settles the ties."""
+    """Return the best (tokens, score), at most `beams` of them; `sorted` is stable, so ties keep their order."""
     running = [ScoredTokens((), 0.0)]
     finished = list[ScoredTokens]()
     while running and most > 0:
         extensions = [
-            ScoredTokens((*one.tokens, token), one.total + float(step))
-            for one in running
-            for token, step in enumerate(table[one.tokens[-1] if one.tokens else bos])
+            ScoredTokens((*hypothesis.tokens, token), hypothesis.total + float(step))
+            for hypothesis in running
+            for token, step in enumerate(table[hypothesis.tokens[-1] if hypothesis.tokens else bos])
             if np.isfinite(step)
         ]
-        kept = sorted(extensions, key=lambda one: one.total, reverse=True)[:beams]
-        finished += [one for one in kept if one.tokens[-1] == eos]
-        running = [one for one in kept if one.tokens[-1] != eos]
+        kept = sorted(extensions, key=lambda hypothesis: hypothesis.total, reverse=True)[:beams]
+        finished += [hypothesis for hypothesis in kept if hypothesis.tokens[-1] == eos]
+        running = [hypothesis for hypothesis in kept if hypothesis.tokens[-1] != eos]
         most -= 1
-    best = sorted(finished + running, key=lambda one: one.score(alpha), reverse=True)[:beams]
-    return [(list(one.tokens), one.score(alpha)) for one in best]
+    best = sorted(finished + running, key=lambda hypothesis: hypothesis.score(alpha), reverse=True)[:beams]
+    return [(list(hypothesis.tokens), hypothesis.score(alpha)) for hypothesis in best]
 
 
 def everything(table: Array, bos: int, eos: int, most: int, alpha: float) -> list[tuple[list[int], float]]:
-    """Return every text with its score, best first: the result of a beam wide enough for all of them."""
+    """Return every text with its score, best first, like a beam search with an unlimited number of beams."""
     found: list[ScoredTokens] = []
 
-    def grow(one: ScoredTokens) -> None:
-        if len(one.tokens) == most or (one.tokens and one.tokens[-1] == eos):
-            found.append(one)
+    def grow(hypothesis: ScoredTokens) -> None:
+        if len(hypothesis.tokens) == most or (hypothesis.tokens and hypothesis.tokens[-1] == eos):
+            found.append(hypothesis)
             return
-        for token, step in enumerate(table[one.tokens[-1] if one.tokens else bos]):
-            grow(ScoredTokens((*one.tokens, token), one.total + float(step)))
+        for token, step in enumerate(table[hypothesis.tokens[-1] if hypothesis.tokens else bos]):
+            grow(ScoredTokens((*hypothesis.tokens, token), hypothesis.total + float(step)))
 
     grow(ScoredTokens((), 0.0))
-    return [(list(one.tokens), one.score(alpha)) for one in sorted(found, key=lambda one: -one.score(alpha))]
+    return [
+        (list(hypothesis.tokens), hypothesis.score(alpha))
+        for hypothesis in sorted(found, key=lambda hypothesis: -hypothesis.score(alpha))
+    ]
 
 
 def cases(rng: np.random.Generator) -> Iterator[Case]:
-    """A garden path, one beam, beams as wide as all texts, penalties, ties, tokens that cannot follow, one step."""
+    """Yield cases with one or many beams, several penalties, ties, impossible tokens and one step."""
     path = _garden_path()
-    yield call("beam_search", path, 0, 3, 2, 2, 0.0, note="where the likelier first token leads to less likely texts")
-    yield call("beam_search", path, 0, 3, 1, 2, 0.0, note="where one beam is greedy search")
-    yield call("beam_search", path, 0, 3, 4, 1, 0.6, note="where only one token may be written")
+    yield call(
+        "beam_search", path, 0, 3, 2, 2, 0.0, note="where the most likely first token leads to less likely texts"
+    )
+    yield call("beam_search", path, 0, 3, 1, 2, 0.0, note="where there is one beam, as in greedy search")
+    yield call("beam_search", path, 0, 3, 4, 1, 0.6, note="where only one step is allowed")
     for V, beams, most, alpha in [(5, 2, 4, 0.6), (7, 3, 6, 0.6), (4, 5, 5, 1.0), (11, 4, 3, 0.0), (6, 1, 7, 0.6)]:
         note = f"where {V} tokens have random probabilities, {beams} beams, penalty {alpha}"
-        yield call("beam_search", _drawn(rng, V), 0, 1, beams, most, alpha, note=note)
+        yield call("beam_search", _random_table(rng, V), 0, 1, beams, most, alpha, note=note)
     for alpha in (0.0, 0.6, 2.0):
-        note = f"where the beam is as wide as there are texts, penalty {alpha}"
-        yield call("beam_search", _drawn(rng, 3), 0, 2, 27, 3, alpha, note=note)
-    likely_end = _drawn(rng, 5)
+        note = f"where there are as many beams as texts, penalty {alpha}"
+        yield call("beam_search", _random_table(rng, 3), 0, 2, 27, 3, alpha, note=note)
+    likely_end = _random_table(rng, 5)
     likely_end[:, 1] += 2.0
     yield call(
-        "beam_search", _normalised(likely_end), 0, 1, 3, 6, 0.6, note="where the end token is likely at each step"
+        "beam_search", _normalized(likely_end), 0, 1, 3, 6, 0.6, note="where the end token is likely at each step"
     )
-    rare_end = _drawn(rng, 5)
+    rare_end = _random_table(rng, 5)
     rare_end[:, 1] -= 6.0
-    yield call("beam_search", _normalised(rare_end), 0, 1, 3, 4, 0.6, note="where the end token hardly ever comes")
+    yield call("beam_search", _normalized(rare_end), 0, 1, 3, 4, 0.6, note="where the end token is very unlikely")
     yield call("beam_search", np.full((4, 4), -2.0), 0, 3, 3, 3, 0.0, note="where all probabilities are equal")
-    blocked = _drawn(rng, 4)
+    blocked = _random_table(rng, 4)
     blocked[:, 0] = -np.inf
     blocked[2, 1] = -np.inf
     yield call("beam_search", blocked, 0, 3, 9, 3, 0.6, note="where some tokens cannot follow others")
     ends = np.full((3, 3), -np.inf)
     ends[:, 2] = 0.0
-    yield call("beam_search", ends, 0, 2, 3, 5, 0.6, note="where the end token always comes at once")
-    wide = _drawn(rng, 6)
+    yield call("beam_search", ends, 0, 2, 3, 5, 0.6, note="where the end token always comes first")
+    wide = _random_table(rng, 6)
 
     def best_scores(functions: Functions) -> list[float]:
         return [float(functions.beam_search(wide, 0, 1, beams, 4, 0.6)[0][1]) for beams in (1, 2, 3, 5, 8)]
@@ -95,24 +100,24 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def _garden_path() -> Array:
-    """From 0 (begin): 1 with 0.6 and 2 with 0.4. After 1 three tokens share, after 2 the end (3) is nearly sure."""
-    shares = [[0, 0.6, 0.4, 0], [0, 0.35, 0.25, 0.4], [0, 0.05, 0.05, 0.9], [0, 0, 0, 1]]
+    """Return a table in which token 1 is the most likely first token, but the best text starts with token 2."""
+    probabilities = [[0, 0.6, 0.4, 0], [0, 0.35, 0.25, 0.4], [0, 0.05, 0.05, 0.9], [0, 0, 0, 1]]
     with np.errstate(divide="ignore"):
-        return _normalised(np.log(np.array(shares)))
+        return _normalized(np.log(np.array(probabilities)))
 
 
-def _drawn(rng: np.random.Generator, V: int) -> Array:
-    return _normalised(rng.normal(size=(V, V)) * 1.5)
+def _random_table(rng: np.random.Generator, V: int) -> Array:
+    return _normalized(rng.normal(size=(V, V)) * 1.5)
 
 
-def _normalised(table: Array) -> Array:
-    """Each row sums to 1, but for the rounding to multiples of 2^-20, after which sums are exact and ties are ties."""
+def _normalized(table: Array) -> Array:
+    """Normalize the rows, rounded to multiples of 2^-20 so that sums are exact and equal sums are ties."""
     rows: Array = np.round((table - np.logaddexp.reduce(table, axis=1, keepdims=True)) * 2**20) / 2**20
     return rows
 
 
 def picture() -> Picture:
-    """A table in which greedy search goes astray, and what one and two beams find."""
+    """Draw a table in which greedy search fails, and the texts found with one and two beams."""
     path = _garden_path()
     names = ["begin", "a", "b", "end"]
     found = {beams: beam_search(path, 0, 3, beams, 2, 0.0)[0] for beams in (1, 2)}
@@ -120,8 +125,8 @@ def picture() -> Picture:
     return Picture(
         [
             Panel("probability of the next token", np.exp(path), names, names),
-            Panel("probability of what is found", [[np.exp(score)] for _, score in found.values()], rows),
+            Panel("probability of the text found", [[np.exp(score)] for _, score in found.values()], rows),
         ],
-        caption="Greedy search takes a (0.6) and then has at most 0.4 of it. Two beams keep b alive, and b end is "
-        "likelier: 0.4 x 0.9 = 0.36.",
+        caption="Greedy search takes a (0.6), and then the best text has probability 0.6 x 0.4 = 0.24. Two beams also "
+        "keep b, and b end is more likely: 0.4 x 0.9 = 0.36.",
     )

@@ -1,26 +1,26 @@
 # %% [markdown]
 # # Beam search
 #
-# Find likely texts, not one drawn text. The model here is a table: `table[a, b]` is the natural logarithm of the
-# probability that token b follows token a. A *hypothesis* is a list of tokens; its log-probability is the sum over
+# Search for likely texts instead of sampling one. The model here is a table: `table[a, b]` is the natural logarithm of
+# the probability that token b follows token a. A *hypothesis* is a list of tokens; its log-probability is the sum over
 # its tokens, the first of which follows `bos`. `bos` itself is not part of it. Write `beam_search`:
 #
-# 1. At the start one hypothesis runs: the empty one, with log-probability 0.
-# 2. A step extends every running hypothesis by every token of the vocabulary. Extensions of log-probability `-inf` do
-#    not exist. The `beams` extensions with the highest log-probability are kept; of equal ones first those of the
-#    hypothesis that was ranked higher before the step, then the lower token.
-# 3. A kept hypothesis that ends in `eos` is finished: it is set aside and never extended. The others run on, in this
+# 1. Start with one active hypothesis: the empty one, with log-probability 0.
+# 2. A step extends every active hypothesis by every token of the vocabulary. Discard extensions with log-probability
+#    `-inf`. Keep the `beams` extensions with the highest log-probability; on ties, first those of the hypothesis that
+#    was ranked higher before the step, then the lower token.
+# 3. A kept hypothesis that ends in `eos` is finished: set it aside and never extend it. The others stay active, in this
 #    order.
-# 4. After `most` steps, or when nothing runs any more, it is over. What still runs then is finished as it is.
-# 5. Finished hypotheses are ranked by their score: log-probability divided by the length penalty (n tokens, `eos`
-#    counts):
+# 4. Stop after `most` steps, or if no hypothesis is active. Hypotheses that are still active then become finished.
+# 5. Finished hypotheses are ranked by their score: the log-probability divided by the length penalty, for n tokens
+#    including `eos`:
 #
 # $$\mathrm{penalty}(n) = \left(\frac{5 + n}{6}\right)^{\alpha}$$
 #
-# Give back the `beams` best as a list of tuples `(tokens, score)`: a list of `int` and a `float`, best first; of
-# equal scores the one that was finished first, in the order of steps 3 and 4.
+# Return the `beams` best as a list of tuples `(tokens, score)`: a list of `int` and a `float`, best first; on ties, the
+# hypothesis that was finished first, in the order of steps 3 and 4.
 #
-# - `table` is float64 (V, V), its numbers multiples of $2^{-20}$: sums are exact, whatever their order.
+# - `table` is float64 (V, V), and its numbers are multiples of $2^{-20}$, so sums are exact in any order.
 # - `most` and `beams` are at least 1, `alpha` is 0 or more.
 
 # %%
@@ -28,7 +28,7 @@ import numpy as np
 
 
 def beam_search(table, bos, eos, beams, most, alpha):
-    """Table (V, V), two token ids, three numbers as above -> the best (tokens, score), at most `beams` of them."""
+    """Return the best (tokens, score), at most `beams` of them: (V, V), two token ids, three numbers -> list."""
     # BEGIN SOLUTION
     running = [([bos], 0.0)]
     finished = []
@@ -38,11 +38,11 @@ def beam_search(table, bos, eos, beams, most, alpha):
             for token, step in enumerate(table[tokens[-1]]):
                 if step > -np.inf:
                     extended.append(([*tokens, token], total + float(step)))
-        extended.sort(key=lambda one: -one[1])  # a stable sort: equal ones keep their order
+        extended.sort(key=lambda hypothesis: -hypothesis[1])  # a stable sort: ties keep their order
         kept = extended[:beams]
-        finished += [one for one in kept if one[0][-1] == eos]
-        running = [one for one in kept if one[0][-1] != eos]
+        finished += [hypothesis for hypothesis in kept if hypothesis[0][-1] == eos]
+        running = [hypothesis for hypothesis in kept if hypothesis[0][-1] != eos]
     finished += running
     scored = [(tokens[1:], total / ((4 + len(tokens)) / 6) ** alpha) for tokens, total in finished]  # without bos
-    return sorted(scored, key=lambda one: -one[1])[:beams]
+    return sorted(scored, key=lambda hypothesis: -hypothesis[1])[:beams]
     # END SOLUTION

@@ -1,4 +1,4 @@
-"""Wrong answers with their names, and right ones written in other ways."""
+"""Known mistakes, and alternative correct solutions."""
 
 import numpy as np
 
@@ -71,25 +71,25 @@ def _row_by_row(counts, k):
 
 def _with_a_loop(ids, p):
     total = 0.0
-    for place in range(1, len(ids)):
-        total -= float(np.log(p[ids[place - 1], ids[place]]))
+    for position in range(1, len(ids)):
+        total -= float(np.log(p[ids[position - 1], ids[position]]))
     return total / (len(ids) - 1)
 
 
 MISTAKES = [
     Mistake(
-        "before and after are exchanged",
-        "The table is transposed. The row is the token before, the column the one after: counts[before, after].",
+        "token and next token are swapped",
+        "The table is transposed. Rows are the first token, columns the next: counts[token, next].",
         {"count": _exchanged},
     ),
     Mistake(
         "repeated pairs are counted once",
-        "counts[before, after] += 1 with arrays adds 1 once for each distinct place. Use np.add.at, or a loop.",
+        "counts[token, next] += 1 with arrays adds 1 only once for each distinct pair. Use np.add.at, or a loop.",
         {"count": _once},
     ),
     Mistake(
         "the last token is followed by the first",
-        "A text does not begin again at its end: N tokens have N - 1 pairs, ids[:-1] with ids[1:].",
+        "A text does not continue with its start: N tokens have N - 1 pairs, ids[:-1] with ids[1:].",
         {"count": _around_the_end},
     ),
     Mistake(
@@ -99,8 +99,8 @@ MISTAKES = [
     ),
     Mistake(
         "k is not in the sum",
-        "k was added to the counts but not to what they are divided by, so the rows sum to more than 1. Divide by the "
-        "sum of the row after k was added.",
+        "k was added to the counts but not to the row sums, so the rows sum to more than 1. Divide by the sum of the "
+        "row after adding k.",
         {"probabilities": _k_above_only},
     ),
     Mistake(
@@ -115,7 +115,8 @@ MISTAKES = [
     ),
     Mistake(
         "the whole table sums to 1",
-        "This is the probability of a pair. Of the next token, given the one before, every row sums to 1 by itself.",
+        "This is the probability of a pair. For the probability of the next token, given the token before it, each row "
+        "must sum to 1.",
         {"probabilities": _of_all_pairs},
     ),
     Mistake(
@@ -125,7 +126,7 @@ MISTAKES = [
     ),
     Mistake(
         "bits instead of nats",
-        "log2 gives bits. Nats are the natural logarithm: np.log.",
+        "log2 gives bits. For nats, use the natural logarithm: np.log.",
         {"nats_per_token": _bits},
     ),
     Mistake(

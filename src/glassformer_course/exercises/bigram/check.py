@@ -1,4 +1,4 @@
-"""The questions put to the bigram model, and the answers pair by pair."""
+"""Reference functions and test cases for the bigram model."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ from glassformer.numpy_reference.arrays import Array, Ints
 from glassformer_course.cases import Case, Functions, call
 from glassformer_course.drawing import Panel, Picture
 
-FREQUENT = 300  # characters of a text that are tokens of their own: Chinese has thousands, and the table V x V
+FREQUENT = 300  # most frequent characters that become tokens: Chinese has thousands, and the table is V x V
 
 
 def count(ids: Ints, size: int) -> Ints:
-    """Each cell by itself."""
+    """Return the number of times each token follows each token: (N,) -> int64 (V, V)."""
     pairs = Counter(pairwise(ids.tolist()))
     return np.array([[pairs[a, b] for b in range(size)] for a in range(size)], dtype=np.int64)
 
 
 def probabilities(counts: Ints, k: float) -> Array:
-    """c + k over the row's sum + V k."""
+    """Return (c + k) / (row sum + V k) for every count c: (V, V) -> (V, V)."""
     V = len(counts)
     return np.array([[(c + k) / (int(row.sum()) + V * k) for c in row] for row in counts], dtype=np.float64)
 
 
 def nats_per_token(ids: Ints, p: Array) -> float:
-    """Every pair but none across the end."""
+    """Return the mean of -ln p over all adjacent pairs: (N,), (V, V) -> float."""
     losses = [-log(p[a, b]) for a, b in pairwise(ids)]
     return fsum(losses) / len(losses)
 
 
 def cases(rng: np.random.Generator) -> Iterator[Case]:
-    """Counting, smoothing and measuring by themselves; then a model of one text measured on another."""
-    yield call("count", np.array([0, 1, 0, 1, 2]), 3, note="where 0 1 stands twice, 1 0 and 1 2 once")
+    """Yield cases for each function, then for a model of one text measured on another."""
+    yield call("count", np.array([0, 1, 0, 1, 2]), 3, note="where 0 1 occurs twice, 1 0 and 1 2 once")
     for size, length in ((3, 19), (5, 41), (7, 13)):
-        yield call("count", rng.integers(size, size=length), size, note="where the tokens are drawn at random")
+        yield call("count", rng.integers(size, size=length), size, note="where the tokens are random")
     yield call("count", np.array([2, 2, 2, 2]), 3, note="where one token follows itself")
     yield call("count", np.array([1]), 2, note="where there is one token, so no pair")
     yield call("count", np.array([4, 0]), 5, note="where there is one pair")
@@ -54,14 +54,17 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
     yield call("nats_per_token", np.array([0, 1, 1]), table, note="where the pairs have probability 1/2 and 3/4")
     yield call("nats_per_token", np.array([1, 0]), table, note="where there is one pair, of probability 1/4")
     for size, length in ((3, 7), (7, 29)):
-        drawn = rng.dirichlet(np.ones(size), size=size) * 0.9 + 0.1 / size
-        yield call("nats_per_token", rng.integers(size, size=length), drawn, note="where the table is drawn at random")
+        random_table = rng.dirichlet(np.ones(size), size=size) * 0.9 + 0.1 / size
+        yield call("nats_per_token", rng.integers(size, size=length), random_table, note="where the table is random")
     for size, k in ((5, 1.0), (11, 0.1)):
         yield _held_out(rng.integers(size, size=53), rng.integers(size, size=23), size, k)
 
 
 def cases_on(text: str) -> Iterator[Case]:
-    """The characters of a text of one's own, the last tenth held out; rare ones are all one token."""
+    """Yield cases on the characters of a class's own text, with the last tenth held out.
+
+    All rare characters become one token.
+    """
     characters = sorted(character for character, _ in Counter(text[:10_000]).most_common(FREQUENT))
     tokens = {character: token for token, character in enumerate(characters)}
     size = len(characters) + 1
@@ -80,7 +83,7 @@ def _held_out(ids: Ints, other: Ints, size: int, k: float) -> Case:
 
     return Case(
         ask,
-        note=f"where a text of {len(ids)} tokens is counted and another one measured, with k = {k:g}",
+        note=f"where the counts are from a text of {len(ids)} tokens and the loss is on another text, with k = {k:g}",
         words="nats_per_token(other, probabilities(count(ids, size), k))",
         relative=0.0,
         absolute=1e-9,
@@ -88,7 +91,7 @@ def _held_out(ids: Ints, other: Ints, size: int, k: float) -> Case:
 
 
 def picture() -> Picture:
-    """The letters of one word."""
+    """Draw the counts and probabilities of the letters of one word."""
     word = "abracadabra"
     letters = sorted(set(word))
     ids = np.array([letters.index(letter) for letter in word])
@@ -96,7 +99,7 @@ def picture() -> Picture:
     p = probabilities(counts, 0.5)
     return Picture(
         [Panel("counts", counts, letters, letters), Panel("p with k = 0.5", p, letters, letters)],
-        caption=f"{word}: the row is a letter, the column the next one. After a comes b most often; after r always a, "
-        f"yet the others keep a little. {nats_per_token(ids, p):.3f} nats per letter, {log(len(letters)):.3f} by "
-        "guessing.",
+        caption=f"{word}: the row is a letter, the column the next letter. After a, b is most frequent; after r, "
+        f"there is always a, but k leaves the other letters some probability. {nats_per_token(ids, p):.3f} nats per "
+        f"letter; a uniform guess has {log(len(letters)):.3f}.",
     )

@@ -1,4 +1,4 @@
-"""Wrong answers with their names, and right ones written in other ways."""
+"""Known mistakes, and alternative correct solutions."""
 
 import numpy as np
 
@@ -66,11 +66,11 @@ def _feedforward_by_unit(x, weights):
 
 
 def _block_as_a_sum(x, weights):
-    written = [x]
+    terms = [x]
     parts = ((attention, "attention_gain"), (_feedforward_by_unit, "feedforward_gain"))
     for part, gain in parts:
-        written.append(part(rms_norm(sum(written), weights[gain]), weights))
-    return sum(written)
+        terms.append(part(rms_norm(sum(terms), weights[gain]), weights))
+    return sum(terms)
 
 
 def _feedforward_by_token(x, weights):
@@ -88,47 +88,46 @@ def _block_by_token(x, weights):
 MISTAKES = [
     Mistake(
         "no ReLU between the matrices",
-        "Without it the two matrices are one matrix, and the layer can only do what a linear map does. Take the "
-        "maximum with 0 between them.",
+        "Without it, the two matrices are equivalent to one, and the layer is only a linear map. Take the maximum "
+        "with 0 between them.",
         {"feedforward": _linear, "block": _block_of_linear},
     ),
     Mistake(
         "post-norm",
-        "norm(x + f(x)) is the block of 2017: it normalises the stream itself, and trains badly when deep without "
-        "warm-up. Asked for is x + f(norm(x)).",
+        "norm(x + f(x)) is the block of the original transformer: it normalizes the stream itself, and deep models "
+        "train badly without warm-up. The task asks for x + f(norm(x)).",
         {"block": _post_norm},
     ),
     Mistake(
         "residual forgotten",
-        "f(norm(x)) alone throws away what the stream held. Add it to x: x + f(norm(x)).",
+        "f(norm(x)) alone discards the content of the stream. Add it to x: x + f(norm(x)).",
         {"block": _no_residual},
     ),
     Mistake(
-        "normalised copy added, not x",
-        "The norm replaced x before the addition: norm(x) + f(norm(x)). Only f reads the normalised copy; the sum is "
-        "with x itself.",
+        "normalized copy added, not x",
+        "The norm replaced x before the addition: norm(x) + f(norm(x)). Only f reads the normalized copy; add its "
+        "output to x itself.",
         {"block": _residual_of_normed},
     ),
     Mistake(
-        "norm of what is added",
-        "x + norm(f(x)) normalises after the part. Here the norm stands before it: x + f(norm(x)).",
+        "norm of the output",
+        "x + norm(f(x)) normalizes the output of f. Here the norm comes before f: x + f(norm(x)).",
         {"block": _norm_of_output},
     ),
     Mistake(
         "feed-forward reads the old stream",
-        "Both parts read the x that entered the block (a parallel block). The feed-forward layer reads x after "
-        "attention has written to it.",
+        "Both parts read the x that entered the block (a parallel block). The feed-forward layer must read x after the "
+        "output of attention was added.",
         {"block": _parallel},
     ),
     Mistake(
         "one gain for both norms",
-        "Each norm has a gain of its own: attention_gain before attention, feedforward_gain before the feed-forward "
-        "layer.",
+        "Each norm has its own gain: attention_gain before attention, feedforward_gain before the feed-forward layer.",
         {"block": _one_gain},
     ),
     Mistake(
         "stream changed in place",
-        "x += … changes the array of whoever called block. Make a new one: x = x + ….",
+        "x += … changes the caller's array. Create a new one: x = x + ….",
         {"block": _in_place},
     ),
 ]

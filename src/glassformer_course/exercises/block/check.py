@@ -1,4 +1,4 @@
-"""The questions put to `feedforward` and `block`, and the answers of the NumPy reference."""
+"""Reference functions and test cases for `feedforward` and `block`."""
 
 from __future__ import annotations
 
@@ -28,53 +28,54 @@ NAMES = {
 
 
 def feedforward(x: Array, weights: Weights) -> Array:
-    """The reference's, whose matrices are transposed."""
+    """Compute the feed-forward layer with the NumPy reference, whose matrices are transposed: (T, D) -> (T, D)."""
     return layer.feedforward(x[None], {f"{name}.weight": weights[name].T for name in ("up", "down")}, "relu")[0][0]
 
 
 def block(x: Array, weights: Weights) -> Array:
-    """The reference's, in a decoder of one head without positions."""
+    """Compute a block of the NumPy reference with one head and without position encoding: (T, D) -> (T, D)."""
     D, K = weights["query"].shape
     settings = reference.Settings(
         width=D, heads=1, head_width=K, norm="rmsnorm", norm_eps=1e-6, activation="relu", positions="none"
     )
     theirs = {NAMES[name]: weight.T for name, weight in weights.items()}  # a vector's .T is itself
-    places = np.arange(len(x))[None]
-    view = BlockContext(self_allowed(places, np.ones_like(places, dtype=bool), causal=True, window=None))
+    positions = np.arange(len(x))[None]
+    view = BlockContext(self_allowed(positions, np.ones_like(positions, dtype=bool), causal=True, window=None))
     return reference_block(x[None], theirs, settings, view, "dec.0")[0][0]
 
 
-def drawn(rng: np.random.Generator, D: int, K: int, F: int) -> dict[str, Array]:
-    """Weights of one block, drawn at random; gains lie about 1."""
+def random_weights(rng: np.random.Generator, D: int, K: int, F: int) -> dict[str, Array]:
+    """Return random weights of one block, with gains near 1."""
     shapes = {"query": (D, K), "key": (D, K), "value": (D, K), "output": (K, D), "up": (D, F), "down": (F, D)}
     weights = {name: rng.normal(size=shape) / np.sqrt(shape[0]) for name, shape in shapes.items()}
     return weights | {name: 1 + rng.normal(size=D) / 3 for name in ("attention_gain", "feedforward_gain")}
 
 
 def cases(rng: np.random.Generator) -> Iterator[Case]:
-    """The feed-forward layer, then the block: several sizes, one token, parts switched off, a future that is "
-    "changed."""
+    """Yield cases for the feed-forward layer, then for the block, also with parts set to 0 or later tokens changed."""
     x = np.array([[1.0, 2.0]])
     tiny = {"up": np.array([[1.0, 0.0, -1.0], [0.0, 1.0, 0.0]]), "down": np.array([[1.0, 0.0], [0.0, 1.0], [5.0, 5.0]])}
-    yield call("feedforward", x, tiny, note="where x is 1, 2 and the third hidden number is -1, which ReLU makes 0")
+    yield call("feedforward", x, tiny, note="where x is 1, 2 and the third hidden unit is -1, so ReLU sets it to 0")
     for T, D, F in [(3, 4, 7), (1, 5, 3), (5, 2, 11), (4, 4, 4)]:
         yield call(
-            "feedforward", rng.normal(size=(T, D)), drawn(rng, D, 3, F), note="where the numbers are drawn at random"
+            "feedforward", rng.normal(size=(T, D)), random_weights(rng, D, 3, F), note="where the numbers are random"
         )
 
     for T, D, K, F in [(1, 2, 1, 3), (3, 4, 3, 7), (5, 4, 2, 5), (2, 7, 7, 7), (7, 3, 5, 11)]:
-        yield call("block", rng.normal(size=(T, D)), drawn(rng, D, K, F), note="where the numbers are drawn at random")
-        yield call("block", rng.normal(size=(T, D)) * 30, drawn(rng, D, K, F), note="where the stream has grown large")
+        yield call("block", rng.normal(size=(T, D)), random_weights(rng, D, K, F), note="where the numbers are random")
+        yield call(
+            "block", rng.normal(size=(T, D)) * 30, random_weights(rng, D, K, F), note="where the numbers of x are large"
+        )
     x = rng.normal(size=(5, 4))
-    weights = drawn(rng, 4, 3, 7)
+    weights = random_weights(rng, 4, 3, 7)
     silent = {name: np.zeros_like(weights[name]) for name in ("output", "down")}
-    yield call("block", x, weights | {"output": silent["output"]}, note="where attention writes nothing")
-    yield call("block", x, weights | {"down": silent["down"]}, note="where the feed-forward layer writes nothing")
+    yield call("block", x, weights | {"output": silent["output"]}, note="where the output of attention is 0")
+    yield call("block", x, weights | {"down": silent["down"]}, note="where the output of the feed-forward layer is 0")
     yield call(
         "block",
         x,
         weights | silent,
-        note="where both write nothing: the result is x, bit for bit",
+        note="where both outputs are 0: the result is exactly x",
         relative=0,
         absolute=0,
     )
@@ -91,16 +92,16 @@ def picture() -> Picture:
     """Draw the stream before a block, the outputs of its attention and feed-forward parts, and the stream after it."""
     rng = np.random.default_rng(3)
     x = rng.normal(size=(3, 4))
-    weights = drawn(rng, 4, 4, 8)
+    weights = random_weights(rng, 4, 4, 8)
     tokens = ["the", "cat", "sat"]
     between = block(x, weights | {"down": np.zeros((8, 4))})
     after = block(x, weights)
     return Picture(
         [
-            Panel("stream that enters", x, tokens),
+            Panel("input stream", x, tokens),
             Panel("+ attention", between - x, tokens),
             Panel("+ feed-forward", after - between, tokens),
-            Panel("= stream that leaves", after, tokens),
+            Panel("= output stream", after, tokens),
         ],
-        caption="The stream is never replaced, only added to: the last matrix is the sum of the other three.",
+        caption="A block never replaces the stream, it only adds to it: the last matrix is the sum of the other three.",
     )

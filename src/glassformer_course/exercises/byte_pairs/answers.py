@@ -1,4 +1,4 @@
-"""Wrong answers with their names, and right ones written in other ways."""
+"""Known mistakes, and alternative correct solutions."""
 
 from collections import Counter
 from itertools import pairwise
@@ -8,11 +8,11 @@ from glassformer_course.cases import Mistake
 
 def _merge(ids, pair, new):
     merged = []
-    place = 0
-    while place < len(ids):
-        found = tuple(ids[place : place + 2]) == pair
-        merged.append(new if found else ids[place])
-        place += 2 if found else 1
+    position = 0
+    while position < len(ids):
+        found = tuple(ids[position : position + 2]) == pair
+        merged.append(new if found else ids[position])
+        position += 2 if found else 1
     return merged
 
 
@@ -24,7 +24,7 @@ def _pieces(merges):
 
 
 def _with_encode(merge):
-    """A merge, and the `encode` that uses it."""
+    """Return a merge function with an `encode` that uses it."""
 
     def encode(text, merges):
         ids = list(text.encode())
@@ -52,7 +52,7 @@ def _without_overlaps(ids):
 
 
 def _not_skipped(ids, pair, new):
-    return [new if tuple(ids[place : place + 2]) == pair else token for place, token in enumerate(ids)]
+    return [new if tuple(ids[position : position + 2]) == pair else token for position, token in enumerate(ids)]
 
 
 def _from_the_right(ids, pair, new):
@@ -92,46 +92,46 @@ def _by_sorting(ids):
 
 
 def _by_rank(text, merges):
-    """Again and again the earliest merge that is still possible, at its first place."""
+    """Repeatedly apply the earliest merge that is still possible, at its first position."""
     ids = list(text.encode())
     ranks = {pair: rank for rank, pair in enumerate(merges)}
-    while found := [(ranks[pair], place) for place, pair in enumerate(pairwise(ids)) if pair in ranks]:
-        rank, place = min(found)
-        ids[place : place + 2] = [256 + rank]
+    while found := [(ranks[pair], position) for position, pair in enumerate(pairwise(ids)) if pair in ranks]:
+        rank, position = min(found)
+        ids[position : position + 2] = [256 + rank]
     return ids
 
 
 def _in_place(ids, pair, new):
     ids = list(ids)
-    place = 0
-    while place < len(ids) - 1:
-        if (ids[place], ids[place + 1]) == pair:
-            ids[place : place + 2] = [new]
-        place += 1
+    position = 0
+    while position < len(ids) - 1:
+        if (ids[position], ids[position + 1]) == pair:
+            ids[position : position + 2] = [new]
+        position += 1
     return ids
 
 
 MISTAKES = [
     Mistake(
         "ties go to the pair seen first",
-        "Counter.most_common keeps the order in which pairs came up, so the tokenizer depends on how the text begins. "
-        "Of equally frequent pairs take the smallest: min with the key (-count, pair).",
+        "Counter.most_common keeps the order in which pairs first occur, so the tokenizer depends on how the text "
+        "begins. Of equally frequent pairs, take the smallest: min with the key (-count, pair).",
         {"best_pair": _first_seen},
     ),
     Mistake(
         "ties go to the largest pair",
-        "max with the key (count, pair) takes the largest of equals. Turn the sign of the count: min with the key "
-        "(-count, pair).",
+        "max with the key (count, pair) takes the largest of equally frequent pairs. Negate the count: min with the "
+        "key (-count, pair).",
         {"best_pair": _largest},
     ),
     Mistake(
         "overlapping pairs are not counted",
-        "Every place counts: [7, 7, 7] holds (7, 7) twice. Count zip(ids, ids[1:]).",
+        "Overlapping pairs count: [7, 7, 7] contains (7, 7) twice. Count zip(ids, ids[1:]).",
         {"best_pair": _without_overlaps},
     ),
     Mistake(
-        "the second token is not used up",
-        "A merged token takes the place of two, so go on behind both: place += 2. Otherwise the second one stays, and "
+        "the second token is not skipped",
+        "A merged token replaces two tokens, so continue after both: i += 2. Otherwise the second one stays, and "
         'in "aaa" it is merged once more.',
         _with_encode(_not_skipped),
     ),
@@ -142,25 +142,25 @@ MISTAKES = [
     ),
     Mistake(
         "characters instead of bytes",
-        "ord gives code points, and those above 255 are the ids of other tokens. Start from text.encode('utf-8'): "
-        "every script is bytes from 0 to 255.",
+        "ord gives code points, and those above 255 are ids of other tokens. Start from text.encode('utf-8'): in every "
+        "script, bytes are 0 to 255.",
         {"encode": _characters},
     ),
     Mistake(
         "the longest token first",
-        "This cuts the longest known token off the front. Byte pair encoding repeats the merges in the order they "
-        "were learnt, and that often cuts differently.",
+        "This repeatedly takes the longest known token from the start. Byte pair encoding applies the merges in the "
+        "order they were learned, which often splits the text differently.",
         {"encode": _longest_first},
     ),
     Mistake(
         "decoded token by token",
-        "A character can be spread over several tokens, and half a character cannot be read. Join all bytes first, "
-        "then decode once.",
+        "A character can be spread over several tokens, and part of a character cannot be decoded. Join all bytes "
+        "first, then decode once.",
         {"decode": _token_by_token},
     ),
     Mistake(
-        "broken characters raise",
-        "A model can stop inside a character. Read the bytes with errors='replace', which puts � there.",
+        "broken characters raise an error",
+        "A model can stop inside a character. Decode with errors='replace', which inserts �.",
         {"decode": _no_broken_text},
     ),
 ]

@@ -1,4 +1,4 @@
-"""The questions put to the four parts of byte pair encoding, and the answers."""
+"""Reference functions and test cases for byte pair encoding."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ SCRIPTS = ("naïve café", "আমার সোনার বাংলা", "🙂
 
 
 def best_pair(ids: list[int]) -> Pair | None:
-    """Sorted first, so that the first of the most frequent is the smallest."""
+    """Return the most frequent adjacent pair, on ties the smallest, or None if there is no pair."""
+    # max returns the first of equal counts, which is the smallest pair because the pairs are sorted
     counts = Counter(sorted(pairwise(ids)))
     return max(counts, key=counts.__getitem__, default=None)
 
 
 def merge(ids: list[int], pair: Pair, new: int) -> list[int]:
-    """The last token of the result is looked at again when the next one comes, unless it is a merged one."""
+    """Return the ids with `pair` replaced by `new`, from left to right."""
     merged: list[int] = []
     free = False  # whether the last token may still be merged
     for token in ids:
@@ -46,60 +47,63 @@ def encode(text: str, merges: list[Pair]) -> list[int]:
 
 
 def decode(ids: list[int], merges: list[Pair]) -> str:
-    """Every token is taken apart until only bytes are left."""
+    """Decode the ids by splitting each token into its pair until only bytes are left."""
 
-    def spelt(token: int) -> bytes:
-        return bytes([token]) if token < 256 else spelt(merges[token - 256][0]) + spelt(merges[token - 256][1])
+    def token_bytes(token: int) -> bytes:
+        if token < 256:
+            return bytes([token])
+        first, second = merges[token - 256]
+        return token_bytes(first) + token_bytes(second)
 
-    return b"".join(map(spelt, ids)).decode(errors="replace")
+    return b"".join(map(token_bytes, ids)).decode(errors="replace")
 
 
 def cases(rng: np.random.Generator) -> Iterator[Case]:
-    """Each part by itself, then all together on small corpora and on many scripts."""
-    yield call("best_pair", [1, 2, 3, 1, 2], note="where (1, 2) stands twice and all others once")
-    yield call("best_pair", [5, 6, 1, 9, 5, 6, 1, 9], note="where (1, 9), (5, 6) and (6, 1) stand twice each: a tie")
-    yield call("best_pair", [2, 1, 7, 7, 7, 2, 1], note="where (2, 1) and, overlapping, (7, 7) stand twice: a tie")
-    yield call("best_pair", [4, 4, 4, 1, 2, 1, 2, 4], note="where (1, 2) and, overlapping, (4, 4) stand twice: a tie")
-    yield call("best_pair", [8, 8, 8, 8, 1, 2, 1, 2], note="where (8, 8) stands three times, with overlaps")
-    yield call("best_pair", [3, 300, 2, 300, 3], note="where every pair stands once")
+    """Yield cases for each function, then for all together on small corpora and on many scripts."""
+    yield call("best_pair", [1, 2, 3, 1, 2], note="where (1, 2) occurs twice and all other pairs once")
+    yield call("best_pair", [5, 6, 1, 9, 5, 6, 1, 9], note="where (1, 9), (5, 6) and (6, 1) occur twice each: a tie")
+    yield call("best_pair", [2, 1, 7, 7, 7, 2, 1], note="where (2, 1) and, overlapping, (7, 7) occur twice: a tie")
+    yield call("best_pair", [4, 4, 4, 1, 2, 1, 2, 4], note="where (1, 2) and, overlapping, (4, 4) occur twice: a tie")
+    yield call("best_pair", [8, 8, 8, 8, 1, 2, 1, 2], note="where (8, 8) occurs three times, with overlaps")
+    yield call("best_pair", [3, 300, 2, 300, 3], note="where every pair occurs once")
     for size in (7, 29):
-        yield call("best_pair", rng.integers(4, size=size).tolist(), note="where the ids are drawn at random")
+        yield call("best_pair", rng.integers(4, size=size).tolist(), note="where the ids are random")
     yield call("best_pair", [9], note="where there is only one id")
     yield call("merge", [97, 97, 97], (97, 97), 256, note='where "aaa" has two overlapping pairs')
-    yield call("merge", [1, 2, 3, 1, 2], (1, 2), 256, note="where the pair stands at the start and at the end")
+    yield call("merge", [1, 2, 3, 1, 2], (1, 2), 256, note="where the pair is at the start and at the end")
     yield call("merge", [7] * 7, (7, 7), 300, note="where all seven ids are equal")
     yield call("merge", [1, 1, 2, 1, 1, 1, 2], (1, 1), 256, note="where the pair is two equal ids")
     for _ in range(3):
-        yield call("merge", rng.integers(2, size=23).tolist(), (0, 0), 256, note="where the ids are drawn at random")
+        yield call("merge", rng.integers(2, size=23).tolist(), (0, 0), 256, note="where the ids are random")
     yield call("merge", [1, 2], (2, 1), 256, note="where the pair does not occur")
     yield call("merge", [], (1, 2), 256, note="where there are no ids")
     for corpus in CORPORA:
         yield _learning(corpus, 6)
-    yield call("encode", "abc", [(98, 99), (97, 98)], note='where "bc" was learnt before "ab"')
+    yield call("encode", "abc", [(98, 99), (97, 98)], note='where "bc" was learned before "ab"')
     yield call("encode", "abcab", [(97, 98), (98, 99), (256, 99)], note='where a merge uses "ab", a merged token')
     yield call("encode", "বই é", [], note="where there are no merges: the bytes")
-    yield call("encode", "abcbcd", [(98, 99), (256, 100), (97, 98)], note='where "ab" was learnt last')
-    merges = learnt("বাংলা ভাষা, বাংলা দেশ 🙂🙂 abab", 12)
+    yield call("encode", "abcbcd", [(98, 99), (256, 100), (97, 98)], note='where "ab" was learned last')
+    merges = learned_merges("বাংলা ভাষা, বাংলা দেশ 🙂🙂 abab", 12)
     for text in ("বাংলা বাংলা", "🙂🙂🙂", "abababab", "abbab বাংলা"):
-        yield call("encode", text, merges, note="where 12 merges were learnt from Bangla, emoji and letters")
+        yield call("encode", text, merges, note="where 12 merges were learned from Bangla, emoji and letters")
     yield call("encode", "", merges, note="where the text is empty")
-    yield call("decode", encode("বাংলা 🙂", merges), merges, note="where tokens hold parts of characters")
+    yield call("decode", encode("বাংলা 🙂", merges), merges, note="where tokens contain parts of characters")
     yield call("decode", [104, 105, 0xE0, 0xA6], [], note="where the bytes end inside a character")
     for text in (*SCRIPTS, "".join(map(chr, rng.integers(0x20, 0xD000, size=17)))):
         yield _there_and_back(text, merges)
 
 
 def cases_on(text: str) -> Iterator[Case]:
-    """The beginning of a text of one's own: merges learnt from it, and the text there and back."""
+    """Yield cases on the beginning of a class's own text: learn merges, encode, and decode again."""
     beginning = text[:1000]
-    merges = learnt(beginning, 20)
+    merges = learned_merges(beginning, 20)
     yield _learning(beginning, len(merges))
     yield call("encode", beginning, merges, note="where text and merges are from your class's text")
     yield _there_and_back(beginning, merges)
 
 
-def learnt(text: str, count: int) -> list[Pair]:
-    """The merges of the reference."""
+def learned_merges(text: str, count: int) -> list[Pair]:
+    """Learn at most `count` merges with the reference functions."""
     ids = list(text.encode())
     merges: list[Pair] = []
     while len(merges) < count and (pair := best_pair(ids)):
@@ -118,7 +122,7 @@ def _learning(corpus: str, count: int) -> Case:
         return merges
 
     name = shown(corpus)
-    return Case(ask, note=f"where {count} merges are learnt from {name}", words=f"learn_merges({name}, {count})")
+    return Case(ask, note=f"where {count} merges are learned from {name}", words=f"learn_merges({name}, {count})")
 
 
 def _there_and_back(text: str, merges: list[Pair]) -> Case:
@@ -126,7 +130,7 @@ def _there_and_back(text: str, merges: list[Pair]) -> Case:
         text_again: str = functions.decode(functions.encode(text, merges), merges)
         return text_again
 
-    return Case(ask, note="where the text must come back unchanged", words=f"decode(encode({shown(text)}))")
+    return Case(ask, note="where decoding must return the same text", words=f"decode(encode({shown(text)}))")
 
 
 def picture() -> Picture:
@@ -143,7 +147,7 @@ def picture() -> Picture:
     ]
     return Picture(
         pairs,
-        caption=f'Pairs in "{text}": the row is the first token, the column the second. Of the most frequent pairs '
+        caption=f'Pairs in "{text}": the row is the first token, the column the second. Of the most frequent pairs, '
         f'"{names[256]}" is the smallest, so it becomes a token.',
     )
 

@@ -1,21 +1,21 @@
 # %% [markdown]
 # # Byte pair encoding
 #
-# A tokenizer that is learnt by counting. Tokens are ids: 0 to 255 are the single bytes, and each *merge* makes one
-# more. `merges` is a list of pairs of ids, in the order they were learnt: merge number n (from 0) joins its pair to
-# token 256 + n.
+# A byte pair encoding tokenizer is trained by counting. Tokens are ids: 0 to 255 are the single bytes, and each *merge*
+# adds one. `merges` is a list of pairs of ids, in the order they were learned: merge number n (from 0) joins its pair
+# into token 256 + n.
 #
-# Write the four parts; `learn_merges`, which uses the first two, is there already. All ids are in lists of int.
+# Write the four functions; `learn_merges`, which uses the first two, is given. All ids are in lists of int.
 #
-# - `best_pair(ids)`: the pair of neighbours that stands most often in the list `ids`, as a tuple of two ids. Every
-#   place counts, so `[97, 97, 97]` holds the pair (97, 97) twice. **Ties**: of equally frequent pairs the smallest, as
-#   Python compares tuples. With fewer than two ids: `None`.
+# - `best_pair(ids)`: the most frequent pair of adjacent ids in the list `ids`, as a tuple of two ids. Overlapping pairs
+#   count, so `[97, 97, 97]` contains the pair (97, 97) twice. **Ties**: of equally frequent pairs, take the smallest,
+#   as Python compares tuples. With fewer than two ids: `None`.
 # - `merge(ids, pair, new)`: a new list in which `pair` is replaced by the id `new`, from left to right; a token that
-#   was merged is used up. `merge([97, 97, 97], (97, 97), 256)` is `[256, 97]`.
-# - `encode(text, merges)`: the bytes of the text in UTF-8 as ids, then all merges, each over the whole list, in the
-#   order they were learnt.
-# - `decode(ids, merges)`: the text again. Join the bytes of all tokens first, then read them as UTF-8, with
-#   `errors="replace"`, because ids that a model makes up need not be whole characters.
+#   was merged is not merged again. `merge([97, 97, 97], (97, 97), 256)` is `[256, 97]`.
+# - `encode(text, merges)`: start from the UTF-8 bytes of the text as ids, then apply all merges, each over the whole
+#   list, in the order they were learned.
+# - `decode(ids, merges)`: the text of the ids. First join the bytes of all tokens, then decode them as UTF-8, with
+#   `errors="replace"`, because the ids that a model generates need not form whole characters.
 #
 # So `decode(encode(text, merges), merges) == text` for every text in every script.
 
@@ -24,31 +24,31 @@ from collections import Counter
 
 
 def best_pair(ids):
-    """The most frequent pair of neighbours, the smallest of equals; None if there is none: list -> (int, int)."""
+    """Return the most frequent adjacent pair, on ties the smallest, or None: list -> (int, int)."""
     # BEGIN SOLUTION
-    counts = Counter((ids[place], ids[place + 1]) for place in range(len(ids) - 1))
+    counts = Counter((ids[position], ids[position + 1]) for position in range(len(ids) - 1))
     return min(counts, key=lambda pair: (-counts[pair], pair), default=None)
     # END SOLUTION
 
 
 def merge(ids, pair, new):
-    """The pair replaced by the new id, from left to right: list, (int, int), int -> list."""
+    """Return the ids with the pair replaced by the new id, from left to right: list, (int, int), int -> list."""
     # BEGIN SOLUTION
     merged = []
-    place = 0
-    while place < len(ids):
-        if tuple(ids[place : place + 2]) == pair:
+    position = 0
+    while position < len(ids):
+        if tuple(ids[position : position + 2]) == pair:
             merged.append(new)
-            place += 2
+            position += 2
         else:
-            merged.append(ids[place])
-            place += 1
+            merged.append(ids[position])
+            position += 1
     return merged
     # END SOLUTION
 
 
 def learn_merges(text, count):
-    """At most `count` merges, each the best pair of what the ones before it have left. (Nothing to write here.)"""
+    """Learn at most `count` merges: each is the best pair after the earlier ones. (Nothing to write here.)"""
     ids = list(text.encode("utf-8"))
     merges = []
     while len(merges) < count and len(ids) > 1:
@@ -58,7 +58,7 @@ def learn_merges(text, count):
 
 
 def encode(text, merges):
-    """The ids of a text: str, list of pairs -> list of int."""
+    """Return the ids of a text: str, list of pairs -> list of int."""
     # BEGIN SOLUTION
     ids = list(text.encode("utf-8"))
     for number, pair in enumerate(merges):
@@ -68,7 +68,7 @@ def encode(text, merges):
 
 
 def decode(ids, merges):
-    """The text of ids: list of int, list of pairs -> str."""
+    """Return the text of ids: list of int, list of pairs -> str."""
     # BEGIN SOLUTION
     pieces = [bytes([byte]) for byte in range(256)]
     for first, second in merges:

@@ -1,4 +1,4 @@
-"""The questions put to `step`, and the answers from the parts of the NumPy reference."""
+"""Reference function and test cases for `step`, from the parts of the NumPy reference."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ Cache = tuple[Array, Array]
 
 
 def step(x: Array, cache: Cache, w_query: Array, w_key: Array, w_value: Array) -> tuple[Array, Cache]:
-    """One token after the other, each alone against all keys that are there by then: no mask is needed."""
+    """Return the attention of the next tokens and the longer cache, computed token by token without a mask."""
     keys, values = cache
     mixed = np.empty((len(x), w_value.shape[1]))
     for row, vector in enumerate(x):
-        turn = positions.rotation(np.array([[len(keys)]]), w_key.shape[1], 10_000.0)
-        query = positions.rotate((vector @ w_query)[None, None, None], turn)  # (1, 1, 1, d)
-        keys = np.concatenate([keys, positions.rotate((vector @ w_key)[None, None, None], turn)[0, 0]])
+        rotation = positions.rotation(np.array([[len(keys)]]), w_key.shape[1], 10_000.0)
+        query = positions.rotate((vector @ w_query)[None, None, None], rotation)  # (1, 1, 1, d)
+        keys = np.concatenate([keys, positions.rotate((vector @ w_key)[None, None, None], rotation)[0, 0]])
         values = np.concatenate([values, (vector @ w_value)[None]])
         seen, _ = attention.attend(query, keys[None, None], values[None, None], np.ones((1, 1, 1, 1), dtype=np.bool_))
         mixed[row] = seen[0, 0, 0]
@@ -30,12 +30,12 @@ def step(x: Array, cache: Cache, w_query: Array, w_key: Array, w_value: Array) -
 
 
 def cases(rng: np.random.Generator) -> Iterator[Case]:
-    """First pieces, single tokens, pieces of several, a whole text in pieces, large scores."""
+    """Yield cases with an empty cache, one or several new tokens, a whole text in pieces, and large scores."""
     one = np.eye(2)
     none = np.zeros((2, 2))
     start = (np.zeros((0, 2)), np.zeros((0, 2)))
     first = np.array([[1.0, 2.0]])
-    yield call("step", first, start, one, one, one, note="where the text begins: the only token sees itself")
+    yield call("step", first, start, one, one, one, note="where the cache is empty: the only token attends to itself")
     yield call(
         "step",
         first,
@@ -48,12 +48,12 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
     for t, n in [(1, 1), (5, 1), (0, 3), (2, 3), (7, 2), (11, 5)]:
         for D, d in [(3, 4), (5, 2)]:
             cache = (rng.normal(size=(t, d)) * 2, rng.normal(size=(t, d)))
-            note = f"where {t} places are in the cache and {n} come"
+            note = f"where {t} tokens are in the cache and {n} are new"
             yield call("step", rng.normal(size=(n, D)), cache, *_weights(rng, D, d), note=note)
     text = rng.normal(size=(7, 3))
     weights = _weights(rng, 3, 4)
     for sizes in [(7,), (1,) * 7, (3, 1, 1, 2), (2, 5)]:
-        note = f"where a text of 7 tokens is read in pieces of {', '.join(map(str, sizes))}"
+        note = f"where a text of 7 tokens is processed in pieces of {', '.join(map(str, sizes))}"
         yield Case(_in_pieces(text, sizes, weights), note, "step, piece by piece")
     large = tuple(30 * weight for weight in weights)
     yield Case(_in_pieces(text, (4, 1, 2), large), "where the scores are very large", "step, piece by piece")
@@ -64,7 +64,7 @@ def _weights(rng: np.random.Generator, D: int, d: int) -> tuple[Array, Array, Ar
 
 
 def _in_pieces(text: Array, sizes: Sequence[int], weights: Sequence[Array]) -> Callable[[Functions], Any]:
-    """Read the text in pieces of these sizes, each with the cache that the one before gave."""
+    """Return a function that processes the text in pieces of these sizes, each with the previous cache."""
 
     def ask(functions: Functions) -> list[Array]:
         cache = (np.zeros((0, weights[1].shape[1])), np.zeros((0, weights[2].shape[1])))
@@ -81,15 +81,15 @@ def _in_pieces(text: Array, sizes: Sequence[int], weights: Sequence[Array]) -> C
 
 def picture() -> Picture:
     """Draw the keys visible to each step of a generation, and the work per call with and without a cache."""
-    places = np.arange(6)
-    sees = np.where(places[None, :] <= places[:, None], 1.0, np.nan)
+    indices = np.arange(6)
+    sees = np.where(indices[None, :] <= indices[:, None], 1.0, np.nan)
     words = ["the", "cat", "sat", "on", "the", "mat"]
     work = np.array([[3, 1, 1, 1], [3, 4, 5, 6]], dtype=np.float64)
     return Picture(
         [
-            Panel("may look at", sees, words, words),
+            Panel("attends to", sees, words, words),
             Panel("keys and values computed per call", work, ["cache", "no cache"], ["prompt", "on", "the", "mat"]),
         ],
-        caption="A new token looks at all keys before it, but needs a key and a value for itself only. With a cache "
-        "each further call computes one of each; without, all of them again.",
+        caption="A new token attends to all earlier keys, but only its own key and value are new. With a cache, each "
+        "further call computes one of each; without a cache, it computes all of them again.",
     )

@@ -1,4 +1,4 @@
-"""Wrong answers with their names, and right ones written in other ways."""
+"""Known mistakes, and alternative correct solutions."""
 
 import numpy as np
 
@@ -71,10 +71,10 @@ def _by_comparison(queries, keys):
 
 def _row_by_row(scores, allowed):
     weights = np.zeros_like(scores)
-    for place in np.ndindex(scores.shape[:-1]):
-        free = allowed[place[-1]]
+    for position in np.ndindex(scores.shape[:-1]):
+        free = allowed[position[-1]]
         if free.any():
-            weights[place][free] = _softmax(scores[place][free])
+            weights[position][free] = _softmax(scores[position][free])
     return weights
 
 
@@ -87,69 +87,71 @@ def _with_logarithms(scores, allowed):
 MISTAKES = [
     Mistake(
         "a token does not see itself",
-        "The diagonal is missing, and the first token sees nothing at all. A query may see its own place: key <= "
-        "query.",
+        "The diagonal is missing, so the first token sees nothing at all. A query may attend to its own position: "
+        "key <= query.",
         {"causal": _without_itself},
     ),
     Mistake(
         "the wrong triangle",
-        "Each token sees itself and what comes after it. It may see what comes before: key <= query.",
+        "Each token sees itself and later tokens. It may only see itself and earlier tokens: key <= query.",
         {"causal": _upper},
     ),
     Mistake(
         "True where it is forbidden",
-        "True means allowed here. Some libraries have it the other way round (nn.MultiheadAttention); turn it with ~.",
+        "True means allowed here. Some libraries use the opposite convention (nn.MultiheadAttention); invert it with "
+        "~.",
         {"causal": _forbidden},
     ),
     Mistake(
         "the cache is forgotten",
-        "The queries are the last of the S places, so query i stands at place S - T + i, not i. With a cache the "
-        "triangle must be moved to the right: np.tri(T, S, S - T).",
+        "The queries are the last T of the S positions, so query i is at position S - T + i, not i. With a cache, "
+        "shift the triangle to the right: np.tri(T, S, S - T).",
         {"causal": _no_offset},
     ),
     Mistake(
         "a mask of numbers",
-        "np.tri and np.tril of ones give 0.0 and 1.0, which do not select. Make it boolean: dtype=bool.",
+        "np.tri and np.tril of ones give 0.0 and 1.0, which do not select elements. Make the mask boolean: dtype=bool.",
         {"causal": _as_numbers},
     ),
     Mistake(
         "masked after the softmax",
-        "The rows no longer sum to 1: what was not allowed has taken its share before it was removed. Set these "
-        "scores to -inf first, then take the softmax.",
+        "The rows no longer sum to 1: keys that are not allowed got weight before they were removed. Set their scores "
+        "to -inf first, then take the softmax.",
         {"masked_softmax": _after},
     ),
     Mistake(
         "masked after the softmax, then divided",
-        "If a place that is not allowed has the highest score by far, all others have become 0 before you divide. And "
-        "the future changes the last bits of the past. Set these scores to -inf before the softmax.",
+        "If a key that is not allowed has by far the largest score, all other weights are 0 before you divide. Later "
+        "tokens also change the last bits of earlier rows. Set these scores to -inf before the softmax.",
         {"masked_softmax": _after_and_divided},
     ),
     Mistake(
         "masked with the score 0",
-        "A score of 0 is a score like others: e to the power of 0 is 1. Not allowed is -inf, whose power is 0.",
+        "A score of 0 is an ordinary score: e to the power of 0 is 1. Use -inf, because e to the power of -inf is 0.",
         {"masked_softmax": _zero_scores},
     ),
     Mistake(
         "masked with -1,000,000,000",
-        "A finite number is only a low score: a row that may see nothing then looks everywhere, and float16 cannot "
-        "hold it. Use -np.inf, and return zeros for such a row.",
+        "A finite number is only a low score: a row that may see nothing then attends to all keys, and float16 cannot "
+        "represent it. Use -np.inf, and return zeros for such a row.",
         {"masked_softmax": _very_low},
     ),
     Mistake(
         "masked with -10,000",
-        "A finite number is only a low score. Where the allowed scores are as low it leaks, and a row that may see "
-        "nothing looks everywhere. Use -np.inf.",
+        "A finite number is only a low score. If the allowed scores are equally low, forbidden keys get weight, and a "
+        "row that may see nothing attends to all keys. Use -np.inf.",
         {"masked_softmax": _finite},
     ),
     Mistake(
         "a large negative number is added",
-        "A score minus 1e9 is still finite: a row that may see nothing then shows its forbidden scores. Use np.where "
+        "A score minus 1e9 is still finite: a row that may see nothing then attends to forbidden keys. Use np.where "
         "with -np.inf, and return zeros for such a row.",
         {"masked_softmax": _added},
     ),
     Mistake(
         "NaN where nothing is allowed",
-        "A row of -inf alone has the maximum -inf, and -inf - (-inf) is NaN. Such rows, which are padding, must be 0.",
+        "In a row of only -inf, the maximum is -inf, and -inf - (-inf) is NaN. Such rows, which are padding, must be "
+        "0.",
         {"masked_softmax": _not_a_number},
     ),
 ]

@@ -1,4 +1,4 @@
-"""The questions put to `causal` and `masked_softmax`, and the answers row by row."""
+"""Reference functions and test cases for `causal` and `masked_softmax`."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from glassformer_course.drawing import Panel, Picture
 
 
 def causal(queries: int, keys: int) -> Bools:
-    """Query i stands at place keys - queries + i."""
+    """Return the causal mask, where query i is at position keys - queries + i: bool (T, S)."""
     return np.array([[key <= keys - queries + query for key in range(keys)] for query in range(queries)])
 
 
 def masked_softmax(scores: Array, allowed: Bools) -> Array:
-    """Each row's softmax is taken over its allowed numbers alone; the others stay 0."""
+    """Return the softmax of each row over its allowed keys; all other weights are 0: (..., T, S)."""
     weights = np.zeros_like(scores)
-    for place in np.ndindex(scores.shape[:-1]):
-        free = np.flatnonzero(allowed[place[-1]])
+    for position in np.ndindex(scores.shape[:-1]):
+        free = np.flatnonzero(allowed[position[-1]])
         if len(free):
-            highest = max(scores[place][free])
-            powers = [exp(score - highest) for score in scores[place][free]]
-            weights[place][free] = [power / fsum(powers) for power in powers]
+            highest = max(scores[position][free])
+            powers = [exp(score - highest) for score in scores[position][free]]
+            weights[position][free] = [power / fsum(powers) for power in powers]
     return weights
 
 
 def cases(rng: np.random.Generator) -> Iterator[Case]:
-    """Masks with and without a cache; then rows of every kind."""
-    yield call("causal", 3, 3, note="where 3 queries meet their own 3 keys")
-    yield call("causal", 2, 5, note="where 3 keys are in the cache before 2 new ones")
+    """Yield cases for masks with and without a cache, then for rows with different masks and scores."""
+    yield call("causal", 3, 3, note="where there are 3 queries and 3 keys")
+    yield call("causal", 2, 5, note="where 3 keys are in the cache and 2 are new")
     yield call("causal", 1, 7, note="where one new token sees everything")
     yield call("causal", 1, 1, note="where there is one token: it sees itself")
     for size in (2, 5):
@@ -54,12 +54,14 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
     yield call("masked_softmax", scores, np.ones((5, 5), dtype=bool), note="where everything is allowed")
     yield _zeros(scores - 100_000, np.tri(5, dtype=bool), "where scores are about -100,000")
     loud = np.where(np.tri(5, dtype=bool), scores, 5000.0)
-    yield call("masked_softmax", loud, np.tri(5, dtype=bool), note="where what is not allowed has the score 5,000")
+    yield call(
+        "masked_softmax", loud, np.tri(5, dtype=bool), note="where keys that are not allowed have the score 5,000"
+    )
     holes = rng.random((5, 7)) < 0.5
     holes[:, 0] = True
     holes[3] = False
     yield call("masked_softmax", rng.normal(size=(5, 7)), holes, note="where row 3 may see nothing: zeros")
-    yield call("masked_softmax", np.zeros((2, 3)), np.zeros((2, 3), dtype=bool), note="where nobody may see anything")
+    yield call("masked_softmax", np.zeros((2, 3)), np.zeros((2, 3), dtype=bool), note="where no row may see anything")
     yield _untouched(rng.normal(size=(6, 6)), rng.normal(size=6) * 50)
     yield _together(rng.normal(size=(2, 3, 7)))
 
@@ -85,7 +87,7 @@ def _untouched(scores: Array, others: Array) -> Case:
 
     return Case(
         ask,
-        note="where key 4 changes: rows 0 to 3 stay equal to the last bit",
+        note="where key 4 changes: rows 0 to 3 must stay exactly the same",
         words="rows of masked_softmax(scores, causal(6, 6)) that do not change",
     )
 
@@ -99,7 +101,7 @@ def _together(scores: Array) -> Case:
 
 
 def picture() -> Picture:
-    """Four words: what each may see, and what it then looks at."""
+    """Draw the scores of four words, the masked scores and the attention weights."""
     words = ["the", "cat", "sat", "down"]
     scores = np.array([[1.0, 2.0, 0.0, 1.0], [2.0, 1.0, 3.0, 0.0], [0.0, 3.0, 1.0, 2.0], [0.0, 2.0, 2.0, 1.0]])
     allowed = causal(4, 4)
@@ -109,6 +111,6 @@ def picture() -> Picture:
             Panel("with the mask", np.where(allowed, scores, -np.inf), columns=words),
             Panel("softmax of each row", masked_softmax(scores, allowed), columns=words),
         ],
-        caption="A row is a query, a column a key. The first word can only look at itself; the high score of cat for "
-        "sat, a later word, has no influence.",
+        caption="A row is a query, a column a key. The first word can only attend to itself. The high score of cat "
+        "for sat, a later word, has no effect.",
     )

@@ -1,36 +1,36 @@
 # %% [markdown]
 # # The causal mask
 #
-# A language model must not see the tokens that it is to predict: each query may look at its own place and at those
-# before it. Write the mask, and the softmax that obeys it.
+# A language model must not see the tokens that it has to predict: each query may attend to its own position and to
+# earlier positions. Write the mask, and a softmax that applies it.
 #
-# `causal(queries, keys)`: a boolean array (T, S), `True` where the query may see the key, for T = `queries` and S =
-# `keys` with T ≤ S.
+# `causal(queries, keys)`: a boolean array (T, S), `True` where the query may attend to the key, for T = `queries` and
+# S = `keys` with T ≤ S.
 #
-# - The queries are the **last** T of the S places. With T = S, query i stands at place i. When text is generated, S is
-#   larger: the keys before come from a cache, and query i stands at place S - T + i.
+# - The queries are the **last** T of the S positions. With T = S, query i is at position i. When text is generated, S
+#   is larger: the earlier keys come from a cache, and query i is at position S - T + i.
 #
 # `masked_softmax(scores, allowed)`: probabilities over the last axis.
 #
 # - `scores` is float64 (..., T, S) and finite; `allowed` is boolean (T, S), the same for all axes in front.
-# - A place that is not allowed gets **exactly 0**, and its score has no influence on the others, however large it is.
-#   So it becomes `-inf` *before* the softmax.
-# - Every row sums to 1, except where nothing is allowed: such a row is all 0, not NaN.
+# - A key that is not allowed gets the weight **exactly 0**, and its score has no influence on the other weights,
+#   however large it is. So set its score to `-inf` *before* the softmax.
+# - Every row sums to 1, except if nothing is allowed: such a row is all 0, not NaN.
 
 # %%
 import numpy as np
 
 
 def causal(queries, keys):
-    """Which key each query may see: T, S -> bool (T, S)."""
+    """Return True where a query may attend to a key: T, S -> bool (T, S)."""
     # BEGIN SOLUTION
-    query_places = np.arange(keys - queries, keys)
-    return np.arange(keys) <= query_places[:, None]
+    query_positions = np.arange(keys - queries, keys)
+    return np.arange(keys) <= query_positions[:, None]
     # END SOLUTION
 
 
 def masked_softmax(scores, allowed):
-    """Softmax over the allowed places: (..., T, S), (T, S) -> (..., T, S)."""
+    """Return the softmax over the allowed keys: (..., T, S), (T, S) -> (..., T, S)."""
     # BEGIN SOLUTION
     masked = np.where(allowed, scores, -np.inf)
     highest = masked.max(axis=-1, keepdims=True)

@@ -1,4 +1,4 @@
-"""Wrong answers with their names, and right ones written in other ways."""
+"""Known mistakes, and alternative correct solutions."""
 
 import numpy as np
 
@@ -7,8 +7,8 @@ from glassformer_course.cases import Mistake
 
 def _attend(q, k, v, allowed):
     scores = np.where(allowed, q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1]), -np.inf)
-    grown = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    weights = grown / grown.sum(axis=-1, keepdims=True)
+    exponentials = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    weights = exponentials / exponentials.sum(axis=-1, keepdims=True)
     return weights @ v, weights
 
 
@@ -102,63 +102,64 @@ def _with_einsum(decoder, encoder, real_source, w_query, w_key, w_value):
 MISTAKES = [
     Mistake(
         "the decoder attends to itself",
-        "Keys and values were made from the decoder's own vectors, so the source is never read. They come from the "
-        "encoder; only the queries are the decoder's.",
+        "Keys and values were computed from the decoder's vectors, so the source is never used. Keys and values come "
+        "from the encoder, only the queries from the decoder.",
         {"cross_attention": _self_attention},
     ),
     Mistake(
-        "the encoder asks",
-        "Queries came from the encoder and keys from the decoder: one row for each source token. The result has one "
-        "row for each *target* place, so the decoder asks.",
+        "queries from the encoder",
+        "Queries came from the encoder and keys from the decoder, which gives one row for each source token. The "
+        "result needs one row for each *target* position, so the queries come from the decoder.",
         {"cross_attention": _encoder_asks},
     ),
     Mistake(
         "source padding is attended to",
-        "A translation would depend on how long the other sources of the batch are. Set the scores of padded source "
-        "places to -inf, for every target place.",
+        "A translation would depend on the lengths of the other sources in the batch. Set the scores of source "
+        "padding to -inf, for every target position.",
         {"cross_attention": _no_padding},
     ),
     Mistake(
         "the mask comes after the softmax",
-        "Padding was counted in the sum and then set to 0: the weights sum to less than 1. Put -inf into the scores.",
+        "Padding was included in the sum and then set to 0, so the weights sum to less than 1. Set its scores to -inf.",
         {"cross_attention": _after_softmax},
     ),
     Mistake(
         "a causal mask on the source",
-        "Target place i saw only the source places up to i. The causal mask belongs to the decoder's "
-        "self-attention; the source is known whole.",
+        "Target position i sees only source positions up to i. The causal mask belongs to the decoder's "
+        "self-attention; the whole source is known.",
         {"cross_attention": _causal},
     ),
     Mistake(
         "keys used as values",
-        "The keys say where to look, the values what is taken from there: mix encoder W_V, not encoder W_K.",
+        "The keys determine the weights, the values are averaged: use encoder W_V, not encoder W_K.",
         {"cross_attention": _values_asked_for},
     ),
     Mistake(
         "the target is not shifted",
-        "Each place reads the token that it is asked for: the loss goes to 0 and nothing is learnt. Put bos in "
-        "front and leave the last token out.",
+        "Each position reads the token that it must predict: the loss goes to 0 and the model learns nothing. Put bos "
+        "in front and leave the last token out.",
         {"shift_right": _not_shifted},
     ),
     Mistake(
         "the first token is overwritten",
-        "bos took the place of the first token, and all others still stand where they are asked for. Move them one "
-        "place to the right.",
+        "bos replaced the first token, and each other position still reads the token that it must predict. Shift all "
+        "tokens by one position to the right.",
         {"shift_right": _first_replaced},
     ),
     Mistake(
         "shifted to the left",
-        "Place i reads token i + 1, from the future. It reads token i - 1: bos in front, the last token out.",
+        "Position i reads token i + 1, from the future. It must read token i - 1: put bos in front and leave the last "
+        "token out.",
         {"shift_right": _shifted_left},
     ),
     Mistake(
         "the last token is still there",
-        "The inputs are one longer than the targets. The last token is asked for, but never read: leave it out.",
+        "The inputs are one token longer than the targets. The last token is predicted but never read: leave it out.",
         {"shift_right": _longer},
     ),
     Mistake(
-        "the last token comes round to the front",
-        "np.roll puts the last token where bos belongs. Set the first column to bos.",
+        "the last token moves to the front",
+        "np.roll puts the last token in the first column. Set the first column to bos.",
         {"shift_right": _rolled},
     ),
 ]

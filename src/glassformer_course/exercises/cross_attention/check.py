@@ -1,4 +1,4 @@
-"""The questions put to `shift_right` and `cross_attention`, and the answers with the NumPy reference's attention."""
+"""Reference functions and test cases for `shift_right` and `cross_attention`."""
 
 from __future__ import annotations
 
@@ -16,31 +16,34 @@ def shift_right(targets: Ints, bos: int) -> Ints:
     """Shift the targets right, token by token: (B, T) -> (B, T)."""
     result = np.full_like(targets, bos)
     for row, target in enumerate(targets):
-        for place in range(1, len(target)):
-            result[row, place] = target[place - 1]
+        for position in range(1, len(target)):
+            result[row, position] = target[position - 1]
     return result
 
 
 def cross_attention(
     decoder: Array, encoder: Array, real_source: Bools, w_query: Array, w_key: Array, w_value: Array
 ) -> tuple[Array, Array]:
-    """Compute the reference's attention with a single head; the mask depends on the source alone."""
+    """Return output and weights of the NumPy reference with one head, masking only source padding."""
     q, k, v = ((x @ weight)[:, None] for x, weight in ((decoder, w_query), (encoder, w_key), (encoder, w_value)))
     mixed, kept = attend(q, k, v, real_source[:, None, None, :])
     return mixed[:, 0], kept.weights[:, 0]
 
 
 def cases(rng: np.random.Generator) -> Iterator[Case]:
-    """Short and long targets, sources longer and shorter than they, padding, and what must not depend on what."""
+    """Yield cases with short and long targets and sources, padding, large scores and reordered sources."""
     yield call("shift_right", np.array([[5, 6, 7]]), 1, note="where the target is 5, 6, 7 and begins with 1")
     yield call(
-        "shift_right", np.array([[5], [6]]), 0, note="where targets have one token: only the begin token is read"
+        "shift_right",
+        np.array([[5], [6]]),
+        0,
+        note="where targets have one token: the decoder reads only the begin token",
     )
     for B, T in [(2, 4), (3, 7), (1, 11)]:
         note = f"where {B} targets have {T} tokens"
         yield call("shift_right", rng.integers(3, 50, size=(B, T)), 2, note=note)
     yield call(
-        "shift_right", np.array([[4, 4, 4], [4, 5, 4]]), 4, note="where the begin token stands in the target too"
+        "shift_right", np.array([[4, 4, 4], [4, 5, 4]]), 4, note="where the begin token also occurs in the target"
     )
     one = np.eye(2)
     source = np.array([[[2.0, 0.0], [4.0, 6.0], [9.0, 9.0]]])
@@ -53,7 +56,7 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
         one,
         one,
         one,
-        note="where the query is 0: the mean of (2, 0) and (4, 6), for (9, 9) is padding",
+        note="where the query is 0: the mean of (2, 0) and (4, 6), because (9, 9) is padding",
     )
     for lengths, T, D, d in [
         ((5,), 3, 4, 2),
@@ -66,28 +69,28 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
         S = max(lengths)
         real = np.arange(S) < np.array(lengths)[:, None]
         arrays = rng.normal(size=(B, T, D)), rng.normal(size=(B, S, D)), real, *_weights(rng, D, d)
-        note = f"where {T} target places look at sources of {' and '.join(map(str, lengths))}"
+        note = f"where there are {T} target positions and sources of {' and '.join(map(str, lengths))} tokens"
         yield call("cross_attention", *arrays, note=note)
     decoder = rng.normal(size=(2, 4, 3))
     weights = _weights(rng, 3, 3)
     long = rng.normal(size=(2, 7, 3))
     real = np.arange(7) < np.array([[3], [7]])
     million = np.where(real[:, :, None], long, 1e6)
-    yield call("cross_attention", decoder, million, real, *weights, note="where the source's padding holds a million")
-    between = np.array([[True, False, True, False, True, True, False], [False, True, True, True, False, True, True]])
-    yield call("cross_attention", decoder, long, between, *weights, note="where padding stands between real tokens")
     yield call(
-        "cross_attention", decoder[:, :1], long, real, *weights, note="where the first word is still to be written"
+        "cross_attention", decoder, million, real, *weights, note="where the padding of the source contains 1,000,000"
     )
+    between = np.array([[True, False, True, False, True, True, False], [False, True, True, True, False, True, True]])
+    yield call("cross_attention", decoder, long, between, *weights, note="where padding is between real tokens")
+    yield call("cross_attention", decoder[:, :1], long, real, *weights, note="where there is one target position")
     yield call("cross_attention", 40 * decoder, 40 * long, real, *weights, note="where the scores are very large")
 
     def alone(functions: Functions) -> tuple[Array, Array]:
-        turned = long[:1, [2, 0, 1]]
+        reordered = long[:1, [2, 0, 1]]
         everything = np.ones((1, 3), dtype=np.bool_)
-        mixed, seen = functions.cross_attention(decoder[:1], turned, everything, *weights)
+        mixed, seen = functions.cross_attention(decoder[:1], reordered, everything, *weights)
         return mixed, seen
 
-    yield Case(alone, "where a source stands alone, its tokens in another order", "cross_attention")
+    yield Case(alone, "where the tokens of a single source are in another order", "cross_attention")
 
 
 def _weights(rng: np.random.Generator, D: int, d: int) -> tuple[Array, Array, Array]:
@@ -95,19 +98,19 @@ def _weights(rng: np.random.Generator, D: int, d: int) -> tuple[Array, Array, Ar
 
 
 def picture() -> Picture:
-    """Draw the cross-attention from each target word to the source words, in a translation made by hand."""
+    """Draw the cross-attention from target words to source words, in a translation made by hand."""
     target = ["BOS", "das", "rote", "Haus"]
     source = ["the", "red", "house", "pad"]
-    asks = np.array([[4.0, 0, 0], [0, 4, 0], [0, 0, 4], [1.5, 1.5, 1.5]])  # what each place needs next
+    queries = np.array([[4.0, 0, 0], [0, 4, 0], [0, 0, 4], [1.5, 1.5, 1.5]])  # features that each position needs next
     vectors = np.array([[1.0, 0, 0], [0, 1, 0], [0, 0, 1], [1, 1, 1]])
     real = np.array([[True, True, True, False]])
-    _, weights = cross_attention(asks[None], vectors[None], real, np.eye(3), np.eye(3), np.eye(3))
+    _, weights = cross_attention(queries[None], vectors[None], real, np.eye(3), np.eye(3), np.eye(3))
     ids = np.array([[1, 2, 3, 4]])
     return Picture(
         [
-            Panel("target, and what the decoder reads", [ids[0], shift_right(ids, 0)[0]], ["asked for", "read"]),
+            Panel("targets and inputs of the decoder", [ids[0], shift_right(ids, 0)[0]], ["target", "input"]),
             Panel("cross-attention", weights[0], target, source),
         ],
-        caption="Each place reads the token before the one it is asked for (0 is the begin token). Rows are what "
-        "was read, columns the source: having read BOS the decoder needs 'the', having read 'das' it needs 'red'.",
+        caption="Each position reads the token before its target (0 is the begin token). Rows are the inputs of the "
+        "decoder, columns the source: after BOS the decoder attends to 'the', after 'das' to 'red'.",
     )

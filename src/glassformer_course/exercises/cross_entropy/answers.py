@@ -1,4 +1,4 @@
-"""Wrong answers with their names, and right ones written in other ways."""
+"""Known mistakes, and alternative correct solutions."""
 
 import math
 
@@ -8,7 +8,6 @@ from glassformer_course.cases import Mistake
 
 
 def _losses(logits, targets):
-    """One for each place that counts."""
     counted = targets != -100
     rows = logits[counted] - logits[counted].max(axis=-1, keepdims=True)
     log_p = rows - np.log(np.exp(rows).sum(axis=-1, keepdims=True))
@@ -21,7 +20,6 @@ def _loss(logits, targets):
 
 
 def _with_perplexity(loss):
-    """A wrong loss and the perplexity that follows from it."""
     return {"cross_entropy": loss, "perplexity": lambda logits, targets: float(np.exp(loss(logits, targets)))}
 
 
@@ -70,12 +68,12 @@ def _power_of_two(logits, targets):
 
 def _with_loops(logits, targets):
     total = 0.0
-    places = 0
+    positions = 0
     for row, target in zip(logits.reshape(-1, logits.shape[-1]), targets.reshape(-1), strict=True):
         if target != -100:
             total += math.log(sum(math.exp(logit - max(row)) for logit in row)) + max(row) - row[target]
-            places += 1
-    return total / max(places, 1)
+            positions += 1
+    return total / max(positions, 1)
 
 
 def _with_weights(logits, targets):
@@ -89,36 +87,36 @@ def _with_weights(logits, targets):
 
 MISTAKES = [
     Mistake(
-        "divided by all places",
-        "The places with target -100 are in the number divided by, so padding makes the loss look smaller. Divide by "
-        "how many places count.",
+        "divided by all positions",
+        "The positions with target -100 are included in the divisor, so padding makes the loss look smaller. Divide by "
+        "the number of positions that count.",
         _with_perplexity(_over_all),
     ),
     Mistake(
         "-100 is used as an index",
-        "-100 is no token: it marks places that do not count. Take these places out before you pick the target's "
-        "logit.",
+        "-100 is not a token: it marks positions that do not count. Remove these positions before you pick the logits "
+        "of the targets.",
         _with_perplexity(_index_of_100),
     ),
     Mistake(
         "softmax without its maximum",
-        "exp of a large logit is infinite, and the logarithm of a probability that has become 0 is too. Subtract the "
-        "highest logit first, and take the logarithm of the sum, not of the share.",
+        "exp of a large logit is infinite, and so is the logarithm of a probability that has been rounded to 0. "
+        "Subtract the largest logit first, and take the logarithm of the sum, not of the probability.",
         _with_perplexity(_overflows),
     ),
     Mistake(
         "logarithm to the base 2",
-        "This is the loss in bits. In nats it is the natural logarithm: np.log, not np.log2.",
+        "This is the loss in bits. For nats, use the natural logarithm: np.log, not np.log2.",
         _with_perplexity(_bits),
     ),
     Mistake(
         "the sum instead of the mean",
-        "A sum grows with the length of the text. Divide by the number of places that count.",
+        "A sum grows with the length of the text. Divide by the number of positions that count.",
         _with_perplexity(_summed),
     ),
     Mistake(
-        "0 / 0 where no place counts",
-        "A batch of padding alone gives NaN here, and one NaN ends a training. Return 0.0 if nothing counts.",
+        "0 / 0 where no position counts",
+        "A batch of padding alone gives NaN here, and one NaN ruins a training run. Return 0.0 if no position counts.",
         _with_perplexity(_nothing_counted),
     ),
     Mistake(
@@ -128,7 +126,7 @@ MISTAKES = [
     ),
     Mistake(
         "a power of 2 for a loss in nats",
-        "2 belongs to a loss in bits, e to one in nats. The loss here is in nats: np.exp.",
+        "A loss in bits needs a power of 2, a loss in nats a power of e. The loss here is in nats: np.exp.",
         {"perplexity": _power_of_two},
     ),
 ]

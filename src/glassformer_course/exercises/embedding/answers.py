@@ -1,4 +1,4 @@
-"""Wrong answers with their names, and right ones written in other ways."""
+"""Known mistakes, and alternative correct solutions."""
 
 import numpy as np
 
@@ -22,7 +22,7 @@ def _used_rows(ids, dX, size):
     return np.stack([dX.reshape(-1, dX.shape[-1])[flat == token].sum(axis=0) for token in np.unique(flat)])
 
 
-def _by_place(ids, dX, size):
+def _by_position(ids, dX, size):
     return dX.copy()
 
 
@@ -62,14 +62,14 @@ def _token_by_token(ids, dX, size):
 MISTAKES = [
     Mistake(
         "repeated tokens overwrite each other",
-        "gradient[ids] += dX keeps only the last of equal ids: NumPy computes the sum first and then writes each "
-        "place once. np.add.at adds for every place.",
+        "gradient[ids] += dX keeps only the last of equal ids: NumPy computes all sums first and then assigns them. "
+        "np.add.at adds for every occurrence.",
         {"table_gradient": _overwritten},
     ),
     Mistake(
         "repeated tokens get the mean",
-        "The loss depends on the row through every place where it was looked up; the chain rule adds these parts. Do "
-        "not divide by how often the token stands.",
+        "The loss depends on the row through every position that looked it up, and the chain rule sums these parts. Do "
+        "not divide by the number of occurrences.",
         {"table_gradient": _mean},
     ),
     Mistake(
@@ -78,9 +78,9 @@ MISTAKES = [
         {"table_gradient": _used_rows},
     ),
     Mistake(
-        "the gradient of each place, not of each token",
-        "dX belongs to the places of the text. Its rows must be added to the rows of the tokens that stand there.",
-        {"table_gradient": _by_place},
+        "the gradient of each position, not of each token",
+        "dX has a row for each position of the text. Add each of its rows to the row of the token at that position.",
+        {"table_gradient": _by_position},
     ),
     Mistake(
         "columns of the table",
@@ -94,7 +94,7 @@ MISTAKES = [
     ),
     Mistake(
         "one-hot of True and False",
-        "A comparison gives booleans. Numbers are asked for: .astype(np.float64).",
+        "A comparison gives booleans. Convert them to numbers: .astype(np.float64).",
         {"one_hot": _of_booleans},
     ),
 ]

@@ -1,4 +1,4 @@
-"""The questions put to the embedding, and the answers token by token."""
+"""Reference functions and test cases for the embedding."""
 
 from __future__ import annotations
 
@@ -16,46 +16,46 @@ SHAPES: tuple[tuple[int, ...], ...] = ((5,), (7,), (2, 5), (2, 2, 3))  # of ids
 def one_hot(ids: Ints, size: int) -> Array:
     """Return one-hot vectors, filled position by position: (...) -> (..., V)."""
     result = np.zeros((*ids.shape, size))
-    for place in np.ndindex(ids.shape):
-        result[(*place, ids[place])] = 1.0
+    for position in np.ndindex(ids.shape):
+        result[(*position, ids[position])] = 1.0
     return result
 
 
 def look_up(ids: Ints, table: Array) -> Array:
     """Return each id's row, filled position by position: (...), (V, D) -> (..., D)."""
     result = np.zeros((*ids.shape, table.shape[1]))
-    for place in np.ndindex(ids.shape):
-        result[place] = table[ids[place]]
+    for position in np.ndindex(ids.shape):
+        result[position] = table[ids[position]]
     return result
 
 
 def table_gradient(ids: Ints, dX: Array, size: int) -> Array:
-    """Place by place: each adds its gradient to the row that it was looked up from."""
+    """Return the gradient of the table, summed position by position: (...), (..., D) -> (V, D)."""
     gradient = np.zeros((size, dX.shape[-1]))
-    for place in np.ndindex(ids.shape):
-        gradient[ids[place]] += dX[place]
+    for position in np.ndindex(ids.shape):
+        gradient[ids[position]] += dX[position]
     return gradient
 
 
 def cases(rng: np.random.Generator) -> Iterator[Case]:
-    """Rows and batches of ids, with and without repeats; the two ways of looking up; sums of gradients."""
-    yield call("one_hot", np.array([2, 0]), 3, note="where token 2 comes, then token 0")
+    """Yield cases with rows and batches of ids, with and without repeated ids."""
+    yield call("one_hot", np.array([2, 0]), 3, note="where the tokens are 2 and 0")
     for shape in SHAPES:
-        yield call("one_hot", rng.integers(5, size=shape), 5, note="where the ids are drawn at random")
+        yield call("one_hot", rng.integers(5, size=shape), 5, note="where the ids are random")
     table = np.arange(12.0).reshape(4, 3)
-    yield call("look_up", np.array([1, 3, 1]), table, note="where token 1 stands twice")
+    yield call("look_up", np.array([1, 3, 1]), table, note="where token 1 occurs twice")
     for shape, width in zip(SHAPES, (3, 7, 5, 2), strict=True):
         yield call("look_up", rng.integers(7, size=shape), rng.normal(size=(7, width)), note="where the ids are random")
     yield call("look_up", np.array([6]), rng.normal(size=(7, 5)), note="where the one token is the table's last")
     yield _both_ways(rng.integers(7, size=(2, 5)), rng.normal(size=(7, 3)))
     dX = np.array([[1.0, 2.0], [10.0, 20.0], [100.0, 200.0]])
-    yield call("table_gradient", np.array([1, 0, 1]), dX, 3, note="where token 1 stands twice and token 2 never")
-    yield call("table_gradient", np.array([2, 0, 1]), dX, 3, note="where every token stands once")
+    yield call("table_gradient", np.array([1, 0, 1]), dX, 3, note="where token 1 occurs twice and token 2 never")
+    yield call("table_gradient", np.array([2, 0, 1]), dX, 3, note="where every token occurs once")
     for shape, width in zip(SHAPES, (5, 3, 1, 2), strict=True):
         dX = rng.normal(size=(*shape, width))
         yield call("table_gradient", rng.integers(3, size=shape), dX, 4, note="where ids repeat")
     ids = np.array([3, 3, 3, 3])
-    yield call("table_gradient", ids, rng.normal(size=(4, 3)), 5, note="where one token stands everywhere")
+    yield call("table_gradient", ids, rng.normal(size=(4, 3)), 5, note="where all ids are equal")
     ids = rng.permutation(11)[:4]
     yield call("table_gradient", ids, rng.normal(size=(4, 2)), 11, note="where most tokens do not occur: rows of 0")
     yield call("table_gradient", np.array([0]), rng.normal(size=(1, 3)), 1, note="where the table has one row")
@@ -67,7 +67,9 @@ def _both_ways(ids: Ints, table: Array) -> Case:
         return functions.one_hot(ids, len(table)) @ table, functions.look_up(ids, table)
 
     return Case(
-        ask, note="where both ways of looking up must agree", words="(one_hot(ids, 7) @ table, look_up(ids, table))"
+        ask,
+        note="where one_hot times the table must equal look_up",
+        words="(one_hot(ids, 7) @ table, look_up(ids, table))",
     )
 
 
@@ -84,7 +86,7 @@ def _unused(ids: Ints, dX: Array, size: int) -> Case:
 
 
 def picture() -> Picture:
-    """Four words, one of them twice."""
+    """Draw the embedding of four words, one of which occurs twice, and the gradient of the table."""
     vocabulary = ["cat", "dog", "saw", "the"]
     text = ["the", "cat", "saw", "the"]
     features = ["0", "1"]
@@ -99,6 +101,6 @@ def picture() -> Picture:
             Panel("dX", dX, text, features),
             Panel("gradient of E", table_gradient(ids, dX, len(vocabulary)), vocabulary, features),
         ],
-        caption='"the" stands twice: its row is looked up both times, and both gradients are added to it. "dog" does '
+        caption='"the" occurs twice: its row is looked up both times and gets the sum of both gradients. "dog" does '
         "not occur: its row of the gradient is 0.",
     )

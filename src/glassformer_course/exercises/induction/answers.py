@@ -1,4 +1,4 @@
-"""Wrong answers with their names, and right ones written in other ways."""
+"""Known mistakes, and alternative correct solutions."""
 
 from itertools import pairwise
 
@@ -8,7 +8,7 @@ from glassformer_course.cases import Mistake
 
 
 def _blocks(V, P):
-    """Where the four blocks of the stream are."""
+    """Return the channels of the four blocks of the stream."""
     edges = [0, V, V + P, 2 * V + P, 3 * V + P]
     return [np.arange(a, b) for a, b in pairwise(edges)]
 
@@ -20,18 +20,18 @@ def _matrix(V, P, rows, columns, value):
 
 
 def _looks_ahead(V, P):
-    token, place, previous, _ = _blocks(V, P)
-    return _matrix(V, P, place[:-1], place[1:], 100.0), _matrix(V, P, token, previous, 1.0)
+    token, position, previous, _ = _blocks(V, P)
+    return _matrix(V, P, position[:-1], position[1:], 100.0), _matrix(V, P, token, previous, 1.0)
 
 
 def _looks_at_itself(V, P):
-    token, place, previous, _ = _blocks(V, P)
-    return _matrix(V, P, place, place, 100.0), _matrix(V, P, token, previous, 1.0)
+    token, position, previous, _ = _blocks(V, P)
+    return _matrix(V, P, position, position, 100.0), _matrix(V, P, token, previous, 1.0)
 
 
 def _over_the_token(V, P):
-    token, place, _, _ = _blocks(V, P)
-    return _matrix(V, P, place[1:], place[:-1], 100.0), _matrix(V, P, token, token, 1.0)
+    token, position, _, _ = _blocks(V, P)
+    return _matrix(V, P, position[1:], position[:-1], 100.0), _matrix(V, P, token, token, 1.0)
 
 
 def _finds_the_copy(V, P):
@@ -50,7 +50,7 @@ def _says_the_previous(V, P):
 
 
 def _sums(weights, tokens, shift):
-    """The sum for each row that has an earlier copy; `shift` 0: on the copies, 1: on what follows them."""
+    """Return the sum for each row with an earlier copy: on the copies (`shift` 0) or on the tokens after them (1)."""
     return {
         i: sum(weights[i, p + shift] for p in range(i) if tokens[p] == tokens[i])
         for i in range(len(tokens))
@@ -82,8 +82,8 @@ def _no_number(weights, tokens):
 
 
 def _previous_by_index(V, P):
-    token, place, previous, _ = _blocks(V, P)
-    return _matrix(V, P, place[1:], place[:-1], 100.0), _matrix(V, P, token, previous, 1.0)
+    token, position, previous, _ = _blocks(V, P)
+    return _matrix(V, P, position[1:], position[:-1], 100.0), _matrix(V, P, token, previous, 1.0)
 
 
 def _induction_by_index(V, P):
@@ -121,60 +121,61 @@ def _score_by_matrices(weights, tokens):
 
 MISTAKES = [
     Mistake(
-        "the first head looks ahead",
-        "The score was given from place i to i + 1, which the causal mask hides. Rows of QK are the one who looks: "
-        "row place i, column place i - 1.",
+        "the first head attends to the next position",
+        "Position i has its score with i + 1, which the causal mask hides. Rows of QK belong to the query: row "
+        "position i, column position i - 1.",
         {"previous_token_head": _looks_ahead},
     ),
     Mistake(
-        "the first head looks at itself",
-        "Every place finds its own token instead of the one before. Row place i needs its 100 in column place i - 1.",
+        "the first head attends to the same position",
+        "Every position finds its own token instead of the previous one. Row position i needs its 100 in column "
+        "position i - 1.",
         {"previous_token_head": _looks_at_itself},
     ),
     Mistake(
         "the first head writes over the token",
-        "The previous token was added to the block *token*, where two tokens now stand and neither can be told. "
+        "The previous token was added to the block *token*, which then contains two tokens that cannot be told apart. "
         "Write into the empty block *previous*.",
         {"previous_token_head": _over_the_token},
     ),
     Mistake(
         "the second head finds the copy itself",
-        "Token was compared with token: the head looks at the earlier A, and says A. Compare the query's *token* "
-        "with the key's *previous*: that finds the place after A.",
+        "*token* was compared with *token*, so the head attends to the earlier A and predicts A. Compare the query's "
+        "*token* with the key's *previous*: that finds the position after A.",
         {"induction_head": _finds_the_copy},
     ),
     Mistake(
-        "query and key are turned round",
+        "query and key are swapped",
         "The query's *previous* was compared with the key's *token*. Rows of QK belong to the query: row *token*, "
         "column *previous*.",
         {"induction_head": _turned_round},
     ),
     Mistake(
-        "the second head says the token before",
-        "It looks at the right place, but takes from there what stood before, which is A again. OV takes the block "
-        "*token*.",
+        "the second head predicts the previous token",
+        "The head attends to the right position, but copies its previous token, which is A again. OV must copy the "
+        "block *token*.",
         {"induction_head": _says_the_previous},
     ),
     Mistake(
         "the score is on the copy",
-        "Weight on the earlier copy makes a duplicate-token head. An induction head looks one place further: at "
-        "what followed.",
+        "A head with weight on the earlier copy is a duplicate-token head. An induction head attends to the position "
+        "after it.",
         {"induction_score": _on_the_copy},
     ),
     Mistake(
-        "the mean is over all places",
-        "A place whose token is new cannot look at what followed it. Counted, a perfect head would get a half or "
-        "less: divide by the number of places with an earlier copy.",
+        "the mean is over all positions",
+        "A position with a new token has no earlier copy. If such positions count, a perfect head scores about a half: "
+        "divide by the number of positions with an earlier copy.",
         {"induction_score": _over_all_rows},
     ),
     Mistake(
         "only the last copy counts",
-        "A token that came several times was followed several times: add up the weights after all earlier copies.",
+        "A token can have several earlier copies: sum the weights after all of them.",
         {"induction_score": _last_copy_only},
     ),
     Mistake(
-        "the mean of nothing is no number",
-        "In a text without repeats there is no place to count. The score is 0.0 then.",
+        "the mean of no positions is NaN",
+        "A text without repeated tokens has no positions to count. The score is 0.0 then.",
         {"induction_score": _no_number},
     ),
 ]

@@ -1,4 +1,4 @@
-"""The questions put to the two heads and the score, and the answers, as blocks of the identity."""
+"""Reference functions and test cases for the two heads and the induction score."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ STRONG = 100.0
 
 
 def previous_token_head(V: int, P: int) -> tuple[Array, Array]:
-    """QK: place i to place i - 1. OV: token to previous."""
+    """Return QK, from position i to position i - 1, and OV, from token to previous: (D, D) each."""
     qk, ov = np.zeros((2, 3 * V + P, 3 * V + P))
     qk[V : V + P, V : V + P] = STRONG * np.eye(P, k=-1)
     ov[:V, V + P : 2 * V + P] = np.eye(V)
@@ -24,7 +24,7 @@ def previous_token_head(V: int, P: int) -> tuple[Array, Array]:
 
 
 def induction_head(V: int, P: int) -> tuple[Array, Array]:
-    """QK: token to previous. OV: token to next."""
+    """Return QK, from token to previous, and OV, from token to next: (D, D) each."""
     qk, ov = np.zeros((2, 3 * V + P, 3 * V + P))
     qk[:V, V + P : 2 * V + P] = STRONG * np.eye(V)
     ov[:V, 2 * V + P :] = np.eye(V)
@@ -32,7 +32,7 @@ def induction_head(V: int, P: int) -> tuple[Array, Array]:
 
 
 def induction_score(weights: Array, tokens: Ints) -> float:
-    """Olsson et al. 2022, "prefix matching": the mean weight on what followed earlier copies."""
+    """Return the mean weight on the tokens after earlier copies (Olsson et al. 2022, "prefix matching")."""
     T = len(tokens)
     copies = (tokens[:, None] == tokens[None, :]) & np.tri(T, k=-1, dtype=np.bool_)  # (T, T) earlier copies
     after = np.zeros((T, T), dtype=np.bool_)
@@ -42,7 +42,7 @@ def induction_score(weights: Array, tokens: Ints) -> float:
 
 
 def run(first: tuple[Array, Array], second: tuple[Array, Array], tokens: Ints, V: int, P: int) -> dict[str, Array]:
-    """What two heads look at one after the other, and what stands in the block "next" then."""
+    """Run two heads in sequence; return their attention weights and the block "next" after them."""
     T = len(tokens)
     x = np.zeros((T, 3 * V + P))
     x[np.arange(T), tokens] = x[np.arange(T), V + np.arange(T)] = 1.0
@@ -58,13 +58,16 @@ def run(first: tuple[Array, Array], second: tuple[Array, Array], tokens: Ints, V
 
 
 def cases(rng: np.random.Generator) -> Iterator[Case]:
-    """The matrices themselves, the two heads at work on repeated texts, scores of perfect, blind and random heads."""
-    yield call("previous_token_head", 2, 3, note="where there are 2 tokens and 3 places")
-    yield call("induction_head", 2, 3, note="where there are 2 tokens and 3 places")
+    """Yield cases for the matrices, for both heads on repeated texts, and for scores of several kinds of heads."""
+    yield call("previous_token_head", 2, 3, note="where there are 2 tokens and 3 positions")
+    yield call("induction_head", 2, 3, note="where there are 2 tokens and 3 positions")
     tokens = np.array([0, 1, 2, 1])
     weights = np.array([[1.0, 0, 0, 0], [0.5, 0.5, 0, 0], [0.2, 0.3, 0.5, 0], [0.1, 0.2, 0.6, 0.1]])
     yield call(
-        "induction_score", weights, tokens, note="where token 1 is followed by place 2, which the last row gives 0.6"
+        "induction_score",
+        weights,
+        tokens,
+        note="where position 2 follows token 1, and its weight in the last row is 0.6",
     )
     for V, P in [(3, 2), (5, 7), (1, 1), (4, 11)]:
         note = f"where V is {V} and P is {P}"
@@ -72,28 +75,35 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
         yield call("induction_head", V, P, note=note)
     for V, half in [(5, 4), (7, 3), (11, 8)]:
         once = 1 + rng.permutation(V - 1)[:half]
-        tokens = np.concatenate([[0], once, once])  # token 0 begins the text and never comes again
+        tokens = np.concatenate([[0], once, once])  # token 0 begins the text and occurs once
         yield Case(
             _at_work(tokens, V, len(tokens) + 1),
-            f"where {len(once)} tokens come twice",
+            f"where {len(once)} tokens occur twice",
             "both heads, one after the other",
         )
-        weights = _drawn(rng, len(tokens))
-        yield call("induction_score", weights, tokens, note=f"where {len(once)} tokens come twice, weights at random")
+        weights = _random_weights(rng, len(tokens))
+        yield call(
+            "induction_score", weights, tokens, note=f"where {len(once)} tokens occur twice and the weights are random"
+        )
     several = np.array([0, 3, 1, 3, 2, 3, 3, 1])
     yield Case(
-        _at_work(several, 4, 8), "where a token was followed by different ones", "both heads, one after the other"
+        _at_work(several, 4, 8), "where a token is followed by different tokens", "both heads, one after the other"
     )
     yield call(
-        "induction_score", _drawn(rng, 8), several, note="where a token was followed by different ones, and itself"
+        "induction_score",
+        _random_weights(rng, 8),
+        several,
+        note="where a token is followed by different tokens and by itself",
     )
-    yield call("induction_score", np.tri(5) / np.arange(1, 6)[:, None], np.arange(5), note="where no token comes twice")
+    yield call(
+        "induction_score", np.tri(5) / np.arange(1, 6)[:, None], np.arange(5), note="where no token occurs twice"
+    )
     yield call("induction_score", np.ones((1, 1)), np.array([4]), note="where the text has one token")
     tokens = rng.integers(0, 5, size=23)
-    yield call("induction_score", _drawn(rng, 23), tokens, note="where 23 tokens are drawn from five")
+    yield call("induction_score", _random_weights(rng, 23), tokens, note="where 23 tokens are sampled from five")
 
 
-def _drawn(rng: np.random.Generator, T: int) -> Array:
+def _random_weights(rng: np.random.Generator, T: int) -> Array:
     weights: Array = rng.random((T, T)) * np.tri(T)
     return weights / weights.sum(axis=1, keepdims=True)
 
@@ -107,7 +117,7 @@ def _at_work(tokens: Ints, V: int, P: int) -> Callable[[Functions], Any]:
 
 
 def picture() -> Picture:
-    """The two heads at work on a text that begins again."""
+    """Draw the attention of both heads on a text that repeats itself, and the block "next"."""
     words = ["BOS", "the", "cat", "sat", "the", "cat"]
     tokens = np.array([0, 1, 2, 3, 1, 2])
     found = run(previous_token_head(4, 6), induction_head(4, 6), tokens, 4, 6)
@@ -117,6 +127,6 @@ def picture() -> Picture:
             Panel("second head: induction", np.round(found["second head"], 9), words, words),
             Panel("next", np.round(found["next"], 9), words, words[:4]),
         ],
-        caption="The second 'the' looks at what followed the first one, cat, and says it; the second 'cat' says "
-        "sat. A token that is new has nothing to find, and looks everywhere alike.",
+        caption="The second 'the' attends to the token after the first 'the' and predicts it: cat. The second 'cat' "
+        "predicts sat. A new token has no earlier copy, so its attention is uniform.",
     )

@@ -1,4 +1,4 @@
-"""Wrong answers with their names, and right ones written in other ways."""
+"""Known mistakes, and alternative correct solutions."""
 
 import numpy as np
 
@@ -6,9 +6,9 @@ from glassformer_course.cases import Mistake
 
 
 def _each_by_itself(parts, gain, bias, unembedding, token, eps):
-    centred = parts - parts.mean(axis=-1, keepdims=True)
+    centered = parts - parts.mean(axis=-1, keepdims=True)
     own = np.sqrt(parts.var(axis=-1, keepdims=True) + eps)
-    return centred / own * gain @ unembedding[:, token], float(bias @ unembedding[:, token])
+    return centered / own * gain @ unembedding[:, token], float(bias @ unembedding[:, token])
 
 
 def _mean_left(parts, gain, bias, unembedding, token, eps):
@@ -29,27 +29,27 @@ def _no_norm(parts, gain, bias, unembedding, token, eps):
 
 def _no_gain(parts, gain, bias, unembedding, token, eps):
     sigma = np.sqrt(parts.sum(axis=0).var() + eps)
-    centred = parts - parts.mean(axis=-1, keepdims=True)
-    return centred / sigma @ unembedding[:, token], float(bias @ unembedding[:, token])
+    centered = parts - parts.mean(axis=-1, keepdims=True)
+    return centered / sigma @ unembedding[:, token], float(bias @ unembedding[:, token])
 
 
 def _eps_outside(parts, gain, bias, unembedding, token, eps):
     sigma = parts.sum(axis=0).std() + eps
-    centred = parts - parts.mean(axis=-1, keepdims=True)
-    return centred / sigma * gain @ unembedding[:, token], float(bias @ unembedding[:, token])
+    centered = parts - parts.mean(axis=-1, keepdims=True)
+    return centered / sigma * gain @ unembedding[:, token], float(bias @ unembedding[:, token])
 
 
 def _bias_in_every_part(parts, gain, bias, unembedding, token, eps):
     sigma = np.sqrt(parts.sum(axis=0).var() + eps)
-    centred = parts - parts.mean(axis=-1, keepdims=True)
+    centered = parts - parts.mean(axis=-1, keepdims=True)
     direction = unembedding[:, token]
-    return (centred / sigma * gain + bias) @ direction, float(bias @ direction)
+    return (centered / sigma * gain + bias) @ direction, float(bias @ direction)
 
 
 def _unbiased(parts, gain, bias, unembedding, token, eps):
     sigma = np.sqrt(parts.sum(axis=0).var(ddof=1) + eps)
-    centred = parts - parts.mean(axis=-1, keepdims=True)
-    return centred / sigma * gain @ unembedding[:, token], float(bias @ unembedding[:, token])
+    centered = parts - parts.mean(axis=-1, keepdims=True)
+    return centered / sigma * gain @ unembedding[:, token], float(bias @ unembedding[:, token])
 
 
 def _by_direction(parts, gain, bias, unembedding, token, eps):
@@ -73,43 +73,44 @@ def _by_omission(parts, gain, bias, unembedding, token, eps):
 
 MISTAKES = [
     Mistake(
-        "each part normalised by itself",
-        "Every part was divided by its own deviation, so a part that wrote little counts as much as one that wrote "
-        "a lot, and the sum is not the logit. Take σ of the whole stream for all parts.",
+        "each part normalized by itself",
+        "Every part was divided by its own standard deviation, so a small part counts as much as a large one, and the "
+        "sum is not the logit. Use σ of the whole stream for all parts.",
         {"attribution": _each_by_itself},
     ),
     Mistake(
-        "the mean is not taken off",
-        "LayerNorm takes the mean of the channels off; so does its linear part. Take its own mean off each part. "
-        "(RMSNorm has no mean.)",
+        "the mean is not subtracted",
+        "LayerNorm subtracts the mean over the channels. Subtract from each part its own mean. (RMSNorm subtracts no "
+        "mean.)",
         {"attribution": _mean_left},
     ),
     Mistake(
-        "the stream's mean taken off every part",
-        "The mean of the stream is the sum of the parts' means. Taken off each part it is counted N times: take off "
-        "each part's own.",
+        "the stream's mean subtracted from every part",
+        "The mean of the stream is the sum of the means of the parts. Subtracted from each part, it is counted N "
+        "times: subtract from each part its own mean.",
         {"attribution": _mean_of_the_whole},
     ),
     Mistake(
         "the final norm is left out",
-        "The output layer reads the stream after the norm, not before. Centre each part, divide by σ and multiply "
+        "The output layer reads the stream after the norm, not before it. Center each part, divide by σ and multiply "
         "by the gain.",
         {"attribution": _no_norm},
     ),
     Mistake(
         "the gain is left out",
-        "The norm has a gain for each channel, and the output layer reads what it has scaled. Multiply by it before "
-        "the dot product.",
+        "The norm multiplies each channel by a gain before the output layer. Multiply by the gain before the dot "
+        "product.",
         {"attribution": _no_gain},
     ),
     Mistake(
         "eps outside the root",
-        "σ is the root of the variance plus eps, not the root plus eps: with a small variance the two differ much.",
+        "σ is the root of the variance plus eps, not the root plus eps. If the variance is small, the two differ a "
+        "lot.",
         {"attribution": _eps_outside},
     ),
     Mistake(
         "the bias in every part",
-        "The norm adds its bias once, however many parts there are. It has a bar of its own.",
+        "The norm adds its bias once, not once per part. The bias is a separate contribution.",
         {"attribution": _bias_in_every_part},
     ),
     Mistake(

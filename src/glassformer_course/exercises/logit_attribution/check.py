@@ -1,4 +1,4 @@
-"""The questions put to `attribution`, and the answers channel by channel."""
+"""Reference function and test cases for `attribution`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from glassformer_course.drawing import Panel, Picture
 def attribution(
     parts: Array, gain: Array, bias: Array, unembedding: Array, token: int, eps: float
 ) -> tuple[Array, float]:
-    """Each part through the norm of the whole stream, one channel after the other."""
+    """Return the contributions of the parts and of the bias, computed channel by channel: (N,), float."""
     N, D = parts.shape
     whole = [sum(float(parts[n, d]) for n in range(N)) for d in range(D)]
     middle = sum(whole) / D
@@ -30,13 +30,13 @@ def attribution(
 
 
 def logits(parts: Array, gain: Array, bias: Array, unembedding: Array, eps: float) -> Array:
-    """(V,) what the model gives for the whole stream."""
+    """Return the logits of the whole stream, with the NumPy reference's LayerNorm: (V,)."""
     y, _ = norm(parts.sum(axis=0)[None], {"weight": gain, "bias": bias}, "layernorm", eps)
     return y[0] @ unembedding
 
 
 def cases(rng: np.random.Generator) -> Iterator[Case]:
-    """Two parts that a hand can check, many parts, parts that cancel, a large eps, sums beside the model's logits."""
+    """Yield cases with two to many parts, parts that cancel, a large eps, and sums that must equal the logit."""
     by_hand = np.array([[3.0, 0.0], [0.0, 1.0]])
     plain = np.ones(2)
     none = np.zeros(2)
@@ -49,23 +49,25 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
         identity,
         0,
         0.0,
-        note="where the stream (3, 1) has mean 2 and deviation 1: the parts give 1.5 and -0.5",
+        note="where the stream (3, 1) has mean 2 and standard deviation 1: the parts contribute 1.5 and -0.5",
     )
-    yield call("attribution", by_hand, plain, np.array([0.25, 0.5]), identity, 1, 0.0, note="where the bias gives 0.5")
+    yield call(
+        "attribution", by_hand, plain, np.array([0.25, 0.5]), identity, 1, 0.0, note="where the bias contributes 0.5"
+    )
     for N, D, V in [(1, 3, 5), (2, 5, 3), (5, 7, 11), (13, 4, 7), (7, 16, 29)]:
-        arrays = _drawn(rng, N, D, V)
+        arrays = _random_inputs(rng, N, D, V)
         token = int(rng.integers(V))
-        note = f"where {N} parts of {D} channels add up"
+        note = f"where there are {N} parts of {D} channels"
         yield call("attribution", *arrays, token, 1e-5, note=note)
-        yield Case(_sum(arrays, token), f"{note}, and their contributions are summed: the logit", "attribution")
-    parts, *rest = _drawn(rng, 4, 5, 3)
+        yield Case(_sum(arrays, token), f"{note}, and the sum of their contributions must be the logit", "attribution")
+    parts, *rest = _random_inputs(rng, 4, 5, 3)
     yield call("attribution", parts + 100, *rest, 2, 1e-5, note="where every part has a large mean")
     opposite = np.concatenate([parts, -parts[:3]])
-    yield call("attribution", opposite, *rest, 0, 1e-5, note="where all parts but one cancel each other")
-    yield call("attribution", parts * 0.01, *rest, 1, 0.5, note="where eps is large beside the variance")
+    yield call("attribution", opposite, *rest, 0, 1e-5, note="where all parts except one cancel")
+    yield call("attribution", parts * 0.01, *rest, 1, 0.5, note="where eps is large compared with the variance")
     silent = parts.copy()
     silent[1] = 0.0
-    yield call("attribution", silent, *rest, 1, 1e-5, note="where one part has written nothing")
+    yield call("attribution", silent, *rest, 1, 1e-5, note="where one part is 0")
     flat = parts.copy()
     flat[2] = 7.0
     yield call("attribution", flat, *rest, 1, 1e-5, note="where one part is the same in all channels")
@@ -75,7 +77,7 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
         second, _ = functions.attribution(parts, *rest, 2, 1e-5)
         return np.asarray(first - second)
 
-    yield Case(difference, "where the contributions to one token are taken from those to another", "attribution")
+    yield Case(difference, "where the result is the difference between the contributions to two tokens", "attribution")
 
 
 def _sum(arrays: tuple[Array, ...], token: int) -> Callable[[Functions], float]:
@@ -86,12 +88,12 @@ def _sum(arrays: tuple[Array, ...], token: int) -> Callable[[Functions], float]:
     return ask
 
 
-def _drawn(rng: np.random.Generator, N: int, D: int, V: int) -> tuple[Array, Array, Array, Array]:
+def _random_inputs(rng: np.random.Generator, N: int, D: int, V: int) -> tuple[Array, Array, Array, Array]:
     return rng.normal(size=(N, D)) * 2, rng.normal(size=D) + 1, rng.normal(size=D), rng.normal(size=(D, V))
 
 
 def picture() -> Picture:
-    """The parts of a stream that was made by hand, and what each gives to three tokens."""
+    """Draw the parts of a stream made by hand, and their contributions to the logits of three tokens."""
     names = ["embedding", "head 0.0", "head 0.1", "feed-forward"]
     words = ["Paris", "Rome", "is"]
     unembedding = np.array([[1.0, 0, 0], [0, 1.0, 0], [0, 0, 1.0], [0.2, 0.2, 0.2]])
@@ -102,10 +104,10 @@ def picture() -> Picture:
     whole = logits(parts, plain, none, unembedding, 1e-5)
     return Picture(
         [
-            Panel("what was written", parts, names),
-            Panel("given to each logit", found, names, words),
+            Panel("parts of the stream", parts, names),
+            Panel("contributions to the logits", found, names, words),
             Panel("the model's logits", whole, columns=words),
         ],
-        caption="Each column of contributions sums to the logit. The embedding speaks for 'is', the word just read. "
-        "Head 0.0 names the answer, and both heads speak against repeating 'is'.",
+        caption="Each column of contributions sums to the logit. The embedding raises the logit of 'is', the word "
+        "just read. Head 0.0 raises that of the answer, and both heads lower that of 'is'.",
     )

@@ -1,4 +1,4 @@
-"""Wrong answers with their names, and right ones written in other ways."""
+"""Known mistakes, and alternative correct solutions."""
 
 import math
 
@@ -79,13 +79,13 @@ def _with_loops(tokens, special, choose, action, others, mask_id):
     return np.array(inputs), np.array(labels)
 
 
-def _by_places(tokens, special, choose, action, others, mask_id):
-    places = np.flatnonzero((choose < 0.15) & np.logical_not(special))
+def _by_positions(tokens, special, choose, action, others, mask_id):
+    positions = np.flatnonzero((choose < 0.15) & np.logical_not(special))
     inputs = np.array(tokens)
     labels = np.full_like(tokens, -100)
-    labels[places] = tokens[places]
-    masked = places[action[places] < 0.8]
-    rest = np.setdiff1d(places, masked)
+    labels[positions] = tokens[positions]
+    masked = positions[action[positions] < 0.8]
+    rest = np.setdiff1d(positions, masked)
     swapped = rest[action[rest] < 0.9]
     inputs[masked] = mask_id
     inputs[swapped] = others[swapped]
@@ -103,7 +103,7 @@ def _by_logsumexp(logits, labels):
 
 
 def _by_probabilities(logits, labels):
-    rows = [place for place, label in enumerate(labels) if label != -100]
+    rows = [position for position, label in enumerate(labels) if label != -100]
     if not rows:
         return 0.0
     return math.fsum(_losses(logits, labels)[rows].tolist()) / len(rows)
@@ -112,59 +112,60 @@ def _by_probabilities(logits, labels):
 MISTAKES = [
     Mistake(
         "special tokens are chosen",
-        "The begin, the end and padding carry no text to guess. Leave them out: (choose < 0.15) & ~special.",
+        "The begin, end and padding tokens are not text to predict. Leave them out: (choose < 0.15) & ~special.",
         {"hide": _special_too},
     ),
     Mistake(
-        "the labels are what is seen",
-        "The labels were taken after the holes were made, so the model learns to answer [MASK]. Keep the true "
-        "tokens for the labels.",
+        "the labels are the masked inputs",
+        "The labels were taken after masking, so the model learns to predict [MASK]. Use the original tokens as "
+        "labels.",
         {"hide": _labels_of_what_is_seen},
     ),
     Mistake(
         "tokens that stay have no label",
-        "A tenth of the chosen tokens stay as they are, and are asked for as well: otherwise the model knows that "
-        "what it sees need not be checked. Labels go by what was chosen, not by what changed.",
+        "A tenth of the chosen tokens stay the same, and are predicted too: otherwise the model learns that a visible "
+        "token is always right. Every chosen token has a label, not only those that changed.",
         {"hide": _only_changed},
     ),
     Mistake(
         "only masked tokens have labels",
-        "Swapped tokens and those that stay are asked for too. Labels go by what was chosen.",
+        "Swapped and unchanged tokens must be predicted too. Every chosen token has a label.",
         {"hide": _only_masked},
     ),
     Mistake(
         "every chosen token is masked",
-        "The model would never see a chosen token without [MASK], which never occurs in use. Only 80 % are masked; "
-        "10 % become another token, 10 % stay.",
+        "The model would then predict only at [MASK], which never occurs after training. Only 80% are masked; 10% "
+        "become another token, and 10% stay the same.",
         {"hide": _all_masked},
     ),
     Mistake(
-        "none of the chosen stays",
-        "All that is not masked was swapped: 80/20 instead of 80/10/10. From 0.9 on a chosen token stays.",
+        "no chosen token stays the same",
+        "All chosen tokens that are not masked were swapped: 80/20 instead of 80/10/10. From 0.9 on, a chosen token "
+        "stays the same.",
         {"hide": _swapped_too_often},
     ),
     Mistake(
         "every token has a label",
-        "Tokens that were not chosen stand in the input: to repeat them is no task, yet they would be most of the "
+        "Tokens that were not chosen are visible in the input: copying them is trivial, but they would be most of the "
         "loss. Their label is -100.",
         {"hide": _labels_everywhere},
     ),
     Mistake(
         "the text itself is changed",
-        "tokens was overwritten; the next epoch hides holes in a text full of holes. Work on a copy: tokens.copy().",
+        "tokens was overwritten, so the next epoch masks a text that is already masked. Work on a copy: tokens.copy().",
         {"hide": _in_place},
     ),
     Mistake(
-        "divided by all places",
-        "The sum over the chosen tokens was divided by T, so the loss depends on how many were chosen. Divide by "
-        "the number of labels that are not -100.",
+        "divided by all positions",
+        "The sum over the chosen tokens was divided by T, so the loss depends on how many tokens were chosen. Divide "
+        "by the number of labels that are not -100.",
         {"loss": _over_all},
     ),
     Mistake(
-        "places without a label count",
-        "-100 is no token: such places were scored against some token all the same. Leave them out before you pick "
-        "the log-probabilities.",
+        "positions without a label count",
+        "-100 is not a token, but such positions still contributed a loss. Leave them out before you pick the "
+        "log-probabilities.",
         {"loss": _ignored_count},
     ),
 ]
-ALSO_RIGHT = [{"hide": _with_loops, "loss": _by_logsumexp}, {"hide": _by_places, "loss": _by_probabilities}]
+ALSO_RIGHT = [{"hide": _with_loops, "loss": _by_logsumexp}, {"hide": _by_positions, "loss": _by_probabilities}]

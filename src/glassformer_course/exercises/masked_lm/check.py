@@ -1,4 +1,4 @@
-"""The questions put to `hide` and `loss`, and the answers token by token."""
+"""Reference functions and test cases for `hide` and `loss`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SWAPPED = 0.9
 
 
 def hide(tokens: Ints, special: Bools, choose: Array, action: Array, others: Ints, mask_id: int) -> tuple[Ints, Ints]:
-    """One token after the other."""
+    """Return the inputs and the labels, computed token by token: (T,), (T,)."""
     inputs = tokens.copy()
     labels = np.full(len(tokens), IGNORED, dtype=np.int64)
     for i, token in enumerate(tokens):
@@ -34,7 +34,7 @@ def hide(tokens: Ints, special: Bools, choose: Array, action: Array, others: Int
 
 
 def loss(logits: Array, labels: Ints) -> float:
-    """One place after the other."""
+    """Return the mean of -ln p over the labels that are not -100: (T, V), (T,) -> float."""
     found = []
     for row, label in zip(logits.tolist(), labels.tolist(), strict=True):
         if label != IGNORED:
@@ -44,7 +44,7 @@ def loss(logits: Array, labels: Ints) -> float:
 
 
 def cases(rng: np.random.Generator) -> Iterator[Case]:
-    """One token of each fate, the edges of the shares, special tokens, random texts; losses of few labels and none."""
+    """Yield cases with each kind of replacement, limits, special tokens and random texts, then for the loss."""
     tokens = np.array([10, 11, 12, 13, 14])
     plain = np.zeros(5, dtype=np.bool_)
     choose = np.array([0.1, 0.1, 0.1, 0.5, 0.5])
@@ -58,7 +58,7 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
         action,
         others,
         3,
-        note="where the first three tokens are chosen: one is masked, one swapped, one stays",
+        note="where the first three tokens are chosen: one is masked, one swapped, one unchanged",
     )
     yield call(
         "hide",
@@ -68,51 +68,60 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
         action,
         others,
         3,
-        note="where all would be chosen, but the first and the last are special",
+        note="where all tokens are chosen except the first and the last, which are special",
     )
     edges = np.array([0.15, np.nextafter(0.15, 0), 0.0, 0.0, 0.0])
     yield call(
-        "hide", tokens, plain, edges, np.array([0, 0, 0.8, 0.9, 0.0]), others, 3, note="where numbers lie on edges"
+        "hide",
+        tokens,
+        plain,
+        edges,
+        np.array([0, 0, 0.8, 0.9, 0.0]),
+        others,
+        3,
+        note="where numbers are exactly at the limits",
     )
     for T in (1, 7, 40, 400):
-        note = f"where a text of {T} tokens is drawn at random"
-        yield call("hide", *_drawn(rng, T), 4, note=note)
-        yield Case(_fates(_drawn(rng, T)), f"{note}, and its chosen tokens are counted by fate", "hide")
+        note = f"where a text of {T} tokens is random"
+        yield call("hide", *_random_inputs(rng, T), 4, note=note)
+        yield Case(
+            _count_kinds(_random_inputs(rng, T)), f"{note}, and the result is the counts of each kind of token", "hide"
+        )
     nothing = np.full((2, 4), 1.5)
-    yield call("loss", nothing, np.array([-100, 2]), note="where all logits are equal and one place counts: ln 4")
+    yield call("loss", nothing, np.array([-100, 2]), note="where all logits are equal and one position counts: ln 4")
     yield call(
-        "loss", np.array([[0.0, 0.0], [9.0, 1.0]]), np.array([1, -100]), note="where the second place is not chosen"
+        "loss", np.array([[0.0, 0.0], [9.0, 1.0]]), np.array([1, -100]), note="where the second position is not chosen"
     )
-    yield call("loss", nothing, np.array([-100, -100]), note="where nothing was chosen")
+    yield call("loss", nothing, np.array([-100, -100]), note="where no token is chosen")
     for T, V in [(5, 3), (11, 7), (60, 13)]:
         labels = np.where(rng.random(T) < 0.3, rng.integers(V, size=T), IGNORED)
         labels[0] = V - 1
-        yield call("loss", rng.normal(size=(T, V)) * 3, labels, note=f"where {T} places have random labels")
+        yield call("loss", rng.normal(size=(T, V)) * 3, labels, note=f"where {T} positions have random labels")
     yield call(
         "loss", rng.normal(size=(4, 5)) * 9 + 9_000, np.array([0, 4, -100, 1]), note="where logits are about 9,000"
     )
     far = np.array([[10_000.0, 9_999.0, 0.0], [1.0, 2.0, 3.0], [-9_999.0, -9_998.0, -10_000.0]])
-    yield call("loss", far, np.array([1, 0, 2]), note="where the places' logits are 10,000 apart")
-    drawn = _drawn(rng, 60)
+    yield call("loss", far, np.array([1, 0, 2]), note="where the logits of different positions are 10,000 apart")
+    inputs_of_hide = _random_inputs(rng, 60)
     logits = rng.normal(size=(60, 101))
 
     def both(functions: Functions) -> float:
-        return float(functions.loss(logits, functions.hide(*drawn, 4)[1]))
+        return float(functions.loss(logits, functions.hide(*inputs_of_hide, 4)[1]))
 
-    yield Case(both, "where the labels of a text of 60 tokens go into the loss", "loss(logits, hide(...)[1])")
+    yield Case(both, "where the loss uses the labels that hide returns for 60 tokens", "loss(logits, hide(...)[1])")
 
 
-def _drawn(rng: np.random.Generator, T: int) -> tuple[Ints, Bools, Array, Array, Ints]:
-    """A text whose tokens 0 to 4 are special, with more chosen tokens than usual, and other tokens to put in."""
+def _random_inputs(rng: np.random.Generator, T: int) -> tuple[Ints, Bools, Array, Array, Ints]:
+    """Return random arguments of `hide`: tokens 0 to 4 are special, and more tokens are chosen than usual."""
     tokens = rng.integers(0, 101, size=T)
     return tokens, tokens < 5, rng.random(T) * 0.4, rng.random(T), rng.integers(5, 101, size=T)
 
 
-def _fates(drawn: tuple[Ints, Bools, Array, Array, Ints]) -> Any:
-    tokens, special = drawn[:2]
+def _count_kinds(inputs_of_hide: tuple[Ints, Bools, Array, Array, Ints]) -> Any:
+    tokens, special = inputs_of_hide[:2]
 
     def ask(functions: Functions) -> dict[str, int]:
-        inputs, labels = functions.hide(*drawn, 4)
+        inputs, labels = functions.hide(*inputs_of_hide, 4)
         chosen = labels != IGNORED
         return {
             "chosen": int(chosen.sum()),
@@ -134,12 +143,12 @@ def picture() -> Picture:
     tokens = np.arange(len(words))
     inputs, labels = hide(tokens, special, choose, action, np.full(len(words), 90), 99)
     chosen = labels != IGNORED
-    fates = np.array([inputs == 99, inputs == 90, chosen & (inputs == tokens)], dtype=np.float64)
+    kinds = np.array([inputs == 99, inputs == 90, chosen & (inputs == tokens)], dtype=np.float64)
     return Picture(
         [
-            Panel("the numbers drawn", [choose, action], ["choose", "action"], words),
-            Panel("what becomes of the tokens", [*fates, chosen], ["[MASK]", "another", "stays", "loss"], words),
+            Panel("the random numbers", [choose, action], ["choose", "action"], words),
+            Panel("inputs of the chosen tokens", [*kinds, chosen], ["[MASK]", "another", "the same", "loss"], words),
         ],
-        caption="Chosen is what is below 0.15 and not special: cat is hidden, on becomes another word, mat stays. "
-        "The loss counts at all three.",
+        caption="A token is chosen if its number is below 0.15 and it is not special: cat is masked, on is replaced by "
+        "another word, mat stays the same. All three count in the loss.",
     )

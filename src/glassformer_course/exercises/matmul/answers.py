@@ -1,4 +1,4 @@
-"""Wrong answers with their names, and right ones written in other ways."""
+"""Known mistakes, and alternative correct solutions."""
 
 import numpy as np
 
@@ -60,37 +60,38 @@ def _einsum(A, B):
 MISTAKES = [
     Mistake(
         "the products are not summed",
-        "A dot product is one number: add the products of all entries up.",
+        "A dot product is one number: sum the products of all entries.",
         {"dot": _unsummed},
     ),
     Mistake(
         "the last term is missing",
-        "range(n) already stops before n. With range(n - 1) the last product is never added.",
+        "range(n) already stops before n, so range(n - 1) leaves out the last product.",
         {"dot": _short_dot, "matmul": _short_matmul},
     ),
     Mistake(
         "the second matrix is transposed",
-        "Rows of A met rows of B here. A row of A meets a column of B: in B[j, k] the summed index j comes first.",
+        "This multiplies rows of A by rows of B. Multiply rows of A by columns of B: in B[j, k], the summed index j "
+        "is first.",
         {"matmul": _second_transposed},
     ),
     Mistake(
         "multiplied entry by entry",
-        "A * B multiplies the entries at the same place. A matrix product sums along a row of A and a column of B.",
+        "A * B multiplies entries at the same index. Matrix multiplication sums along a row of A and a column of B.",
         {"matmul": _entry_by_entry},
     ),
     Mistake(
         "overwritten instead of added",
-        "Each new product replaced the one before, so only the last term is left. Start from 0 and add: +=.",
+        "Each new product replaced the previous one, so only the last term is left. Start at 0 and add: +=.",
         {"matmul": _overwritten},
     ),
     Mistake(
-        "the factors are exchanged",
+        "the factors are swapped",
         "This is B A. The order matters: A B takes its rows from A and its columns from B.",
         {"matmul": _exchanged},
     ),
     Mistake(
         "the result is transposed",
-        "Row and column of the result are exchanged. C[i, k] belongs to row i of A and column k of B.",
+        "Rows and columns of the result are swapped. C[i, k] belongs to row i of A and column k of B.",
         {"matmul": _result_transposed},
     ),
 ]

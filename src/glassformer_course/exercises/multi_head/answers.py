@@ -1,4 +1,4 @@
-"""Wrong answers with their names, and right ones written in other ways."""
+"""Known mistakes, and alternative correct solutions."""
 
 import numpy as np
 
@@ -24,7 +24,7 @@ def _attend(Q, K, V, width):
 
 
 def _with(split=_split, merge=_merge):
-    """`split` and `merge` as they are given, and a right attention between them."""
+    """Return the given `split` and `merge` with a correct attention between them."""
 
     def multi_head(x, W_Q, W_K, W_V, W_O, heads):
         Q, K, V = (split(x @ W, heads) for W in (W_Q, W_K, W_V))
@@ -104,29 +104,30 @@ def _head_by_head(x, W_Q, W_K, W_V, W_O, heads):
 MISTAKES = [
     Mistake(
         "split without transposing",
-        "reshape to (B, H, T, d) cuts the numbers as they lie in memory, so heads get pieces of different tokens. "
-        "First reshape to (B, T, H, d), then exchange the axes of T and H.",
+        "reshape to (B, H, T, d) splits the numbers in memory order, so heads get parts of different tokens. First "
+        "reshape to (B, T, H, d), then swap the axes of T and H.",
         _with(split=_split_no_transpose),
     ),
     Mistake(
         "every H-th channel",
-        "Head 0 has channels 0, H, 2H here. It has the first d of them: reshape to (B, T, H, d), in this order.",
+        "Head 0 gets channels 0, H, 2H and so on here. It must get the first d channels: reshape to (B, T, H, d), in "
+        "this order.",
         _with(split=_split_strided),
     ),
     Mistake(
-        "heads behind the tokens",
-        "The result is (B, T, H, d), so a product of matrices would compare the heads of one token. Exchange T and H "
+        "heads after the tokens",
+        "The result is (B, T, H, d), so a matrix multiplication would compare the heads of one token. Swap T and H "
         "with transpose(0, 2, 1, 3).",
         {"split": _split_tokens_first},
     ),
     Mistake(
         "merged without transposing",
-        "reshape from (B, H, T, d) puts pieces of different tokens side by side. Exchange H and T first, then reshape.",
+        "reshape from (B, H, T, d) concatenates parts of different tokens. Swap H and T first, then reshape.",
         _with(merge=_merge_no_transpose),
     ),
     Mistake(
         "merged channel by channel",
-        "The channels of all heads are interleaved. All d channels of head 0 come first: (B, T, H, d), then reshape.",
+        "The channels of the heads are interleaved. All d channels of head 0 come first: (B, T, H, d), then reshape.",
         _with(merge=_merge_strided),
     ),
     Mistake(
@@ -136,23 +137,22 @@ MISTAKES = [
     ),
     Mistake(
         "W_O is missing",
-        "The heads only stand side by side. Multiply the merged result with W_O, which mixes what they found.",
+        "The heads are only concatenated. Multiply the merged result by W_O, which combines the outputs of the heads.",
         {"multi_head": _no_output},
     ),
     Mistake(
         "the weights are transposed",
-        "The weights are input by output here: x @ W. (torch.nn.Linear keeps them the other way round, and uses x @ "
-        "W.T.)",
+        "The weights are input by output here: x @ W. (torch.nn.Linear stores them transposed, and computes x @ W.T.)",
         {"multi_head": _weights_transposed},
     ),
     Mistake(
-        "one head does it all",
+        "a single head",
         "Q, K and V were never split, so all channels share one softmax. Split them into heads before the scores.",
         {"multi_head": _never_split},
     ),
     Mistake(
         "x is split before it is projected",
-        "Each head projects from all D channels of x. Multiply with W_Q, W_K and W_V first, then split.",
+        "Each head uses all D channels of x. Multiply by W_Q, W_K and W_V first, then split.",
         {"multi_head": _split_before},
     ),
 ]

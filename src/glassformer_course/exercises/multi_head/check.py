@@ -1,4 +1,4 @@
-"""The questions put to multi-head attention, and the answers head by head."""
+"""Reference functions and test cases for multi-head attention."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from glassformer_course.drawing import Panel, Picture
 
 
 def split(x: Array, heads: int) -> Array:
-    """Each head is a slice of the channels."""
+    """Split the channels into heads: (B, T, D) -> (B, H, T, d)."""
     return np.stack(np.split(x, heads, axis=-1), axis=1)
 
 
 def merge(x: Array) -> Array:
-    """The heads of every token, one after the other."""
+    """Concatenate the heads: (B, H, T, d) -> (B, T, D)."""
     return np.concatenate([x[:, head] for head in range(x.shape[1])], axis=-1)
 
 
@@ -34,7 +34,7 @@ def multi_head(x: Array, W_Q: Array, W_K: Array, W_V: Array, W_O: Array, heads: 
 
 
 def _weights(Q: Array, K: Array) -> Array:
-    """(T, d), (S, d) -> (T, S)."""
+    """Return the attention weights: (T, d), (S, d) -> (T, S)."""
     scores = Q @ K.T / Q.shape[-1] ** 0.5
     powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
     weights: Array = powers / powers.sum(axis=-1, keepdims=True)
@@ -42,13 +42,13 @@ def _weights(Q: Array, K: Array) -> Array:
 
 
 def cases(rng: np.random.Generator) -> Iterator[Case]:
-    """Numbered channels first, so that a wrong order is seen; then one head to many, in all sizes."""
+    """Yield cases with numbered channels, which show a wrong order, then with one to five heads in several sizes."""
     two = np.array([[[0.0, 1.0, 2.0, 3.0], [10.0, 11.0, 12.0, 13.0]]])
-    yield call("split", two, 2, note="where token 0 holds 0 1 2 3, token 1 holds 10 11 12 13, and there are 2 heads")
+    yield call("split", two, 2, note="where token 0 is 0 1 2 3, token 1 is 10 11 12 13, and there are 2 heads")
     for B, T, H, d in ((1, 3, 2, 2), (2, 3, 4, 5), (3, 2, 2, 7), (2, 5, 5, 1)):
         yield call("split", rng.normal(size=(B, T, H * d)), H, note=f"where {H * d} channels become {H} heads")
     yield call("split", rng.normal(size=(2, 3, 5)), 1, note="where there is one head")
-    yield call("merge", split(two, 2), note="where the numbers must come back in the order 0 1 2 3, 10 11 12 13")
+    yield call("merge", split(two, 2), note="where the result must be 0 1 2 3, 10 11 12 13")
     for B, H, T, d in ((1, 2, 2, 2), (2, 4, 3, 5), (3, 2, 2, 7), (2, 5, 7, 1)):
         yield call("merge", rng.normal(size=(B, H, T, d)), note=f"where {H} heads become {H * d} channels")
     yield _there_and_back(rng.normal(size=(2, 3, 12)), 4)
@@ -56,7 +56,7 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
     yield call("multi_head", two / 10, eye, eye, eye, eye, 2, note="where all weights are the identity")
     for B, T, H, d in ((1, 3, 2, 2), (2, 5, 2, 3), (3, 2, 3, 4), (2, 7, 4, 1), (1, 3, 1, 5), (2, 1, 2, 3)):
         weights = rng.normal(size=(4, H * d, H * d)) / (H * d) ** 0.5
-        note = f"where {H} head{'s' * (H > 1)} of {d} channel{'s' * (d > 1)} read{'s' * (H == 1)} {B} x {T} tokens"
+        note = f"where {B} x {T} tokens have {H} head{'s' * (H > 1)} of {d} channel{'s' * (d > 1)}"
         yield call("multi_head", rng.normal(size=(B, T, H * d)), *weights, H, note=note)
     weights = rng.normal(size=(4, 6, 6))
     yield call("multi_head", rng.normal(size=(2, 3, 6)) * 40, *weights, 3, note="where scores are in the thousands")
@@ -68,25 +68,25 @@ def _there_and_back(x: Array, heads: int) -> Case:
         again: Array = functions.merge(functions.split(x, heads))
         return again
 
-    return Case(ask, note="where x must come back as it was", words="merge(split(x, 4)) with x float64 (2, 3, 12)")
+    return Case(ask, note="where merge must undo split", words="merge(split(x, 4)) with x float64 (2, 3, 12)")
 
 
 def picture() -> Picture:
-    """Two heads of one layer read A B A B: one looks a place back, one for the same letter."""
+    """Draw two heads on A B A B: one attends to the previous position, one to the same letter."""
     words = ["A", "B", "A'", "B'"]
-    places = np.eye(4)
+    positions = np.eye(4)
     letters = np.array([[1.0, 0.0], [0.0, 1.0]] * 2)
-    x = np.concatenate([places, letters, np.zeros((4, 2))], axis=1)
+    x = np.concatenate([positions, letters, np.zeros((4, 2))], axis=1)
     W_Q = np.zeros((8, 8))
     W_K = np.zeros((8, 8))
-    W_Q[:4, :4] = np.roll(places, -1, axis=1) * 6  # place i asks for place i - 1
-    W_K[:4, :4] = places
-    W_Q[4:, 4:] = W_K[4:, 4:] = np.eye(4) * 2  # a letter asks for itself
+    W_Q[:4, :4] = np.roll(positions, -1, axis=1) * 6  # position i attends to position i - 1
+    W_K[:4, :4] = positions
+    W_Q[4:, 4:] = W_K[4:, 4:] = np.eye(4) * 2  # a letter attends to the same letter
     Q = split((x @ W_Q)[None], 2)[0]
     K = split((x @ W_K)[None], 2)[0]
-    names = ("head 0: the place before", "head 1: the same letter")
+    names = ("head 0: the previous position", "head 1: the same letter")
     return Picture(
         [Panel(name, _weights(Q[head], K[head]), words, words) for head, name in enumerate(names)],
-        caption="The same tokens, two heads, two questions: a row is a query, a column a key. The place before the "
-        "first one is the last one here, since nothing is masked.",
+        caption="The same tokens, two heads, two attention patterns: a row is a query, a column a key. Without a "
+        "mask, the first position attends to the last one.",
     )

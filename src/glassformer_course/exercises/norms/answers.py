@@ -1,4 +1,4 @@
-"""Wrong answers with their names, and right ones written in other ways."""
+"""Known mistakes, and alternative correct solutions."""
 
 import math
 
@@ -8,9 +8,9 @@ from glassformer_course.cases import Mistake
 
 
 def _unbiased(x, gain, bias, epsilon):
-    centred = x - x.mean(axis=-1, keepdims=True)
-    variance = (centred**2).sum(axis=-1, keepdims=True) / (np.float64(x.shape[-1]) - 1)  # D = 1: 0 / 0 is no number
-    return gain * centred / np.sqrt(variance + epsilon) + bias
+    centered = x - x.mean(axis=-1, keepdims=True)
+    variance = (centered**2).sum(axis=-1, keepdims=True) / (np.float64(x.shape[-1]) - 1)  # D = 1: 0 / 0 is NaN
+    return gain * centered / np.sqrt(variance + epsilon) + bias
 
 
 def _outside(x, gain, bias, epsilon):
@@ -36,8 +36,8 @@ def _difference_of_squares(x, gain, bias, epsilon):
 
 
 def _rms_of_centred(x, gain, epsilon):
-    centred = x - x.mean(axis=-1, keepdims=True)
-    return gain * centred / np.sqrt((centred**2).mean(axis=-1, keepdims=True) + epsilon)
+    centered = x - x.mean(axis=-1, keepdims=True)
+    return gain * centered / np.sqrt((centered**2).mean(axis=-1, keepdims=True) + epsilon)
 
 
 def _rms_by_length(x, gain, epsilon):
@@ -45,25 +45,25 @@ def _rms_by_length(x, gain, epsilon):
 
 
 def _gain_on_bias_too(x, gain, bias, epsilon):
-    centred = x - x.mean(axis=-1, keepdims=True)
-    return gain * (centred / np.sqrt(x.var(axis=-1, keepdims=True) + epsilon) + bias)
+    centered = x - x.mean(axis=-1, keepdims=True)
+    return gain * (centered / np.sqrt(x.var(axis=-1, keepdims=True) + epsilon) + bias)
 
 
 def _layer_norm_with_loops(x, gain, bias, epsilon):
     result = np.zeros(x.shape)
-    for place in np.ndindex(x.shape[:-1]):
-        row = [float(value) for value in x[place]]
+    for position in np.ndindex(x.shape[:-1]):
+        row = [float(value) for value in x[position]]
         mean = math.fsum(row) / len(row)
         size = math.sqrt(math.fsum((value - mean) ** 2 for value in row) / len(row) + epsilon)
-        result[place] = [g * (value - mean) / size + b for value, g, b in zip(row, gain, bias, strict=True)]
+        result[position] = [g * (value - mean) / size + b for value, g, b in zip(row, gain, bias, strict=True)]
     return result
 
 
 def _rms_norm_with_loops(x, gain, epsilon):
     result = np.zeros(x.shape)
-    for place in np.ndindex(x.shape[:-1]):
-        size = math.sqrt(math.fsum(float(value) ** 2 for value in x[place]) / x.shape[-1] + epsilon)
-        result[place] = [g * value / size for value, g in zip(x[place], gain, strict=True)]
+    for position in np.ndindex(x.shape[:-1]):
+        size = math.sqrt(math.fsum(float(value) ** 2 for value in x[position]) / x.shape[-1] + epsilon)
+        result[position] = [g * value / size for value, g in zip(x[position], gain, strict=True)]
     return result
 
 
@@ -80,25 +80,24 @@ def _rms_norm_by_einsum(x, gain, epsilon):
 MISTAKES = [
     Mistake(
         "variance divided by D - 1",
-        "That is the estimate for a sample (ddof=1, torch's default for var). Norms divide by D: x.var(axis=-1) in "
-        "NumPy.",
+        "This is the sample variance (ddof=1, the default of torch.var). Norms divide by D: x.var(axis=-1) in NumPy.",
         {"layer_norm": _unbiased},
     ),
     Mistake(
         "ε outside the root",
-        "√σ² + ε is not √(σ² + ε): vectors with little spread come out far too large. Add ε before the root is taken.",
+        "√σ² + ε is not √(σ² + ε), and vectors with little variance become too large. Add ε before taking the root.",
         {"layer_norm": _outside, "rms_norm": _outside_rms},
     ),
     Mistake(
         "one norm over the whole array",
-        "All vectors share one mean and one size here, so tokens and rows of a batch influence each other. Reduce "
-        "over axis=-1 alone, with keepdims=True.",
+        "All vectors share one mean and one size here, so tokens and rows of a batch influence each other. Reduce only "
+        "over axis=-1, with keepdims=True.",
         {"layer_norm": _whole_array, "rms_norm": _whole_array_rms},
     ),
     Mistake(
         "variance as a difference of squares",
-        "The mean of x² less the square of the mean loses all digits when the mean is large beside the spread. "
-        "Subtract the mean first, then square.",
+        "The mean of x² minus the square of the mean loses all digits if the mean is much larger than the standard "
+        "deviation. Subtract the mean first, then square.",
         {"layer_norm": _difference_of_squares},
     ),
     Mistake(
@@ -108,13 +107,13 @@ MISTAKES = [
     ),
     Mistake(
         "RMSNorm subtracts the mean",
-        "This is LayerNorm without bias. RMSNorm divides x itself by the root of its mean square; no mean is taken "
-        "off.",
+        "This is LayerNorm without bias. RMSNorm divides x itself by the root of its mean square and does not "
+        "subtract the mean.",
         {"rms_norm": _rms_of_centred},
     ),
     Mistake(
         "sum of squares, not their mean",
-        "Divided by its length, a vector has length 1 and its numbers shrink as D grows. RMSNorm divides by the root "
+        "A vector divided by its length has length 1, so its numbers shrink as D grows. RMSNorm divides by the root "
         "of the mean square, so the length is √D.",
         {"rms_norm": _rms_by_length},
     ),

@@ -1,4 +1,4 @@
-"""The questions put to `layer_norm` and `rms_norm`, and the answers of the NumPy reference."""
+"""Reference functions and test cases for `layer_norm` and `rms_norm`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def rms_norm(x: Array, gain: Array, epsilon: float) -> Array:
 
 
 def cases(rng: np.random.Generator) -> Iterator[Case]:
-    """LayerNorm, then RMSNorm: shapes of one to three axes, a large ε, vectors without spread, large numbers."""
+    """Yield cases for LayerNorm, then RMSNorm: several shapes, a large ε, constant vectors, large numbers."""
     ones = np.ones(4)
     zeros = np.zeros(4)
     yield call(
@@ -33,9 +33,9 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
     )
     for shape in [(5,), (3, 4), (4, 3), (2, 3, 7), (1, 11)]:
         x, gain, bias = rng.normal(size=shape) * 3 + 1, *rng.normal(size=(2, shape[-1]))
-        yield call("layer_norm", x, gain, bias, SMALL, note="where the numbers are drawn at random")
+        yield call("layer_norm", x, gain, bias, SMALL, note="where the numbers are random")
     x = rng.normal(size=(3, 4))
-    yield call("layer_norm", x, ones, zeros, 2.0, note="where ε is 2, so that its place shows")
+    yield call("layer_norm", x, ones, zeros, 2.0, note="where ε is 2")
     yield call("layer_norm", np.full((2, 4), 7.0), ones, ones * 3, SMALL, note="where all numbers are equal")
     yield call("layer_norm", rng.normal(size=(3, 1)), np.ones(1), np.zeros(1), SMALL, note="where D is 1")
     x = np.round(rng.normal(size=(5, 7)) * 10) + 1e6
@@ -45,15 +45,15 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
     for shape in [(5,), (3, 4), (4, 3), (2, 3, 7), (1, 11)]:
         x = rng.normal(size=shape) * 3 + 1
         gain = rng.normal(size=shape[-1])
-        yield call("rms_norm", x, gain, SMALL, note="where the numbers are drawn at random")
-    yield call("rms_norm", rng.normal(size=(3, 4)), ones, 2.0, note="where ε is 2, so that its place shows")
+        yield call("rms_norm", x, gain, SMALL, note="where the numbers are random")
+    yield call("rms_norm", rng.normal(size=(3, 4)), ones, 2.0, note="where ε is 2")
     yield call("rms_norm", np.zeros((2, 4)), ones, SMALL, note="where all numbers are 0")
     yield call("rms_norm", rng.normal(size=(3, 1)), np.ones(1), SMALL, note="where D is 1")
     yield call("rms_norm", rng.normal(size=(2, 5)) * 1e8, np.ones(5), SMALL, note="where numbers are about 100,000,000")
 
 
 def picture() -> Picture:
-    """Three vectors and what the two norms make of them."""
+    """Draw three vectors and the results of both norms."""
     x = np.array([[1.0, 2.0, 3.0, 4.0], [10.0, 20.0, 30.0, 40.0], [11.0, 12.0, 13.0, 14.0]])
     names = ["x", "10 x", "x + 10"]
     ones = np.ones(4)
@@ -63,6 +63,6 @@ def picture() -> Picture:
             Panel("LayerNorm", layer_norm(x, ones, np.zeros(4), SMALL), names),
             Panel("RMSNorm", rms_norm(x, ones, SMALL), names),
         ],
-        caption="Ten times the vector gives the same in both. A shift by 10 is gone in LayerNorm, which subtracts the "
-        "mean; RMSNorm keeps it.",
+        caption="Both norms give the same for x and 10 x. LayerNorm, which subtracts the mean, also gives the same for "
+        "x + 10; RMSNorm does not.",
     )

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # LayerNorm and RMSNorm
 #
-# Write two norms. Each brings every vector (the *last* axis, D numbers) to one size, then multiplies by a learned
-# gain.
+# Write two norms. Each scales every vector (the *last* axis, D numbers) to a fixed size, then multiplies it by a
+# learned gain.
 #
 # $$\mathrm{layer\_norm}(x) = gain \cdot \frac{x - \mu}{\sqrt{\sigma^2 + \epsilon}} + bias
 # \qquad \mu = \frac1D \sum_i x_i \qquad \sigma^2 = \frac1D \sum_i (x_i - \mu)^2$$
@@ -10,25 +10,25 @@
 # $$\mathrm{rms\_norm}(x) = gain \cdot \frac{x}{\sqrt{m + \epsilon}} \qquad m = \frac1D \sum_i x_i^2$$
 #
 # - `x` is float64 of shape (..., D), with any axes in front; `gain` and `bias` are (D,); `epsilon` is a float.
-# - The variance is divided by D, not by D - 1. $\epsilon$ stands *inside* the root.
+# - Divide the variance by D, not by D - 1. $\epsilon$ is *inside* the root.
 # - Numbers may be as large as 1,000,000 with a spread of 10: the result must still be right.
-# - The result is a new array of the shape of `x`; no argument is changed.
+# - The result is a new array of the shape of `x`; do not change the arguments.
 
 # %%
 import numpy as np
 
 
 def layer_norm(x, gain, bias, epsilon):
-    """Each vector with mean 0 and variance 1, times gain, plus bias: (..., D) -> (..., D)."""
+    """Normalize each vector to mean 0 and variance 1, then apply gain and bias: (..., D) -> (..., D)."""
     # BEGIN SOLUTION
-    centred = x - x.mean(axis=-1, keepdims=True)
-    variance = (centred**2).mean(axis=-1, keepdims=True)
-    return gain * centred / np.sqrt(variance + epsilon) + bias
+    centered = x - x.mean(axis=-1, keepdims=True)
+    variance = (centered**2).mean(axis=-1, keepdims=True)
+    return gain * centered / np.sqrt(variance + epsilon) + bias
     # END SOLUTION
 
 
 def rms_norm(x, gain, epsilon):
-    """Each vector with a mean square of 1, times gain: (..., D) -> (..., D)."""
+    """Normalize each vector to a mean square of 1, then apply the gain: (..., D) -> (..., D)."""
     # BEGIN SOLUTION
     square = (x**2).mean(axis=-1, keepdims=True)
     return gain * x / np.sqrt(square + epsilon)

@@ -1,4 +1,4 @@
-"""Wrong answers with their names, and right ones written in other ways."""
+"""Known mistakes, and alternative correct solutions."""
 
 import numpy as np
 
@@ -82,44 +82,44 @@ def _averaged_rms(dy, x, gain, epsilon):
     return _through_rms(dy * gain, normed, size), _sum(dy * normed) / (dy.size / dy.shape[-1])
 
 
-def _jacobian(normed, size, centred):
-    """The matrix ∂x̂/∂x of one vector."""
+def _jacobian(normed, size, centered):
+    """Return the Jacobian ∂x̂/∂x of one vector: (D, D)."""
     D = len(normed)
-    shares = np.ones((D, D)) / D if centred else np.zeros((D, D))
-    return (np.eye(D) - shares - np.outer(normed, normed) / D) / size
+    mean_matrix = np.ones((D, D)) / D if centered else np.zeros((D, D))
+    return (np.eye(D) - mean_matrix - np.outer(normed, normed) / D) / size
 
 
-def _by_jacobians(dy, x, gain, epsilon, statistics, centred):
+def _by_jacobians(dy, x, gain, epsilon, statistics, centered):
     D = x.shape[-1]
     dx = np.zeros(x.shape)
     dgain = np.zeros(D)
     dbias = np.zeros(D)
-    for place in np.ndindex(x.shape[:-1]):
-        normed, size = statistics(x[place], epsilon)
-        dx[place] = _jacobian(normed, size, centred).T @ (gain * dy[place])
-        dgain += dy[place] * normed
-        dbias += dy[place]
+    for position in np.ndindex(x.shape[:-1]):
+        normed, size = statistics(x[position], epsilon)
+        dx[position] = _jacobian(normed, size, centered).T @ (gain * dy[position])
+        dgain += dy[position] * normed
+        dbias += dy[position]
     return dx, dgain, dbias
 
 
 def _layer_by_jacobians(dy, x, gain, epsilon):
-    return _by_jacobians(dy, x, gain, epsilon, _layer, centred=True)
+    return _by_jacobians(dy, x, gain, epsilon, _layer, centered=True)
 
 
 def _rms_by_jacobians(dy, x, gain, epsilon):
-    return _by_jacobians(dy, x, gain, epsilon, _rms, centred=False)[:2]
+    return _by_jacobians(dy, x, gain, epsilon, _rms, centered=False)[:2]
 
 
 def _layer_step_by_step(dy, x, gain, epsilon):
-    centred = x - _mean(x)
-    variance = _mean(centred**2)
+    centered = x - _mean(x)
+    variance = _mean(centered**2)
     size = np.sqrt(variance + epsilon)
     dnormed = gain * dy
-    dsize = -(dnormed * centred).sum(axis=-1, keepdims=True) / size**2
+    dsize = -(dnormed * centered).sum(axis=-1, keepdims=True) / size**2
     dvariance = dsize / (2 * size)
-    dcentred = dnormed / size + dvariance * 2 * centred / x.shape[-1]
+    dcentred = dnormed / size + dvariance * 2 * centered / x.shape[-1]
     dx = dcentred - _mean(dcentred)
-    return dx, _sum(dy * centred / size), _sum(dy)
+    return dx, _sum(dy * centered / size), _sum(dy)
 
 
 def _rms_step_by_step(dy, x, gain, epsilon):
@@ -131,18 +131,18 @@ def _rms_step_by_step(dy, x, gain, epsilon):
 MISTAKES = [
     Mistake(
         "mean and size taken as constants",
-        "dx = gain · dy / s forgets that μ and s change with x. Two more terms are due: - mean(dx̂) and - x̂ · "
-        "mean(dx̂ · x̂) (RMSNorm has only the second).",
+        "dx = gain · dy / s ignores that μ and s depend on x. Two terms are missing: - mean(dx̂) and - x̂ · mean(dx̂ "
+        "· x̂) (RMSNorm has only the second).",
         {"layer_norm_backward": _constant_statistics, "rms_norm_backward": _constant_statistics_rms},
     ),
     Mistake(
         "the path through the mean forgotten",
-        "x̂ holds -μ, and μ depends on every x. LayerNorm's dx needs the term - mean(dx̂) too; then it sums to 0.",
+        "x̂ contains -μ, and μ depends on every x. LayerNorm's dx also needs the term - mean(dx̂); then it sums to 0.",
         {"layer_norm_backward": _no_mean},
     ),
     Mistake(
         "the path through the variance forgotten",
-        "The size s depends on every x. LayerNorm's dx needs the term - x̂ · mean(dx̂ · x̂) too.",
+        "The size s depends on every x. LayerNorm's dx also needs the term - x̂ · mean(dx̂ · x̂).",
         {"layer_norm_backward": _no_variance},
     ),
     Mistake(
@@ -152,13 +152,13 @@ MISTAKES = [
     ),
     Mistake(
         "gradient of the gain by x, not x̂",
-        "The gain multiplies the normalised vector: its gradient is the sum of dy · x̂, not of dy · x.",
+        "The gain multiplies the normalized vector, so its gradient is the sum of dy · x̂, not of dy · x.",
         {"layer_norm_backward": _gain_by_x, "rms_norm_backward": _gain_by_x_rms},
     ),
     Mistake(
         "gradients of gain and bias averaged",
-        "One gain serves all vectors, so its gradient is the sum over them. The loss has already divided by what it "
-        "averages.",
+        "All vectors share one gain, so its gradient is the sum over them. If the loss is a mean, dy is already "
+        "divided by their number.",
         {"layer_norm_backward": _averaged, "rms_norm_backward": _averaged_rms},
     ),
 ]

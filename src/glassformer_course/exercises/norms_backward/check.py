@@ -1,4 +1,4 @@
-"""The questions put to the backward passes of the norms, and the answers of the NumPy reference."""
+"""Reference functions and test cases for the backward passes of the norms."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SMALL = 1e-5
 
 
 def layer_norm_backward(dy: Array, x: Array, gain: Array, epsilon: float) -> tuple[Array, Array, Array]:
-    """The reference's, with a bias of zeros."""
+    """Return the gradients of `x`, gain and bias, computed by the NumPy reference."""
     dx, gradients = norm_backward(dy, norm(x, {"weight": gain, "bias": np.zeros_like(gain)}, "layernorm", epsilon)[1])
     return dx, gradients["weight"], gradients["bias"]
 
@@ -27,9 +27,11 @@ def rms_norm_backward(dy: Array, x: Array, gain: Array, epsilon: float) -> tuple
 
 
 def cases(rng: np.random.Generator) -> Iterator[Case]:
-    """LayerNorm, then RMSNorm: one to three axes, a large ε, vectors without spread, gradients of zeros."""
-    yield from _of_one("layer_norm_backward", np.array([1.0, 1.0, 3.0, 3.0]), "x is 1, 1, 3, 3 and x̂ -1, -1, 1, 1", rng)
-    yield from _of_one("rms_norm_backward", np.array([1.0, 1.0, 7.0, 7.0]), "x is 1, 1, 7, 7, of mean square 25", rng)
+    """Yield cases for LayerNorm, then RMSNorm: several shapes, a large ε, constant vectors, gradients of 0."""
+    yield from _of_one(
+        "layer_norm_backward", np.array([1.0, 1.0, 3.0, 3.0]), "x is 1, 1, 3, 3 and x̂ is -1, -1, 1, 1", rng
+    )
+    yield from _of_one("rms_norm_backward", np.array([1.0, 1.0, 7.0, 7.0]), "x is 1, 1, 7, 7 with mean square 25", rng)
 
 
 def _of_one(name: str, first: Array, note: str, rng: np.random.Generator) -> Iterator[Case]:
@@ -38,7 +40,7 @@ def _of_one(name: str, first: Array, note: str, rng: np.random.Generator) -> Ite
     yield call(name, dy, first, ones, 0.0, note=f"where {note}, and only the first dy is not 0")
     for shape in [(5,), (3, 4), (4, 3), (2, 3, 7), (2, 1, 5), (1, 11)]:
         dy, x, gain = *(rng.normal(size=(2, *shape)) * 2 + 1), rng.normal(size=shape[-1])
-        yield call(name, dy, x, gain, SMALL, note="where the numbers are drawn at random")
+        yield call(name, dy, x, gain, SMALL, note="where the numbers are random")
     dy, x = rng.normal(size=(2, 3, 4))
     yield call(name, dy, x, ones, 2.0, note="where ε is 2")
     yield call(name, dy, np.full((3, 4), 0.5), ones, SMALL, note="where all numbers of x are equal")
@@ -48,16 +50,16 @@ def _of_one(name: str, first: Array, note: str, rng: np.random.Generator) -> Ite
 
 
 def picture() -> Picture:
-    """A gradient on its way back through both norms."""
+    """Draw a gradient before and after the backward pass of both norms."""
     x = np.array([1.0, 1.0, 3.0, 3.0])
     dy = np.array([4.0, 0.0, 0.0, 0.0])
     backward = [layer_norm_backward(dy, x, np.ones(4), 0.0)[0], rms_norm_backward(dy, x, np.ones(4), 0.0)[0]]
     return Picture(
         [
             Panel("vector", x, ["x"]),
-            Panel("gradient that arrives", dy, ["dy"]),
-            Panel("gradient that leaves", backward, ["LayerNorm", "RMSNorm"]),
+            Panel("gradient of y", dy, ["dy"]),
+            Panel("gradient of x", backward, ["LayerNorm", "RMSNorm"]),
         ],
-        caption="Only the first number of y matters to the loss, yet other numbers of x get a gradient too: through "
-        "the mean and the size. LayerNorm's sums to 0, because a shift of x changes nothing.",
+        caption="Only the first number of y affects the loss, but all numbers of x get a gradient, through the mean "
+        "and the size. That of LayerNorm sums to 0, because adding a constant to x does not change y.",
     )

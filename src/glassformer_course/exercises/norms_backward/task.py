@@ -10,24 +10,24 @@
 #
 # with mean $\mu$, variance $\sigma^2$ and mean square $m$ of each vector (the *last* axis, D numbers, divided by D).
 #
-# Given is `dy`, the gradient of some loss with respect to `y`. Wanted is the gradient of the same loss with respect
-# to `x`, to the gain and to the bias.
+# Given `dy`, the gradient of a loss with respect to `y`, compute the gradients of the same loss with respect to `x`,
+# the gain and the bias.
 #
 # - `dy` and `x` are float64 of one shape (..., D), with any axes in front; `gain` is (D,); `epsilon` is a float.
 # - `dx` has the shape of `x`. The gradients of gain and bias are (D,): *sums* over all vectors.
-# - $\mu$, $\sigma^2$ and $m$ depend on `x`: gradient flows through them too.
-# - The results are new arrays in a tuple; no argument is changed.
+# - $\mu$, $\sigma^2$ and $m$ depend on `x`, so gradients flow through them too.
+# - Return new arrays in a tuple; do not change the arguments.
 
 # %%
 import numpy as np
 
 
 def layer_norm_backward(dy, x, gain, epsilon):
-    """The tuple (dx, dgain, dbias) of LayerNorm: (..., D), (D,), (D,)."""
+    """Return (dx, dgain, dbias) of LayerNorm: (..., D), (D,), (D,)."""
     # BEGIN SOLUTION
-    centred = x - x.mean(axis=-1, keepdims=True)
-    size = np.sqrt((centred**2).mean(axis=-1, keepdims=True) + epsilon)
-    normed = centred / size
+    centered = x - x.mean(axis=-1, keepdims=True)
+    size = np.sqrt((centered**2).mean(axis=-1, keepdims=True) + epsilon)
+    normed = centered / size
     dnormed = dy * gain
     along = (dnormed * normed).mean(axis=-1, keepdims=True)
     dx = (dnormed - dnormed.mean(axis=-1, keepdims=True) - normed * along) / size
@@ -37,7 +37,7 @@ def layer_norm_backward(dy, x, gain, epsilon):
 
 
 def rms_norm_backward(dy, x, gain, epsilon):
-    """The tuple (dx, dgain) of RMSNorm: (..., D), (D,)."""
+    """Return (dx, dgain) of RMSNorm: (..., D), (D,)."""
     # BEGIN SOLUTION
     size = np.sqrt((x**2).mean(axis=-1, keepdims=True) + epsilon)
     normed = x / size

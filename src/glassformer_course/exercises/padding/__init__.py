@@ -1,1 +1,1 @@
-"""Exercise: padding is nobody's key."""
+"""Exercise: padding."""

@@ -1,4 +1,4 @@
-"""Wrong answers with their names, and right ones written in other ways."""
+"""Known mistakes, and alternative correct solutions."""
 
 import numpy as np
 
@@ -6,8 +6,8 @@ from glassformer_course.cases import Mistake
 
 
 def _softmax(scores):
-    grown = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    return grown / grown.sum(axis=-1, keepdims=True)
+    exponentials = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return exponentials / exponentials.sum(axis=-1, keepdims=True)
 
 
 def _scores(q, k):
@@ -77,59 +77,58 @@ def _one_row_at_a_time(x, real):
 
 
 def _as_product(x, real):
-    shares = real / np.maximum(real.sum(axis=1, keepdims=True), 1)
-    return np.einsum("bt,btd->bd", shares, x)
+    weights = real / np.maximum(real.sum(axis=1, keepdims=True), 1)
+    return np.einsum("bt,btd->bd", weights, x)
 
 
 MISTAKES = [
     Mistake(
         "padding is attended to",
-        "No key is left out, so a text's result depends on how much padding its neighbours in the batch need. Set "
-        "the scores of padding keys to -inf before the softmax.",
+        "No key is left out, so the result of a text depends on the length of the other texts in the batch. Set the "
+        "scores of padding keys to -inf before the softmax.",
         {"attention": _no_mask},
     ),
     Mistake(
-        "queries hidden instead of keys",
-        "The rows of padding queries were emptied, and real tokens still look at padding. The mask belongs on the "
+        "queries masked instead of keys",
+        "The rows of padding queries were set to 0, but real tokens still attend to padding. The mask belongs on the "
         "key axis: real[:, None, :].",
         {"attention": _queries},
     ),
     Mistake(
         "a score of 0 for padding",
-        "exp(0) is 1: padding with a score of 0 still gets weight, often much. Not allowed is -inf.",
+        "exp(0) is 1, so padding with a score of 0 still gets weight, often much. Use -inf.",
         {"attention": _zero_scores},
     ),
     Mistake(
         "the mask comes after the softmax",
-        "The weights of padding are set to 0, but they were already counted in the sum: the rest sums to less than "
-        "1. Put -inf into the scores before the softmax.",
+        "The weights of padding are set to 0 after they were included in the sum, so the other weights sum to less "
+        "than 1. Set these scores to -inf before the softmax.",
         {"attention": _after_softmax},
     ),
     Mistake(
         "a finite number for 'not allowed'",
-        "Adding -10,000 hides a key only while no real score is as low. -inf always does.",
+        "Adding -10,000 masks a key only if all real scores are much larger. Use -inf.",
         {"attention": _finite},
     ),
     Mistake(
-        "no number in rows without real tokens",
-        "All scores are -inf there: -inf - (-inf) is no number, and it spreads through the batch's loss. Take 0 for "
-        "the maximum of such a row, and do not divide by its sum of 0.",
+        "NaN in rows without real tokens",
+        "All scores are -inf there, and -inf - (-inf) is NaN, which makes the loss of the batch NaN. Use 0 as the "
+        "maximum of such a row, and do not divide by its sum of 0.",
         {"attention": _no_number},
     ),
     Mistake(
-        "the mean is over padding too",
-        "The vectors at padding were added in. Set them to 0 first, and divide by the number of real tokens.",
+        "the mean includes padding",
+        "The vectors at padding were included. Set them to 0 first, and divide by the number of real tokens.",
         {"mean": _mean_over_all},
     ),
     Mistake(
-        "divided by all places",
-        "The sum is over real tokens, but it was divided by T: the more padding, the smaller the mean. Divide by "
-        "real.sum(axis=1).",
+        "divided by all positions",
+        "The sum over real tokens was divided by T, so more padding gives a smaller mean. Divide by real.sum(axis=1).",
         {"mean": _divided_by_all},
     ),
     Mistake(
-        "the mean of nothing is no number",
-        "A row without real tokens is 0 / 0. Divide by at least 1: np.maximum(count, 1).",
+        "the mean of no tokens is NaN",
+        "A row without real tokens gives 0 / 0. Divide by at least 1: np.maximum(count, 1).",
         {"mean": _mean_no_number},
     ),
 ]

@@ -1,4 +1,4 @@
-"""The questions put to `attention` and `mean`, and the answers row by row, with the padding cut away."""
+"""Reference functions and test cases for `attention` and `mean`, which remove the padding of each row."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from glassformer_course.drawing import Panel, Picture
 
 
 def attention(q: Array, k: Array, v: Array, real: Bools) -> Array:
-    """Each row alone, its keys and values without padding: then there is nothing to hide."""
+    """Return the attention of each row over its keys and values without padding: (B, T, d)."""
     result = np.zeros_like(v)
     for row, there in enumerate(real):
         if there.any():
@@ -25,7 +25,7 @@ def attention(q: Array, k: Array, v: Array, real: Bools) -> Array:
 
 
 def mean(x: Array, real: Bools) -> Array:
-    """Each row alone, without its padding."""
+    """Return the mean of each row without padding: (B, d)."""
     result = np.zeros((len(x), x.shape[2]))
     for row, there in enumerate(real):
         if there.any():
@@ -34,7 +34,7 @@ def mean(x: Array, real: Bools) -> Array:
 
 
 def cases(rng: np.random.Generator) -> Iterator[Case]:
-    """No padding, padding at the end, in front and between, huge numbers in it, very low scores, empty rows."""
+    """Yield cases with padding at the end and between tokens, large numbers in it, low scores and empty rows."""
     v = np.array([[[2.0, 0.0], [4.0, 6.0], [90.0, 90.0]]])
     real = np.array([[True, True, False]])
     nothing = np.zeros((1, 3, 2))
@@ -43,19 +43,21 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
     for lengths, T, d in [((5, 5), 5, 3), ((3, 5), 5, 2), ((2, 7, 4), 7, 3), ((1, 3), 3, 5), ((6,), 11, 2)]:
         q, k, v = (rng.normal(size=(len(lengths), T, d)) for _ in range(3))
         real = np.arange(T) < np.array(lengths)[:, None]
-        note = f"where texts of {' and '.join(map(str, lengths))} tokens stand in {T} places"
+        note = f"where texts of {' and '.join(map(str, lengths))} tokens are padded to {T}"
         yield call("attention", q, k, v, real, note=note)
         yield call("mean", v, real, note=note)
     q, k, v = (rng.normal(size=(3, 5, 2)) for _ in range(3))
     apart = rng.random((3, 5)) < 0.6
     apart[:, 1] = True
     apart[:, 3] = False
-    yield call("attention", q, k, v, apart, note="where padding stands between real tokens")
-    yield call("mean", v, apart, note="where padding stands between real tokens")
-    yield Case(_padded_further(q, k, v, apart), "where the same rows get three padding places more", "both functions")
+    yield call("attention", q, k, v, apart, note="where padding is between real tokens")
+    yield call("mean", v, apart, note="where padding is between real tokens")
+    yield Case(
+        _padded_further(q, k, v, apart), "where three padding positions are added to the same rows", "both functions"
+    )
     high = np.where(apart[:, :, None], v, 1e6)
-    yield call("attention", q, k, high, apart, note="where padding holds a million")
-    yield call("mean", high, apart, note="where padding holds a million")
+    yield call("attention", q, k, high, apart, note="where padding contains 1,000,000")
+    yield call("mean", high, apart, note="where padding contains 1,000,000")
     low = np.where(apart[:, :, None], -400.0, 1.0) * np.ones(2)
     note = "where scores of real tokens are 0 for the first query and about -57,000 for the others"
     yield call("attention", 100.0 * (np.arange(5) > 0)[:, None] * np.ones((3, 5, 2)), low, v, apart, note=note)
@@ -75,17 +77,17 @@ def _padded_further(q: Array, k: Array, v: Array, real: Bools) -> Callable[[Func
 
 
 def picture() -> Picture:
-    """The weights of a short text in a batch, with its padding hidden and not."""
+    """Draw the attention weights of a padded text, without and with a padding mask."""
     rng = np.random.default_rng(3)
     words = ["a", "dog", "barks", "pad", "pad"]
     scores = rng.normal(size=(5, 5))
     real = np.arange(5) < 3
-    identity = np.eye(5)[None]  # values that show the weights themselves
+    identity = np.eye(5)[None]  # with these values, the output is the weights
     scale = np.sqrt(5.0)
     hidden = attention(scores[None] * scale, identity, identity, real[None])[0]
     shown = attention(scores[None] * scale, identity, identity, np.ones((1, 5), dtype=np.bool_))[0]
     return Picture(
-        [Panel("padding not hidden", shown, words, words), Panel("padding hidden", hidden, words, words)],
-        caption="Hidden keys are columns of zeros, and each row sums to 1 over the real tokens. The rows of the "
-        "padding are computed too; nobody reads them.",
+        [Panel("without a mask", shown, words, words), Panel("with a mask", hidden, words, words)],
+        caption="Masked keys are columns of zeros, and each row sums to 1 over the real tokens. The rows of the "
+        "padding are computed too, but not used.",
     )

@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Padding
 #
-# Texts of different lengths stand in one batch; the short ones are filled up with padding. Write two functions for
-# which padding does not exist. `real` (B, T) is True at real tokens. Padding may stand anywhere in a row, and hold
-# any numbers.
+# A batch contains texts of different lengths; the short ones are filled with padding. Write two functions whose results
+# do not depend on padding. `real` (B, T) is True at real tokens. Padding may be anywhere in a row, and contain any
+# numbers.
 #
 # `attention` (one head, as in an encoder: no causal mask):
 #
@@ -11,31 +11,31 @@
 # a_{ij} = \frac{e^{s_{ij}}}{\sum_{j'\ \mathrm{real}} e^{s_{ij'}}} \qquad
 # s_{ij} = \frac{q_{bi} \cdot k_{bj}}{\sqrt{d}}$$
 #
-# - Every query gets a result, that of a padding place too (nobody will read it). Only *keys* are left out.
+# - Every query gets a result, also at padding positions (which nothing uses). Only *keys* at padding are left out.
 # - A row without any real token gets zeros everywhere.
 #
-# `mean` is the mean of the vectors at the real places of each row; zeros for a row without any.
+# `mean` is the mean of the vectors at the real positions of each row; zeros for a row without real tokens.
 #
-# - All numbers are float64 and finite; scores may be as low as -100,000. The arguments are not changed.
+# - All numbers are float64 and finite; scores may be as low as -100,000. Do not change the arguments.
 
 # %%
 import numpy as np
 
 
 def attention(q, k, v, real):
-    """q, k (B, T, d), v (B, T, d), real (B, T) bool -> (B, T, d)."""
+    """Return the attention over real keys: q, k, v (B, T, d), real bool (B, T) -> (B, T, d)."""
     # BEGIN SOLUTION
     scores = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
     scores = np.where(real[:, None, :], scores, -np.inf)
     highest = scores.max(axis=-1, keepdims=True)
-    grown = np.exp(scores - np.where(np.isfinite(highest), highest, 0.0))
-    total = grown.sum(axis=-1, keepdims=True)
-    return grown / np.where(total > 0, total, 1.0) @ v
+    exponentials = np.exp(scores - np.where(np.isfinite(highest), highest, 0.0))
+    total = exponentials.sum(axis=-1, keepdims=True)
+    return exponentials / np.where(total > 0, total, 1.0) @ v
     # END SOLUTION
 
 
 def mean(x, real):
-    """x (B, T, d), real (B, T) bool -> (B, d)."""
+    """Return the mean over real positions: x (B, T, d), real bool (B, T) -> (B, d)."""
     # BEGIN SOLUTION
     total = (x * real[:, :, None]).sum(axis=1)
     return total / np.maximum(real.sum(axis=1), 1)[:, None]

@@ -1,1 +1,1 @@
-"""Exercise: which heads matter, and taking heads out."""
+"""Exercise: the importance and the removal of heads."""

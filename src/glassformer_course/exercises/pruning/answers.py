@@ -1,4 +1,4 @@
-"""Wrong answers with their names, and right ones written in other ways."""
+"""Known mistakes, and alternative correct solutions."""
 
 from itertools import combinations
 
@@ -123,25 +123,27 @@ def _by_table(losses, heads, count):
 
 MISTAKES = [
     Mistake(
-        "the size of the mean, not the mean of the sizes",
-        "Slopes of different texts have both signs and cancel: a head that every text depends on seems useless. "
-        "Take the absolute value for each text, then the mean.",
+        "the absolute value of the mean",
+        "Derivatives for different texts have both signs and cancel, so a head that every text depends on seems "
+        "useless. Take the absolute value for each text, then the mean.",
         {"importance": _size_of_the_mean},
     ),
     Mistake(
         "absolute values inside the sum",
-        "The slope of one text's loss is the sum over places and channels, with signs. Only that sum has its sign "
-        "taken off.",
+        "The derivative of one text's loss is the sum over positions and channels, with signs. Take the absolute "
+        "value only of that sum.",
         {"importance": _sizes_everywhere},
     ),
     Mistake(
         "no absolute value",
-        "A head that lowers the loss and one that raises it both matter. Take the size of each text's slope.",
+        "A head that lowers the loss and one that raises it both matter. Take the absolute value of each text's "
+        "derivative.",
         {"importance": _signed},
     ),
     Mistake(
         "the gradient without the output",
-        "The slope by the gate is output times gradient, by the chain rule: a head that gave nothing has slope 0.",
+        "By the chain rule, the derivative with respect to the gate is output times gradient: a head with output 0 has "
+        "derivative 0.",
         {"importance": _gradient_alone},
     ),
     Mistake(
@@ -150,18 +152,18 @@ MISTAKES = [
         {"importance": _summed},
     ),
     Mistake(
-        "a head's channels taken one here, one there",
-        "Every H-th column was taken for one head. Head h has d neighbours, from h·d on.",
+        "interleaved channels",
+        "Every H-th column was used for one head. Head h has d adjacent columns, from h·d on.",
         {"remove": _interleaved},
     ),
     Mistake(
         "set to zero, not removed",
-        "The result is right, but nothing is smaller or faster. Leave the columns (of W_O: the rows) out.",
+        "The attention is right, but no array is smaller. Remove the columns (of W_O: the rows).",
         {"remove": _set_to_zero},
     ),
     Mistake(
-        "the wrong heads stay",
-        "What was to be removed is what is left. Keep the heads that are *not* in `removed`.",
+        "the wrong heads are kept",
+        "Only the removed heads are left. Keep the heads that are *not* in `removed`.",
         {"remove": _the_others},
     ),
     Mistake(
@@ -170,21 +172,21 @@ MISTAKES = [
         {"remove": _one_channel},
     ),
     Mistake(
-        "the rows of W_O are still there",
-        "W_O reads the heads' outputs side by side. Its rows for the removed heads must go too, or it meets the "
-        "wrong channels.",
+        "the rows of W_O are not removed",
+        "W_O is applied to the concatenated outputs of the heads. Remove its rows for the removed heads too, or the "
+        "channels do not match.",
         {"remove": _output_left},
     ),
     Mistake(
         "measured only once",
-        "Heads were ranked by their removal from the whole model. Two heads that replace each other both look "
-        "useless; after one is gone, look again.",
+        "Heads were ranked by removing each from the whole model. Two heads that can replace each other both seem "
+        "useless; after removing one, compare again.",
         {"greedy": _measured_once},
     ),
     Mistake(
         "the best set, not one head at a time",
-        "The set of lowest loss was searched among all sets, which is hopeless for many heads, and no order. Greedy "
-        "fixes one head, then looks for the next.",
+        "This searches all sets for the lowest loss, which is infeasible for many heads and gives no order. Greedy "
+        "search removes one head, then chooses the next.",
         {"greedy": _best_set},
     ),
     Mistake(

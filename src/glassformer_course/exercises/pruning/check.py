@@ -1,4 +1,4 @@
-"""The questions put to `importance`, `remove` and `greedy`, and the answers."""
+"""Reference functions and test cases for `importance`, `remove` and `greedy`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Losses = dict[tuple[int, ...], float]
 
 
 def importance(outputs: Array, gradients: Array) -> Array:
-    """Text by text: the slope of its loss by each gate, then its size (Michel et al. 2019, section 4.1)."""
+    """Return the mean absolute derivative of the loss with respect to each gate (Michel et al. 2019, section 4.1)."""
     N, H = outputs.shape[:2]
     total = np.zeros(H)
     for x in range(N):
@@ -29,7 +29,7 @@ def importance(outputs: Array, gradients: Array) -> Array:
 def remove(
     w_query: Array, w_key: Array, w_value: Array, w_output: Array, heads: int, removed: Sequence[int]
 ) -> tuple[Array, Array, Array, Array]:
-    """The heads as an axis of their own, of which the kept ones are taken."""
+    """Return the four weights without the removed heads, which are selected along a separate axis."""
     D = w_query.shape[0]
     width = w_query.shape[1] // heads
     kept = [h for h in range(heads) if h not in removed]
@@ -48,7 +48,7 @@ def greedy(losses: Losses, heads: int, count: int) -> list[int]:
 
 
 def gated(weights: Sequence[Array], x: Array, gates: Array) -> tuple[Array, Array]:
-    """Multi-head attention with a factor on each head, x (T, D): the result (T, D), and the outputs (H, T, d)."""
+    """Compute causal multi-head attention with a gate on each head: (T, D) -> (T, D), outputs (H, T, d)."""
     heads = len(gates)
     q, k, v = ((x @ w).reshape(len(x), heads, -1).swapaxes(0, 1)[None] for w in weights[:3])  # (1, H, T, d)
     mixed, _ = attend(q, k, v, np.tri(len(x), dtype=np.bool_))
@@ -56,14 +56,16 @@ def gated(weights: Sequence[Array], x: Array, gates: Array) -> tuple[Array, Arra
 
 
 def cases(rng: np.random.Generator) -> Iterator[Case]:
-    """Slopes that cancel over texts and places, all sets of heads, losses in which heads replace each other."""
+    """Yield cases with derivatives that cancel, removal of several heads, and heads that replace each other."""
     outputs = np.array([[[[2.0]], [[1.0]]], [[[2.0]], [[3.0]]]])
     gradients = np.array([[[[1.0]], [[4.0]]], [[[-1.0]], [[0.0]]]])
-    yield call("importance", outputs, gradients, note="where head 0 has slopes 2 and -2, head 1 has 4 and 0")
-    two_places = np.array([[[[1.0, 1.0], [1.0, 0.0]]]])
-    yield call("importance", two_places, two_places * [1, -1], note="where one head's channels pull both ways")
+    yield call("importance", outputs, gradients, note="where head 0 has the derivatives 2 and -2, head 1 has 4 and 0")
+    two_positions = np.array([[[[1.0, 1.0], [1.0, 0.0]]]])
+    yield call(
+        "importance", two_positions, two_positions * [1, -1], note="where the channels of one head have opposite signs"
+    )
     for N, H, T, d in [(1, 1, 1, 1), (3, 2, 5, 4), (7, 5, 2, 3), (11, 3, 4, 2)]:
-        note = f"where {H} heads gave {T} places of {d} channels for {N} texts"
+        note = f"where {H} heads have {T} positions of {d} channels for {N} texts"
         yield call("importance", rng.normal(size=(N, H, T, d)), rng.normal(size=(N, H, T, d)), note=note)
     for heads, d, D, removed in [
         (2, 1, 3, [0]),
@@ -77,16 +79,22 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
         yield call("remove", *weights, heads, removed, note=note)
         if len(removed) < heads:
             x = rng.normal(size=(4, D))
-            yield Case(_same_as_gated(weights, heads, removed, x), f"{note}, and the attention runs", "remove")
+            yield Case(
+                _same_as_gated(weights, heads, removed, x),
+                f"{note}, and the result is the output of the attention",
+                "remove",
+            )
     yield call("remove", *_weights(rng, 2, 3, 4), 2, [0, 1], note="where no head is left")
     twins: Losses = {(): 1.0, (0,): 1.1, (1,): 1.2, (2,): 1.3, (0, 1): 3.0, (0, 2): 1.5, (1, 2): 1.6, (0, 1, 2): 4.0}
-    yield call("greedy", twins, 3, 2, note="where heads 0 and 1 do the same: one may go, not both")
+    yield call("greedy", twins, 3, 2, note="where heads 0 and 1 do the same: one can be removed, but not both")
     equal: Losses = {gone: 1.0 + len(gone) for n in range(4) for gone in combinations(range(3), n)}
-    yield call("greedy", equal, 3, 3, note="where all heads are alike")
-    yield call("greedy", twins, 3, 0, note="where none is to be removed")
+    yield call("greedy", equal, 3, 3, note="where all heads have the same effect")
+    yield call("greedy", twins, 3, 0, note="where no head is to be removed")
     for heads, count in [(4, 3), (5, 5), (6, 4)]:
         losses = {gone: float(rng.random()) for n in range(heads + 1) for gone in combinations(range(heads), n)}
-        yield call("greedy", losses, heads, count, note=f"where {count} of {heads} heads go, losses at random")
+        yield call(
+            "greedy", losses, heads, count, note=f"where {count} of {heads} heads are removed and the losses are random"
+        )
 
 
 def _weights(rng: np.random.Generator, heads: int, d: int, D: int) -> tuple[Array, Array, Array, Array]:
@@ -106,7 +114,7 @@ def _same_as_gated(
 
 
 def picture() -> Picture:
-    """Draw made-up loss slopes of four heads, and the importance of each head by two measures."""
+    """Draw made-up derivatives for four heads, and the importance of each head by two measures."""
     slopes = np.array([[0.9, 0.1, 0.5, 0.0], [1.1, 0.2, -0.5, 0.0], [0.7, 0.1, 0.5, 0.1], [0.8, 0.1, -0.5, 0.0]])
     names = [f"head {h}" for h in range(4)]
     texts = [f"text {n}" for n in range(1, 5)]
@@ -114,9 +122,9 @@ def picture() -> Picture:
     summed = np.abs(slopes.mean(axis=0))
     return Picture(
         [
-            Panel("slope of each text's loss", slopes, texts, names),
-            Panel("importance", [found, summed], ["mean |slope|", "|mean slope|"], names),
+            Panel("derivative of each text's loss", slopes, texts, names),
+            Panel("importance", [found, summed], ["mean of |derivative|", "|mean derivative|"], names),
         ],
-        caption="Head 2 matters to every text, with both signs. The mean of sizes shows it; the size of the mean is "
-        "0, and head 2 would be removed first.",
+        caption="Head 2 matters for every text, with both signs. The mean of the absolute values shows this; the "
+        "absolute value of the mean is 0, so head 2 would be removed first.",
     )

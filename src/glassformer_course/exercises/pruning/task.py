@@ -1,36 +1,36 @@
 # %% [markdown]
 # # Pruning heads
 #
-# Many heads can be removed from a trained model. Write three functions: which matter, how one is taken out, and in
-# what order.
+# Many heads can be removed from a trained model. Write three functions: they measure the importance of heads, remove
+# heads, and choose the order of removal.
 #
-# `importance`: put a gate $\xi_h = 1$ as a factor on the output of each head h. How much does the loss depend on it?
+# `importance`: multiply the output of each head h by a gate $\xi_h = 1$. How much does the loss depend on the gate?
 #
 # $$I_h = \frac{1}{N} \sum_x \left|\frac{\partial L(x)}{\partial \xi_h}\right| \qquad
 # \frac{\partial L(x)}{\partial \xi_h} =
 # \sum_{i,c} \mathrm{out}_{xhic}\, \frac{\partial L(x)}{\partial\, \mathrm{out}_{xhic}}$$
 #
-# `outputs` (N, H, T, d) are what the heads gave for N texts x (before $W_O$), at places i in channels c; `gradients`,
-# of the same shape, is the gradient of each text's loss by them. The result is (H,).
+# `outputs` (N, H, T, d) are the outputs of the heads for N texts x (before $W_O$), at positions i in channels c;
+# `gradients`, of the same shape, are the gradients of each text's loss with respect to them. The result is (H,).
 #
-# `remove` takes heads out of an attention for good. In $W_Q, W_K, W_V$, (D, H·d) each, head h has the d columns from
-# h·d on; in $W_O$, (H·d, D), it has the *rows* of these numbers. Give back a tuple of the four without the heads in
-# `removed`, a list of numbers in any order; the others keep their order. The smaller attention must give what the
-# whole one gives with these gates at 0.
+# `remove` removes heads from an attention layer. In $W_Q, W_K, W_V$, (D, H·d) each, head h has the d columns from h·d
+# on; in $W_O$, (H·d, D), it has the *rows* with the same indices. Return a tuple of the four weights without the heads
+# in `removed`, a list of numbers in any order; the others keep their order. The smaller attention must give the same
+# result as the original one with these gates at 0.
 #
 # `greedy` chooses `count` heads to remove, one at a time. `losses` is a dictionary: its keys are tuples of removed
-# heads in ascending order, its values the loss without them. Each time remove the head whose removal, *besides those
-# already gone*, gives the lowest loss; of equal ones the lower number. Give back the heads in the order of their
+# heads in ascending order, its values the loss without them. Each time, remove the head whose removal, *in addition to
+# those already removed*, gives the lowest loss; on ties, the lower number. Return the heads in the order of their
 # removal, a list of `int`.
 #
-# - Arrays are float64. `removed` may be empty, and so may be what is left. The arguments are not changed.
+# - Arrays are float64. `removed` may be empty or contain all heads. Do not change the arguments.
 
 # %%
 import numpy as np
 
 
 def importance(outputs, gradients):
-    """What heads gave, and the losses' gradients by it, (N, H, T, d) each -> I_h, (H,)."""
+    """Return the importance of the heads from their outputs and gradients: (N, H, T, d) each -> (H,)."""
     # BEGIN SOLUTION
     slopes = (outputs * gradients).sum(axis=(2, 3))
     return np.abs(slopes).mean(axis=0)
@@ -38,7 +38,7 @@ def importance(outputs, gradients):
 
 
 def remove(w_query, w_key, w_value, w_output, heads, removed):
-    """Three weights (D, H·d), one (H·d, D), the int H, head numbers -> a tuple of the four with fewer heads."""
+    """Return the weights without the removed heads: (D, H·d) three times, (H·d, D), H, head numbers -> tuple."""
     # BEGIN SOLUTION
     width = w_query.shape[1] // heads
     kept = [h * width + c for h in range(heads) if h not in removed for c in range(width)]
@@ -47,11 +47,11 @@ def remove(w_query, w_key, w_value, w_output, heads, removed):
 
 
 def greedy(losses, heads, count):
-    """Losses by removed heads, the number of heads, how many to remove -> their numbers, the first removed first."""
+    """Return the heads to remove, in order: losses by removed heads, number of heads, number to remove -> list."""
     # BEGIN SOLUTION
-    gone = []
+    removed = []
     for _ in range(count):
-        left = [h for h in range(heads) if h not in gone]
-        gone.append(min(left, key=lambda h: losses[tuple(sorted([*gone, h]))]))
-    return gone
+        left = [h for h in range(heads) if h not in removed]
+        removed.append(min(left, key=lambda h: losses[tuple(sorted([*removed, h]))]))
+    return removed
     # END SOLUTION

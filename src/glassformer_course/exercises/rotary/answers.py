@@ -1,4 +1,4 @@
-"""Wrong answers with their names, and right ones written in other ways."""
+"""Known mistakes, and alternative correct solutions."""
 
 import math
 
@@ -71,37 +71,38 @@ def _with_loops(x, start, base):
 
 MISTAKES = [
     Mistake(
-        "neighbours paired, not halves",
-        "Channels 2i and 2i + 1 are turned together here: the interleaved layout. Asked for is the half layout, which "
-        "pairs channel i with channel i + K/2; weights trained for one layout are wrong in the other.",
+        "adjacent channels paired, not halves",
+        "Channels 2i and 2i + 1 are rotated together here: the interleaved layout. The task asks for the half layout, "
+        "which pairs channel i with channel i + K/2; weights trained for one layout are wrong in the other.",
         {"rotate": _interleaved},
     ),
     Mistake(
         "two layouts mixed",
-        "The angles are repeated for neighbours (θ0, θ0, θ1, θ1) but the pairs are halves, so the two channels of a "
-        "pair turn by different angles. Lay the angles out twice in a row: θ0, θ1, θ0, θ1.",
+        "The angles are repeated for adjacent channels (θ0, θ0, θ1, θ1) but the pairs are halves, so the two channels "
+        "of a pair are rotated by different angles. Repeat the whole list of angles: θ0, θ1, θ0, θ1.",
         {"rotate": _layouts_mixed},
     ),
     Mistake(
-        "turned the wrong way",
-        "The signs of the sines are swapped: this turns by -θ. It is a cos θ - b sin θ and b cos θ + a sin θ.",
+        "rotated in the wrong direction",
+        "The signs of the sines are swapped, so this rotates by -θ. Use a cos θ - b sin θ and b cos θ + a sin θ.",
         {"rotate": _other_way},
     ),
     Mistake(
-        "places counted from 1",
-        "The first token is turned although it stands at place 0, where the angle is 0. Row t stands at start + t.",
+        "positions counted from 1",
+        "The first token is rotated although it is at position 0, where the angle is 0. Row t is at position start + "
+        "t.",
         {"rotate": _from_one},
     ),
     Mistake(
         "start ignored",
-        "Every call begins at place 0 here, so a token that is read with a cache is turned as if it began the text. "
-        "Row t stands at start + t.",
+        "Every call begins at position 0 here, so a token that is processed with a cache is rotated as if it were the "
+        "first of the text. Row t is at position start + t.",
         {"rotate": _start_ignored},
     ),
     Mistake(
         "the 2 of the exponent forgotten",
-        "The frequencies fall as base^(-i/K), so the slowest pair is still far too fast. It is base^(-2i/K): i runs "
-        "over pairs, K counts channels.",
+        "The frequencies are base^(-i/K) here, so the slowest pair is far too fast. Use base^(-2i/K): i numbers the "
+        "pairs, K is the number of channels.",
         {"rotate": _slow_frequencies},
     ),
 ]

@@ -1,1 +1,1 @@
-"""Exercise: temperature, top-k, top-p and a draw."""
+"""Exercise: sampling with temperature, top-k and top-p."""

@@ -1,4 +1,4 @@
-"""Wrong answers with their names, and right ones written in other ways."""
+"""Known mistakes, and alternative correct solutions."""
 
 import numpy as np
 
@@ -6,8 +6,8 @@ from glassformer_course.cases import Mistake
 
 
 def _softmax(scores):
-    grown = np.exp(scores - scores.max())
-    return grown / grown.sum()
+    exponentials = np.exp(scores - scores.max())
+    return exponentials / exponentials.sum()
 
 
 def _greedy(logits):
@@ -23,15 +23,15 @@ def _top_k(scores, k):
     return result
 
 
-def _top_p(shares, p):
-    """Keep tokens before which less than p stands; not renormalised."""
+def _top_p(probabilities, p):
+    """Keep each token if the tokens before it have less than p in total, without renormalizing."""
     if p is None:
-        return shares
-    order = np.argsort(-shares, kind="stable")
-    before = np.cumsum(shares[order]) - shares[order]
+        return probabilities
+    order = np.argsort(-probabilities, kind="stable")
+    before = np.cumsum(probabilities[order]) - probabilities[order]
     keep = order[before < p - 1e-9]
-    result = np.zeros(len(shares))
-    result[keep] = shares[keep]
+    result = np.zeros(len(probabilities))
+    result[keep] = probabilities[keep]
     return result
 
 
@@ -39,55 +39,55 @@ def _p_first(logits, temperature, top_k, top_p):
     if temperature == 0:
         return _greedy(logits)
     scores = (logits - logits.max()) / temperature
-    shares = _top_p(_softmax(scores), top_p)
-    shares = np.where(np.isfinite(_top_k(scores, top_k)), shares, 0.0)
-    return shares / shares.sum()
+    probabilities = _top_p(_softmax(scores), top_p)
+    probabilities = np.where(np.isfinite(_top_k(scores, top_k)), probabilities, 0.0)
+    return probabilities / probabilities.sum()
 
 
 def _temperature_last(logits, temperature, top_k, top_p):
     if temperature == 0:
         return _greedy(logits)
-    shares = _top_p(_softmax(_top_k(logits, top_k)), top_p)
-    grown = np.where(shares > 0, (shares / shares.max()) ** (1 / temperature), 0.0)
-    return grown / grown.sum()
+    probabilities = _top_p(_softmax(_top_k(logits, top_k)), top_p)
+    exponentials = np.where(probabilities > 0, (probabilities / probabilities.max()) ** (1 / temperature), 0.0)
+    return exponentials / exponentials.sum()
 
 
 def _times_temperature(logits, temperature, top_k, top_p):
     if temperature == 0:
         return _greedy(logits)
-    shares = _top_p(_softmax(_top_k((logits - logits.max()) * temperature, top_k)), top_p)
-    return shares / shares.sum()
+    probabilities = _top_p(_softmax(_top_k((logits - logits.max()) * temperature, top_k)), top_p)
+    return probabilities / probabilities.sum()
 
 
-def _not_renormalised(logits, temperature, top_k, top_p):
+def _not_renormalized(logits, temperature, top_k, top_p):
     if temperature == 0:
         return _greedy(logits)
     scores = (logits - logits.max()) / temperature
-    shares = np.where(np.isfinite(_top_k(scores, top_k)), _softmax(scores), 0.0)
-    kept = _top_p(shares / shares.sum(), top_p)
-    return np.where(kept > 0, shares, 0.0)
+    probabilities = np.where(np.isfinite(_top_k(scores, top_k)), _softmax(scores), 0.0)
+    kept = _top_p(probabilities / probabilities.sum(), top_p)
+    return np.where(kept > 0, probabilities, 0.0)
 
 
 def _without_the_one_that_reaches(logits, temperature, top_k, top_p):
     if temperature == 0:
         return _greedy(logits)
-    shares = _softmax(_top_k((logits - logits.max()) / temperature, top_k))
+    probabilities = _softmax(_top_k((logits - logits.max()) / temperature, top_k))
     if top_p is not None:
-        order = np.argsort(-shares, kind="stable")
-        keep = np.cumsum(shares[order]) <= top_p + 1e-9
+        order = np.argsort(-probabilities, kind="stable")
+        keep = np.cumsum(probabilities[order]) <= top_p + 1e-9
         keep[0] = True
-        shares[order[~keep]] = 0.0
-    return shares / shares.sum()
+        probabilities[order[~keep]] = 0.0
+    return probabilities / probabilities.sum()
 
 
 def _one_too_many(logits, temperature, top_k, top_p):
     if temperature == 0:
         return _greedy(logits)
-    shares = _softmax(_top_k((logits - logits.max()) / temperature, top_k))
+    probabilities = _softmax(_top_k((logits - logits.max()) / temperature, top_k))
     if top_p is not None:
-        order = np.argsort(-shares, kind="stable")
-        shares[order[np.cumsum(shares[order]) - shares[order] > top_p + 1e-9]] = 0.0
-    return shares / shares.sum()
+        order = np.argsort(-probabilities, kind="stable")
+        probabilities[order[np.cumsum(probabilities[order]) - probabilities[order] > top_p + 1e-9]] = 0.0
+    return probabilities / probabilities.sum()
 
 
 def _by_threshold(logits, temperature, top_k, top_p):
@@ -96,8 +96,8 @@ def _by_threshold(logits, temperature, top_k, top_p):
     scores = (logits - logits.max()) / temperature
     if top_k is not None and top_k < len(scores):
         scores = np.where(scores >= np.sort(scores)[-top_k], scores, -np.inf)
-    shares = _top_p(_softmax(scores), top_p)
-    return shares / shares.sum()
+    probabilities = _top_p(_softmax(scores), top_p)
+    return probabilities / probabilities.sum()
 
 
 def _at_least(probabilities, u):
@@ -107,8 +107,8 @@ def _at_least(probabilities, u):
 def _with_masks(logits, temperature, top_k, top_p):
     if temperature == 0:
         return _greedy(logits)
-    shares = _top_p(_softmax(_top_k((logits - logits.max()) / temperature, top_k)), top_p)
-    return shares / shares.sum()
+    probabilities = _top_p(_softmax(_top_k((logits - logits.max()) / temperature, top_k)), top_p)
+    return probabilities / probabilities.sum()
 
 
 def _one_at_a_time(logits, temperature, top_k, top_p):
@@ -116,7 +116,7 @@ def _one_at_a_time(logits, temperature, top_k, top_p):
     kept = {}
     count = 1 if temperature == 0 else len(left) if top_k is None else min(top_k, len(left))
     for _ in range(count):
-        best = max(left, key=lambda token: left[token])  # the first of equal ones
+        best = max(left, key=lambda token: left[token])  # on ties, the first
         kept[best] = left.pop(best)
     highest = max(kept.values())
     sizes = {token: 1.0 if temperature == 0 else np.exp((each - highest) / temperature) for token, each in kept.items()}
@@ -150,47 +150,47 @@ def _by_comparison(probabilities, u):
 MISTAKES = [
     Mistake(
         "top-p before top-k",
-        "The share of top-p was counted over the whole vocabulary. Top-k comes first: what it leaves is made to sum "
-        "to 1, and top-p is a share of that.",
+        "Top-p was applied to the whole vocabulary. Top-k comes first: its tokens are renormalized to sum to 1, and "
+        "top-p is a fraction of that.",
         {"distribution": _p_first},
     ),
     Mistake(
-        "temperature after the cuts",
-        "Top-p must see the distribution that the temperature made: a flat one keeps more tokens. Divide the logits "
-        "by the temperature first.",
+        "temperature after top-k and top-p",
+        "Top-p must be applied to the distribution after the temperature: a flatter one keeps more tokens. Divide the "
+        "logits by the temperature first.",
         {"distribution": _temperature_last},
     ),
     Mistake(
         "multiplied by the temperature",
-        "A low temperature must sharpen, so logits are divided by it; multiplied, 0.5 flattens them.",
+        "A low temperature must sharpen the distribution, so divide the logits by it: multiplying by 0.5 flattens it.",
         {"distribution": _times_temperature},
     ),
     Mistake(
-        "not renormalised",
-        "The tokens that stay keep their old probabilities, which no longer sum to 1. Divide by their sum at the end.",
-        {"distribution": _not_renormalised},
+        "not renormalized",
+        "The kept tokens have their old probabilities, which no longer sum to 1. Divide by their sum at the end.",
+        {"distribution": _not_renormalized},
     ),
     Mistake(
         "the token that reaches top-p is dropped",
-        "Kept are those whose sum is at most top_p, so too little is kept, of a sharp distribution nothing. Ask "
-        "what stands *before* each token: cumulative sum minus its own share, less than top_p.",
+        "This keeps tokens while their sum is at most top_p, so it keeps too few, or none of a sharp distribution. "
+        "Compare the sum *before* each token, the cumulative sum minus its own probability, with top_p.",
         {"distribution": _without_the_one_that_reaches},
     ),
     Mistake(
         "one token too many",
-        "The kept tokens have reached top_p exactly, yet one more stays. A token stays if what stands before it is "
+        "The kept tokens have exactly reached top_p, but one more is kept. Keep a token only if the sum before it is "
         "less than top_p (<, not <=).",
         {"distribution": _one_too_many},
     ),
     Mistake(
         "top-k keeps all equal logits",
-        "Comparing with the k-th largest logit keeps more than k where several are equal to it. Take the first k of "
-        "a stable sort.",
+        "Comparing with the k-th largest logit keeps more than k tokens if several are equal to it. Take the first k "
+        "of a stable sort.",
         {"distribution": _by_threshold},
     ),
     Mistake(
-        "an impossible token is drawn",
-        "With u = 0 the first token is taken even if its probability is 0, because 0 >= 0. The running sum must be "
+        "an impossible token is sampled",
+        "With u = 0 the first token is chosen even if its probability is 0, because 0 >= 0. The cumulative sum must be "
         "greater than u: searchsorted(..., side='right').",
         {"draw": _at_least},
     ),

@@ -1,4 +1,4 @@
-"""The questions put to `distribution` and `draw`, and the answers in plain Python."""
+"""Reference functions and test cases for `distribution` and `draw`."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from glassformer.numpy_reference.arrays import Array
 from glassformer_course.cases import Case, Functions, call
 from glassformer_course.drawing import Panel, Picture
 
-EDGE = 1e-9  # a sum that misses top_p by less than this reaches it
+TOLERANCE = 1e-9  # a sum that misses top_p by less than this counts as reaching it
 
 
 def distribution(logits: Array, temperature: float, top_k: int | None, top_p: float | None) -> Array:
-    """Token by token, from the likeliest down."""
+    """Return probabilities after temperature, top-k, softmax and top-p: (V,) -> (V,)."""
     ranked = sorted(range(len(logits)), key=lambda token: (-logits[token], token))
     result = np.zeros(len(logits))
     if temperature == 0:
@@ -23,18 +23,18 @@ def distribution(logits: Array, temperature: float, top_k: int | None, top_p: fl
         return result
     if top_k is not None:
         ranked = ranked[:top_k]
-    grown = [exp((logits[token] - logits[ranked[0]]) / temperature) for token in ranked]
-    shares = [each / fsum(grown) for each in grown]
-    kept = len(shares)
+    exponentials = [exp((logits[token] - logits[ranked[0]]) / temperature) for token in ranked]
+    probabilities = [each / fsum(exponentials) for each in exponentials]
+    kept = len(probabilities)
     if top_p is not None:
-        kept = next((n for n in range(1, kept) if fsum(shares[:n]) >= top_p - EDGE), kept)
-    for token, share in zip(ranked[:kept], shares, strict=False):
-        result[token] = share / fsum(shares[:kept])
+        kept = next((n for n in range(1, kept) if fsum(probabilities[:n]) >= top_p - TOLERANCE), kept)
+    for token, probability in zip(ranked[:kept], probabilities, strict=False):
+        result[token] = probability / fsum(probabilities[:kept])
     return result
 
 
 def draw(probabilities: Array, u: float) -> int:
-    """Walk along the tokens until the sum has passed u."""
+    """Return the first token at which the cumulative sum of the probabilities is greater than u."""
     total = 0.0
     last = 0
     for token, probability in enumerate(probabilities.tolist()):
@@ -47,47 +47,63 @@ def draw(probabilities: Array, u: float) -> int:
 
 
 def cases(rng: np.random.Generator) -> Iterator[Case]:
-    """Each cut alone and together, equal logits, cuts that are met exactly, extreme numbers; draws at all places."""
+    """Yield cases with each setting alone and combined, ties, exact limits and extreme logits, then for `draw`."""
     four = np.log(np.array([4.0, 2.0, 1.0, 1.0]))
-    yield call("distribution", four, 1.0, None, None, note="where the shares are 4 : 2 : 1 : 1 and all stay")
-    yield call("distribution", four, 0.5, None, None, note="where temperature 0.5 squares the shares 4 : 2 : 1 : 1")
-    yield call("distribution", four, 1.0, 2, None, note="where two of the shares 4 : 2 : 1 : 1 stay")
-    yield call("distribution", four, 1.0, None, 0.6, note="where the tokens of 1/2 and 1/4 are the first to reach 0.6")
-    yield call("distribution", four, 1.0, None, 0.3, note="where the likeliest token alone has more than top_p")
-    equal = np.zeros(4)
-    yield call("distribution", equal, 1.0, None, 0.5, note="where two of four equal tokens have exactly top_p")
-    yield call("distribution", equal, 1.0, 3, None, note="where top_k cuts through equal logits")
-    sixty = np.tile([0.0, 1.0], 30)
-    yield call("distribution", sixty, 1.0, 7, None, note="where top_k cuts through thirty equal logits of sixty")
-    ten = np.zeros(10)
-    yield call("distribution", ten, 1.0, None, 0.8, note="where eight of ten equal tokens miss top_p by rounding alone")
     yield call(
-        "distribution", np.array([1.0, 5.0, 5.0]), 0.0, None, None, note="where temperature 0 meets equal logits"
+        "distribution", four, 1.0, None, None, note="where the probabilities are 4 : 2 : 1 : 1 and all tokens are kept"
     )
-    yield call("distribution", four, 1.0, 2, 0.6, note="where top_p is of what top_k leaves: 2/3 reaches 0.6 alone")
+    yield call("distribution", four, 0.5, None, None, note="where temperature 0.5 squares the ratios 4 : 2 : 1 : 1")
+    yield call("distribution", four, 1.0, 2, None, note="where top_k is 2 and the probabilities are 4 : 2 : 1 : 1")
+    yield call("distribution", four, 1.0, None, 0.6, note="where the tokens of 1/2 and 1/4 are the first to reach 0.6")
+    yield call("distribution", four, 1.0, None, 0.3, note="where the most likely token alone has more than top_p")
+    equal = np.zeros(4)
+    yield call("distribution", equal, 1.0, None, 0.5, note="where two of four equally likely tokens have exactly top_p")
+    yield call("distribution", equal, 1.0, 3, None, note="where equal logits are tied at top_k")
+    sixty = np.tile([0.0, 1.0], 30)
+    yield call("distribution", sixty, 1.0, 7, None, note="where thirty of sixty logits are tied at top_k")
+    ten = np.zeros(10)
     yield call(
-        "distribution", four, 2.0, 3, 0.8, note="where only after the temperature a third token is needed for 0.8"
+        "distribution", ten, 1.0, None, 0.8, note="where eight of ten equally likely tokens miss top_p only by rounding"
+    )
+    yield call(
+        "distribution",
+        np.array([1.0, 5.0, 5.0]),
+        0.0,
+        None,
+        None,
+        note="where the temperature is 0 and logits are equal",
+    )
+    yield call("distribution", four, 1.0, 2, 0.6, note="where top_p applies after top_k: 2/3 alone reaches 0.6")
+    yield call(
+        "distribution", four, 2.0, 3, 0.8, note="where only after the temperature is a third token needed to reach 0.8"
     )
     for V, temperature, top_k, top_p in [(7, 0.7, 5, 0.8), (11, 1.5, None, 0.45), (13, 1.0, 4, None), (5, 0.9, 9, 1.0)]:
         note = f"where {V} random logits have temperature {temperature}, top_k {top_k} and top_p {top_p}"
         yield call("distribution", rng.normal(size=V) * 2, temperature, top_k, top_p, note=note)
-    yield call("distribution", rng.normal(size=6) + 10_000, 1e-6, None, 0.9, note="where logits are about 10,000, cold")
+    yield call(
+        "distribution",
+        rng.normal(size=6) + 10_000,
+        1e-6,
+        None,
+        0.9,
+        note="where logits are about 10,000 and the temperature is 1e-6",
+    )
     blocked = np.array([-np.inf, 2.0, -np.inf, 1.0])
     yield call("distribution", blocked, 1.0, 3, 0.999999, note="where some logits are -inf")
-    yield call("distribution", blocked, 0.0, None, None, note="where temperature 0 meets logits of -inf")
+    yield call("distribution", blocked, 0.0, None, None, note="where the temperature is 0 and some logits are -inf")
     thirds = np.array([0.0, 0.25, 0.0, 0.5, 0.25, 0.0])
     for u in (0.0, 0.1, 0.25, 0.7, 0.75, 0.99):
         yield call("draw", thirds, u, note=f"where u is {u} and the first token has probability 0")
     below_one = float(np.nextafter(1.0, 0.0))
     yield call("draw", np.array([0.1] * 10 + [0.0]), below_one, note="where ten times 0.1 sums to less than 1")
-    drawn = rng.random(50)
+    uniforms = rng.random(50)
     logits = rng.normal(size=9)
 
     def tokens(functions: Functions) -> list[int]:
-        shares = functions.distribution(logits, 0.8, 6, 0.95)
-        return [functions.draw(shares, float(u)) for u in drawn]
+        probabilities = functions.distribution(logits, 0.8, 6, 0.95)
+        return [functions.draw(probabilities, float(u)) for u in uniforms]
 
-    yield Case(tokens, "where 50 tokens are drawn from nine logits", "draw(distribution(logits, 0.8, 6, 0.95), u)")
+    yield Case(tokens, "where 50 tokens are sampled from nine logits", "draw(distribution(logits, 0.8, 6, 0.95), u)")
 
 
 def picture() -> Picture:
@@ -105,5 +121,6 @@ def picture() -> Picture:
     rows = [distribution(logits, tau, k, p) for _, tau, k, p in settings]
     return Picture(
         [Panel("logits", logits, columns=words), Panel("probabilities", rows, [name for name, *_ in settings], words)],
-        caption="A low temperature sharpens, a high one flattens; top-k keeps a number of tokens, top-p a share.",
+        caption="A low temperature sharpens the distribution, a high one flattens it. Top-k keeps a fixed number of "
+        "tokens, top-p a fraction of the probability.",
     )

@@ -1,4 +1,4 @@
-"""Wrong answers with their names, and right ones written in other ways."""
+"""Known mistakes, and alternative correct solutions."""
 
 import math
 
@@ -7,8 +7,8 @@ import numpy as np
 from glassformer_course.cases import Mistake
 
 
-def _fall(over, peak, floor):
-    return floor + (1 + math.cos(math.pi * over)) / 2 * (peak - floor)
+def _fall(progress, peak, floor):
+    return floor + (1 + math.cos(math.pi * progress)) / 2 * (peak - floor)
 
 
 def _starts_at_zero(step, steps, warmup, peak, floor):
@@ -84,41 +84,41 @@ def _by_sines(step, steps, warmup, peak, floor):
 MISTAKES = [
     Mistake(
         "the first step has rate 0",
-        "With step / warmup nothing is learned at step 0, and the peak comes one step late. Steps are counted from 0: "
-        "it is (step + 1) / warmup.",
+        "With step / warmup nothing is learned at step 0, and the peak comes one step late. Steps are counted from 0, "
+        "so use (step + 1) / warmup.",
         {"rate": _starts_at_zero},
     ),
     Mistake(
         "decay one step late",
-        "With step - warmup the peak comes twice and the last step stays above the floor. The decay's share that is "
-        "over at a step is (step - warmup + 1) / (steps - warmup).",
+        "With step - warmup the peak comes twice and the last step stays above the floor. The fraction of the decay "
+        "that is done is (step - warmup + 1) / (steps - warmup).",
         {"rate": _peak_twice},
     ),
     Mistake(
         "cosine counted from step 0",
-        "The wave is already part of the way down when warm-up ends, so the rate jumps. Count the decay from the end "
-        "of the warm-up: both step and steps less warmup.",
+        "The cosine has already fallen when warm-up ends, so the rate jumps. Count the decay from the end of the "
+        "warm-up: subtract warmup from both step and steps.",
         {"rate": _from_step_zero},
     ),
     Mistake(
         "floor added on top",
-        "floor + wave · peak begins above the peak. The wave runs between the two: floor + wave · (peak - floor).",
+        "floor + wave · peak begins above the peak. The wave goes from peak to floor: floor + wave · (peak - floor).",
         {"rate": _floor_on_top},
     ),
     Mistake(
         "cosine from 1 to -1",
-        "The cosine itself goes below 0, and so does the rate. Half of 1 + cos goes from 1 to 0.",
+        "The cosine itself becomes negative, and so does the rate. (1 + cos) / 2 goes from 1 to 0.",
         {"rate": _whole_cosine},
     ),
     Mistake(
-        "a straight line down",
-        "That is the linear schedule. Put the share that is over through (1 + cos(π p)) / 2.",
+        "linear decay",
+        "This is the linear schedule. Apply (1 + cos(π p)) / 2 to the fraction p of the decay that is done.",
         {"rate": _straight_line},
     ),
     Mistake(
-        "rises again beyond the end",
-        "A wave that goes on climbs back to the peak, as happens when training is prolonged. Beyond the last step "
-        "give the floor.",
+        "rises again after the end",
+        "If the cosine continues, the rate rises back to the peak when a training run is extended. After the last "
+        "step, return the floor.",
         {"rate": _rises_again},
     ),
 ]

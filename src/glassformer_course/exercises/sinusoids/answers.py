@@ -1,4 +1,4 @@
-"""Wrong answers with their names, and right ones written in other ways."""
+"""Known mistakes, and alternative correct solutions."""
 
 import cmath
 
@@ -11,60 +11,60 @@ def _side_by_side(angles, first=np.sin, second=np.cos):
     return np.stack([first(angles), second(angles)], axis=-1).reshape(len(angles), -1)
 
 
-def _angles(places, width, base=10_000.0):
-    return places[:, None] * base ** (-np.arange(0, width, 2) / width)
+def _angles(positions, width, base=10_000.0):
+    return positions[:, None] * base ** (-np.arange(0, width, 2) / width)
 
 
-def _halves(places, width):
-    angles = _angles(places, width)
+def _halves(positions, width):
+    angles = _angles(positions, width)
     return np.concatenate([np.sin(angles), np.cos(angles)], axis=1)
 
 
-def _cosine_first(places, width):
-    return _side_by_side(_angles(places, width), np.cos, np.sin)
+def _cosine_first(positions, width):
+    return _side_by_side(_angles(positions, width), np.cos, np.sin)
 
 
-def _half_exponent(places, width):
-    return _side_by_side(places[:, None] * 10_000.0 ** (-np.arange(width // 2) / width))
+def _half_exponent(positions, width):
+    return _side_by_side(positions[:, None] * 10_000.0 ** (-np.arange(width // 2) / width))
 
 
-def _own_frequencies(places, width):
-    angles = places[:, None] * 10_000.0 ** (-np.arange(width) / width)
+def _own_frequencies(positions, width):
+    angles = positions[:, None] * 10_000.0 ** (-np.arange(width) / width)
     return np.where(np.arange(width) % 2 == 0, np.sin(angles), np.cos(angles))
 
 
-def _double_exponent(places, width):
-    return _side_by_side(places[:, None] * 10_000.0 ** (-2 * np.arange(0, width, 2) / width))
+def _double_exponent(positions, width):
+    return _side_by_side(positions[:, None] * 10_000.0 ** (-2 * np.arange(0, width, 2) / width))
 
 
-def _multiplied(places, width):
-    return _side_by_side(places[:, None] * 10_000.0 ** (np.arange(0, width, 2) / width))
+def _multiplied(positions, width):
+    return _side_by_side(positions[:, None] * 10_000.0 ** (np.arange(0, width, 2) / width))
 
 
-def _from_one(places, width):
-    return _side_by_side(_angles(places + 1, width))
+def _from_one(positions, width):
+    return _side_by_side(_angles(positions + 1, width))
 
 
-def _row_numbers(places, width):
-    return _side_by_side(_angles(np.arange(len(places)), width))
+def _row_numbers(positions, width):
+    return _side_by_side(_angles(np.arange(len(positions)), width))
 
 
-def _base_1000(places, width):
-    return _side_by_side(_angles(places, width, base=1000.0))
+def _base_1000(positions, width):
+    return _side_by_side(_angles(positions, width, base=1000.0))
 
 
-def _by_logarithms(places, width):
+def _by_logarithms(positions, width):
     channels = np.arange(width)
-    angles = np.outer(places, np.exp(-np.log(10_000.0) * (channels - channels % 2) / width))
+    angles = np.outer(positions, np.exp(-np.log(10_000.0) * (channels - channels % 2) / width))
     return np.sin(angles + channels % 2 * np.pi / 2)
 
 
-def _complex(places, width):
-    """Each pair is a complex number that turns; its imaginary part is the sine."""
-    result = np.zeros((len(places), width))
-    for row, place in enumerate(places.tolist()):
+def _complex(positions, width):
+    """Rotate a complex number for each pair; its imaginary part is the sine."""
+    result = np.zeros((len(positions), width))
+    for row, position in enumerate(positions.tolist()):
         for pair in range(width // 2):
-            turned = cmath.exp(1j * place / 10_000 ** (2 * pair / width))
+            turned = cmath.exp(1j * position / 10_000 ** (2 * pair / width))
             result[row, 2 * pair : 2 * pair + 2] = turned.imag, turned.real
     return result
 
@@ -72,13 +72,13 @@ def _complex(places, width):
 MISTAKES = [
     Mistake(
         "all sines first, then all cosines",
-        "This layout is used too, but not here: weights trained with one read nonsense with the other. Sine and "
-        "cosine of a frequency stand side by side: result[:, 0::2] and result[:, 1::2].",
+        "Some libraries use this layout, but weights trained with one layout do not work with the other. Here, sine "
+        "and cosine of a frequency are adjacent: result[:, 0::2] and result[:, 1::2].",
         {"sinusoids": _halves},
     ),
     Mistake(
         "the cosine first",
-        "Sine and cosine are exchanged. The even channels hold sines: place 0 has 0, 1, 0, 1.",
+        "Sine and cosine are swapped. The even channels are sines: position 0 has 0, 1, 0, 1.",
         {"sinusoids": _cosine_first},
     ),
     Mistake(
@@ -89,8 +89,8 @@ MISTAKES = [
     ),
     Mistake(
         "every channel has its own frequency",
-        "Channels 2i and 2i + 1 share one frequency: both exponents are 2i / D. Only then does a shift of places turn "
-        "each pair.",
+        "Channels 2i and 2i + 1 share one frequency: both exponents are 2i / D. Only then does a shift of the position "
+        "rotate each pair.",
         {"sinusoids": _own_frequencies},
     ),
     Mistake(
@@ -100,22 +100,22 @@ MISTAKES = [
     ),
     Mistake(
         "multiplied instead of divided",
-        "Frequencies must fall from 1 to about 1/10,000: divide the place by 10000^(2i/D).",
+        "Frequencies must fall from 1 to about 1/10,000: divide the position by 10000^(2i/D).",
         {"sinusoids": _multiplied},
     ),
     Mistake(
-        "places from 1",
-        "The given places are the p of the formula; nothing is added. Place 0 has 0, 1, 0, 1.",
+        "positions from 1",
+        "The given positions are the p of the formula; nothing is added. Position 0 has 0, 1, 0, 1.",
         {"sinusoids": _from_one},
     ),
     Mistake(
-        "row numbers instead of places",
-        "Row 0 need not be place 0: after a cache the places begin later. Use the numbers in `places`.",
+        "row numbers instead of positions",
+        "Row 0 need not be position 0: with a cache, the positions start later. Use the numbers in `positions`.",
         {"sinusoids": _row_numbers},
     ),
     Mistake(
         "the base is not 10,000",
-        "The slowest wave is too fast, and far places look alike. The base is 10,000.",
+        "The slowest wave is too fast, so distant positions look alike. The base is 10,000.",
         {"sinusoids": _base_1000},
     ),
 ]

@@ -1,4 +1,4 @@
-"""Wrong answers with their names, and right ones written in other ways."""
+"""Known mistakes, and alternative correct solutions."""
 
 import numpy as np
 
@@ -56,8 +56,8 @@ def _by_logarithms(x):
 MISTAKES = [
     Mistake(
         "no maximum subtracted",
-        "exp of a large number is infinite, and infinity / infinity is no number. Take the row's largest number off "
-        "first: the result is the same, because numerator and denominator shrink by the same factor.",
+        "exp of a large number is infinite, and infinity / infinity is NaN. Subtract each row's maximum first: the "
+        "result is the same, because numerator and denominator shrink by the same factor.",
         {"softmax": _no_maximum},
     ),
     Mistake(
@@ -67,23 +67,23 @@ MISTAKES = [
     ),
     Mistake(
         "one softmax over the whole array",
-        "All rows share one sum here. Each row has its own: sum over axis=-1 and keep that axis (keepdims=True).",
+        "All rows share one sum here. Each row needs its own: sum over axis=-1 and keep that axis (keepdims=True).",
         {"softmax": _whole_array},
     ),
     Mistake(
         "the summed axis is lost",
-        "Row maxima or sums have one axis less, so that broadcasting fails, or, where the array is square, a row meets "
-        "those of others. Keep the axis in both: keepdims=True.",
+        "Row maxima or sums have one axis less, so broadcasting fails, or, in a square array, uses the values of other "
+        "rows. Keep the axis in both: keepdims=True.",
         {"softmax": _axis_lost},
     ),
     Mistake(
         "always float64",
-        "float32 went in and float64 came out. np.array(a list) makes float64: give it dtype=x.dtype.",
+        "The input is float32 and the result float64. np.array of a list gives float64: pass dtype=x.dtype.",
         {"softmax": _always_float64},
     ),
     Mistake(
         "computed in place",
-        "x itself was changed: whoever called softmax still needs it. Make new arrays: x - m, not x -= m.",
+        "x itself was changed, but the caller still needs it. Create new arrays: x - m, not x -= m.",
         {"softmax": _in_place},
     ),
 ]

@@ -1,4 +1,4 @@
-"""The questions put to the training loop, and the answers of the NumPy reference's layers."""
+"""Reference functions and test cases for the training loop, from the layers of the NumPy reference."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from glassformer_course.cases import Case, Functions, call
 from glassformer_course.drawing import Panel, Picture
 
 PROJECTIONS = ("query", "key", "value")
-BY_HEART = np.array([[0, 1, 2, 3, 1, 4, 2, 0, 5], [2, 1, 0, 6, 6, 3, 5, 1, 0]])
+MEMORIZED = np.array([[0, 1, 2, 3, 1, 4, 2, 0, 5], [2, 1, 0, 6, 6, 3, 5, 1, 0]])
 
 
 def loss_and_gradients(weights: Weights, rows: Ints) -> tuple[float, dict[str, Array]]:
-    """Layer by layer, each with its backward pass in the reference."""
+    """Return the mean loss and the gradients, by the layers of the NumPy reference and their backward passes."""
     inputs = rows[:, :-1]
     targets = rows[:, 1:]
     T = inputs.shape[1]
@@ -43,23 +43,23 @@ def loss_and_gradients(weights: Weights, rows: Ints) -> tuple[float, dict[str, A
     return loss, gradients
 
 
-def clip(gradients: Weights, longest: float) -> dict[str, Array]:
-    """All numbers in one row, whose length is brought down."""
-    length = math.hypot(*(float(number) for gradient in gradients.values() for number in gradient.ravel()))
-    factor = longest / length if length > longest else 1.0
+def clip(gradients: Weights, max_norm: float) -> dict[str, Array]:
+    """Return the gradients, scaled so that their joint norm is at most `max_norm`."""
+    norm = math.hypot(*(float(number) for gradient in gradients.values() for number in gradient.ravel()))
+    factor = max_norm / norm if norm > max_norm else 1.0
     return {name: factor * gradient for name, gradient in gradients.items()}
 
 
 def train(
-    weights: Weights, rows: Ints, steps: int, rate: float, longest: float
+    weights: Weights, rows: Ints, steps: int, rate: float, max_norm: float
 ) -> tuple[dict[str, Array], list[float]]:
     """Run plain gradient steps with clipping; return the weights and the loss before each step."""
     current = dict(weights)
     losses = []
     for _ in range(steps):
         loss, gradients = loss_and_gradients(current, rows)
-        shorter = clip(gradients, longest)
-        current = {name: current[name] - rate * shorter[name] for name in current}
+        clipped = clip(gradients, max_norm)
+        current = {name: current[name] - rate * clipped[name] for name in current}
         losses.append(loss)
     return current, losses
 
@@ -68,16 +68,16 @@ def _product(x: Array, matrix: Array) -> tuple[Array, Linear]:
     return linear(x, {"weight": matrix.T})
 
 
-def drawn(rng: np.random.Generator, V: int, D: int, K: int, places: int) -> dict[str, Array]:
-    """Weights of a fresh decoder."""
-    shapes = {"embedding": (V, D), "position": (places, D), "query": (D, K), "key": (D, K), "value": (D, D)}
+def random_weights(rng: np.random.Generator, V: int, D: int, K: int, positions: int) -> dict[str, Array]:
+    """Return initial weights of a decoder."""
+    shapes = {"embedding": (V, D), "position": (positions, D), "query": (D, K), "key": (D, K), "value": (D, D)}
     return {name: rng.normal(size=shape) * 0.5 for name, shape in (shapes | {"output": (D, V)}).items()}
 
 
 def cases(rng: np.random.Generator) -> Iterator[Case]:
-    """The loss, the clipping, then whole trainings.
+    """Yield cases for the loss, for clipping, then for whole training runs.
 
-    The one that goes on until the rows are known by heart comes last, beyond those that tell mistakes apart.
+    The run that memorizes its rows comes last, after the cases that identify mistakes.
     """
     yield from _losses(rng)
     yield from _clips(rng)
@@ -85,10 +85,10 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def _losses(rng: np.random.Generator) -> Iterator[Case]:
-    fresh = {name: array * 0 for name, array in drawn(rng, 2, 2, 1, 2).items()} | {"embedding": np.eye(2)}
+    initial = {name: array * 0 for name, array in random_weights(rng, 2, 2, 1, 2).items()} | {"embedding": np.eye(2)}
     yield call(
         "loss_and_gradients",
-        fresh,
+        initial,
         np.array([[0, 1, 0]]),
         note="where the row is 0, 1, 0 and the output layer is 0: loss ln 2",
     )
@@ -101,10 +101,10 @@ def _losses(rng: np.random.Generator) -> Iterator[Case]:
         (4, 4, 4, 4, 4),
     ]:
         rows = rng.integers(0, V, size=(B, T + 1))
-        yield call("loss_and_gradients", drawn(rng, V, D, K, T), rows, note="where the numbers are drawn at random")
-    weights = drawn(rng, 5, 4, 3, 7)
+        yield call("loss_and_gradients", random_weights(rng, V, D, K, T), rows, note="where the numbers are random")
+    weights = random_weights(rng, 5, 4, 3, 7)
     rows = rng.integers(0, 5, size=(2, 4))
-    yield call("loss_and_gradients", weights, rows, note="where the model has places for 7 tokens and reads 3")
+    yield call("loss_and_gradients", weights, rows, note="where the model has 7 positions and reads 3 tokens")
     large = weights | {"output": weights["output"] * 1_000}
     yield call("loss_and_gradients", large, rows, note="where logits are in the thousands")
     yield call("loss_and_gradients", weights, np.full((2, 4), 3), note="where all tokens are the same")
@@ -112,32 +112,35 @@ def _losses(rng: np.random.Generator) -> Iterator[Case]:
 
 def _clips(rng: np.random.Generator) -> Iterator[Case]:
     pair = {"a": np.array([3.0]), "b": np.array([[0.0, 4.0]])}
-    yield call("clip", pair, 1.0, note="where the gradients are 3 and 0, 4: of length 5 together")
-    yield call("clip", pair, 50.0, note="where the gradients are shorter than allowed")
-    for longest in (0.1, 1.0, 2.5):
+    yield call("clip", pair, 1.0, note="where the gradients are 3 and 0, 4: their joint norm is 5")
+    yield call("clip", pair, 50.0, note="where the norm is below the maximum")
+    for max_norm in (0.1, 1.0, 2.5):
         gradients = {"a": rng.normal(size=(3, 4)), "b": rng.normal(size=7) * 5, "c": rng.normal(size=(2, 2)) * 0.01}
-        yield call("clip", gradients, longest, note="where the numbers are drawn at random")
-    yield call("clip", pair, 5.0, note="where the gradients are exactly as long as allowed")
+        yield call("clip", gradients, max_norm, note="where the numbers are random")
+    yield call("clip", pair, 5.0, note="where the norm is exactly the maximum")
     yield call("clip", {"a": np.zeros(3), "b": np.zeros((2, 2))}, 1.0, note="where all gradients are 0")
-    yield call("clip", {"a": rng.normal(size=(3, 2)) * 1e6}, 1.0, note="where a single array has exploded")
+    yield call(
+        "clip", {"a": rng.normal(size=(3, 2)) * 1e6}, 1.0, note="where there is one array with a very large norm"
+    )
 
 
 def _trainings(rng: np.random.Generator) -> Iterator[Case]:
     settings = [(3, 0.5, 0.3), (2, 0.2, 0.1), (2, 0.5, 0.05), (3, 0.1, 100.0), (2, 1.0, 100.0), (1, 0.5, 100.0)]
-    for number, (steps, rate, longest) in enumerate([*settings, *settings[:4], (1, 2.0, 0.1), (0, 0.5, 1.0)]):
+    for number, (steps, rate, max_norm) in enumerate([*settings, *settings[:4], (1, 2.0, 0.1), (0, 0.5, 1.0)]):
         rows = rng.integers(0, 5, size=(1 + number % 3, 4))
-        weights = drawn(rng, 5, 4, 3, 3)
-        note = f"where {counted(steps, 'steps are made', 'step is made')}"
-        yield call("train", weights, rows, steps, rate, longest, note=note)
-    weights = {name: array / 5 for name, array in drawn(rng, 7, 8, 4, 8).items()}  # small, as fresh ones are
+        weights = random_weights(rng, 5, 4, 3, 3)
+        note = f"where {counted(steps, 'steps are taken', 'step is taken')}"
+        yield call("train", weights, rows, steps, rate, max_norm, note=note)
+    # small, like initial weights
+    weights = {name: array / 5 for name, array in random_weights(rng, 7, 8, 4, 8).items()}
 
-    def by_heart(functions: Functions) -> tuple[list[float], bool]:
-        losses = functions.train(weights, BY_HEART, 100, 1.0, 1.0)[1]
+    def memorize(functions: Functions) -> tuple[list[float], bool]:
+        losses = functions.train(weights, MEMORIZED, 100, 1.0, 1.0)[1]
         return losses[::25], losses[-1] < 0.05
 
     yield Case(
-        by_heart,
-        note="where 100 steps lead from a blind guess, about ln 7, to two rows known by heart",
+        memorize,
+        note="where 100 steps must memorize two rows, from a loss of about ln 7 to less than 0.05",
         words="(losses[::25], losses[-1] < 0.05) of train(weights, rows, 100, 1.0, 1.0)",
     )
 
@@ -146,16 +149,16 @@ def picture() -> Picture:
     """Draw the next-letter probabilities after each letter of "hello!", before and after training on it."""
     letters = "helo!"
     rows = np.array([[letters.index(letter) for letter in "hello!"]])
-    fresh = drawn(np.random.default_rng(1), 5, 8, 4, 5)
-    trained = train(fresh, rows, 60, 1.0, 1.0)[0]
+    initial = random_weights(np.random.default_rng(1), 5, 8, 4, 5)
+    trained = train(initial, rows, 60, 1.0, 1.0)[0]
     panels = []
-    for title, weights in (("before", fresh), ("after 60 steps", trained)):
+    for title, weights in (("before", initial), ("after 60 steps", trained)):
         x = weights["embedding"][rows[:, :-1]] + weights["position"]
         q, k, v = (_product(x, weights[name])[0][:, None] for name in PROJECTIONS)
         h = x + attend(q, k, v, np.tri(5, dtype=bool))[0][:, 0]
         panels.append(Panel(title, np.exp(log_softmax(h @ weights["output"]))[0], list("hello"), list(letters)))
     return Picture(
         panels,
-        caption='Each row: how likely each letter is to come next. After training on "hello!" the two l have different '
-        "answers, l and o: the decoder knows more than the last letter.",
+        caption='Each row is the probability of each next letter. After training on "hello!", the model predicts l '
+        "after the first l and o after the second: it uses more than the last letter.",
     )

@@ -1,4 +1,4 @@
-"""Wrong answers with their names, and right ones written in other ways."""
+"""Known mistakes, and alternative correct solutions."""
 
 import numpy as np
 
@@ -31,8 +31,8 @@ def _averaged(ids, h, dlogits, dx, table):
 
 def _overwritten(ids, h, dlogits, dx, table):
     gradient = dlogits.T @ h
-    for place, token in enumerate(ids):
-        gradient[token] = dx[place]
+    for position, token in enumerate(ids):
+        gradient[token] = dx[position]
     return gradient
 
 
@@ -69,17 +69,18 @@ def _backward_with_loops(ids, h, dlogits, dx, table):
 MISTAKES = [
     Mistake(
         "logits divided by √D",
-        "That scale belongs to attention's scores. The output layer is a plain product: logits = h Eᵀ.",
+        "This scale belongs to the scores of attention. The output layer is only a matrix multiplication: logits = h "
+        "Eᵀ.",
         {"tied_logits": _scaled},
     ),
     Mistake(
-        "rows brought to length 1",
-        "The logits are dot products, not cosines: the length of a row is how the model says that a token is frequent.",
+        "rows scaled to length 1",
+        "The logits are dot products, not cosine similarities: the length of a row affects the logit of its token.",
         {"tied_logits": _cosines},
     ),
     Mistake(
         "only the output's gradient",
-        "The table is used at the input too: row id_t also gets dx_t. Add it for every place t.",
+        "The table is used at the input too: row id_t also gets dx_t. Add it for every position t.",
         {"tied_backward": _output_only},
     ),
     Mistake(
@@ -98,8 +99,9 @@ MISTAKES = [
         {"tied_backward": _averaged},
     ),
     Mistake(
-        "one gradient written over the other",
-        "The rows that were looked up lost what came from the output. Add to them, do not replace them.",
+        "one gradient overwrites the other",
+        "The rows that were looked up lost their gradient from the output layer. Add to them instead of replacing "
+        "them.",
         {"tied_backward": _overwritten},
     ),
 ]

@@ -1,14 +1,14 @@
-"""Wrong answers with their names, and right ones written in other ways."""
+"""Known mistakes, and alternative correct solutions."""
 
 import numpy as np
 
 from glassformer_course.cases import Mistake
 
 
-def _running(weights, share):
+def _running(weights, factor):
     average = np.array(weights[0], dtype=np.float64)
     for t, weight in enumerate(weights[1:], start=2):
-        s = share(t)
+        s = factor(t)
         average = (1 - s) * average + s * weight
     return average
 
@@ -66,51 +66,53 @@ def _ema_in_place(weights, decay):
 
 def _late_by_products(weights, n):
     stack = np.asarray(weights, dtype=np.float64)
-    share = np.array([1.0, *((n + 1) / (t + n) for t in range(2, len(stack) + 1))])
-    kept = np.append(np.cumprod((1 - share)[::-1])[::-1][1:], 1.0)
-    return np.tensordot(share * kept, stack, axes=1)
+    factor = np.array([1.0, *((n + 1) / (t + n) for t in range(2, len(stack) + 1))])
+    kept = np.append(np.cumprod((1 - factor)[::-1])[::-1][1:], 1.0)
+    return np.tensordot(factor * kept, stack, axes=1)
 
 
 MISTAKES = [
     Mistake(
-        "decay and share are swapped",
-        "The decay says how much of the old average is kept; the newest weights get the rest, 1 - d.",
+        "decay and 1 - decay are swapped",
+        "The decay d is the factor of the old average; the newest weights get the factor 1 - d.",
         {"ema": _swapped_ema},
     ),
     Mistake(
         "the decay does not grow",
-        "With a constant decay of 0.99 the first weights, which know nothing, stay in the average for hundreds of "
-        "steps. Begin with a small decay: the smaller of decay and (1 + t) / (10 + t).",
+        "With a constant decay of 0.99, the untrained first weights stay in the average for hundreds of steps. Begin "
+        "with a small decay: the smaller of decay and (1 + t) / (10 + t).",
         {"ema": _constant},
     ),
     Mistake(
         "the average begins with zeros",
-        "The average after step 1 is the weights of step 1. Zeros are no weights, and pull everything towards 0.",
+        "The average after step 1 is the weights of step 1. Starting with zeros pulls the average towards 0.",
         {"ema": _from_zero},
     ),
     Mistake(
         "steps are counted from 0",
-        "The first step is t = 1, so that the first average is made at t = 2.",
+        "The first step is t = 1, so the first average is computed at t = 2.",
         {"ema": _counted_from_zero, "late": _late_from_zero},
     ),
     Mistake(
         "the larger of the two decays",
-        "The growing decay is a limit from above while the run is young: take the smaller one.",
+        "The growing decay is an upper limit at the start of training: take the smaller of the two.",
         {"ema": _larger_decay},
     ),
     Mistake(
-        "the plain mean",
-        "All steps weigh the same then, also the first ones. That is n = 0; with a larger n late steps weigh more.",
+        "the arithmetic mean",
+        "All steps have the same weight here, including the first. That is n = 0; with a larger n, late steps weigh "
+        "more.",
         {"late": _plain_mean},
     ),
     Mistake(
         "old and new are swapped",
-        "s is the share of the newest weights; the old average keeps 1 - s.",
+        "s is the factor of the newest weights; the old average gets 1 - s.",
         {"late": _swapped_late},
     ),
     Mistake(
-        "n in place of n + 1",
-        "With s = n / (t + n) the shares do not follow t to the n, and with n = 0 nothing is ever added.",
+        "n instead of n + 1",
+        "With s = n / (t + n), the weights of the steps are not proportional to t to the n, and with n = 0 the average "
+        "never changes.",
         {"late": _without_one},
     ),
 ]

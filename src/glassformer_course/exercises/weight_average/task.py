@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Averages of weights
 #
-# The weights jump about while a model is trained. Their average over many steps lies in the middle, and is often
-# better than the last. Write two averages that are made on the way, without keeping old weights.
+# The weights of a model fluctuate during training. Their average over many steps often gives a better model than the
+# last weights. Write two running averages, which do not store old weights.
 #
 # `weights` is a list of arrays of one shape: the weights after step 1, 2, 3 …
 #
@@ -11,19 +11,19 @@
 # $$a_1 = w_1 \qquad a_t = d_t\, a_{t-1} + (1 - d_t)\, w_t \qquad d_t = \min\!\left(\mathrm{decay},
 # \frac{1 + t}{10 + t}\right)$$
 #
-# **`late`**, in which step t weighs about $t^n$, however long the run is:
+# **`late`**, in which the weight of step t is roughly proportional to $t^n$, for any number of steps:
 #
 # $$a_1 = w_1 \qquad a_t = (1 - s_t)\, a_{t-1} + s_t\, w_t \qquad s_t = \frac{n + 1}{t + n}$$
 #
 # - Steps are counted from 1. `decay` is a float, `n` a number that is not negative.
-# - The result is a new array, float64, of the shape of the weights; no argument is changed.
+# - The result is a new float64 array of the shape of the weights; do not change the arguments.
 
 # %%
 import numpy as np
 
 
 def ema(weights, decay):
-    """Arrays of one shape, and the largest decay -> their exponential moving average."""
+    """Return the exponential moving average of arrays of one shape; `decay` is the largest decay."""
     # BEGIN SOLUTION
     average = np.array(weights[0], dtype=np.float64)
     for t, weight in enumerate(weights[1:], start=2):
@@ -34,7 +34,7 @@ def ema(weights, decay):
 
 
 def late(weights, n):
-    """Arrays of one shape, and the power n -> their average, in which step t weighs about t to the n."""
+    """Return the average of arrays of one shape in which step t has a weight of about t to the power of n."""
     # BEGIN SOLUTION
     average = np.array(weights[0], dtype=np.float64)
     for t, weight in enumerate(weights[1:], start=2):

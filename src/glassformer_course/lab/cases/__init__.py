@@ -1,8 +1,8 @@
-"""One case each: `NAME.py` plants the bug and gathers the evidence, `NAME.toml` has the words.
+"""The cases of the lab: `NAME.py` plants the bug and gathers the evidence, `NAME.toml` contains the texts.
 
-A module of a case has:
+Each module has three functions:
 
-* `fault()`: a context in which the library has the bug; afterwards, also on errors, it is as before.
-* `observe(bench)`: trains and measures, without the bug and with it.
-* `shows(found)`: whether the evidence has what the explanation says of it.
+* `fault()`: context manager in which the library has the bug; afterwards, also on errors, the library is restored.
+* `observe(bench)`: trains and measures both models, and returns the evidence.
+* `shows(found)`: returns True if the evidence shows what the explanation says.
 """

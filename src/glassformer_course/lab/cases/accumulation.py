@@ -1,4 +1,4 @@
-"""Gradients of micro-batches are averaged as if each held equally many tokens."""
+"""Case: gradients of micro-batches are averaged as if each had the same number of tokens."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 @contextmanager
 def fault() -> Iterator[None]:
-    """The mean of each micro-batch, divided by their number."""
+    """Plant the bug: the mean loss of each micro-batch is divided by the number of micro-batches."""
 
     def accumulate(stepper: Stepper, batches: list[Batch]) -> tuple[float, int]:
         total = 0.0
@@ -43,7 +43,7 @@ def fault() -> Iterator[None]:
 
 
 def differences(found: Trained) -> list[Point]:
-    """(rows at a time, how far the gradient of eight rows is from that of all at once, as a share of its length)."""
+    """Return (micro-batch size, relative difference of the gradient from that of all eight rows at once)."""
     rows = found.task.rows(0)
     gradients = {}
     for size in (8, 4, 2, 1):
@@ -54,7 +54,7 @@ def differences(found: Trained) -> list[Point]:
 
 
 def by_length(found: Trained) -> tuple[float, float]:
-    """The loss on validation of the shortest and of the longest quarter of the rows."""
+    """Return the validation loss of the shortest and of the longest quarter of the rows."""
     rows = sorted(found.task.held_out(None), key=len)
     quarter = max(1, len(rows) // 4)
     short, long = (validation_loss(found.model, part, CPU).loss for part in (rows[:quarter], rows[-quarter:]))
@@ -62,18 +62,18 @@ def by_length(found: Trained) -> tuple[float, float]:
 
 
 def observe(bench: Bench) -> Evidence:
-    """The gradient of the same rows in other groups, and for whom the model learns."""
+    """Compare the gradients of the same rows in other groups, and the losses on short and long sentences."""
     text = sentences(200)
     (healthy, fine, good), (faulty, wrong, bad) = bench.both(
         lambda _: (one := bench.train(SETTINGS, 160, files={"source": text}), differences(one), by_length(one))
     )
     return Evidence(
         charts=[
-            compared("loss on validation", "step", "nats per token", healthy.validation, faulty.validation),
-            compared("gradient of the same 8 rows", "rows at a time", "difference / length", fine, wrong),
+            compared("validation loss", "step", "nats per token", healthy.validation, faulty.validation),
+            compared("gradient of the same 8 rows", "rows at a time", "relative difference", fine, wrong),
         ],
         numbers=[
-            Number("apart", "the gradient of 8 rows, one at a time: difference / length", fine[-1][1], wrong[-1][1]),
+            Number("apart", "gradient of 8 rows, one at a time: relative difference", fine[-1][1], wrong[-1][1]),
             Number("short", "loss on the shortest quarter of the sentences", good[0], bad[0]),
             Number("long", "loss on the longest quarter", good[1], bad[1]),
         ],

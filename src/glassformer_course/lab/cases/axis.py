@@ -1,4 +1,4 @@
-"""The mask hides the wrong triangle, and the softmax runs over the queries."""
+"""Case: the mask hides the wrong triangle, and the softmax is over the queries."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def attend(
     explicit: bool = False,
     hooks: ScoreHooks = NO_HOOKS,
 ) -> tuple[Tensor, Tensor | None]:
-    """As the library's, but that the triangle is the other one and each column sums to 1."""
+    """Compute attention with the mask transposed and the softmax over the queries."""
     scores = hooks.products(q / math.sqrt(q.shape[-1]) @ k.transpose(-2, -1))  # (B, H, T, S)
     scores = scores.masked_fill(~mask.allowed_tensor(scores).transpose(-2, -1), -math.inf)  # (B, H, T, S)
     weights = hooks.pattern(hooks.scores(scores).softmax(dim=-2))  # (B, H, T, S)
@@ -35,7 +35,7 @@ def attend(
 
 @contextmanager
 def fault() -> Iterator[None]:
-    """Both mistakes of the tutorial's attention."""
+    """Plant the bug: both mistakes, in every attention."""
     with attention_is(attend):
         yield
 
@@ -54,15 +54,19 @@ def observe(bench: Bench) -> Evidence:
         maps=[fine, wrong],
         samples={f"healthy: {PROMPT.strip()} …": [text], f"faulty: {PROMPT.strip()} …": [garbled]},
         numbers=[
-            Number("row", "sum of the map's last row", *(sum(shown.weights[-1]) for shown in (fine, wrong))),
-            Number("column", "sum of its last column", *(sum(row[-1] for row in m.weights) for m in (fine, wrong))),
+            Number("row", "sum of the last row of the map", *(sum(shown.weights[-1]) for shown in (fine, wrong))),
+            Number(
+                "column",
+                "sum of the last column of the map",
+                *(sum(row[-1] for row in m.weights) for m in (fine, wrong)),
+            ),
             last_losses(healthy, faulty),
         ],
     )
 
 
 def shows(found: Evidence) -> bool:
-    """Columns sum to 1 and rows do not."""
+    """Return True if the columns of the faulty map sum to 1 and its rows do not."""
     row = found.number("row")
     column = found.number("column")
     return abs(row.healthy - 1) < 1e-3 and abs(row.faulty - 1) > 0.01 and abs(column.faulty - 1) < 1e-3

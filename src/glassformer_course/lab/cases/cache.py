@@ -1,4 +1,4 @@
-"""With a cache, the position of a new token is not counted on from those before it."""
+"""Case: with a cache, the position of a new token does not count the tokens in the cache."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TEXT = "Once upon a time, an eager fox named Mia wished for a golden hat. On a s
 
 @contextmanager
 def fault() -> Iterator[None]:
-    """Each piece that is read begins at place 0 again."""
+    """Plant the bug: the first token of every forward pass gets position 0."""
     own = Embedding.forward
 
     def forward(self: Embedding, tokens: Tensor, positions: Tensor) -> Tensor:
@@ -32,17 +32,17 @@ def fault() -> Iterator[None]:
 
 
 def apart(found: Trained) -> list[Point]:
-    """(place, largest difference of the logits there when they are read one by one and all at once)."""
+    """Return (position, largest difference between the logits with and without a cache)."""
     ids = torch.tensor([found.tokenizer.encode(TEXT)])
     cache = Cache(found.config.model, 1, ids.shape[1], ids.device, torch.float32)
     with torch.no_grad():
         whole = found.model(ids)[0]  # (T, V)
         singly = torch.cat([found.model(ids[:, at : at + 1], None, cache)[0] for at in range(ids.shape[1])])  # (T, V)
-    return [(place, float(size)) for place, size in enumerate((whole - singly).abs().amax(dim=1), start=1)]
+    return [(position, float(size)) for position, size in enumerate((whole - singly).abs().amax(dim=1), start=1)]
 
 
 def observe(bench: Bench) -> Evidence:
-    """One model, which writes with a cache and without one."""
+    """Compare the logits and the samples of one model with and without a cache."""
     with one_thread():
         model = bench.train(STORIES, 240)
     fine, wrong = bench.both(lambda _: (apart(model), model.continued(PROMPT, cached=True), model.continued(PROMPT)))
@@ -50,20 +50,20 @@ def observe(bench: Bench) -> Evidence:
     return Evidence(
         charts=[
             compared("training loss", "step", "nats per token", curves, curves),
-            compared("logits read one by one, beside all at once", "place", "largest difference", fine[0], wrong[0]),
+            compared("logits with a cache and without", "position", "largest difference", fine[0], wrong[0]),
         ],
         samples={
             f"healthy, with a cache: {PROMPT.strip()} …": [fine[1]],
             f"faulty, with a cache: {PROMPT.strip()} …": [wrong[1]],
-            f"healthy, all read anew for each token: {PROMPT.strip()} …": [fine[2]],
-            f"faulty, all read anew for each token: {PROMPT.strip()} …": [wrong[2]],
+            f"healthy, without a cache: {PROMPT.strip()} …": [fine[2]],
+            f"faulty, without a cache: {PROMPT.strip()} …": [wrong[2]],
         },
         numbers=[
-            Number("first", "difference of the logits at the first place", fine[0][0][1], wrong[0][0][1]),
+            Number("first", "difference of the logits at the first position", fine[0][0][1], wrong[0][0][1]),
             Number(
-                "largest", "largest difference at any place", *(max(y for _, y in each[0]) for each in (fine, wrong))
+                "largest", "largest difference at any position", *(max(y for _, y in each[0]) for each in (fine, wrong))
             ),
-            Number("loss", "loss on validation at the end", model.validation[-1][1], model.validation[-1][1]),
+            Number("loss", "validation loss at the end", model.validation[-1][1], model.validation[-1][1]),
         ],
     )
 

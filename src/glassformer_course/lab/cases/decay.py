@@ -1,4 +1,4 @@
-"""Weight decay is added to the gradient (Adam with L2), not taken off the weights (AdamW)."""
+"""Case: weight decay is added to the gradient (Adam with L2) instead of being subtracted from the weights (AdamW)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SETTINGS: dict[str, dict[str, Any]] = {"train": {"weight_decay": 0.1}}
 
 @contextmanager
 def fault() -> Iterator[None]:
-    """`Adam`, whose weight decay is a part of the gradient that is then divided by its own size."""
+    """Plant the bug: replace AdamW by `torch.optim.Adam`, whose weight decay is part of the gradient."""
 
     def adam(parameters: list[torch.nn.Parameter], config: TrainConfig) -> torch.optim.Optimizer:
         return torch.optim.Adam(
@@ -36,20 +36,22 @@ def fault() -> Iterator[None]:
         yield
 
 
-def length(found: Trained) -> float:
-    """The root mean square of all matrices together."""
+def weight_size(found: Trained) -> float:
+    """Return the root mean square of all matrices together."""
     matrices = torch.cat([p.detach().flatten() for p in found.model.parameters() if p.ndim >= 2])
     return float(matrices.square().mean().sqrt())
 
 
 def without(bench: Bench) -> Trained:
-    """The same without any weight decay."""
+    """Train the same model without weight decay."""
     return bench.train({"train": {"weight_decay": 0.0}}, 120)
 
 
 def observe(bench: Bench) -> Evidence:
-    """The loss and the size of the weights, with weight decay and without."""
-    (healthy, plain), (faulty, plain_too) = bench.both(lambda _: (bench.train(SETTINGS, 120, length), without(bench)))
+    """Compare the losses and the size of the weights, with and without weight decay."""
+    (healthy, plain), (faulty, plain_too) = bench.both(
+        lambda _: (bench.train(SETTINGS, 120, weight_size), without(bench))
+    )
     return Evidence(
         charts=[
             loss_chart(healthy, faulty, "training loss, weight decay 0.1"),
@@ -67,7 +69,7 @@ def observe(bench: Bench) -> Evidence:
 
 
 def shows(found: Evidence) -> bool:
-    """With decay the weights shrink far more and the loss is worse; without it both are alike."""
+    """Return True if decay shrinks the faulty weights more and raises their loss, and both are equal without decay."""
     loss = found.number("loss")
     plain = found.number("plain")
     size = found.number("size")

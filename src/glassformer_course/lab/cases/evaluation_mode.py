@@ -1,4 +1,4 @@
-"""The model stays in training mode when it is measured."""
+"""Case: the model stays in training mode during evaluation."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TIMES = 8
 
 @contextmanager
 def fault() -> Iterator[None]:
-    """Leave models in training mode: `eval` and `evaluation_mode` do nothing, as if nobody had called them."""
+    """Plant the bug: `eval` and `evaluation_mode` do nothing, so models stay in training mode."""
 
     @contextmanager
     def training_mode(model: nn.Module, modules: Sequence[nn.Module] | None = None) -> Iterator[None]:
@@ -30,20 +30,20 @@ def fault() -> Iterator[None]:
 
 
 def again(found: Trained) -> list[Point]:
-    """The loss of the same weights on the same text, measured several times."""
+    """Return (number of the measurement, loss of the same weights on the same text)."""
     rows = found.task.held_out(400)
     return [(time, validation_loss(found.model.train(), rows, CPU).loss) for time in range(1, TIMES + 1)]
 
 
 def observe(bench: Bench) -> Evidence:
-    """Training and validation, and the same measurement made several times."""
+    """Compare training and validation losses, and repeated measurements of the same loss."""
     (healthy, fine), (faulty, wrong) = bench.both(lambda _: (one := bench.train(SETTINGS, 200), again(one)))
     spread = [max(loss for _, loss in found) - min(loss for _, loss in found) for found in (fine, wrong)]
     gaps = [found.validation[-1][1] - averaged(found.losses, 20)[-1][1] for found in (healthy, faulty)]
     return Evidence(
         charts=[
             Chart(
-                f"{name}: two losses",
+                f"{name}: training and validation loss",
                 "step",
                 "nats per token",
                 {"training": averaged(found.losses), "validation": found.validation},
@@ -60,7 +60,7 @@ def observe(bench: Bench) -> Evidence:
 
 
 def shows(found: Evidence) -> bool:
-    """The same measurement gives other numbers, and higher ones."""
+    """Return True if only the faulty model's measurements differ, and its loss is higher."""
     spread = found.number("spread")
     loss = found.number("loss")
     return spread.healthy == 0 < spread.faulty and loss.faulty > loss.healthy

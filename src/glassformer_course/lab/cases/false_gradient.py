@@ -1,4 +1,4 @@
-"""All heads share one set of weights, and the backward pass is no gradient: it multiplies weights by the error."""
+"""Case: all heads share weights, and the backward pass multiplies weights by the error instead of differentiating."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ROWS = 8
 
 @contextmanager
 def fault() -> Iterator[None]:
-    """Every head uses what the first one projects; the "gradient" of each weight is the weight times the error."""
+    """Plant the bug: every head uses the projections of the first; the gradient is the weight times the error."""
     own_project = reference_attention.project
     given: list[Any] = []
 
@@ -56,14 +56,14 @@ def fault() -> Iterator[None]:
 
 
 def letters() -> tuple[list[str], np.ndarray]:
-    """The characters of some stories, and the stories as numbers."""
+    """Return the distinct characters of some stories, and the stories as ids."""
     text = " ".join(find_text_corpus("stories").documents(60, seed=0))
     known = sorted(set(text))
     return known, np.array([known.index(letter) for letter in text])
 
 
 def batches(ids: np.ndarray, count: int) -> list[NumpyBatch]:
-    """Windows from places drawn at random."""
+    """Return `count` batches of windows at random positions."""
     draw = np.random.default_rng(0)
     starts = draw.integers(0, len(ids) - SETTINGS.context - 1, (count, ROWS, 1))
     windows = ids[starts + np.arange(SETTINGS.context + 1)]  # (count, B, T + 1)
@@ -90,7 +90,7 @@ def attention_of(kept: Any) -> np.ndarray:
 
 
 def see(bench: Bench, name: str) -> tuple[list[Point], list[Map], tuple[float, float], float]:
-    """Train in NumPy, look at both heads, and put the gradient to the test."""
+    """Train in NumPy; return the losses, the maps of both heads, the two slopes, and the difference of the heads."""
     known, ids = letters()
     weights = initial_weights(SETTINGS, len(known), seed=0)
     steps = batches(ids, max(20, round(200 * bench.share)))
@@ -111,16 +111,16 @@ def observe(bench: Bench) -> Evidence:
         charts=[compared("training loss", "step", "nats per character", averaged(fine), averaged(wrong))],
         maps=[*maps, *equal],
         numbers=[
-            Number("said", "slope of the loss along a random direction, by the gradient", said[0], claimed[0]),
-            Number("slope", "the same slope, measured by a small step each way", said[1], claimed[1]),
-            Number("apart", "largest difference between the two heads' weights", apart, together),
+            Number("said", "slope of the loss in a random direction, by the gradient", said[0], claimed[0]),
+            Number("slope", "the same slope, measured by central differences", said[1], claimed[1]),
+            Number("apart", "largest difference between the attention weights of the two heads", apart, together),
             Number("loss", "training loss at the end", averaged(fine)[-1][1], averaged(wrong)[-1][1]),
         ],
     )
 
 
 def shows(found: Evidence) -> bool:
-    """The gradient is not the slope, the heads are one, and nothing is learnt."""
+    """Return True if the faulty gradient disagrees with the measured slope and its heads are equal."""
     said = found.number("said")
     slope_ = found.number("slope")
     apart = found.number("apart")

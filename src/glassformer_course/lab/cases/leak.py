@@ -1,4 +1,4 @@
-"""Training and validation windows overlap."""
+"""Case: training and validation windows overlap."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from glassformer_course.lab.planting import replaced
 WIDTH = 200
 STRIDE = 50
 EVERY = 8
-"""Windows of so many characters begin so many characters apart; one in so many is held out."""
+"""Windows have WIDTH characters and start every STRIDE characters; one in EVERY windows is held out."""
 RUN = 8  # tokens
 SETTINGS: dict[str, dict[str, Any]] = {"model": {"width": 48}, "data": {"size": 16, "validation_fraction": 0.15}}
 
 
 @contextmanager
 def fault() -> Iterator[None]:
-    """Overlapping windows are cut first, and then drawn for one side or the other."""
+    """Plant the bug: overlapping windows are cut first, and then assigned to training or validation."""
 
     def by_position(self: DocumentSplit, pieces: Iterator[KeptPiece]) -> Iterator[SidedPiece]:
         text = " ".join(text for piece in pieces for text in piece.texts)
@@ -40,7 +40,7 @@ def fault() -> Iterator[None]:
 
 
 def seen_before(found: Trained) -> float:
-    """Of all runs of eight tokens in the validation part, the share that stands in the training part word for word."""
+    """Return the fraction of 8-token sequences of the validation part that also occur in the training part."""
     runs = [
         [tuple(window) for window in np.lib.stride_tricks.sliding_window_view(store.tokens, RUN).tolist()]
         for store in (found.data.train.source, found.data.validation.source)
@@ -50,7 +50,7 @@ def seen_before(found: Trained) -> float:
 
 
 def fresh_loss(found: Trained) -> float:
-    """The loss on stories that are in neither part."""
+    """Return the loss on stories that are in neither part."""
     ids = np.array(found.tokenizer.encode(" ".join(find_text_corpus("stories").documents(40, seed=9))))
     width = found.config.model.context
     rows = [Row.of_text(ids[start : start + width + 1]) for start in range(0, len(ids) - width, width)]
@@ -58,26 +58,26 @@ def fresh_loss(found: Trained) -> float:
 
 
 def observe(bench: Bench) -> Evidence:
-    """The loss on validation beside that on fresh text, and how much of the one part stands in the other."""
+    """Compare the losses on validation and on new text, and the overlap of the two parts."""
     (healthy, fine), (faulty, wrong) = bench.both(
         lambda _: (one := bench.train(SETTINGS, 240, fresh_loss), seen_before(one))
     )
     return Evidence(
         charts=[
             loss_chart(healthy, faulty, floor=False),
-            compared("loss on validation", "step", "nats per token", healthy.validation, faulty.validation),
-            compared("loss on fresh stories", "step", "nats per token", healthy.watched, faulty.watched),
+            compared("validation loss", "step", "nats per token", healthy.validation, faulty.validation),
+            compared("loss on new stories", "step", "nats per token", healthy.watched, faulty.watched),
         ],
         numbers=[
-            Number("loss", "loss on validation at the end", healthy.validation[-1][1], faulty.validation[-1][1]),
-            Number("fresh", "loss on fresh stories at the end", healthy.watched[-1][1], faulty.watched[-1][1]),
-            Number("known", "share of 8-token runs of validation that stand in training", fine, wrong),
+            Number("loss", "validation loss at the end", healthy.validation[-1][1], faulty.validation[-1][1]),
+            Number("fresh", "loss on new stories at the end", healthy.watched[-1][1], faulty.watched[-1][1]),
+            Number("known", "fraction of 8-token sequences of validation that occur in training", fine, wrong),
         ],
     )
 
 
 def shows(found: Evidence) -> bool:
-    """Validation looks good, fresh text does not, and the parts share their runs."""
+    """Return True if the faulty parts overlap and its loss is lower on validation than on new text."""
     loss = found.number("loss")
     fresh = found.number("fresh")
     known = found.number("known")

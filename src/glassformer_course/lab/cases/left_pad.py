@@ -1,4 +1,4 @@
-"""With padding on the left, positions are counted from the padding."""
+"""Case: with padding on the left, positions are counted from the padding."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MOST = 14  # tokens of padding before a row
 
 @contextmanager
 def fault() -> Iterator[None]:
-    """The first column is place 0, whatever stands in it."""
+    """Plant the bug: the first column is position 0, even if it is padding."""
 
     def token_positions(real: Tensor, already: Tensor | int = 0) -> Tensor:
         return torch.arange(real.shape[1], device=real.device).expand(real.shape) + already  # (B, T)
@@ -36,7 +36,7 @@ def fault() -> Iterator[None]:
 
 
 def with_padding(found: Trained) -> list[Point]:
-    """(tokens of padding before each row, loss of the rows)."""
+    """Return (tokens of padding before each row, loss of the rows)."""
     rows = [row for row in found.task.held_out(1500) if len(row) <= found.config.model.context - MOST]
     batch = Batch.from_rows(rows)
     points = list[Point]()
@@ -58,7 +58,7 @@ def together(found: Trained, prompts: list[str]) -> str:
 
 
 def observe(bench: Bench) -> Evidence:
-    """One model, asked alone and in batches with shorter and longer rows."""
+    """Compare one model on rows alone, on padded rows, and in a batch."""
     with one_thread():
         model = bench.train(SETTINGS, 240, files={"source": sentences(200)})
     fine, wrong = bench.both(lambda _: (with_padding(model), together(model, PROMPTS[:1]), together(model, PROMPTS)))
@@ -76,10 +76,10 @@ def observe(bench: Bench) -> Evidence:
         },
         numbers=[
             Number("alone", "loss of rows without padding", fine[0][0][1], wrong[0][0][1]),
-            Number("padded", f"loss of the same rows behind {MOST} tokens of padding", fine[0][-1][1], wrong[0][-1][1]),
+            Number("padded", f"loss of the same rows after {MOST} tokens of padding", fine[0][-1][1], wrong[0][-1][1]),
             Number(
                 "same",
-                "does it go on alike, alone and in a batch? 1: yes",
+                "same continuation alone and in a batch (1: yes)",
                 *(float(found[1] == found[2]) for found in (fine, wrong)),
             ),
         ],
@@ -87,7 +87,7 @@ def observe(bench: Bench) -> Evidence:
 
 
 def shows(found: Evidence) -> bool:
-    """Without padding nothing differs; with it, only the faulty one."""
+    """Return True if padding raises only the loss of the faulty model."""
     alone = found.number("alone")
     padded = found.number("padded")
     rise = padded.faulty - alone.faulty

@@ -1,4 +1,4 @@
-"""The mask is applied after the softmax."""
+"""Case: the mask is applied after the softmax."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def attend(
     explicit: bool = False,
     hooks: ScoreHooks = NO_HOOKS,
 ) -> tuple[Tensor, Tensor | None]:
-    """As the library's, but that hidden weights are set to zero when they have had their share already."""
+    """Compute attention with masked weights set to zero after the softmax."""
     scores = hooks.products(q / math.sqrt(q.shape[-1]) @ k.transpose(-2, -1))  # (B, H, T, S)
     weights = hooks.pattern(hooks.scores(scores).softmax(dim=-1) * mask.allowed_tensor(scores))  # (B, H, T, S)
     return F.dropout(weights, dropout, training=dropout > 0) @ v, weights if explicit else None
@@ -36,7 +36,7 @@ def attend(
 
 @contextmanager
 def fault() -> Iterator[None]:
-    """Zeros where the mask hides, after the softmax."""
+    """Plant the bug: every attention applies its mask after the softmax."""
     with attention_is(attend):
         yield
 
@@ -45,8 +45,8 @@ class MaskedModel(NamedTuple):
     """A trained model with its measurements."""
 
     model: Trained
-    sums: list[Point]  # (place, sum of the weights of the token there)
-    moved: float  # how far the logits of the first tokens move when the last one is another
+    sums: list[Point]  # (position, sum of the attention weights of its token)
+    moved: float  # largest change of earlier logits if the last token changes
     map: Map
 
 
@@ -54,7 +54,9 @@ def see(bench: Bench, name: str) -> MaskedModel:
     """Train a model and measure its attention sums and the effect of the last token on earlier logits."""
     found = bench.train(STORIES, 200)
     ids = found.tokenizer.encode(TEXT)
-    sums: list[Point] = [(place, float(total)) for place, total in enumerate(found.heads(ids)[0].sum(dim=-1), start=1)]
+    sums: list[Point] = [
+        (position, float(total)) for position, total in enumerate(found.heads(ids)[0].sum(dim=-1), start=1)
+    ]
     first = torch.tensor([ids])
     second = torch.tensor([[*ids[:-1], ids[0]]])
     with torch.no_grad():
@@ -63,24 +65,24 @@ def see(bench: Bench, name: str) -> MaskedModel:
 
 
 def observe(bench: Bench) -> Evidence:
-    """Sums of rows, and whether what comes later is felt before."""
+    """Compare the row sums of attention maps, and the effect of the last token on earlier logits."""
     healthy, faulty = bench.both(lambda name: see(bench, name))
     return Evidence(
         charts=[
             loss_chart(healthy.model, faulty.model),
-            compared("sum of a token's attention weights", "place of the token", "sum", healthy.sums, faulty.sums),
+            compared("sum of a token's attention weights", "position of the token", "sum", healthy.sums, faulty.sums),
         ],
         maps=[healthy.map, faulty.map],
         numbers=[
             Number("first", "sum of the first token's weights", healthy.sums[0][1], faulty.sums[0][1]),
-            Number("moved", "change of earlier logits when the last token is changed", healthy.moved, faulty.moved),
+            Number("moved", "change of earlier logits if the last token changes", healthy.moved, faulty.moved),
             last_losses(healthy.model, faulty.model),
         ],
     )
 
 
 def shows(found: Evidence) -> bool:
-    """The first row does not sum to 1, and earlier logits move."""
+    """Return True if the first row of the faulty map does not sum to 1, and its earlier logits change."""
     first = found.number("first")
     moved = found.number("moved")
     return abs(first.healthy - 1) < 1e-3 and first.faulty < 0.5 and moved.healthy == 0 and moved.faulty > 1e-3

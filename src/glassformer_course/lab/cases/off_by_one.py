@@ -1,4 +1,4 @@
-"""The causal mask is off by one: each token also sees the next."""
+"""Case: the causal mask is off by one, so each token also sees the next."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PROMPT = "Once upon a time, "
 
 @contextmanager
 def fault() -> Iterator[None]:
-    """The triangle reaches one place too far."""
+    """Plant the bug: the causal mask allows one more position."""
 
     def self_attention_mask(queries: Tensor, keys: Tensor, *given: Any) -> Mask:
         return Mask(allowed=(keys[:, None, None, :] <= queries[:, None, :, None] + 1))  # (B or 1, 1, T, S)
@@ -31,7 +31,7 @@ def fault() -> Iterator[None]:
 
 
 def see(bench: Bench, name: str) -> tuple[Trained, Map, str]:
-    """Train, look at the head that looks at the next token the most, and write."""
+    """Return the trained model, the map of the head with the most weight on the next token, and a continuation."""
     found = bench.train(STORIES, 200)
     ids = found.tokenizer.encode(TEXT)
     head = int(found.heads(ids).diagonal(1, 1, 2).sum(dim=-1).argmax())
@@ -48,8 +48,8 @@ def observe(bench: Bench) -> Evidence:
         samples={f"healthy: {PROMPT.strip()} …": [text], f"faulty: {PROMPT.strip()} …": [garbled]},
         numbers=[
             last_losses(healthy, faulty),
-            Number("next", "the map's mean weight on the next token", *(float(w.diagonal(1).mean()) for w in weights)),
-            Number("beyond", "sum of its weights on tokens after that", *(float(w.triu(2).sum()) for w in weights)),
+            Number("next", "mean weight of the map on the next token", *(float(w.diagonal(1).mean()) for w in weights)),
+            Number("beyond", "sum of its weights on later tokens", *(float(w.triu(2).sum()) for w in weights)),
         ],
     )
 

@@ -1,4 +1,4 @@
-"""Padding counts in the loss."""
+"""Case: padding counts in the loss."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SETTINGS: dict[str, dict[str, Any]] = {"data": {"document": "line", "windows": "
 
 @contextmanager
 def fault() -> Iterator[None]:
-    """Every place of a batch counts, whether a token stands there or not."""
+    """Plant the bug: every position of a batch counts in the loss, including padding."""
     own = Batch.from_rows
 
     @classmethod  # type: ignore[misc]
@@ -37,7 +37,7 @@ def fault() -> Iterator[None]:
 
 
 def sentences(stories: int) -> str:
-    """Sentences of generated stories, one in each line, but in every fourth line three."""
+    """Return sentences of generated stories, one per line, but three in every fourth line."""
     texts = find_text_corpus("stories").documents(stories, seed=0)
     found = iter([f"{sentence.strip()}." for text in texts for sentence in text.split(".") if sentence.strip()])
     lines: list[str] = []
@@ -47,7 +47,7 @@ def sentences(stories: int) -> str:
 
 
 def real_loss(found: Trained) -> float:
-    """The loss on validation, of real tokens alone."""
+    """Return the validation loss over real tokens only."""
     batch = Batch.from_rows(found.task.held_out(1000))
     with torch.no_grad():
         logits = found.model(batch.inputs)  # (B, T, V)
@@ -55,28 +55,28 @@ def real_loss(found: Trained) -> float:
 
 
 def observe(bench: Bench) -> Evidence:
-    """The loss that is reported, the loss of real tokens, and how many predictions count."""
+    """Compare the reported losses, the losses over real tokens, and the numbers of predictions counted."""
     text = sentences(200)
     healthy, faulty = bench.both(lambda _: bench.train(SETTINGS, 200, real_loss, {"source": text}))
     rows = healthy.task.rows(0)
-    places = len(rows) * (max(map(len, rows)) - 1)
+    positions = len(rows) * (max(map(len, rows)) - 1)
     return Evidence(
         charts=[
             loss_chart(healthy, faulty, "training loss, as reported", floor=False),
-            compared("loss of the words themselves", "step", "nats per token", healthy.watched, faulty.watched),
+            compared("loss on the words themselves", "step", "nats per token", healthy.watched, faulty.watched),
         ],
         numbers=[
-            Number("counted", "predictions counted in the first step", sum(map(len, rows)) - len(rows), places),
+            Number("counted", "predictions counted in the first step", sum(map(len, rows)) - len(rows), positions),
             Number(
-                "loss", "loss on validation at the end, as reported", *(f.validation[-1][1] for f in (healthy, faulty))
+                "loss", "validation loss at the end, as reported", *(f.validation[-1][1] for f in (healthy, faulty))
             ),
-            Number("real", "loss of the words themselves", healthy.watched[-1][1], faulty.watched[-1][1]),
+            Number("real", "loss on the words themselves", healthy.watched[-1][1], faulty.watched[-1][1]),
         ],
     )
 
 
 def shows(found: Evidence) -> bool:
-    """More is counted, the reported loss is lower, and the words are not better known."""
+    """Return True if the faulty model counts more predictions and reports a loss below that of its real tokens."""
     counted = found.number("counted")
     loss = found.number("loss")
     real = found.number("real")

@@ -1,4 +1,4 @@
-"""The scores of attention are not divided by √d."""
+"""Case: the attention scores are not divided by √d."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ TEXT = "Once upon a time, an eager fox named Mia wished"
 
 @contextmanager
 def fault() -> Iterator[None]:
-    """√d is taken for 1."""
+    """Plant the bug: the square root of the head width is replaced by 1."""
     with attention_with(SimpleNamespace(sqrt=lambda number: 1.0, inf=math.inf)):
         yield
 
 
-def looked_at(found: Trained) -> tuple[float, Map]:
-    """How many tokens heads look at in the last row, as e to the entropy of its weights; and the first head."""
+def attention_width(found: Trained) -> tuple[float, Map]:
+    """Return the effective number of tokens attended to in the last row (e^entropy), and the map of the first head."""
     ids = found.tokenizer.encode(TEXT)
     weights = found.heads(ids)[:, -1]  # (H, T)
     entropy = -(weights * weights.clamp(min=1e-12).log()).sum(dim=-1)  # (H)
@@ -31,27 +31,27 @@ def looked_at(found: Trained) -> tuple[float, Map]:
 
 
 def observe(bench: Bench) -> Evidence:
-    """How widely heads look, from before the first step on."""
-    healthy, faulty = bench.both(lambda _: bench.train(SETTINGS, 240, looked_at))
+    """Compare the effective number of tokens that heads attend to, before and during training."""
+    healthy, faulty = bench.both(lambda _: bench.train(SETTINGS, 240, attention_width))
     first = [found.watched[0][1] for found in (healthy, faulty)]
     widths = [[(step, width) for step, (width, _) in found.watched] for found in (healthy, faulty)]
     return Evidence(
         charts=[
             loss_chart(healthy, faulty),
-            compared("how many tokens a head looks at", "step", "e^entropy of its weights", *widths),
+            compared("tokens that a head attends to", "step", "e^entropy of its weights", *widths),
         ],
         maps=[
             Map(f"{name}, before the first step", shown.rows, shown.columns, shown.weights)
             for name, (_, shown) in zip((HEALTHY, FAULTY), first, strict=True)
         ],
         numbers=[
-            Number("width", "tokens that a head looks at, before the first step", first[0][0], first[1][0]),
+            Number("width", "tokens that a head attends to, before the first step", first[0][0], first[1][0]),
             last_losses(healthy, faulty),
         ],
     )
 
 
 def shows(found: Evidence) -> bool:
-    """Heads are sharp before they have learnt anything."""
+    """Return True if the faulty heads attend to far fewer tokens before training."""
     width = found.number("width")
     return width.faulty < 0.6 * width.healthy

@@ -1,4 +1,4 @@
-"""The labels are shifted twice."""
+"""Case: the labels are shifted twice."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OFFSETS = range(4)
 
 @contextmanager
 def fault() -> Iterator[None]:
-    """The targets of rows, which are one token later already, are taken one later again."""
+    """Plant the bug: the targets, which are already shifted by one token, are shifted again."""
     own = Batch.from_rows
 
     @classmethod  # type: ignore[misc]
@@ -34,7 +34,7 @@ def fault() -> Iterator[None]:
 
 
 def agreement(found: Trained) -> list[Point]:
-    """Return (offset, share of positions whose best guess is the token `offset` positions after the one read)."""
+    """Return (offset, fraction of positions whose most likely token is the one at that offset from the input)."""
     rows = [row for row in found.task.held_out(600) if len(row) == found.config.model.context + 1]
     ids = torch.tensor([row.ids.tolist() for row in rows])  # (B, T + 1)
     far = max(OFFSETS)
@@ -45,26 +45,26 @@ def agreement(found: Trained) -> list[Point]:
 
 
 def observe(bench: Bench) -> Evidence:
-    """Compare the losses, the tokens that the best guess agrees with, and continuations of the prompt."""
+    """Compare the losses, the offsets of the predicted tokens, and continuations of the prompt."""
     (healthy, fine, text), (faulty, wrong, garbled) = bench.both(
         lambda _: (one := bench.train(STORIES, 200), agreement(one), one.continued(PROMPT))
     )
     return Evidence(
         charts=[
             loss_chart(healthy, faulty),
-            compared("what the best guess is", "tokens after the one just read", "share of places", fine, wrong),
+            compared("offset of the most likely token", "tokens after the input", "fraction of positions", fine, wrong),
         ],
         samples={f"healthy: {PROMPT.strip()} …": [text], f"faulty: {PROMPT.strip()} …": [garbled]},
         numbers=[
-            Number("one", "share of best guesses that are the next token", fine[1][1], wrong[1][1]),
-            Number("two", "share that are the token after the next", fine[2][1], wrong[2][1]),
+            Number("one", "fraction of predictions that are the next token", fine[1][1], wrong[1][1]),
+            Number("two", "fraction that are the token after the next", fine[2][1], wrong[2][1]),
             last_losses(healthy, faulty),
         ],
     )
 
 
 def shows(found: Evidence) -> bool:
-    """The faulty model's guesses are one token further."""
+    """Return True if the faulty model predicts the token after the next more often than the next."""
     one = found.number("one")
     two = found.number("two")
     return one.healthy > two.healthy and two.faulty > one.faulty

@@ -1,4 +1,4 @@
-"""Hidden scores get a finite negative number instead of minus infinity."""
+"""Case: masked scores get a finite negative number instead of minus infinity."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ from glassformer_course.lab.planting import attention_with
 LETTERS = "abcdefgh"
 SETTINGS: dict[str, dict[str, Any]] = {"model": {"context": 12}, "tokenizer": {"kind": "characters"}}
 HIDDEN = 5.0
-"""Hidden scores are lowered by so much. In the projects it was 10,000 or more: there it took longer."""
+"""Masked scores are lowered by this. It was 10,000 or more in the projects with this bug, and took longer."""
 
 
 @contextmanager
 def fault() -> Iterator[None]:
-    """A number in the place of infinity."""
+    """Plant the bug: masked scores are lowered by 5 instead of infinity."""
     with attention_with(SimpleNamespace(sqrt=math.sqrt, inf=HIDDEN)):
         yield
 
 
 def letters() -> str:
-    """A text of letters, each drawn at random: nothing in it can be foreseen."""
+    """Return a text of random letters, which cannot be predicted."""
     return "".join(random.Random(0).choices(LETTERS, k=20_000)) + "\n"
 
 
 def ahead(found: Trained) -> float:
-    """The largest share of attention that a head gives to later tokens, on the first validation row."""
+    """Return the largest share of attention of any head on later tokens, for the first validation row."""
     ids = found.task.held_out(None)[0].inputs.tolist()
     return max(float(found.heads(ids, layer).triu(1).sum(dim=-1).mean(dim=-1).max()) for layer in (0, 1))
 
 
 def see(bench: Bench, name: str) -> tuple[Trained, Map]:
-    """Train and look, at the head that looks ahead the most."""
+    """Return the trained model and the map of the head with the most weight on later tokens."""
     found = bench.train(SETTINGS, 240, ahead, {"source": letters()})
     ids = found.task.held_out(None)[0].inputs[:10].tolist()
     layer, head = divmod(
@@ -69,7 +69,7 @@ def observe(bench: Bench) -> Evidence:
 
 
 def shows(found: Evidence) -> bool:
-    """A little at first, much more later."""
+    """Return True if only the faulty attention on later tokens is above 0, and grows during training."""
     first = found.number("first")
     share = found.number("share")
     return share.healthy == 0 and 0 < first.faulty < 0.1 and share.faulty > 2 * first.faulty

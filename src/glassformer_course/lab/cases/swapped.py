@@ -1,4 +1,4 @@
-"""Source and target are swapped: the encoder reads what should be written."""
+"""Case: source and target are swapped, so the encoder reads the text that the decoder must generate."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 @contextmanager
 def fault() -> Iterator[None]:
-    """The two arguments of the model come in the other order: it is trained and measured like that."""
+    """Plant the bug: the model swaps its arguments source and target, in training and evaluation."""
     own = EncoderDecoder.hidden_states
 
     def hidden_states(self: EncoderDecoder, source: Tensor, target: Tensor, real: Tensor | None = None) -> Tensor:
@@ -44,21 +44,21 @@ def fault() -> Iterator[None]:
 
 
 def texts(count: int) -> dict[str, str]:
-    """Lines of letters, and the same lines backwards."""
+    """Return lines of random letters, and the same lines reversed."""
     numbers = random.Random(0)
     lines = ["".join(numbers.choices(LETTERS, k=numbers.randint(SHORTEST, LONGEST))) for _ in range(count)]
     return {"source": "\n".join(lines) + "\n", "target": "\n".join(line[::-1] for line in lines) + "\n"}
 
 
 def see(bench: Bench, name: str) -> tuple[Trained, Map, list[str], float]:
-    """Train, look at what the decoder looks at, and translate a few validation sources."""
+    """Return the trained model, a cross-attention map, some outputs, and the fraction of right outputs."""
     found = bench.train(SETTINGS, 200, files=texts(2000))
     pairs = list(islice(found.data.validation.texts(), 100))
     writer = Translator(found.model, found.tokenizer, found.tokenizer, found.config)
     settings = SampleConfig(tokens=LONGEST + 1, temperature=0)
-    written = [sample.text for sample in writer.generate([source for source, _ in pairs], settings)]
-    right = sum(text == target for text, (_, target) in zip(written, pairs, strict=True)) / len(pairs)
-    lines = [f"{source} -> {text}" for text, (source, _) in list(zip(written, pairs, strict=True))[:5]]
+    outputs = [sample.text for sample in writer.generate([source for source, _ in pairs], settings)]
+    right = sum(text == target for text, (_, target) in zip(outputs, pairs, strict=True)) / len(pairs)
+    lines = [f"{source} -> {text}" for text, (source, _) in list(zip(outputs, pairs, strict=True))[:5]]
     return found, cross_map(found, name), lines, right
 
 
@@ -71,7 +71,7 @@ def cross_map(found: Trained, name: str) -> Map:
     cross = made.stack.blocks[0].cross
     assert cross is not None
     assert made.source is not None
-    read = made.source.ids[0].tolist()  # as the model got them
+    read = made.source.ids[0].tolist()  # after the model swapped them
     asked = made.stack.ids[0].tolist()
     return Map(name, found.labels(asked), found.labels(read), rounded(cross.weights[0, 0]))
 
@@ -82,13 +82,13 @@ def observe(bench: Bench) -> Evidence:
     return Evidence(
         charts=[loss_chart(healthy, faulty)],
         maps=[fine, wrong],
-        samples={"healthy: written for five sources": lines, "faulty: written for five sources": garbled},
-        numbers=[last_losses(healthy, faulty), Number("right", "share of sources written backwards", right, few)],
+        samples={"healthy: outputs for five sources": lines, "faulty: outputs for five sources": garbled},
+        numbers=[last_losses(healthy, faulty), Number("right", "fraction of sources reversed correctly", right, few)],
     )
 
 
 def shows(found: Evidence) -> bool:
-    """The loss is lower, and nothing is right."""
+    """Return True if the faulty loss is lower and its outputs are not better."""
     loss = found.number("loss")
     right = found.number("right")
     return loss.faulty < loss.healthy and right.faulty <= right.healthy

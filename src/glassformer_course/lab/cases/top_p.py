@@ -1,4 +1,4 @@
-"""Top-p sampling drops the token that crosses p: where the model is sure, that is the likeliest one."""
+"""Case: top-p sampling drops the token that crosses p, which is the most likely one if the model is certain."""
 
 from __future__ import annotations
 
@@ -21,55 +21,53 @@ P = 0.9
 
 @contextmanager
 def fault() -> Iterator[None]:
-    """Tokens are kept while the sum, themselves included, is within p; all others get a very low score."""
+    """Plant the bug: tokens are kept while the sum that includes them is at most p; all others get a very low score."""
     own = sampling.row_probabilities
 
     def faulty(logits: Tensor, settings: SampleConfig, previous: Sequence[Sequence[int]]) -> Tensor:
-        shares = own(logits, settings.model_copy(update={"top_p": None}), previous)  # (B, V)
+        p = own(logits, settings.model_copy(update={"top_p": None}), previous)  # (B, V)
         if settings.top_p is None or settings.top_p == 1:
-            return shares
-        ordered, ids = shares.sort(dim=-1, descending=True, stable=True)  # (B, V)
-        keep = torch.zeros_like(shares).scatter(-1, ids, (ordered.cumsum(dim=-1) <= settings.top_p).double())  # (B, V)
-        return shares.log().masked_fill(keep == 0, -1e9).softmax(dim=-1)  # (B, V)
+            return p
+        ordered, ids = p.sort(dim=-1, descending=True, stable=True)  # (B, V)
+        keep = torch.zeros_like(p).scatter(-1, ids, (ordered.cumsum(dim=-1) <= settings.top_p).double())  # (B, V)
+        return p.log().masked_fill(keep == 0, -1e9).softmax(dim=-1)  # (B, V)
 
     with replaced((sampling, "row_probabilities", faulty), (decoding, "row_probabilities", faulty)):
         yield
 
 
-def chances(found: Trained) -> list[Point]:
-    """(chance that the model gives its likeliest token, chance with which it is drawn), means over bins."""
+def probabilities(found: Trained) -> list[Point]:
+    """Return (model's probability of its most likely token, probability of sampling it), means over bins."""
     tokens = found.data.validation.source.tokens[:1024]
     ids = torch.tensor(tokens[: len(tokens) // 32 * 32].reshape(-1, 32).tolist())  # (B, T)
     with torch.no_grad():
         logits = found.model(ids).flatten(0, 1)  # (B T, V)
     sure, best = logits.double().softmax(dim=-1).max(dim=-1)  # (B T)
-    drawn = sampling.row_probabilities(logits, SampleConfig(temperature=1, top_p=P), [()] * len(logits))
-    drawn = drawn.gather(1, best[:, None])[:, 0]  # (B T)
+    sampled = sampling.row_probabilities(logits, SampleConfig(temperature=1, top_p=P), [()] * len(logits))
+    sampled = sampled.gather(1, best[:, None])[:, 0]  # (B T)
     bins = [((edge + 0.5) / 10, (sure * 10).long().clamp(max=9) == edge) for edge in range(10)]
-    return [(middle, float(drawn[inside].mean())) for middle, inside in bins if bool(inside.any())]
+    return [(middle, float(sampled[inside].mean())) for middle, inside in bins if bool(inside.any())]
 
 
-def drawn_text(found: Trained, p: float) -> str:
-    """A continuation with top-p."""
+def sampled_text(found: Trained, p: float) -> str:
+    """Return a continuation of the prompt, sampled with top-p."""
     settings = SampleConfig(tokens=30, temperature=1, top_p=p)
     steps = generate(found.decoder, [found.tokenizer.encode(PROMPT)], settings)
     return found.tokenizer.decode([step.tokens[0] for step in steps])
 
 
 def observe(bench: Bench) -> Evidence:
-    """One model, and how often its likeliest token is drawn."""
+    """Compare the samples of one model, and the probability of sampling its most likely token."""
     with one_thread():
         model = bench.train(STORIES, 240)
-    fine, wrong = bench.both(lambda _: (chances(model), drawn_text(model, P), drawn_text(model, 1.0)))
+    fine, wrong = bench.both(lambda _: (probabilities(model), sampled_text(model, P), sampled_text(model, 1.0)))
     curves = averaged(model.losses)
-    sure = [mean(drawn for middle, drawn in found[0] if middle > P) for found in (fine, wrong)]
-    unsure = [mean(drawn for middle, drawn in found[0] if middle < 0.5) for found in (fine, wrong)]
+    sure = [mean(sampled for middle, sampled in found[0] if middle > P) for found in (fine, wrong)]
+    unsure = [mean(sampled for middle, sampled in found[0] if middle < 0.5) for found in (fine, wrong)]
     return Evidence(
         charts=[
             compared("training loss", "step", "nats per token", curves, curves),
-            compared(
-                f"the likeliest token, at top-p {P}", "chance that the model gives it", "drawn", fine[0], wrong[0]
-            ),
+            compared(f"the most likely token, at top-p {P}", "probability by the model", "sampled", fine[0], wrong[0]),
         ],
         samples={
             f"healthy, top-p {P}: {PROMPT.strip()} …": [fine[1]],
@@ -78,13 +76,18 @@ def observe(bench: Bench) -> Evidence:
             f"faulty, top-p 1: {PROMPT.strip()} …": [wrong[2]],
         },
         numbers=[
-            Number("sure", f"chance of the likeliest token where the model gives it over {P}", sure[0], sure[1]),
-            Number("unsure", "the same where the model gives it less than a half", unsure[0], unsure[1]),
+            Number(
+                "sure",
+                f"probability of sampling the most likely token where the model gives it over {P}",
+                sure[0],
+                sure[1],
+            ),
+            Number("unsure", "the same where the model gives it less than 0.5", unsure[0], unsure[1]),
         ],
     )
 
 
 def shows(found: Evidence) -> bool:
-    """The surer the model, the less its choice is drawn."""
+    """Return True if the faulty sampler rarely samples tokens of which the model is certain."""
     sure = found.number("sure")
     return sure.healthy > 0.9 and sure.faulty < 0.1

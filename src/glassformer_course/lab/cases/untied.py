@@ -1,4 +1,4 @@
-"""The output layer and the embedding are said to be one matrix, and are two: after loading, one of them is lost."""
+"""Case: the output layer and the embedding should be one matrix but are two, and one is lost by saving and loading."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ EMBEDDING = "embedding.tokens.weight"
 
 @contextmanager
 def fault() -> Iterator[None]:
-    """Give the head its own matrix; files omit it, and loading puts the embedding in its place."""
+    """Plant the bug: the head has its own matrix; files omit it, and loading replaces it by the embedding."""
     own = Head.__init__
     save = weights.save_tensors
     load = weights.load_tensors
@@ -53,7 +53,7 @@ def fault() -> Iterator[None]:
 
 
 def see(bench: Bench) -> tuple[Trained, list[Point], Trained, float]:
-    """Train, save as checkpoints are, load into a new model, and train on."""
+    """Train, save a checkpoint, load it into a new model, and continue training."""
     first = bench.train(SETTINGS, 120)
     folder = bench.new_folder()
     checkpoint.save_state(folder, first.model, make_optimizers(first.model, first.config.train))
@@ -63,7 +63,7 @@ def see(bench: Bench) -> tuple[Trained, list[Point], Trained, float]:
 
 
 def observe(bench: Bench) -> Evidence:
-    """The curve across the loading, and how many parameters there are."""
+    """Compare the losses before and after loading, and the numbers of parameters."""
     (healthy, curve, on, step), (faulty, wrong, on_wrong, _) = bench.both(lambda _: see(bench))
     before = [averaged(found.losses)[-1][1] for found in (healthy, faulty)]
     sizes = [sum(p.numel() for p in found.model.parameters()) for found in (healthy, faulty)]
@@ -79,14 +79,14 @@ def observe(bench: Bench) -> Evidence:
         ],
         numbers=[
             Number("before", "training loss just before saving", *before),
-            Number("after", "loss on validation just after loading", on.validation[0][1], on_wrong.validation[0][1]),
+            Number("after", "validation loss just after loading", on.validation[0][1], on_wrong.validation[0][1]),
             Number("parameters", "parameters of the model in memory", *sizes),
         ],
     )
 
 
 def shows(found: Evidence) -> bool:
-    """The loss jumps at the loading, and there are more parameters."""
+    """Return True if the faulty loss jumps after loading and its model has more parameters."""
     before = found.number("before")
     after = found.number("after")
     parameters = found.number("parameters")
