@@ -69,7 +69,7 @@ def first_bad_tensor(model: Model, batches: Iterable[Batch]) -> BadTensor:
     for name, module in model.named_modules():
         is_hook_point = isinstance(module, nn.Identity)  # hook points compute nothing; scores are -inf
         if not is_hook_point and not any(True for _ in module.children()):
-            handles.append(module.register_forward_hook(_output_check(name, bad)))
+            handles.append(module.register_forward_hook(_noting(name, bad)))
     try:
         with torch.no_grad():
             for batch in batches:

@@ -312,7 +312,7 @@ class Trainer:
         kept = self.processes.on_rank_zero(self.run.whole_checkpoints)[-1].name
         with autocast(self.stepper.device, self.stepper.dtype):
             own = first_bad_tensor(self.model, (batch.to(self.stepper.device) for batch in gradients.batches))
-        culprit = earliest(self.processes.gather(own))
+        cause = earliest(self.processes.gather(own))
         error = GlassError(
             f"step {step} was not taken: the loss is {gradients.loss}, and the first non-finite tensor is {cause}",
             f"Checkpoint {kept} is intact. Lower train.learning_rate, increase train.warmup or set train.clip = 1, "

@@ -164,11 +164,11 @@ def noted_interrupts(interrupts: list[int]) -> Iterator[None]:
 
 
 def _print_text(text: str) -> int:
-    """Print a text, of which a reader such as `head` may take a part; return the exit code."""
+    """Print a text and return exit code 0, also if the reader, such as `head`, ends early."""
     try:
         print(text, flush=True)
     except BrokenPipeError:
-        _let_go_of_output()
+        _flush_output()
     return 0
 
 

@@ -59,8 +59,8 @@ def _transform(subject: Subject, found: Trace) -> Section:
     matrices = (
         Matrix("W_T", None, parameters(model.head.transform.weight.T), role="parameters"),
         Matrix("b_T", None, parameters(model.head.transform.bias), ("bias",), role="parameters"),
-        Matrix("T", projection("last vectors", "W_T", "b_T"), numbers(raised[0, places]), rows),
-        Matrix(name, Activated(activation, "T"), numbers(opened[0, places]), rows),
+        Matrix("T", projection("last vectors", "W_T", "b_T"), numbers(projected[0, positions]), rows),
+        Matrix(name, Activated(activation, "T"), numbers(activated[0, positions]), rows),
     )
     children: tuple[Section, ...] = ()
     if name == "R":

@@ -146,7 +146,7 @@ def _stack(
     for number, (block, module) in enumerate(zip(found.blocks, stack.blocks, strict=True)):
         if chosen.layers is None or number in chosen.layers:
             assert isinstance(module, Block)
-            view = AttentionCaptions(labels, labels, place, "X", "X", number, chosen.heads, chosen.positions)
+            view = AttentionCaptions(labels, labels, position, "X", "X", number, chosen.heads, chosen.positions)
             sections.append(_layer(block, module, view, source))
     if not isinstance(stack.norm, nn.Identity):
         sections.append(
@@ -155,7 +155,7 @@ def _stack(
     return sections
 
 
-def _embedding(found: StackTrace, embedding: Embedding, labels: Labels, place: str) -> list[Section]:
+def _embedding(found: StackTrace, embedding: Embedding, labels: Labels, note: str) -> list[Section]:
     rows = EmbeddingRows(embedding.scale)
     added = found.position_vectors
     plain = isinstance(embedding.norm, nn.Identity)
