@@ -20,7 +20,7 @@ from glassformer.inspection.traced import BlockTrace, FeedForwardTrace, StackTra
 from glassformer.model.pruned_attention import head_numbers
 from glassformer.model.transformer import Block, Embedding, EncoderDecoder, FeedForward, Stack
 
-PLACES = {
+POSITION_NOTES = {
     "learned": "A learned vector for each position is added.",
     "sinusoidal": "A fixed vector of waves for each position is added: sines at even channels, cosines at odd ones.",
     "rotary": "Nothing is added here: each head rotates its queries and keys by their positions (rotary).",
@@ -28,8 +28,8 @@ PLACES = {
     "relative": "Nothing is added here: each head adds a learned bias for each distance to its scores (relative).",
     "none": "Nothing is added, here or later: this model has no positions.",
 }
-OTHER_PLACES = "The position method is {positions}."
-"""For a method without a sentence of its own."""
+OTHER_POSITIONS = "The position method is {positions}."
+"""Sentence on any other position method."""
 
 
 def make_walk(
@@ -91,7 +91,7 @@ class WalkSelection:
     def __init__(self, layers: Collection[int] | None, heads: Collection[int] | None, positions: str) -> None:
         self.layers = layers
         self.heads = heads
-        self.place = PLACES.get(positions, OTHER_PLACES.format(positions=positions))
+        self.position_note = POSITION_NOTES.get(positions, OTHER_POSITIONS.format(positions=positions))
         self.positions = positions
 
 

@@ -62,8 +62,8 @@ class Theirs:
             return self.values[name]
         if default is REQUIRED:
             close = closest(name, self.values)
-            remedy = "Add it, as the model was made with it." if close is None else f"It says {close}: correct it."
-            raise GlassError(f"{self.place} does not say {name}", remedy)
+            remedy = "Add it with the value used in training." if close is None else f"It has {close}: correct the name."
+            raise GlassError(f"{self.path} has no field {name}", remedy)
         return default
 
     def number(self, name: str, kind: type, default: Any = REQUIRED) -> Any:
