@@ -62,7 +62,8 @@ class Theirs:
             return self.values[name]
         if default is REQUIRED:
             close = closest(name, self.values)
-            remedy = "Add it with the value used in training." if close is None else f"It has {close}: correct the name."
+            added = "Add it with the value used in training."
+            remedy = added if close is None else f"It has {close}: correct the name."
             raise GlassError(f"{self.path} has no field {name}", remedy)
         return default
 
