@@ -109,7 +109,7 @@ def test_one_place_is_told_in_detail(task_home: Path) -> None:
     layer = told("lm", task_home, "--token", "5", "--against", "6", "--layer", "0", "--place", "1")
     assert layer["total"] == pytest.approx(next(p["values"][0] for p in one["parts"] if "feed" in p["kind"]), abs=1e-6)
     assert "others" in shown("lm", task_home, "--layer", "0", "--top", "2")
-    assert "dec.0.cross.1 gave" in shown("two", task_home, "--head", "dec.0.cross.1")
+    assert "dec.0.cross.1 contributed" in shown("two", task_home, "--head", "dec.0.cross.1")
     assert "the likeliest" in shown("lm", task_home, "--view", "lens", "--place", "0", "--top", "2")
 
 

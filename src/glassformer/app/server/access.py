@@ -125,7 +125,7 @@ class Guard:
         origin = headers.get("origin")
         if self.access.hosts is not None and _without_port(host) not in self.access.hosts:
             raise RefusedRequestError(
-                f"the host {host[:100]!r} is not one of {', '.join(sorted(self.access.hosts))}",
+                f"the host {host[:100]!r} is not allowed: the server answers to {', '.join(sorted(self.access.hosts))}",
                 "Open the address that glass serve printed; access from other machines needs --host and --token.",
                 421,
             )
