@@ -77,7 +77,7 @@ REFUSED: list[tuple[Task, str, str, str]] = [  # task, settings, words of the pr
     ("translate", "source=3.txt", "3.txt is plain text: it holds no targets", "data.target, or a table"),
     ("classify", "source=3.txt", "3.txt is plain text: it holds no labels", "column for the label"),
     ("translate", "source=pairs.tsv target=1.txt", "pairs.tsv is a table", "Leave data.target out"),
-    ("translate", "source=folder target=1.txt", "folder is a folder", "file of lines"),
+    ("translate", "source=folder target=1.txt", "folder is a folder", "plain text file"),
     ("translate", "source=folder", "the folder .*folder holds no table", "data.target"),
     ("classify", "source=folder", "the folder .*folder holds no table", "one folder per label"),
     ("translate", "source=3.txt target=3.txt column=1", "data.column does not go with data.target", "Leave one"),
