@@ -176,6 +176,6 @@ def test_a_post_norm_run_has_rollouts_but_no_residual_views(task_home: Path) -> 
     for view in ("logits", "lens"):
         first, second = refused("attribute", "runs/post", "It was", "--view", view, folder=task_home)
         assert "model.norm_order = post" in first
-        assert "norm_order = pre, or output" in second
+        assert "norm_order = pre or output" in second
     for view in ("rollout", "blank"):
         assert here("attribute", "runs/post", "It was", "--view", view, folder=task_home).returncode == 0

@@ -121,7 +121,11 @@ def test_a_head_that_is_chosen_is_shown_in_full(task_home: Path) -> None:
         (["book.txt", "It"], "there is no run at book.txt", ""),
         (["runs/lm", "It", "--layer", "1"], "there is no layer 1: the model has 1", "Give 0."),
         (["runs/lm", "It", "--head", "-2"], "there is no head -2: the model has 2", "Give 0 to 1."),
-        (["runs/lm", "It", "--target", "x"], "a target was given, but runs/lm learnt train.task = lm", "Leave it out"),
+        (
+            ["runs/lm", "It", "--target", "x"],
+            "a target was given, but runs/lm learnt train.task = lm",
+            "Leave the target",
+        ),
         (["runs/masked", "It was"], "there is no [MASK] in", "Write it where"),
         (["runs/masked", "It " * 50 + "[MASK]"], "the text has 51 tokens, the model reads 40", "shorter"),
         (["--target", "x"], "--target was given without a run", "Give RUN and TEXT"),

@@ -194,7 +194,7 @@ def test_a_post_norm_run_is_refused_with_the_reason(task_home: Path, tmp_path: P
     assert done.returncode == 0, done.stderr
     problem, remedy = refused("receipt", str(tmp_path / "new"), "It was", folder=task_home)
     assert "passes through the norms of all later layers" in problem
-    assert remedy == "Give a run with model.norm_order = pre, or output."
+    assert remedy == "Give a run with model.norm_order = pre or output."
 
 
 def test_what_the_model_does_not_read_is_said(task_home: Path) -> None:

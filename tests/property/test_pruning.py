@@ -145,7 +145,7 @@ class _Put:
 
 
 def test_resampling_one_row_is_refused() -> None:
-    with pytest.raises(GlassError, match="one row"):
+    with pytest.raises(GlassError, match="at least 2 rows"):
         ablation_effects(model_of("decoder"), data("decoder", (7,)), "resample")
 
 
