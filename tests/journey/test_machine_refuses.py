@@ -156,7 +156,7 @@ def test_no_permission_to_write(
     monkeypatch.setattr(Path, "mkdir", closed)
     before = tree(here)
     assert main(train("proverbs.txt")) == 2
-    two_lines(capsys.readouterr(), "no permission to use", "choose another place")
+    two_lines(capsys.readouterr(), "no permission to use", "choose another path")
     assert tree(here) == before
 
 
