@@ -153,7 +153,7 @@ def test_what_cannot_be_asked_is_refused(task_home: Path) -> None:
     )
     assert "does not exist" in refused("probe", "runs/lm", "--text", "no.txt", folder=task_home)[0]
     assert refused("probe", "runs/lm", "--pairs", "book.txt", folder=task_home)[0].startswith(
-        "book.txt, line 1 is no JSON"
+        "book.txt, line 1 is not JSON"
     )
     assert "--size 0 is below 1" in refused("probe", "runs/lm", "--size", "0", folder=task_home)[0]
     assert "below 0" in refused("probe", "runs/lm", "--seed", "-1", folder=task_home)[0]

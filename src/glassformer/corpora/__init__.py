@@ -1,4 +1,7 @@
-"""Generated corpora; for most of them, the best possible loss or accuracy is known exactly."""
+"""Generated corpora of documents, pairs, labelled texts and conversations, with names for `glass train NAME`.
+
+For most of them, the best possible loss or accuracy is known exactly.
+"""
 
 from __future__ import annotations
 
