@@ -30,7 +30,7 @@ def test_it_says_what_there_is_and_that_all_agree(tmp_path: Path) -> None:
         "train.precision = auto means float32: bfloat16 is 0.01 times as fast as float32 here",
     ):
         assert word in done.stdout
-    assert "for a small language model (cut: layers 4 -> 2, context 256 -> 64)" in done.stdout
+    assert "for a small language model (reduced: layers 4 -> 2, context 256 -> 64)" in done.stdout
     assert "All agree (" in done.stdout
 
 
