@@ -23,7 +23,7 @@ def snapshot_steps(count: int, end: int | None) -> list[int]:
         end: last step; None if unknown: then one snapshot is reserved for the final step.
 
     >>> snapshot_steps(8, 100)
-    [0, 1, 2, 5, 10, 22, 46, 100]
+    [0, 1, 2, 4, 9, 20, 45, 100]
     >>> snapshot_steps(1, 100), snapshot_steps(0, 100)
     ([100], [])
     """
