@@ -73,7 +73,7 @@ def test_labels_that_look_like_numbers_are_names(folder: Path) -> None:
 
 def test_a_label_of_one_text_and_a_sorted_file(folder: Path) -> None:
     append(folder / "mails.csv", "odd,one of its kind\n")
-    assert "1 label occurs only once: odd" in said(*MAILS, folder=folder)
+    assert "1 label is seen once only: odd" in said(*MAILS, folder=folder)
     lines = (folder / "mails.csv").read_text(encoding="utf-8").splitlines()
     (folder / "sorted.csv").write_text("\n".join([lines[0], *sorted(lines[1:])]), encoding="utf-8")
     notes = here("data", "look", "sorted.csv", "--task=classify", "--data.split=tail", folder=folder).stdout
@@ -158,12 +158,12 @@ def test_pairs_on_both_sides_are_noted(folder: Path) -> None:
         append(folder / f"val.{language}", "".join(line + "\n" for line in lines[:4]))
     notes = said(*PAIR, "--data.split=tail", folder=folder)
     assert "20 pairs repeat another" in notes
-    assert "20 of 30 validation pairs are also in the training part; data.split = random keeps them apart" in notes
+    assert "20 of 30 validation pairs also stand in the training part; data.split = random keeps them apart" in notes
     shutil.rmtree(folder / "run")
-    assert "also in the training part" not in said(*PAIR, folder=folder)  # a random split, of its own accord
+    assert "also stand in the training part" not in said(*PAIR, folder=folder)  # a random split, of its own accord
     shutil.rmtree(folder / "run")
     notes = said(*PAIR, "--data.validation=val.en", "--data.validation_target=val.de", folder=folder)
-    assert "4 of 34 validation pairs are also in the training part" in notes
+    assert "4 of 34 validation pairs also stand in the training part" in notes
 
 
 def test_what_goes_wrong_early_is_said(folder: Path) -> None:

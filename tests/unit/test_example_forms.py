@@ -141,7 +141,7 @@ def test_a_generated_corpus_is_validated_on_other_pairs_of_it(tmp_path: Path) ->
     assert "reverse: generated corpus, 60 examples, seed 3" in found.notes
     assert "reverse: generated corpus, 60 examples, seed 4" in found.notes
     assert "the seed of a generated validation part is data.seed + 1" in found.notes
-    assert "60 of 60 validation pairs are also in" not in notes(found)  # short ones may be drawn again
+    assert "60 of 60 validation pairs also stand" not in notes(found)  # short ones may be drawn again
 
 
 # Formats of labelled texts
@@ -255,7 +255,7 @@ def test_one_folder_for_each_label(write: Write, tmp_path: Path) -> None:
         write(f"mails/{label}/{number:03}.txt", text + "\nsecond line")
     found = made(tmp_path, "classify", source=str(tmp_path / "mails"))
     assert sorted(texts(found)) == sorted((text + "\nsecond line", label) for text, label in SPAM)
-    assert "label: the folder of each file" in notes(found)
+    assert "label: the folder that a file lies in" in notes(found)
 
 
 def test_real_news(real_text: Path, tmp_path: Path) -> None:

@@ -250,10 +250,12 @@ def test_measured_examples_that_were_learnt_are_counted(
         return overlap_note(encoded("translate", data, tokenizers, (), tmp_path)[0], train.train)
 
     assert told("none.tsv", other) is None
-    assert told("some.tsv", [*PAIRS[:2], PAIRS[35], PAIRS[0], *other]) == ("4 of 7 pairs are also in the training part")
+    assert told("some.tsv", [*PAIRS[:2], PAIRS[35], PAIRS[0], *other]) == (
+        "4 of 7 pairs also stand in the training part"
+    )
     labelled = made(tmp_path, "classify", source=write("l.tsv", LABELLED))
     assert overlap_note(labelled.validation, labelled.train) is None
-    assert overlap_note(labelled.train, labelled.train) == "36 of 36 labelled texts are also in the training part"
+    assert overlap_note(labelled.train, labelled.train) == "36 of 36 labelled texts also stand in the training part"
 
 
 def test_a_store_without_texts_says_so(write: Write, tmp_path: Path) -> None:

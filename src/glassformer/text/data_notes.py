@@ -74,8 +74,8 @@ def document_split_notes(found: Survey, split: DocumentSplit, data: DataConfig, 
         notes.append(f"{most}{counted(repeated, 'documents repeat', 'document repeats')} another")
         both = int(np.isin(marks[train.documents :], marks[: train.documents]).sum())
         if split.bucket < 0 and both:
-            shared = counted(both, "validation documents are", "validation document is")
-            notes.append(f"{shared} also in the training part; data.split = random keeps them apart")
+            stand = counted(both, "validation documents also stand", "validation document also stands")
+            notes.append(f"{stand} in the training part; data.split = random keeps them apart")
     return notes
 
 
@@ -84,7 +84,7 @@ def record_split_note(source: Source, own: Source | None, train: int, validation
     labelled = source.kind.labels != "none"
     noun = "texts" if labelled else source.kind.noun
     if own is not None:
-        training = f"all of {source.name} is used for training ({counted(train, noun)})"
+        training = f"all of {source.name} is learnt from ({counted(train, noun)})"
         return f"validation: {own.name} ({counted(validation, noun)}); {training}"
     how = "the last ones"
     if source.data.split == "random":
@@ -101,10 +101,10 @@ def label_notes(found: Survey, own: Survey | None, labels: Mapping[str, int] | N
         return []
     notes = []
     if all(map(NUMBER.fullmatch, found.label_names)):
-        notes.append("the labels look like numbers: each is a name (1, 01 and 1.0 are three labels)")
+        notes.append("the labels look like numbers: each is a name (1, 01 and 1.0 would be three)")
     counts = found.label_counts()
     if once := sorted(name for name, number in found.label_names.items() if counts[number] == 1):
-        notes.append(f"{counted(len(once), 'labels occur', 'label occurs')} only once: {listed(once)}")
+        notes.append(f"{counted(len(once), 'labels are', 'label is')} seen once only: {listed(once)}")
     unseen = {name: int(counts[number]) for name, number in found.label_names.items() if name not in labels}
     if unseen:  # they occur only in the held-out end of the source
         notes += [*unseen_notes(unseen, list(labels)), "data.split = random keeps some of each label in both parts"]
@@ -123,7 +123,7 @@ def unseen_notes(unseen: Mapping[str, int], labels: Sequence[str]) -> list[str]:
     shown = listed([f"{name} ({unseen[name]:,})" for name in most])
     count = sum(unseen.values())
     close = difflib.get_close_matches(most[0], labels, n=1, cutoff=0.6)
-    known = f"nearest to {most[0]} is {close[0]}" if close else f"known labels: {listed(list(labels))}"
+    known = f"nearest to {most[0]} is {close[0]}" if close else f"known are {listed(list(labels))}"
     return [f"left out {counted(count, 'texts')} whose label was never learnt: {shown}; {known}"]
 
 
@@ -146,10 +146,10 @@ def overlap_notes(found: Survey, own: Survey | None, held: Held) -> list[str]:
     known = int(np.isin(held_sources, sources[train]).sum()) - seen
     apart = "" if own else "; data.split = random keeps them apart"
     if seen:
-        of = f"of {counted(len(held_both), f'validation {kind}')}"
-        notes.append(f"{counted(seen, f'{of} are', f'{of} is')} also in the training part{apart}")
+        of = f"of {counted(len(held_both), f'validation {kind}')} also stand"
+        notes.append(f"{counted(seen, of, f'{of}s')} in the training part{apart}")
     if known > 0:
-        more = counted(known, f"more validation {text} are", f"more validation {text[:-1]} is")
+        more = counted(known, f"more validation {text} stand", f"more validation {text[:-1]} stands")
         notes.append(f"{more} in the training part, with other {answers}{apart}")
     return notes
 
@@ -170,8 +170,8 @@ def overlap_note(store: RecordStore, train: RecordStore) -> str | None:
         learnt |= np.isin(distinct, np.frombuffer(some, dtype=np.uint64))
     if not learnt.any():
         return None
-    of = f"of {counted(len(marks), store.kind.noun)}"
-    return f"{counted(int(counts[learnt].sum()), f'{of} are', f'{of} is')} also in the training part"
+    of = f"of {counted(len(marks), store.kind.noun)} also stand"
+    return f"{counted(int(counts[learnt].sum()), of, f'{of}s')} in the training part"
 
 
 def _whole_marks(store: RecordStore) -> Iterator[int]:

@@ -396,7 +396,7 @@ def _from_examples(kind: RecordKind, data: DataConfig, what: str, found: Located
         found = _without_unlabelled(found)
     scanned = scan_files(what, data.encoding, found, tables_wanted=not by_folder)
     if by_folder:
-        notes = (*scanned.notes, "label: the folder of each file; text: the whole file")
+        notes = (*scanned.notes, "label: the folder that a file lies in; text: the whole file")
         digest = _digest([scanned.digest, *map(_label_of, scanned.files)])
         return Source(kind, data, what, scanned.files, None, digest, notes)
     refuse_plain_json(scanned.files, found)
