@@ -133,8 +133,8 @@ def test_a_head_that_is_chosen_is_shown_in_full(task_home: Path) -> None:
         (["--top", "0"], "--top 0 is below 1", "at least 1"),
         (["--html", "book.txt"], "book.txt exists and is not a page of glass explain", "another name"),
         (["--html", "runs"], "runs is a folder", "a file"),
-        (["--html", "nowhere/page.html"], "there is no folder nowhere", "Make it first"),
-        (["--html", "book.txt/page.html"], "there is no folder book.txt", "Make it first"),
+        (["--html", "nowhere/page.html"], "there is no folder nowhere", "Create it first"),
+        (["--html", "book.txt/page.html"], "there is no folder book.txt", "Create it first"),
     ],
 )
 def test_what_makes_no_sense_is_refused_in_two_lines(

@@ -129,7 +129,7 @@ def test_mistakes_are_two_lines_and_leave_nothing(home: Path) -> None:
     says(
         "--out heads.pdf is not the name of a page or animation", ".html, .gif, .png", "--history", "--out", "heads.pdf"
     )
-    says("there is no folder no", "Make it first", "--history", "--out", "no/heads.html")
+    says("there is no folder no", "Create it first", "--history", "--out", "no/heads.html")
     says("--text was given with --history", "remove --text", "--history", "--text", "the old dog")
     says("--plot was given with --history", "--out", "--history", "--plot", "roles.png")
     says("--importance was given with --history", "remove one", "--history", "--importance")

@@ -286,7 +286,7 @@ def test_a_curve_of_several_is_their_mean_and_a_band() -> None:
 
 
 def test_a_picture_that_cannot_be_written_is_refused_and_spoils_nothing(tmp_path: Path) -> None:
-    for name, words in {"a.jpg": ".png or .svg", "no/a.png": "Make it first", "folder.png": "name of a file"}.items():
+    for name, words in {"a.jpg": ".png or .svg", "no/a.png": "Create it first", "folder.png": "name of a file"}.items():
         (tmp_path / "folder.png").mkdir(exist_ok=True)
         with pytest.raises(GlassError, match=words):
             refuse_no_picture(tmp_path / name)
