@@ -139,7 +139,7 @@ def test_evaluate_names_what_generated_its_texts(home: Path) -> None:
     assert idle.returncode != 0
     assert "--backend onnxruntime is for text generation" in idle.stderr
     idle = evaluated("lm", "--ablate", "dec.0.self.1", "--backend", "torch")
-    assert "--backend torch is for writing text" in idle.stderr
+    assert "--backend torch is for text generation" in idle.stderr
 
 
 @pytest.mark.parametrize("run", ["lm", "translate"])

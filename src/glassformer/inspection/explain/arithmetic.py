@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from glassformer.inspection.explain.operations import Around, Products, Working
+from glassformer.inspection.explain.operations import FormulaContext, Products, Working
 from glassformer.inspection.explain.sections import Numbers
 from glassformer.model.transformer import activate
 
@@ -28,12 +28,12 @@ class Term:
     def formula(self) -> str:
         return self.name
 
-    def whole(self, around: Around) -> Numbers:
-        return around[self.name]
+    def whole(self, context: FormulaContext) -> Numbers:
+        return context[self.name]
 
-    def lines(self, around: Around, row: int, column: int) -> tuple[list[tuple[str, float]], Products | None]:
+    def lines(self, context: FormulaContext, row: int, column: int) -> tuple[list[tuple[str, float]], Products | None]:
         """Return the named values that this term adds to the derivation of a cell, its own value last."""
-        matrix = around[self.name]
+        matrix = context[self.name]
         r = min(row, len(matrix) - 1)  # a bias has one row
         return [(f"{self.name}[{r}, {column}]", float(matrix[r, column]))], None
 
@@ -50,19 +50,19 @@ class MatrixProduct:
     def formula(self) -> str:
         return f"{self.left} {self.right}{'ᵀ' if self.transposed else ''}"
 
-    def whole(self, around: Around) -> Numbers:
-        product: Numbers = around[self.left] @ self._right(around)
+    def whole(self, context: FormulaContext) -> Numbers:
+        product: Numbers = context[self.left] @ self._right(context)
         return product
 
-    def lines(self, around: Around, row: int, column: int) -> tuple[list[tuple[str, float]], Products | None]:
+    def lines(self, context: FormulaContext, row: int, column: int) -> tuple[list[tuple[str, float]], Products | None]:
         """Return the named value that this term adds to the derivation of a cell, and the terms of its dot product."""
-        factors = zip(around[self.left][row].tolist(), self._right(around)[:, column].tolist(), strict=True)
+        factors = zip(context[self.left][row].tolist(), self._right(context)[:, column].tolist(), strict=True)
         beside = f"{self.right}[{column}, :]" if self.transposed else f"{self.right}[:, {column}]"
         products = Products(f"{self.left}[{row}, :]", beside, tuple(factors))
         return [(f"{self.formula}: sum of {len(products.factors):,} products", products.total)], products
 
-    def _right(self, around: Around) -> Numbers:
-        return around[self.right].T if self.transposed else around[self.right]
+    def _right(self, context: FormulaContext) -> Numbers:
+        return context[self.right].T if self.transposed else context[self.right]
 
 
 @dataclass(frozen=True)
@@ -84,17 +84,17 @@ class Sum:
             names[1 : self.heads - 1] = ["…"]
         return " + ".join(names)
 
-    def whole(self, around: Around) -> Numbers:
+    def whole(self, context: FormulaContext) -> Numbers:
         total: Numbers = np.zeros((1, 1))
         for term in self.terms:
-            total = total + term.whole(around)
+            total = total + term.whole(context)
         return total
 
-    def at(self, around: Around, row: int, column: int) -> Working:
+    def at(self, context: FormulaContext, row: int, column: int) -> Working:
         lines: list[tuple[str, float]] = []
         products = None
         for term in self.terms:
-            more, own = term.lines(around, row, column)
+            more, own = term.lines(context, row, column)
             lines += more
             products = own or products
         if len(lines) > 1:
@@ -140,13 +140,13 @@ class Entrywise:
         """Return the name of the result in the derivation of a cell."""
         return self.formula
 
-    def whole(self, around: Around) -> Numbers:
-        return self.compute(*(around[name] for name in self.inputs))
+    def whole(self, context: FormulaContext) -> Numbers:
+        return self.compute(*(context[name] for name in self.inputs))
 
-    def at(self, around: Around, row: int, column: int) -> Working:
+    def at(self, context: FormulaContext, row: int, column: int) -> Working:
         lines = []
         for name in self.inputs:
-            matrix = around[name]
+            matrix = context[name]
             r = min(row, matrix.shape[0] - 1)  # a gain has one row
             c = min(column, matrix.shape[1] - 1)  # r, the size of each row, has one column
             lines.append((f"{name}[{r}, {c}]", float(matrix[r, c])))
@@ -255,12 +255,12 @@ class Masked:
     def formula(self) -> str:
         return f"{self.scores.formula}, -inf where hidden"
 
-    def whole(self, around: Around) -> Numbers:
-        return around.hide(self.scores.whole(around))
+    def whole(self, context: FormulaContext) -> Numbers:
+        return context.hide(self.scores.whole(context))
 
-    def at(self, around: Around, row: int, column: int) -> Working:
-        value = float(self.whole(around)[row, column])
-        before = self.scores.at(around, row, column)
+    def at(self, context: FormulaContext, row: int, column: int) -> Working:
+        value = float(self.whole(context)[row, column])
+        before = self.scores.at(context, row, column)
         why = f"key {column} is hidden from query {row}" if math.isinf(value) else "not hidden: unchanged"
         return Working((*before.lines, (why, value)))
 
@@ -275,14 +275,14 @@ class Softmax:
     def formula(self) -> str:
         return f"softmax({self.scores.formula}), row by row"
 
-    def whole(self, around: Around) -> Numbers:
-        powers, _ = _powers(self.scores.whole(around))
+    def whole(self, context: FormulaContext) -> Numbers:
+        powers, _ = _powers(self.scores.whole(context))
         total = powers.sum(axis=1, keepdims=True)
         found: Numbers = powers / np.where(total == 0, 1, total)
         return found
 
-    def at(self, around: Around, row: int, column: int) -> Working:
-        scores = self.scores.whole(around)
+    def at(self, context: FormulaContext, row: int, column: int) -> Working:
+        scores = self.scores.whole(context)
         powers, largest = _powers(scores)
         own = float(powers[row, column])
         total = float(powers[row].sum())
@@ -333,19 +333,19 @@ class Normalized:
             formula += f" + {self.bias}"
         return formula
 
-    def whole(self, around: Around) -> Numbers:
-        x = around[self.name]
+    def whole(self, context: FormulaContext) -> Numbers:
+        x = context[self.name]
         if self.centred:
             x = x - x.mean(axis=1, keepdims=True)
         found: Numbers = x / np.sqrt((x**2).mean(axis=1, keepdims=True) + self.eps)
         if self.gain is not None:
-            found = found * around[self.gain]
+            found = found * context[self.gain]
         if self.bias is not None:
-            found = found + around[self.bias]
+            found = found + context[self.bias]
         return found
 
-    def at(self, around: Around, row: int, column: int) -> Working:
-        x = around[self.name][row]
+    def at(self, context: FormulaContext, row: int, column: int) -> Working:
+        x = context[self.name][row]
         value = float(x[column])
         lines = [(f"{self.name}[{row}, {column}]", value)]
         if self.centred:
@@ -363,11 +363,11 @@ class Normalized:
         value /= size
         lines += [(f"{how}, ε = {self.eps:g}", size), ("normalized", value)]
         if self.gain is not None:
-            gain = float(around[self.gain][0, column])
+            gain = float(context[self.gain][0, column])
             value = value * gain
             lines += [(f"{self.gain}[{column}]", gain), ("times the gain", value)]
         if self.bias is not None:
-            bias = float(around[self.bias][0, column])
+            bias = float(context[self.bias][0, column])
             value = value + bias
             lines += [(f"{self.bias}[{column}]", bias), ("plus the bias", value)]
         return Working(tuple(lines))

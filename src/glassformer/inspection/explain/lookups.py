@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 import torch
 
-from glassformer.inspection.explain.operations import Around, Working
+from glassformer.inspection.explain.operations import FormulaContext, Working
 from glassformer.inspection.explain.sections import Numbers, numbers
 from glassformer.model.positions import (
     AlibiPositions,
@@ -34,16 +34,16 @@ class Lookup:
     def formula(self) -> str:
         raise NotImplementedError
 
-    def look_up(self, around: Around) -> tuple[Numbers, Describe]:
+    def look_up(self, context: FormulaContext) -> tuple[Numbers, Describe]:
         """Return the matrix, and a function that describes its cells."""
         raise NotImplementedError
 
-    def whole(self, around: Around) -> Numbers:
-        values, _ = self.look_up(around)
+    def whole(self, context: FormulaContext) -> Numbers:
+        values, _ = self.look_up(context)
         return values
 
-    def at(self, around: Around, row: int, column: int) -> Working:
-        values, describe = self.look_up(around)
+    def at(self, context: FormulaContext, row: int, column: int) -> Working:
+        values, describe = self.look_up(context)
         before, last = describe(row, column)
         return Working((*before, (last, float(values[row, column]))))
 
@@ -59,9 +59,9 @@ class EmbeddingRows(Lookup):
         rows = "rows of the embedding matrix"
         return rows if self.scale == 1 else f"{rows}, times {self.scale:.4f}"
 
-    def look_up(self, around: Around) -> tuple[Numbers, Describe]:
-        ids = around.ids
-        rows = numbers(around.embedding.tokens.weight[list(ids)])  # (T, D)
+    def look_up(self, context: FormulaContext) -> tuple[Numbers, Describe]:
+        ids = context.ids
+        rows = numbers(context.embedding.tokens.weight[list(ids)])  # (T, D)
 
         def describe(row: int, column: int) -> tuple[Lines, str]:
             entry = f"row {ids[row]} (the token's id) of the embedding matrix, channel {column}"
@@ -80,9 +80,9 @@ class PositionVectors(Lookup):
     def formula(self) -> str:
         return "position vectors"
 
-    def look_up(self, around: Around) -> tuple[Numbers, Describe]:
-        T = len(around.ids)
-        positions = around.embedding.positions
+    def look_up(self, context: FormulaContext) -> tuple[Numbers, Describe]:
+        T = len(context.ids)
+        positions = context.embedding.positions
         assert positions is not None
         if isinstance(positions, LearnedPositions):
             rows = numbers(positions.table.weight[:T])  # (T, D)
@@ -113,9 +113,9 @@ class Rotated(Lookup):
     def formula(self) -> str:
         return f"{self.name} rotated"
 
-    def look_up(self, around: Around) -> tuple[Numbers, Describe]:
-        before = around[self.name]
-        rotary = around.stack.rotary
+    def look_up(self, context: FormulaContext) -> tuple[Numbers, Describe]:
+        before = context[self.name]
+        rotary = context.stack.rotary
         assert rotary is not None
         half = before.shape[1] // 2
         angles = np.arange(len(before))[:, None] * rotary.base ** (-2 * np.arange(half) / before.shape[1])  # (T, K/2)
@@ -151,12 +151,12 @@ class DistanceBias(Lookup):
         names = {"alibi": "-slope · distance (ALiBi)", "relative": "learned, by distance (relative)"}
         return names.get(self.positions, f"by distance ({self.positions})")
 
-    def look_up(self, around: Around) -> tuple[Numbers, Describe]:
-        positions = around.stack.score_positions
-        head = around.head
+    def look_up(self, context: FormulaContext) -> tuple[Numbers, Describe]:
+        positions = context.stack.score_positions
+        head = context.head
         assert positions is not None
         assert head is not None
-        indices = np.arange(len(around.ids))
+        indices = np.arange(len(context.ids))
         back = indices[:, None] - indices  # (T, T)
         if isinstance(positions, AlibiPositions):
             slope = alibi_slopes(positions.heads)[head]
@@ -165,7 +165,7 @@ class DistanceBias(Lookup):
                 distance = float(abs(back[row, column]))
                 return (("distance", distance), (f"slope of head {head}", slope)), "-slope · distance"
 
-            return around.hide(-slope * np.abs(back)), by_slope
+            return context.hide(-slope * np.abs(back)), by_slope
         if not isinstance(positions, RelativePositions):
             with torch.no_grad():
                 bias = numbers(positions.by_distance(torch.from_numpy(back)[None])[0, head])  # (T, T)
@@ -176,7 +176,7 @@ class DistanceBias(Lookup):
                     f"the bias of head {head} at that distance",
                 )
 
-            return around.hide(bias), by_distance
+            return context.hide(bias), by_distance
         buckets = positions.bucket(torch.from_numpy(back)).numpy()  # (T, T)
 
         def by_bucket(row: int, column: int) -> tuple[Lines, str]:
@@ -186,7 +186,7 @@ class DistanceBias(Lookup):
             )
             return lines, f"the learned bias of head {head} for the bucket"
 
-        return around.hide(numbers(positions.table.weight)[buckets, head]), by_bucket
+        return context.hide(numbers(positions.table.weight)[buckets, head]), by_bucket
 
 
 @dataclass(frozen=True)
@@ -207,14 +207,14 @@ class SizeOfAllHeads(Lookup):
     def formula(self) -> str:
         return f"√(mean square of all heads' {self.which} + {self.eps:g})"
 
-    def look_up(self, around: Around) -> tuple[Numbers, Describe]:
-        assert around.layer is not None
-        block = around.stack.blocks[around.layer]
+    def look_up(self, context: FormulaContext) -> tuple[Numbers, Describe]:
+        assert context.layer is not None
+        block = context.stack.blocks[context.layer]
         assert isinstance(block, Block)
-        layer = block.cross if around.cross else block.attention
+        layer = block.cross if context.cross else block.attention
         assert layer is not None
         linear = layer.query if self.which == "Q" else layer.key
-        projected = around[self.x] @ numbers(linear.weight.T)  # (T, heads K)
+        projected = context[self.x] @ numbers(linear.weight.T)  # (T, heads K)
         if linear.bias is not None:
             projected = projected + numbers(linear.bias)
         squares = (projected**2).mean(axis=1, keepdims=True)  # (T, 1)
@@ -237,8 +237,8 @@ class Pooled(Lookup):
     def formula(self) -> str:
         return "the mean of all rows above" if self.pooling == "mean" else "the first row above"
 
-    def look_up(self, around: Around) -> tuple[Numbers, Describe]:
-        rows = around["above"]  # (T, D)
+    def look_up(self, context: FormulaContext) -> tuple[Numbers, Describe]:
+        rows = context["above"]  # (T, D)
         if self.pooling != "mean":
             return rows[:1], lambda row, column: ((), f"row 0 above, channel {column}")
 
@@ -256,6 +256,6 @@ class NoHeads(Lookup):
     def formula(self) -> str:
         return "zeros: no head is left"
 
-    def look_up(self, around: Around) -> tuple[Numbers, Describe]:
-        zeros = np.zeros((len(around.ids), around.subject.model.config.width))  # (T, D)
+    def look_up(self, context: FormulaContext) -> tuple[Numbers, Describe]:
+        zeros = np.zeros((len(context.ids), context.subject.model.config.width))  # (T, D)
         return zeros, lambda row, column: ((), "no head")

@@ -56,7 +56,7 @@ class Working:
 
 
 @dataclass(frozen=True, eq=False)
-class Around:
+class FormulaContext:
     """Inputs of an operation: the model, the position of the operation in it, and the matrices before it.
 
     Attributes:
@@ -109,10 +109,10 @@ class Operation(Protocol):
         """Formula to print beside the matrix."""
         ...
 
-    def whole(self, around: Around) -> Numbers:
+    def whole(self, context: FormulaContext) -> Numbers:
         """Return the whole matrix, or an array that broadcasts to it."""
         ...
 
-    def at(self, around: Around, row: int, column: int) -> Working:
+    def at(self, context: FormulaContext, row: int, column: int) -> Working:
         """Return the derivation of one cell."""
         ...

@@ -13,7 +13,7 @@ import numpy as np
 
 from glassformer.base.errors import GlassError
 from glassformer.base.wording import span
-from glassformer.inspection.explain.operations import Around, Working
+from glassformer.inspection.explain.operations import FormulaContext, Working
 from glassformer.inspection.explain.sections import Matrix, Numbers, Section, Walk
 from glassformer.inspection.explain.subject import Subject
 from glassformer.inspection.explain.walk import make_walk
@@ -52,7 +52,7 @@ class Tape:
     parts: tuple[str, ...]
     steps: tuple[TapeStep, ...]
     matrices: tuple[Matrix, ...]
-    _around: tuple[Around, ...] = field(repr=False)
+    _contexts: tuple[FormulaContext, ...] = field(repr=False)
 
     def matrix(self, number: int) -> Matrix:
         """Return the matrix with a number.
@@ -69,7 +69,7 @@ class Tape:
         matrix = self.matrix(number)
         if matrix.operation is None:
             return None
-        return np.broadcast_to(matrix.operation.whole(self._around[number]), matrix.shape)
+        return np.broadcast_to(matrix.operation.whole(self._contexts[number]), matrix.shape)
 
     def difference(self, number: int) -> float | None:
         """Return the largest absolute difference between `again` and the matrix shown; None for parameters."""
@@ -91,7 +91,7 @@ class Tape:
         if not (0 <= row < rows and 0 <= column < columns):
             problem = f"{matrix.name} has no cell at row {row}, column {column}"
             raise GlassError(problem, f"It has {rows:,} rows and {columns:,} columns, counted from 0.")
-        return None if matrix.operation is None else matrix.operation.at(self._around[number], row, column)
+        return None if matrix.operation is None else matrix.operation.at(self._contexts[number], row, column)
 
 
 def make_tape(subject: Subject, top: int = 10) -> Tape:
@@ -134,7 +134,7 @@ class _Recorder:
         self._parts: list[str] = []
         self._steps: list[TapeStep] = []
         self._matrices: list[Matrix] = []
-        self._around: list[Around] = []
+        self._contexts: list[FormulaContext] = []
         self._side = "own"
         self._cross = False
 
@@ -152,7 +152,7 @@ class _Recorder:
             self._section(section, 0)
             if section.key == "layer":  # names inside a layer start anew in the next one, which calls its input X
                 self._known = {**before, "X": self._known[section.output]}
-        return Tape(walk, tuple(self._parts), tuple(self._steps), tuple(self._matrices), tuple(self._around))
+        return Tape(walk, tuple(self._parts), tuple(self._steps), tuple(self._matrices), tuple(self._contexts))
 
     def _begin(self, stack: str) -> None:
         """Begin the encoder of an encoder-decoder, or its decoder."""
@@ -178,8 +178,8 @@ class _Recorder:
     def _note(self, matrix: Matrix, section: Section) -> None:
         source = self._side == "source"
         known = dict(self._known)
-        around = Around(self._subject, known, source, section.layer, section.head, self._cross, matrix.values)
-        self._around.append(around)
+        context = FormulaContext(self._subject, known, source, section.layer, section.head, self._cross, matrix.values)
+        self._contexts.append(context)
         self._matrices.append(matrix)
         self._known[matrix.name] = matrix.values
 
