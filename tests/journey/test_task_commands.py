@@ -217,7 +217,7 @@ def test_fill_ranks_what_may_stand_in_each_hole(task_home: Path) -> None:
 @pytest.mark.parametrize("words", [[""], [" \t"], ["win a prize", ""], ["-"]])
 def test_no_label_is_given_to_an_empty_text(words: list[str], task_home: Path) -> None:
     cause, remedy = refused("classify", "runs/classify", *words, folder=task_home)
-    assert cause == f"{'of 2 texts 1 is' if words[1:] else 'the text is'} empty: there is nothing to classify"
+    assert cause == f"{'text 2 of 2' if words[1:] else 'the text'} is empty"
     assert remedy == "Give a text that is not empty."
 
 

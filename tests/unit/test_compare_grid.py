@@ -58,7 +58,11 @@ def test_names_are_fit_for_folders_on_every_system() -> None:
         (["model.positions=learned,rotery"], "positions=rotery: model.positions = 'rotery'", "Did you mean rotary?"),
         (["model.heads=1,5"], "heads=5: heads = 5 does not divide width = 24", "Set heads to"),
         (["train.seed=1,2"], "train.seed cannot vary", "--seeds 3"),
-        (["remove=nothing,causal-msk"], "'causal-msk' cannot be removed", "Did you mean causal-mask?"),
+        (
+            ["remove=nothing,causal-msk"],
+            "--vary remove=causal-msk: unknown part 'causal-msk'",
+            "Did you mean causal-mask?",
+        ),
         (["remove=nothing,causal-mask", "train.task=lm,masked"], "remove=causal-mask with train.task = masked", "lm"),
         (["data.source=stories,-"], "- is standard input", "Save it in a file"),
         (

@@ -21,6 +21,7 @@ from glassformer.training.reporting import Silent
 from glassformer.training.setup import new_training
 from glassformer.verification import numeric_checks
 from glassformer.verification import sheet as sheets
+from glassformer.verification.check import shown
 from glassformer.verification.sheet import ProofSheet, verify_run
 from glassformer.verification.verified_run import VerifiedRun
 from tests.journey.commands import here
@@ -158,3 +159,16 @@ def test_a_sheet_that_cannot_be_kept_is_shown(once: Path, monkeypatch: pytest.Mo
     done = here("verify", str(once), "--json", folder=once.parent)
     assert (done.returncode, json.loads(done.stdout)["ok"]) == (0, True)
     assert done.stderr == "the sheet is not saved: no permission to use verify.json\n"
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [(None, ""), (0.0, "0"), (12.0, "12"), (1234567.0, "1.2e+06"), (3.04e-7, "3.0e-07"), (float("inf"), "inf")],
+)
+def test_every_measured_number_can_be_printed(number: float | None, text: str) -> None:
+    """Infinity too: the distance of tensors of different shapes."""
+    assert shown(number) == text
+
+
+def test_nan_can_be_printed() -> None:
+    assert shown(float("nan")) == "nan"

@@ -104,7 +104,7 @@ class OnnxEngine:
         """Run the graph on ids (B, T), positions (B, T), `ends` (B) and `last` (B); return logits (B, V)."""
         if any(self.hooks):
             raise GlassError(
-                "a hook is registered on the model, which onnxruntime would not call",
+                "the model has a forward hook, but onnxruntime does not call hooks",
                 "Remove the hook, or use PyTorch.",
             )
         inputs = {"tokens": tokens.contiguous(), "last": last}

@@ -24,7 +24,7 @@ OLD = ".old"
 
 @contextmanager
 def no_empty_folders(folder: Path) -> Iterator[None]:
-    """Remove `folder` and its parents at the end, if they are empty and did not exist before."""
+    """On exit, remove `folder` and those of its parents that are empty and did not exist on entry."""
     with clear_disk_errors(folder):
         new = [path for path in (folder, *folder.parents) if not path.exists()]
     try:

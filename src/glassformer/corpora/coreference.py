@@ -147,7 +147,7 @@ class Coreference:
             yield scene.text(f"the {scene.noun(ROLES[role])}" if named else "it", adjective)
 
     def minimal_pairs(self, size: int, seed: int, held: bool = True) -> Iterator[MinimalPair]:
-        """Yield minimal pairs; 2 i and 2 i + 1 are twin i, where the animal and then the thing is correct.
+        """Yield minimal pairs; pairs 2i and 2i + 1 are twins, in which first the animal and then the thing is correct.
 
         Args:
             size: number of pairs.

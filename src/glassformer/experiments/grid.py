@@ -151,7 +151,9 @@ def _check_variation(key: str, values: Sequence[str]) -> None:
     if key == REMOVE:
         for value in values:
             if value != NOTHING and value not in REMOVABLE:
-                raise GlassError(f"{value!r} cannot be removed from a model", nearest(value, [NOTHING, *REMOVABLE]))
+                raise GlassError(
+                    f"--vary {REMOVE}={value}: unknown part {value!r}", nearest(value, [NOTHING, *REMOVABLE])
+                )
     elif key == "train.seed":
         raise GlassError("train.seed cannot vary: every cell has the same seeds", "Give their number: --seeds 3")
     else:

@@ -54,9 +54,9 @@ class TokenRow:
         tokens: tokens of the prompt or the start of a target, followed by the generated tokens.
         settings: sampling settings.
         noise: iterator over the exponential noise (V) of each token.
-        start: number of tokens that were not generated.
-        longest: maximum number of tokens.
-        counted_from: first token that the repetition penalty counts.
+        start: index of the first generated token.
+        longest: maximum length of `tokens`, the prompt included.
+        counted_from: index of the first token that the repetition penalty counts.
         left: whether the row is to be removed before the next step.
     """
 

@@ -240,7 +240,10 @@ def _tensor_with(name: str) -> str:
 
 
 def _values_of(model: Model, names: Sequence[str]) -> AbstractContextManager[dict[str, Tensor]]:
-    """Record the parts' tensors during the last forward pass, (B, H, T, K) or (B, T, D) each."""
+    """Return a context manager that yields the parts' tensors in the last forward pass inside it, by name.
+
+    Each is (B, H, T, K) or (B, T, D).
+    """
     known = catalogue(model)
     return last_values({name: known[name].tap for name in dict.fromkeys(map(_tensor_with, names))})
 

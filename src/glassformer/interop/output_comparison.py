@@ -77,7 +77,7 @@ def check_greedy(opened: OpenedRun, theirs: Next, how: str) -> Measured:
 
 
 def _steps(model: Decoder | EncoderDecoder, prompt: list[int], tokenizer: Tokenizer) -> list[TokenStep]:
-    """Return the run's greedy tokens; a target ends at the end token."""
+    """Generate greedily and return the steps with their logits; only an encoder-decoder stops at the end token."""
     settings = SampleConfig(tokens=TOKENS, temperature=0.0)
     end = tokenizer.end_id if isinstance(model, EncoderDecoder) else None
     return list(generate(model, [prompt], settings, end, start=tokenizer.target_start))

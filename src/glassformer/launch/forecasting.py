@@ -47,7 +47,9 @@ def foreseen(request: RunRequest, note: Callable[[str], None], began: float) -> 
     is_open = request.leaves_sizes_open()
     if job() is not None:
         if is_open and speaks():
-            note("started by torchrun: sizes are those of the recipe; glass plan suggests sizes for one process")
+            note(
+                "torchrun: the model size comes from the recipe, because automatic sizing needs a single process (see glass plan)"
+            )
         return config, None
     refuse_existing(request.folder)
     choose_device(config.train.device)

@@ -35,8 +35,8 @@ class Cache:
         config: model settings.
         batch: B, number of rows.
         capacity: maximum number of tokens in a row, padding included.
-        device: of the model.
-        dtype: of keys and values.
+        device: device of the model.
+        dtype: data type of keys and values.
     """
 
     def __init__(

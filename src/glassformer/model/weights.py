@@ -53,12 +53,13 @@ def load_weights(model: nn.Module, path: Path) -> None:
     for name, value in wanted.items():
         if name not in found:
             raise GlassError(
-                f"{path} has no tensor {name}", "It belongs to another model: use the run's own config.toml."
+                f"{path} has no tensor {name}",
+                "The weights and config.toml belong to different models: copy both from the same run.",
             )
         if found[name].shape != value.shape:
             raise GlassError(
                 f"{name} in {path} has shape {tuple(found[name].shape)}, the model needs {tuple(value.shape)}",
-                "It belongs to another model: use the run's own config.toml.",
+                "The weights and config.toml belong to different models: copy both from the same run.",
             )
     extra = sorted(found.keys() - wanted.keys())
     if extra:

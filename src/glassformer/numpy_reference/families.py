@@ -229,7 +229,7 @@ def logits(
 
     Args:
         settings: model settings; an encoder with `classes` is a classifier.
-        weights: with the names of the PyTorch model's `state_dict`; any float type, converted to float64.
+        weights: arrays named as in the PyTorch model's `state_dict`; any float type, converted to float64.
         tokens: (B, T) ids; for an encoder-decoder, of the target.
         attention_mask: (B, T) bool, False at padding; None: no padding. Not for an encoder-decoder, whose target is
             padded on the right.
@@ -240,6 +240,6 @@ def logits(
         Logits (B, T, V), or (B, C) for a classifier.
 
     Raises:
-        ValueError: see `forward`.
+        ValueError: weights or inputs do not fit the settings.
     """
     return forward(settings, weights, Inputs(tokens, attention_mask, source, source_attention_mask))[0]

@@ -194,7 +194,7 @@ class ChatModel(TextModel):
 
 
 class TokenizedTemplate:
-    """A chat template with a tokenizer, which converts a conversation to token ids and knows how an answer ends.
+    """Chat template with a tokenizer: converts a conversation to token ids, and finds the ends of an answer.
 
     Args:
         template: the template.

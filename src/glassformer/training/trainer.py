@@ -548,9 +548,9 @@ class Trainer:
         share = 1.0 if len(part) == len(rows) else len(part) / len(rows)
         if share < 1:
             self.reporter.note(
-                "the whole validation split would take more than a tenth of the minutes: measuring "
+                "evaluating the whole validation split would take more than 10 % of train.minutes: using "
                 f"{len(part):,} of its {len(rows):,} rows, evenly spaced; "
-                f"glass evaluate {quoted(self.run.folder)} measures all"
+                f"glass evaluate {quoted(self.run.folder)} uses all rows"
             )
         return self._loss_of(self.model, part, self.processes), share
 

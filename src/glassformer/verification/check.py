@@ -94,10 +94,13 @@ class Result:
 
 
 def shown(number: float | None) -> str:
-    """Format a number: integers exactly, other numbers with two digits."""
+    """Format a number: integers below one million exactly, others with two significant digits, None as an empty text."""
     if number is None:
         return ""
-    return f"{number:.0f}" if number == round(number) and abs(number) < 1e6 else f"{number:.1e}"
+    is_small_integer = abs(number) < 1e6 and number == round(
+        number
+    )  # False for infinity and NaN, which round() refuses
+    return f"{number:.0f}" if is_small_integer else f"{number:.1e}"
 
 
 def distance(found: Tensor, wanted: Tensor) -> float:

@@ -50,7 +50,9 @@ def checkpoints(subject: VerifiedRun) -> Finding:
         check_folder(folder)
         noted = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["files"]
         if unnoted := sorted(_needed(noted) - noted.keys()):
-            raise GlassError(f"{folder / MANIFEST} does not name {unnoted[0]}", "Use another checkpoint of the run.")
+            raise GlassError(
+                f"{folder / MANIFEST} does not list {unnoted[0]}", "Restore the checkpoint from a copy of the run."
+            )
         files += len(noted)
     return Finding(0, f"{files} files of best and last, by SHA-256")
 

@@ -62,10 +62,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _notice_empty(texts: list[str], file: Path | None) -> None:
     """Raise a `GlassError` if an argument is an empty text; print a warning if lines of a file are empty."""
-    empty = sum(not text.strip() for text in texts)
+    empty = [number for number, text in enumerate(texts, start=1) if not text.strip()]
     if empty and file is None:
-        which = "the text is" if len(texts) == 1 else f"of {len(texts):,} texts {counted(empty, 'are', 'is')}"
-        raise GlassError(f"{which} empty: there is nothing to classify", "Give a text that is not empty.")
+        which = "the text" if len(texts) == 1 else f"text {empty[0]} of {len(texts):,}"
+        raise GlassError(f"{which} is empty", "Give a text that is not empty.")
     if empty:
-        lines = counted(empty, f"lines of {file} are", f"line of {file} is")
+        lines = counted(len(empty), f"lines of {file} are", f"line of {file} is")
         print(f"{lines} empty: the label of an empty line is meaningless", file=sys.stderr)

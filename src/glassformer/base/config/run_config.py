@@ -81,7 +81,7 @@ class Config(BaseSettings):
 
     @property
     def two_vocabularies(self) -> bool:
-        """True if source and target have separate tokenizers."""
+        """Return whether source and target have separate tokenizers."""
         return self.train.task in PAIRS and not self.tokenizer.joint
 
     @classmethod

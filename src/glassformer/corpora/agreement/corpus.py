@@ -94,5 +94,6 @@ class Agreement:
 def _refuse_length(nouns: int, fewest: int, held: bool) -> None:
     if not fewest <= nouns <= longest_chain(held):
         raise GlassError(
-            f"a chain of {counted(nouns, 'nouns')} is not possible", f"Give {span(fewest, longest_chain(held))}."
+            f"a sentence with {counted(nouns, 'nouns')} is not possible",
+            f"Give a number of nouns: {span(fewest, longest_chain(held))}.",
         )

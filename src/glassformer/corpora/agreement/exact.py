@@ -119,9 +119,13 @@ def _any(words: Iterable[str]) -> str:
 
 
 def read(document: str, most: int) -> Kind | None:
-    """Return the kind of a document; None for other text, such as a sentence whose verb does not agree.
+    """Parse a document and return its `Kind`; None if the corpus cannot generate it, as with a verb that does not agree.
 
-    The words are parsed from the text, and the sentence made from them is compared with the text.
+    The sentence is generated again from the parsed words and must equal the document.
+
+    Args:
+        document: the text.
+        most: maximum length of a chain.
     """
     match = _pattern().fullmatch(document[:1].lower() + document[1:])
     if match is None:

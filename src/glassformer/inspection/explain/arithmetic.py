@@ -32,7 +32,7 @@ class Term:
         return context[self.name]
 
     def lines(self, context: FormulaContext, row: int, column: int) -> tuple[list[tuple[str, float]], Products | None]:
-        """Return the named values that this term adds to the derivation of a cell, its own value last."""
+        """Return the line that this matrix adds to the derivation of a cell; it has no dot product."""
         matrix = context[self.name]
         r = min(row, len(matrix) - 1)  # a bias has one row
         return [(f"{self.name}[{r}, {column}]", float(matrix[r, column]))], None
@@ -55,7 +55,7 @@ class MatrixProduct:
         return product
 
     def lines(self, context: FormulaContext, row: int, column: int) -> tuple[list[tuple[str, float]], Products | None]:
-        """Return the named value that this term adds to the derivation of a cell, and the terms of its dot product."""
+        """Return the line that this product adds to the derivation of a cell, and the factors of its dot product."""
         factors = zip(context[self.left][row].tolist(), self._right(context)[:, column].tolist(), strict=True)
         beside = f"{self.right}[{column}, :]" if self.transposed else f"{self.right}[:, {column}]"
         products = Products(f"{self.left}[{row}, :]", beside, tuple(factors))
@@ -70,8 +70,9 @@ class Sum:
     """The sum of matrices and matrix products: X W_Q + b_Q, X + O, O0 + … + O5 + b_O.
 
     Args:
-        terms: in the order of the formula.
-        heads: how many of the first terms are outputs of heads, of which the formula names the first and the last.
+        terms: summands, in the order of the formula.
+        heads: number of leading terms that are outputs of heads; of more than `SHORTENED`, the formula shows only the
+            first and the last.
     """
 
     terms: tuple[Term | MatrixProduct, ...]

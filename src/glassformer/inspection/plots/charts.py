@@ -160,4 +160,6 @@ def draw_curve(curves: Mapping[str, Sequence[Points]], x: str, y: str, title: st
 
 def _refuse_shape(what: str, got: tuple[int, ...], wanted: tuple[int, ...]) -> None:
     if got != wanted:
-        raise GlassError(f"{what} of shape {got} were given for values of shape {wanted}", "Give the same shape.")
+        raise GlassError(
+            f"{what} of shape {got} were given for values of shape {wanted}", f"Give {what} of shape {wanted}."
+        )

@@ -32,7 +32,9 @@ def read_json(path: Path, what: str) -> dict[str, Any]:
     except FileNotFoundError:
         raise GlassError(f"{path} does not exist", nearest_file(path, f"Give a folder that has {what}.")) from None
     except OSError as error:
-        raise GlassError(f"{path} cannot be read: {error.strerror}", f"Give a folder that has {what}.") from None
+        raise GlassError(
+            f"{path} cannot be read: {error.strerror}", "Check its permissions, or give another folder."
+        ) from None
     except (ValueError, RecursionError) as error:
         raise GlassError(f"{path} is not valid JSON: {error}", "Copy it again from the model's source.") from None
     if not isinstance(values, dict):

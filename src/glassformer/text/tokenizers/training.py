@@ -177,9 +177,10 @@ def _bpe(config: TokenizerConfig, sample: list[str]) -> Json:
 
 
 def _with_few_runs(sample: list[str], seed: int) -> list[str]:
-    """Return a uniform part of the sample with about `RUN_BYTES` in runs of letters; all of it if it has fewer.
+    """Subsample the texts uniformly so that long runs of letters total about `RUN_BYTES`; return all if they total less.
 
-    Equal words are stored once, so words with spaces between them need little memory for any amount of text.
+    Text without spaces consists of such runs, which rarely repeat, so each one takes memory; repeated words are stored
+    once.
     """
     runs = sum(len(utf8(run)) for block in sample for run in RUN.findall(block))
     if runs <= RUN_BYTES:
