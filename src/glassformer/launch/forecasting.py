@@ -48,7 +48,8 @@ def foreseen(request: RunRequest, note: Callable[[str], None], began: float) -> 
     if job() is not None:
         if is_open and speaks():
             note(
-                "torchrun: the model size comes from the recipe, because automatic sizing needs a single process (see glass plan)"
+                "torchrun: the model size comes from the recipe, because automatic sizing needs a single process "
+                "(see glass plan)"
             )
         return config, None
     refuse_existing(request.folder)

@@ -94,7 +94,7 @@ class Result:
 
 
 def shown(number: float | None) -> str:
-    """Format a number: integers below one million exactly, others with two significant digits, None as an empty text."""
+    """Format a number: integers below one million exactly, others with two significant digits, None as no text."""
     if number is None:
         return ""
     is_small_integer = abs(number) < 1e6 and number == round(

@@ -119,7 +119,7 @@ def _any(words: Iterable[str]) -> str:
 
 
 def read(document: str, most: int) -> Kind | None:
-    """Parse a document and return its `Kind`; None if the corpus cannot generate it, as with a verb that does not agree.
+    """Parse a document and return its `Kind`; None if the corpus cannot generate it (a verb does not agree, say).
 
     The sentence is generated again from the parsed words and must equal the document.
 

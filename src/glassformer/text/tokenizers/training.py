@@ -177,7 +177,7 @@ def _bpe(config: TokenizerConfig, sample: list[str]) -> Json:
 
 
 def _with_few_runs(sample: list[str], seed: int) -> list[str]:
-    """Subsample the texts uniformly so that long runs of letters total about `RUN_BYTES`; return all if they total less.
+    """Subsample the texts uniformly so that long runs of letters total about `RUN_BYTES`; keep all if they total less.
 
     Text without spaces consists of such runs, which rarely repeat, so each one takes memory; repeated words are stored
     once.
