@@ -241,7 +241,7 @@ THE_SETTINGS = [
     M("unknown device", train("proverbs.txt", "--device", "gpu"), "'gpu'", "auto, cpu, cuda"),
     M("unknown device to generate", generate("the", "--device", "gpu"), "'gpu'", "auto, cpu, cuda"),
     M("empty stop text in the settings", change("sample.stop", '[""]'), "stop text is empty", "Leave it out"),
-    M("prompt in the settings is not Unicode", change("sample.prompt", "\udc80"), "not valid Unicode", "Leave"),
+    M("prompt in the settings is not Unicode", change("sample.prompt", "\udc80"), "not valid Unicode", "Remove that character"),
     M(
         "more memory than there is",
         [*change("model.hidden", 10**12), "--set", "model.width=1000"],
@@ -348,8 +348,8 @@ THE_RUN = [
     M(
         "weights of another model",
         generate("the"),
-        "has shape (74, 24) & wants (37, 12)",
-        "another model",
+        "has shape (74, 24) & needs (37, 12)",
+        "different models",
         new_weights(twice_as_wide),
     ),
     M(
@@ -378,7 +378,7 @@ THE_RUN = [
     M(
         "best leads out of checkpoints",
         generate("the"),
-        "best is damaged & does not name a checkpoint",
+        "best is damaged & names no checkpoint",
         "--resume",
         write(RUN / "best", "../checkpoints/step-000003\n"),
     ),

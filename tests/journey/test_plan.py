@@ -158,7 +158,7 @@ def test_minutes_become_steps_and_a_person_can_read_it(folder: Path) -> None:
         "s per step on cpu",
         "s of training",
         "memory ",
-        "a checkpoint",
+        "per checkpoint",
         "to beat",
         "5-gram",
         "note: the text is read",

@@ -82,7 +82,7 @@ class MaskFiller:
         if len(ids) > self.config.model.context:
             raise GlassError(
                 f"the text has {len(ids):,} tokens, the model reads {self.config.model.context:,}",
-                "Give a shorter one.",
+                "Give a shorter text.",
             )
         return ids
 
