@@ -241,7 +241,7 @@ THE_SETTINGS = [
     M("unknown device", train("proverbs.txt", "--device", "gpu"), "'gpu'", "auto, cpu, cuda"),
     M("unknown device to generate", generate("the", "--device", "gpu"), "'gpu'", "auto, cpu, cuda"),
     M("empty stop text in the settings", change("sample.stop", '[""]'), "stop text is empty", "Leave it out"),
-    M("prompt in the settings is not Unicode", change("sample.prompt", "\udc80"), "not valid Unicode", "Remove that character"),
+    M("prompt in the settings is not Unicode", change("sample.prompt", "\udc80"), "not valid Unicode", "Remove"),
     M(
         "more memory than there is",
         [*change("model.hidden", 10**12), "--set", "model.width=1000"],
@@ -356,7 +356,7 @@ THE_RUN = [
         "weights with a tensor missing",
         resume("--steps", "4"),
         "has no tensor",
-        "another model",
+        "different models",
         new_weights(one_missing),
     ),
     M("weights that are not numbers", generate("the"), "not finite", "earlier checkpoint", new_weights(no_numbers)),
