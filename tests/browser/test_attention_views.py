@@ -157,7 +157,7 @@ def test_a_score_is_taken_apart_as_it_was_made(page: Visit, subject: Callable[[s
 
 def test_a_hidden_key_has_no_score(page: Visit) -> None:
     shown = page("score", "book", head="dec.0.self.0", q=2, k=5)
-    assert "the mask hides this key" in shown.inner_text(".steps")
+    assert "masked key" in shown.inner_text(".steps")
     assert value(shown, ".steps .weight") == 0
 
 
@@ -175,7 +175,7 @@ def test_what_if_the_scores_were_divided(page: Visit, subject: Callable[[str], S
     expected = np.exp(scores - scores.max()) / np.exp(scores - scores.max()).sum()
     said = [float(text.removesuffix(" %")) for text in shown.locator(".other-number").all_inner_texts()[:9]]
     assert said == pytest.approx(100 * expected, abs=0.06)
-    shown.get_by_role("button", name="As the model has it").click()
+    shown.get_by_role("button", name="Reset to 1").click()
     assert shown.locator(".other").count() == 0
 
 
