@@ -21,7 +21,7 @@ export const STOPS: readonly Stop[] = [
   {
     view: "tokens",
     title: "The model reads tokens",
-    words: "Before anything else, the text is cut into tokens, and each becomes a number. The model sees only this sequence of numbers.",
+    words: "First the text is split into tokens, and each becomes a number. The model sees only this sequence of numbers.",
     attempt: "Change one letter in the text above, and see which tokens change. Then type a word that is not in the training text.",
   },
   {
@@ -75,8 +75,8 @@ export const STOPS: readonly Stop[] = [
   {
     view: "replay",
     title: "How the model learnt",
-    words: "None of this was programmed. It began with random numbers, and each step made the right token a little less surprising.",
-    attempt: "Press play. Read what it wrote at the first step and at the last, and find the step at which the attention map gets its pattern.",
+    words: "None of this was programmed. Training starts from random weights, and each step makes the correct token a little more likely.",
+    attempt: "Press play. Compare the generated text at the first and the last step, and find the step at which the attention map gets its pattern.",
   },
   {
     view: "loss",
