@@ -156,7 +156,7 @@ def test_errors_say_what_to_do(page: Visit) -> None:
     lines = shown.locator("[role=alert] p").all_inner_texts()
     assert len(lines) == 2
     assert "the model reads 40" in lines[0]
-    assert lines[1] == "Give a shorter one."
+    assert lines[1] == "Give a shorter text."
     shown.locator("textarea").first.fill(TEXTS["book"])
     shown.wait_for_selector("section.view canvas")
     assert shown.locator("[role=alert]").count() == 0

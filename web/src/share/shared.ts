@@ -164,5 +164,5 @@ export function holes(text: string, kind: string): string[] {
 
 function refuseLong(what: string, tokens: number, context: number): void {
   if (tokens <= context) return;
-  throw new Problem(`The ${what} has ${tokens} tokens, the model reads ${context}.`, "Give a shorter one.");
+  throw new Problem(`The ${what} has ${tokens} tokens, the model reads ${context}.`, `Give a shorter ${what}.`);
 }
