@@ -164,7 +164,7 @@ def test_a_hidden_key_has_no_score(page: Visit) -> None:
 def test_what_if_the_scores_were_divided(page: Visit, subject: Callable[[str], Subject]) -> None:
     shown = page("score", "book", head="dec.1.self.0", q=8, k=2)
     assert shown.locator(".other").count() == 0
-    shown.get_by_label("What if all scores were divided by").fill("0.30")
+    shown.get_by_label("Divide all scores by").fill("0.30")
     shown.wait_for_selector(".other")
     divided = 10**0.3
     assert value(shown, ".steps .weight") == pytest.approx(

@@ -17,7 +17,7 @@ export const FILL: Words = {
   question: "Which tokens fit in the holes?",
   depths: {
     school: "Write [MASK] where a word is missing. The model reads the text before and after it, and guesses the word.",
-    student: "For each [MASK] the likeliest tokens with their probabilities, from both sides of the hole. The text above them has the likeliest one in each.",
+    student: "For each [MASK] the likeliest tokens with their probabilities, from both sides of the hole. The text above the candidates has the likeliest token in each hole.",
     practitioner: "Each hole is filled while the others are still open: two holes side by side may get tokens that do not fit together.",
     engineer: "softmax of the logits at the mask's position over all text tokens; special tokens are excluded, as in `glass fill`.",
     researcher: "Marginals of each masked position given all unmasked ones; the joint distribution of several holes is not modelled.",
@@ -61,7 +61,7 @@ export const TURN: Words = {
     student: "The encoder reads the whole text. Then the decoder writes one token at a time, and each depends on your text and on what is written so far.",
     practitioner: "The run's own task with the settings of `glass generate`. With one beam each token is sampled; more beams look for the likeliest text, which is the usual choice here.",
     engineer: "The text is encoded once. The decoder runs one token at a time with cached keys and values, and cross-attention reads the encoder's last vectors.",
-    researcher: "A sample of p(y | x), or the hypothesis of beam search with the best score. The score is length-normalised, and the search is not exact: neither need be the mode.",
+    researcher: "A sample of p(y | x), or the hypothesis of beam search with the best score. The score is length-normalised, and the search is not exact, so the result need not be the mode.",
   },
   formula: "yᵢ ~ p(yᵢ | y₁ … yᵢ₋₁, x)",
   agrees: "the text equals that of `glass generate` with these settings and this seed.",
