@@ -157,14 +157,14 @@ def test_a_score_is_taken_apart_as_it_was_made(page: Visit, subject: Callable[[s
 
 def test_a_hidden_key_has_no_score(page: Visit) -> None:
     shown = page("score", "book", head="dec.0.self.0", q=2, k=5)
-    assert "the mask hides this key" in shown.inner_text(".steps")
+    assert "masked key" in shown.inner_text(".steps")
     assert value(shown, ".steps .weight") == 0
 
 
 def test_what_if_the_scores_were_divided(page: Visit, subject: Callable[[str], Subject]) -> None:
     shown = page("score", "book", head="dec.1.self.0", q=8, k=2)
     assert shown.locator(".other").count() == 0
-    shown.get_by_label("What if all scores were divided by").fill("0.30")
+    shown.get_by_label("Divide all scores by").fill("0.30")
     shown.wait_for_selector(".other")
     divided = 10**0.3
     assert value(shown, ".steps .weight") == pytest.approx(
@@ -175,7 +175,7 @@ def test_what_if_the_scores_were_divided(page: Visit, subject: Callable[[str], S
     expected = np.exp(scores - scores.max()) / np.exp(scores - scores.max()).sum()
     said = [float(text.removesuffix(" %")) for text in shown.locator(".other-number").all_inner_texts()[:9]]
     assert said == pytest.approx(100 * expected, abs=0.06)
-    shown.get_by_role("button", name="As the model has it").click()
+    shown.get_by_role("button", name="Reset to 1").click()
     assert shown.locator(".other").count() == 0
 
 
@@ -277,7 +277,7 @@ def test_a_window_of_a_long_text(page: Visit, model: Model) -> None:
     own = whole_subject_of(model("long"), text)
     head = find_head(own.model, "dec.7.self.3")
     whole = read_maps(own, [head.site], 1024).maps[head]
-    assert "block of 3 × 3" in shown.inner_text(".pooled")
+    assert "largest of 3 × 3" in shown.inner_text(".pooled")
     assert "too long to keep every score" in shown.inner_text(".view footer")
     found = copied_map(shown, (342, 342))
     np.testing.assert_allclose(found, pooled(whole, 3), atol=NEAR)

@@ -52,7 +52,7 @@ def test_the_second_question_goes_with_the_first(page: Visit, model: Library) ->
     first, second = answers_of(model, 8, 0.7, 3)
     assert shown.locator("li.user p").all_inner_texts() == list(QUESTIONS)
     assert shown.locator("li.assistant p").all_inner_texts() == [first, second]
-    written = copied(shown, "Copy the Python that gives this")
+    written = copied(shown, "Copy the Python code")
     assert all(repr(text) in written for text in (*QUESTIONS, first))
     turn(shown, "tokens", "talk", QUESTIONS[1])
     turn(shown, "write", "talk", QUESTIONS[1], tokens=8, t=0.7, seed=3)

@@ -61,7 +61,7 @@ def test_the_replay_is_what_the_run_wrote(page: Visit, runs: dict[str, Path]) ->
     assert value(shown, ".film .read") == pytest.approx(map_[1, 0] / 255, abs=NEAR)
     shown.get_by_role("button", name="Play", exact=True).click()
     expect(slider).to_have_value(str(len(history.steps) - 1), timeout=PATIENCE)
-    shown.get_by_role("button", name="Take the last snapshot again").click()
+    shown.get_by_role("button", name="Recompute the last snapshot").click()
     expect(shown.locator(".check .good")).to_be_visible(timeout=LONG)
     assert value(shown, ".check .good") <= 1 / 255
 

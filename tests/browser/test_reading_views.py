@@ -62,7 +62,7 @@ def test_the_receipt_adds_up(run: str, page: Visit, model: Models) -> None:
     assert abs(value(shown, ".residual")) < 1e-4
     number = next(n for n, part in enumerate(parts) if part.head is not None)
     shown.locator(".waterfall").get_by_role("button", name=parts[number].name, exact=True).click()
-    split = shown.locator(".card", has_text="tokens that it read").locator(".token")
+    split = shown.locator(".card", has_text="split by").locator(".token")
     expect(split).to_have_count(len(parts[number].sources or ()))
     found = [float(each.get_attribute("data-value") or "nan") for each in split.all()]
     assert near(found, parts[number].sources)

@@ -42,9 +42,9 @@ answerBy(source);
 // For the browser's console: glass.shared.tokenizer.encode("text"), glass.shared.model.pass(ids).logits.data
 Object.assign(window, { glass: { shared, answers: ANSWERS, open: openShared, model: openModel, tokenizer: openTokenizer } });
 // A draw of the file is none of the library's: its random numbers are the browser's.
-WRITE.agrees = TURN.agrees = "greedy text and beam search give what `glass generate` gives; a draw has the same probabilities and other random numbers.";
-CHAT.agrees = "greedy text and beam search give what `glass chat` gives; a draw has the same probabilities and other random numbers.";
-SAMPLING.agrees = "each stage sums to 1 over the whole vocabulary and is the library's; the draw has random numbers of its own.";
+WRITE.agrees = TURN.agrees = "greedy text and beam search match `glass generate`; sampling has the same probabilities and other random numbers.";
+CHAT.agrees = "greedy text and beam search match `glass chat`; sampling has the same probabilities and other random numbers.";
+SAMPLING.agrees = "each stage sums to 1 over the whole vocabulary and matches the library; sampling uses its own random numbers.";
 mount(App, {
   target: part("app"),
   // A question is answered by itself here: the view that keeps a conversation asks the server.

@@ -6,7 +6,7 @@ import type { Shared } from "./shared";
 
 /** Why a view that another one asks for is not there. */
 const ABSENT: Record<string, string> = {
-  roles: "what heads do is measured on the run's own text, which is not in a shared file",
+  roles: "head roles are measured on the run's own text, which is not in a shared file",
 };
 
 export class Embedded implements Source {

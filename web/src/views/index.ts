@@ -21,7 +21,7 @@ export interface ViewEntry {
   missing?: (run: Run) => string | null;
 }
 
-const DRAWS_NOT = "it draws no tokens. Choose a run that continues text, translates or summarizes";
+const NO_SAMPLING = "it does not sample tokens. Choose a run that continues text, translates or summarizes";
 
 export const VIEWS: readonly ViewEntry[] = [
   {
@@ -31,7 +31,7 @@ export const VIEWS: readonly ViewEntry[] = [
   },
   {
     name: "sampling", title: "Sampling", group: "Use", reads: true, load: () => import("./Sampling.svelte"),
-    missing: (run) => (run.task === "masked" || run.task === "classify" ? `${run.name} learnt to ${run.task === "masked" ? "fill holes" : "name labels"}: ${DRAWS_NOT}.` : null),
+    missing: (run) => (run.task === "masked" || run.task === "classify" ? `${run.name} learnt to ${run.task === "masked" ? "fill holes" : "predict labels"}: ${NO_SAMPLING}.` : null),
   },
   { name: "ablation", title: "Ablation desk", group: "Why", reads: true, load: () => import("./Ablation.svelte") },
   { name: "compare", title: "Two runs", group: "Compare", reads: true, load: () => import("./Compare.svelte") },
@@ -44,7 +44,7 @@ export const VIEWS: readonly ViewEntry[] = [
   { name: "focus", title: "Row focus", group: "Read", reads: true, load: () => import("./Focus.svelte") },
   {
     name: "alignment", title: "Alignment", group: "Read", reads: true, load: () => import("./Alignment.svelte"),
-    missing: (run) => (run.family === "encoder-decoder" ? null : `${run.name} has no cross-attention: it reads one text and writes no other. Serve a run that translates or summarizes, such as one from glass train PAIRS.tsv --task translate.`),
+    missing: (run) => (run.family === "encoder-decoder" ? null : `${run.name} has no cross-attention: it is not an encoder-decoder. Serve a run that translates or summarizes, such as one from glass train PAIRS.tsv --task translate.`),
   },
   { name: "receipt", title: "Logit receipt", group: "Why", reads: true, load: () => import("./Receipt.svelte") },
   { name: "lens", title: "Lens grid", group: "Why", reads: true, load: () => import("./Lens.svelte") },
@@ -53,9 +53,9 @@ export const VIEWS: readonly ViewEntry[] = [
   { name: "positions", title: "Positions", group: "Learnt", reads: true, load: () => import("./Positions.svelte") },
   { name: "replay", title: "Training replay", group: "Learnt", reads: false, load: () => import("./Replay.svelte") },
   {
-    name: "loss", title: "Where the loss is", group: "Learnt", reads: true, load: () => import("./Loss.svelte"),
+    name: "loss", title: "Loss by token", group: "Learnt", reads: true, load: () => import("./Loss.svelte"),
     missing: (run) => {
-      if (run.task === "classify") return `${run.name} names labels: it gives the tokens of a text no probability, so none can surprise it. glass evaluate gives its loss.`;
+      if (run.task === "classify") return `${run.name} predicts labels: it gives no probability to tokens, so they have no surprisal. glass evaluate gives its loss.`;
       if (run.task === "chat") return `${run.name} was trained on answers only: the tokens of a question have no loss. glass evaluate gives the loss of its answers.`;
       return null;
     },
@@ -65,7 +65,7 @@ export const VIEWS: readonly ViewEntry[] = [
     missing: (run) => {
       if (run.task === "lm" || run.task === "masked") return null;
       const remedy = "Serve a run of --task lm or --task masked.";
-      if (run.task === "chat") return `${run.name} was trained on answers only, and probes ask about running text. ${remedy}`;
+      if (run.task === "chat") return `${run.name} was trained on answers only, and probes need a model of running text. ${remedy}`;
       return `${run.name} gives the tokens of one text no probability, so there is nothing to probe. ${remedy}`;
     },
   },
