@@ -228,15 +228,15 @@ def test_a_pair_is_a_value() -> None:
     ("nouns", "held", "allowed"), [(0, True, "1 to 4"), (5, True, "1 to 4"), (10, False, "1 to 9")]
 )
 def test_chains_are_as_long_as_there_are_nouns(nouns: int, held: bool, allowed: str) -> None:
-    with pytest.raises(GlassError, match=f"a chain of {nouns} nouns") as refused:
+    with pytest.raises(GlassError, match=f"a sentence with {nouns} nouns") as refused:
         next(Agreement().minimal_pairs(4, 1, held, nouns=(nouns,)))
-    assert refused.value.remedy == f"Give {allowed}."
+    assert refused.value.remedy == f"Give a number of nouns: {allowed}."
     longest = int(allowed[-1])
     assert len(list(Agreement().minimal_pairs(400, 1, held, nouns=(longest,)))) == 400
 
 
 def test_documents_have_as_long_chains_as_there_are_nouns() -> None:
-    with pytest.raises(GlassError, match="a chain of 10 nouns"):
+    with pytest.raises(GlassError, match="a sentence with 10 nouns"):
         Agreement(most=10)
     corpus = Agreement(most=9)
     assert all(math.isfinite(corpus.log_probability(text)) for text in corpus.documents(500, 1))
