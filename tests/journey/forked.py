@@ -140,11 +140,9 @@ def become(files: list[int]) -> list[str]:
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
         os.close(stream)
-    sys.stdin, sys.stdout, sys.stderr = (
-        open(0, encoding="utf-8"),  # noqa: SIM115
-        open(1, "w", encoding="utf-8"),  # noqa: SIM115
-        open(2, "w", encoding="utf-8", buffering=1, errors="backslashreplace"),  # noqa: SIM115
-    )
+    sys.stdin = open(0, encoding="utf-8")  # noqa: SIM115
+    sys.stdout = open(1, "w", encoding="utf-8")  # noqa: SIM115
+    sys.stderr = open(2, "w", encoding="utf-8", buffering=1, errors="backslashreplace")  # noqa: SIM115
     os.environ.clear()
     os.environ.update(asked["environment"])
     os.chdir(asked["folder"])

@@ -39,7 +39,8 @@ def _of_one(name: str, first: Array, note: str, rng: np.random.Generator) -> Ite
     ones = np.ones(4)
     yield call(name, dy, first, ones, 0.0, note=f"where {note}, and only the first dy is not 0")
     for shape in [(5,), (3, 4), (4, 3), (2, 3, 7), (2, 1, 5), (1, 11)]:
-        dy, x, gain = *(rng.normal(size=(2, *shape)) * 2 + 1), rng.normal(size=shape[-1])
+        dy, x = rng.normal(size=(2, *shape)) * 2 + 1
+        gain = rng.normal(size=shape[-1])
         yield call(name, dy, x, gain, SMALL, note="where the numbers are random")
     dy, x = rng.normal(size=(2, 3, 4))
     yield call(name, dy, x, ones, 2.0, note="where ε is 2")

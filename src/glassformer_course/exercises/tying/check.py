@@ -57,7 +57,8 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
 def _gradient(
     rng: np.random.Generator, ids: Ints, V: int, D: int, note: str, output: float = 1.0, look_up: float = 1.0
 ) -> Case:
-    h, dx, dlogits = *rng.normal(size=(2, len(ids), D)), rng.normal(size=(len(ids), V))
+    h, dx = rng.normal(size=(2, len(ids), D))
+    dlogits = rng.normal(size=(len(ids), V))
     return call("tied_backward", ids, h, dlogits * output, dx * look_up, rng.normal(size=(V, D)), note=f"where {note}")
 
 
