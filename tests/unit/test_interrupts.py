@@ -1,9 +1,11 @@
-"""Ctrl-C ends a command with exit code 130, even if a library handles the interrupt."""
+"""Ctrl-C ends a command with exit code 130, even if a library handles the interrupt; a signal stops training."""
 
 from __future__ import annotations
 
+import io
 import os
 import signal
+import sys
 from argparse import ArgumentParser, Namespace
 from types import SimpleNamespace
 
@@ -11,6 +13,8 @@ import pytest
 
 from glassformer.app.cli import main as module
 from glassformer.app.cli.main import main
+from glassformer.launch import start
+from glassformer.training.parallel.processes import OneProcess
 
 
 def command(how: str) -> SimpleNamespace:
@@ -56,3 +60,18 @@ def test_an_error_without_an_interrupt_is_a_fault(
     monkeypatch.setattr(module, "command_module", lambda name: broken)
     assert main(["plan"]) == 1
     assert "unexpected: ValueError: a fault" in capsys.readouterr().err
+
+
+class BusyStream(io.StringIO):
+    """A stream in the middle of a write: Python refuses a second one from a signal handler."""
+
+    def write(self, text: str) -> int:
+        raise RuntimeError("reentrant call inside <_io.BufferedWriter name='<stderr>'>")
+
+
+def test_a_signal_in_the_middle_of_a_write_stops_training_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    trainer = SimpleNamespace(processes=OneProcess(), stop_requested=False, stopping=False)
+    monkeypatch.setattr(sys, "stderr", BusyStream())
+    with start._stopped_by_signals(trainer):  # type: ignore[arg-type]
+        os.kill(os.getpid(), signal.SIGTERM)
+    assert trainer.stop_requested

@@ -6,7 +6,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
 from glassformer.base.config import Config
@@ -163,7 +163,8 @@ def _stopped_by_signals(trainer: Trainer) -> Iterator[None]:
         if trainer.stop_requested:
             raise KeyboardInterrupt
         trainer.stop_requested = True
-        say("stopping after this step; press Ctrl-C again to stop at once")
+        with suppress(RuntimeError):  # a signal in the middle of a write to standard error: Python refuses another one
+            say("stopping after this step; press Ctrl-C again to stop at once")
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
