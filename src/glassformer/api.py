@@ -112,7 +112,7 @@ class Transformer:
 
     @property
     def folder(self) -> Path:
-        """Run folder."""
+        """Path of the run folder."""
         return self.run.folder
 
     @property

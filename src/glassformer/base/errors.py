@@ -36,7 +36,7 @@ class GlassError(Exception):
 
 
 class ShortMemoryError(GlassError):
-    """An out-of-memory error."""
+    """Python, NumPy or torch ran out of memory; the remedy says what to make smaller."""
 
 
 class SaidElsewhereError(GlassError):

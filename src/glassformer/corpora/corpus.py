@@ -38,7 +38,7 @@ class Generated(Protocol):
 
     @property
     def summary(self) -> str:
-        """One-line description."""
+        """Description in one line, as `glass data list` prints it."""
 
     @property
     def tasks(self) -> tuple[str, ...]:

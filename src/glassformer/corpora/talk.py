@@ -130,7 +130,7 @@ class Talk:
 
     @property
     def summary(self) -> str:
-        """One-line description."""
+        """Description in one line, as `glass data list` prints it."""
         last = "; the last question of each is never asked in talk" if self.held_out else ""
         return f"conversations: facts about people, questions about them, and the right answers{last}"
 

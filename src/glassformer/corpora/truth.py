@@ -17,7 +17,7 @@ class Documents(Protocol):
 
     @property
     def tokens(self) -> NDArray[np.integer[Any]]:
-        """Token ids, (N,)."""
+        """Ids of all tokens of the text in order, (N,)."""
 
     @property
     def document_ends(self) -> NDArray[np.integer[Any]]:

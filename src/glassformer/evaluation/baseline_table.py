@@ -35,7 +35,7 @@ class Text(Protocol):
 
     @property
     def tokens(self) -> NDArray[np.integer[Any]]:
-        """Token ids, (N,)."""
+        """Ids of all tokens of the text in order, (N,)."""
 
     @property
     def document_ends(self) -> NDArray[np.integer[Any]]:

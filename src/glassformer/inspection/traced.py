@@ -66,7 +66,7 @@ class AttentionTrace:
 
     @property
     def weights(self) -> Tensor:
-        """Alias of `pattern`."""
+        """Attention weights, (B, H, T, S): the older name of `pattern`."""
         return self.pattern
 
     @property

@@ -33,7 +33,7 @@ class Translation:
 
     @property
     def summary(self) -> str:
-        """One-line description."""
+        """Description in one line, as `glass data list` prints it."""
         return f"{self.source.title()} to {self.target.title()} from one grammar: distant agreement, one correct answer"
 
     def recommended(self, task: str) -> Mapping[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -121,21 +122,22 @@ def sum_of_heads(heads: Sequence[str], bias: str | None) -> Sum:
 
 
 @dataclass(frozen=True)
-class Entrywise:
+class Entrywise(ABC):
     """An operation on each entry by itself. Subclasses give the formula, the inputs and the computation."""
 
     @property
+    @abstractmethod
     def formula(self) -> str:
-        raise NotImplementedError
+        """Formula to print beside the matrix."""
 
     @property
+    @abstractmethod
     def inputs(self) -> tuple[str, ...]:
         """Names of the matrices, in the order of `compute`'s arguments."""
-        raise NotImplementedError
 
+    @abstractmethod
     def compute(self, *entries: Numbers) -> Numbers:
         """Return the result for arrays that broadcast to each other."""
-        raise NotImplementedError
 
     def last_line(self) -> str:
         """Return the name of the result in the derivation of a cell."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
@@ -27,16 +28,17 @@ Describe = Callable[[int, int], tuple[Lines, str]]
 
 
 @dataclass(frozen=True)
-class Lookup:
+class Lookup(ABC):
     """An operation that computes the whole matrix and describes each of its cells. Subclasses implement `look_up`."""
 
     @property
+    @abstractmethod
     def formula(self) -> str:
-        raise NotImplementedError
+        """Formula to print beside the matrix."""
 
+    @abstractmethod
     def look_up(self, context: FormulaContext) -> tuple[Numbers, Describe]:
         """Return the matrix, and a function that describes its cells."""
-        raise NotImplementedError
 
     def whole(self, context: FormulaContext) -> Numbers:
         values, _ = self.look_up(context)
