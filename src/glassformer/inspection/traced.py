@@ -71,7 +71,7 @@ class AttentionTrace:
 
     @property
     def mixed(self) -> Tensor:
-        """Alias of `z`."""
+        """Weighted values, (B, H, T, K): the older name of `z`."""
         return self.z
 
 

@@ -24,7 +24,7 @@ class Stopwatch:
         self._started = time.perf_counter()
 
     def start(self) -> None:
-        """Start the measurement."""
+        """Begin a step: `seconds` counts from now."""
         self._started = time.perf_counter()
 
     def seconds(self) -> float:

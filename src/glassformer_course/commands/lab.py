@@ -109,7 +109,7 @@ def _hint(room: Room, words: Sequence[str], level: str) -> Said:
 
 
 def _answer(room: Room, words: Sequence[str], level: str) -> Said:
-    """Grade a diagnosis."""
+    """Grade the learner's diagnosis of a case, and return the text to print and its facts."""
     case = _case(words)
     verdict = room.answer(case, words[1])
     record = room.record(case)

@@ -138,11 +138,11 @@ class OneProcess:
         return make()
 
     def raise_on_all(self, error: GlassError) -> NoReturn:
-        """Raise the error."""
+        """Raise the error here: there is no other process."""
         raise error
 
     def whole(self, model: Model) -> Model | None:
-        """Return the model."""
+        """Return the model itself: this process has all of it."""
         return model
 
     def save(self, run: Run, model: Model, optimizers: list[Optimizer], state: TrainState, config: Config) -> None:
