@@ -26,6 +26,7 @@ from glassformer.experiments.report import StudyReport
 from glassformer.experiments.study import COST_QUESTION
 from glassformer.model.attention import Mask, attend
 from glassformer.model.build import build_model
+from glassformer.model.threads import threads
 from glassformer.model.transformer import FeedForward
 
 SIZES: Mapping[str, tuple[int, ...]] = MappingProxyType(
@@ -153,17 +154,13 @@ O(T D F) is O(T D^2)."""
 def measure_costs(sizes: Mapping[str, Sequence[int]], note: Callable[[str], None]) -> list[Law]:
     """Measure every part of `PLANS` on the CPU with one thread; the other sizes are held at `HELD`."""
     laws = []
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
+    with threads(1):
         for part, make, theories in PLANS:
             for size, theory in theories.items():
                 note(f"measuring {part} against {size}")
                 works = [make({**HELD, size: value}) for value in sizes[size]]
                 kept = tuple(kept_bytes(work) for work in works)
                 laws.append(Law(part, size, theory, tuple(sizes[size]), _seconds(works), kept))
-    finally:
-        torch.set_num_threads(threads)
     return laws
 
 

@@ -21,6 +21,7 @@ from glassformer.generation.logit_readers import Reader, make_reader, next_logit
 from glassformer.generation.sampling import exponential_noise, ranked, row_probabilities, sample_tokens
 from glassformer.generation.slot_reader import Engine
 from glassformer.model.evaluation_mode import inference
+from glassformer.model.threads import threads
 from glassformer.model.transformer import Decoder, EncoderDecoder
 
 Ended = Literal["end", "stop", "length"]
@@ -147,6 +148,10 @@ class TokenLoop:
         Raises:
             GlassError: the logits are not finite.
         """
+        with threads(self.reader.torch_threads):
+            return self._step()
+
+    def _step(self) -> TokenStep:
         with inference(self.model, self.parts):
             if len(self.growing) < len(self.rows):
                 self.reader.select([number for number, row in enumerate(self.rows) if not row.left])

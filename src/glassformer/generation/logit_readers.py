@@ -22,9 +22,14 @@ from glassformer.model.transformer import Decoder, EncoderDecoder
 
 
 class Reader(Protocol):
-    """Protocol of readers. Every row grows by one token between two reads."""
+    """Protocol of readers. Every row grows by one token between two reads.
+
+    Attributes:
+        torch_threads: see `Engine`.
+    """
 
     model: Decoder | EncoderDecoder
+    torch_threads: int | None
 
     def add(self, source: Sequence[int] = (), longest: int = 0) -> None:
         """Append a row.
@@ -46,6 +51,7 @@ class PlainReader:
 
     def __init__(self, model: Decoder | EncoderDecoder) -> None:
         self.model = model
+        self.torch_threads: int | None = None
         self.sources: list[Sequence[int]] = []
 
     def add(self, source: Sequence[int] = (), longest: int = 0) -> None:
@@ -127,6 +133,7 @@ class TorchEngine:
 
     def __init__(self, model: Decoder | EncoderDecoder, steps: int) -> None:
         self.name = "torch"
+        self.torch_threads: int | None = None
         self.model = model
         self.weight = model.embedding.tokens.weight
         self.precision = str(self.weight.dtype).removeprefix("torch.")

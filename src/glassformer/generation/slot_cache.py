@@ -112,13 +112,12 @@ class SlotCache(Cache):
 
         Only the tokens of slots that move are copied.
         """
-        filled = max(self.lengths, default=0)
-        equal_lengths = min(self.lengths, default=0) == filled
         sources = _sources_of(slots, self.slots_per_source)
         same_sources = not self.source_lengths or sources == list(range(len(self.source_lengths)))
         same = same_sources and len(slots) == len(self.lengths)
-        tokens = _Selection(slots, filled, equal_lengths, self.device)
-        memories = _Selection(sources, max(self.source_lengths, default=0), equal_lengths, self.device)
+        equal_lengths = len(set(self.lengths)) <= 1
+        tokens = _Selection(slots, self.lengths, equal_lengths, self.device)
+        memories = _Selection(sources, self.source_lengths, equal_lengths, self.device)
         self.lengths = [self.lengths[slot] for slot in slots]
         if not same_sources:
             self.source_lengths = [self.source_lengths[source] for source in sources]
@@ -251,15 +250,16 @@ class _Selection:
 
     Args:
         rows: indices of rows, possibly repeated.
-        filled: number of columns to copy; the others are empty.
-        equal_lengths: whether all rows have the same length.
+        lengths: number of columns in use of each old row.
+        equal_lengths: whether all slots hold the same number of tokens.
         device: of the tensors.
     """
 
-    def __init__(self, rows: Sequence[int], filled: int, equal_lengths: bool, device: torch.device) -> None:
+    def __init__(self, rows: Sequence[int], lengths: Sequence[int], equal_lengths: bool, device: torch.device) -> None:
         self.rows = torch.tensor(rows, dtype=torch.long, device=device)  # (rows)
         self.count = len(rows)
-        self.filled = filled
+        self.lengths = lengths
+        self.filled = max(lengths, default=0)
         self.equal_lengths = equal_lengths
         self.moves = [(to, origin) for to, origin in enumerate(rows) if to != origin]
         self.into_gaps = all(origin >= len(rows) for _, origin in self.moves)  # no row that moves is overwritten
@@ -282,7 +282,8 @@ class _Selection:
             return larger
         if self.into_gaps:
             for to, origin in self.moves:
-                columns[to] = columns[origin]  # (G, filled, K)
+                length = self.lengths[origin]
+                columns[to, :, :length] = columns[origin, :, :length]  # (G, length, K)
         else:
             if self.buffer is None or self.buffer.shape[1:] != columns.shape[1:]:  # pruned layers may differ in heads
                 self.buffer = columns.new_empty((len(self.moves), *columns.shape[1:]))  # (moves, G, filled, K)

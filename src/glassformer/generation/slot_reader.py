@@ -46,12 +46,15 @@ class Engine(Protocol):
         precision: of the matrix multiplications, such as float32.
         cache_config: model settings that give the shape of the cached keys and values.
         cache_type: data type of the cached keys and values.
+        torch_threads: number of PyTorch's threads for sampling; None: as many as PyTorch uses already. An engine with
+            threads of its own gets one, because idle threads of PyTorch busy-wait and would slow down the others.
     """
 
     name: str
     precision: str
     cache_config: ModelConfig
     cache_type: torch.dtype
+    torch_threads: int | None
 
     def read_last(self, tokens: Tensor, cache: SlotCache) -> Tensor:
         """Read one token per slot, ids (slots), and return logits (slots, V)."""
@@ -97,6 +100,7 @@ class SlotReader:
     def __init__(self, model: Decoder | EncoderDecoder, engine: Engine, limit: int | None = None) -> None:
         self.model = model
         self.engine = engine
+        self.torch_threads = engine.torch_threads
         self.limit = limit
         self.context = model.config.context
         self.weight = model.embedding.tokens.weight
@@ -167,7 +171,7 @@ class SlotReader:
         found = []
         most = GROUP_TOKENS.get(self.weight.device.type, MOST_GROUP_TOKENS)
         if self.limit is not None:  # rows that join at any time differ in length: small groups have less padding
-            most = self.limit // 2
+            most = self.limit // 4
         for group in batches_by_length([len(each) for each in unread], len(chosen), most):
             group.sort()
             numbers = [chosen[index] for index in group]

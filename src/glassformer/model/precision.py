@@ -26,6 +26,7 @@ from glassformer.base.config import Config
 from glassformer.base.errors import MALFORMED, GlassError
 from glassformer.base.files import write_text
 from glassformer.model.device import choose_device
+from glassformer.model.threads import threads
 
 MARGIN = 1.5
 """Minimum ratio of the speeds for which bfloat16 is chosen. CPUs with bfloat16 instructions reach 2 or more and others
@@ -268,13 +269,9 @@ def time_processor() -> Speeds:
     time of each counts. Without bfloat16 instructions a multiplication can take hundreds of times as long; the large
     matrices are then skipped.
     """
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
+    with threads(1):
         small = _timed(SMALL)
         return small if small.ratio < HOPELESS else _timed(LARGE)
-    finally:
-        torch.set_num_threads(threads)
 
 
 def _timed(shape: tuple[int, int, int]) -> Speeds:

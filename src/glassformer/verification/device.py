@@ -25,8 +25,9 @@ from glassformer.model.attention import Mask, attend, self_attention_mask
 from glassformer.model.build import build_model
 from glassformer.model.device import autocast
 from glassformer.model.positions import token_positions
+from glassformer.model.threads import threads
 from glassformer.model.transformer import Classifier, EncoderDecoder, Model
-from glassformer.verification.process_state import own_random_numbers, threads
+from glassformer.verification.process_state import own_random_numbers
 
 Computed = tuple[Tensor, Tensor | None]
 """Logits, and all gradients concatenated into one vector."""

@@ -14,11 +14,12 @@ from glassformer.inspection.hooks import Tap, tapped
 from glassformer.inspection.sites import Site, attentions
 from glassformer.model.device import autocast, choose_device
 from glassformer.model.evaluation_mode import inference
+from glassformer.model.threads import threads
 from glassformer.model.transformer import Classifier, Decoder, Encoder, EncoderDecoder
 from glassformer.tasks.losses import logits_of
 from glassformer.text.batches import Batch
 from glassformer.verification.check import LOGITS, Check, Finding, distance
-from glassformer.verification.process_state import bfloat16_on_cpu, in_float64, threads
+from glassformer.verification.process_state import bfloat16_on_cpu, in_float64
 from glassformer.verification.verified_run import VerifiedRun
 
 ROUNDING = 1e-4  # float32 against float64, or another device: the errors of all layers add up

@@ -1,4 +1,4 @@
-"""Context managers for process-wide state of PyTorch: threads, precision and random numbers."""
+"""Context managers for process-wide state of PyTorch: precision and random numbers."""
 
 from __future__ import annotations
 
@@ -11,17 +11,6 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from glassformer.model.precision import bfloat16_is_faster
-
-
-@contextmanager
-def threads(count: int) -> Iterator[None]:
-    """Set the number of PyTorch's threads inside the block."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 @contextmanager

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import mkdtemp
@@ -16,6 +16,7 @@ from glassformer.base.config import Config, SampleConfig
 from glassformer.corpora.truth import true_nats
 from glassformer.generation.decoding import generate
 from glassformer.inspection.trace import trace
+from glassformer.model.threads import threads
 from glassformer.model.transformer import Decoder, Model
 from glassformer.model.weights import load_weights
 from glassformer.runs.run_text import prepare_for
@@ -106,7 +107,7 @@ class Bench:
 
     def both(self, work: Callable[[str], Result]) -> tuple[Result, Result]:
         """Return the results of `work(HEALTHY)` without the bug and of `work(FAULTY)` with it, both in one thread."""
-        with one_thread():
+        with threads(1):  # faster for such small models, and sums do not depend on the number of threads
             healthy = work(HEALTHY)
             with self.fault():
                 return healthy, work(FAULTY)
@@ -197,14 +198,3 @@ def last_losses(healthy: Trained, faulty: Trained) -> Number:
 def rounded(weights: Tensor) -> list[list[float]]:
     """Return weights (T, S) as nested lists, rounded to four significant digits; zeros stay exactly 0."""
     return [[float(f"{value:.4g}") for value in row] for row in weights.tolist()]
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Use one thread inside: faster for such small models, and sums do not depend on the number of threads."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)

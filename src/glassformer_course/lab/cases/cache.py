@@ -10,8 +10,9 @@ from torch import Tensor
 
 from glassformer.generation import logit_readers
 from glassformer.model.cache import Cache
+from glassformer.model.threads import threads
 from glassformer.model.transformer import Embedding
-from glassformer_course.lab.bench import STORIES, Bench, Trained, compared, one_thread
+from glassformer_course.lab.bench import STORIES, Bench, Trained, compared
 from glassformer_course.lab.evidence import Evidence, Number, Point, averaged
 from glassformer_course.lab.planting import replaced
 
@@ -43,7 +44,7 @@ def apart(found: Trained) -> list[Point]:
 
 def observe(bench: Bench) -> Evidence:
     """Compare the logits and the samples of one model with and without a cache."""
-    with one_thread():
+    with threads(1):
         model = bench.train(STORIES, 240)
     fine, wrong = bench.both(lambda _: (apart(model), model.continued(PROMPT, cached=True), model.continued(PROMPT)))
     curves = averaged(model.losses)

@@ -13,8 +13,9 @@ from torch.nn.functional import cross_entropy
 from glassformer.base.config import SampleConfig
 from glassformer.generation.decoding import generate
 from glassformer.model import transformer
+from glassformer.model.threads import threads
 from glassformer.text.batches import Batch
-from glassformer_course.lab.bench import Bench, Trained, compared, one_thread
+from glassformer_course.lab.bench import Bench, Trained, compared
 from glassformer_course.lab.cases.pad_loss import sentences
 from glassformer_course.lab.evidence import Evidence, Number, Point, averaged
 from glassformer_course.lab.planting import replaced
@@ -59,7 +60,7 @@ def together(found: Trained, prompts: list[str]) -> str:
 
 def observe(bench: Bench) -> Evidence:
     """Compare one model on rows alone, on padded rows, and in a batch."""
-    with one_thread():
+    with threads(1):
         model = bench.train(SETTINGS, 240, files={"source": sentences(200)})
     fine, wrong = bench.both(lambda _: (with_padding(model), together(model, PROMPTS[:1]), together(model, PROMPTS)))
     curves = averaged(model.losses)

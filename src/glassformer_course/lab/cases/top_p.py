@@ -11,7 +11,8 @@ from torch import Tensor
 from glassformer.base.config import SampleConfig
 from glassformer.generation import decoding, sampling
 from glassformer.generation.decoding import generate
-from glassformer_course.lab.bench import STORIES, Bench, Trained, compared, one_thread
+from glassformer.model.threads import threads
+from glassformer_course.lab.bench import STORIES, Bench, Trained, compared
 from glassformer_course.lab.evidence import Evidence, Number, Point, averaged, mean
 from glassformer_course.lab.planting import replaced
 
@@ -58,7 +59,7 @@ def sampled_text(found: Trained, p: float) -> str:
 
 def observe(bench: Bench) -> Evidence:
     """Compare the samples of one model, and the probability of sampling its most likely token."""
-    with one_thread():
+    with threads(1):
         model = bench.train(STORIES, 240)
     fine, wrong = bench.both(lambda _: (probabilities(model), sampled_text(model, P), sampled_text(model, 1.0)))
     curves = averaged(model.losses)

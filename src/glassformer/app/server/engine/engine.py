@@ -42,8 +42,12 @@ class _CheckpointLoop:
     """The token loop of one checkpoint, with the job of each of its rows."""
 
     def __init__(self, loaded: Loaded) -> None:
+        from glassformer.model.threads import set_threads_here  # imports torch, which `loaded` has loaded
+
         self.loaded = loaded
         self.loop: TokenLoop = loaded.token_loop()
+        if self.loop.reader.torch_threads is not None:
+            set_threads_here(self.loop.reader.torch_threads)
         self.jobs: dict[int, TextJob] = {}
 
     def join(self, job: TextJob) -> None:

@@ -1,0 +1,35 @@
+"""Number of threads that PyTorch uses on the CPU: inside a block, or in one thread of the program."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Thread
+
+import torch
+
+
+@contextmanager
+def threads(count: int | None) -> Iterator[None]:
+    """Let PyTorch use `count` threads inside the block; None: do not change their number."""
+    before = torch.get_num_threads()
+    if count is None or count == before:
+        yield
+        return
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def set_threads_here(count: int) -> None:
+    """Let PyTorch use `count` threads for the calling thread, and as many as before for threads that start later.
+
+    `torch.set_num_threads` changes both numbers; so another thread restores the second one.
+    """
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    restoring = Thread(target=torch.set_num_threads, args=(before,))
+    restoring.start()
+    restoring.join()
