@@ -102,6 +102,18 @@ def test_the_example_is_explained_at_every_level(tmp_path: Path) -> None:
     assert all("sat  0.0870  0.8259  0.0870" in page for page in pages.values())
 
 
+def test_a_head_is_chosen_by_its_name_or_its_number(task_home: Path) -> None:
+    named = here("explain", "runs/lm", "It", "--head", "dec.0.self.1", "--json", folder=task_home)
+    numbered = here("explain", "runs/lm", "It", "--layer", "0", "--head", "1", "--json", folder=task_home)
+    assert named.returncode == 0
+    assert named.stdout == numbered.stdout
+    assert refused("explain", "runs/lm", "It", "--head", "dec.0.self.9", folder=task_home)[0].startswith(
+        "there is no head 'dec.0.self.9'"
+    )
+    other_layer = refused("explain", "runs/lm", "It", "--head", "dec.0.self.1", "--layer", "1", folder=task_home)
+    assert other_layer == ("--head dec.0.self.1 is not in the layer of --layer 1", "Remove --layer.")
+
+
 def test_a_head_that_is_chosen_is_shown_in_full(task_home: Path) -> None:
     text = DOES["translate"][1]
     few = here("explain", "runs/translate", text, folder=task_home)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +88,19 @@ def test_the_folder_speaks_without_glassformer(home: Path) -> None:
     found = model.generate(**words("the old dog sleeps .", return_tensors="pt"), max_new_tokens=8, do_sample=False)
     ours = here("generate", "runs/translate", "the old dog sleeps .", "--beams=1", "--tokens=8", folder=home).stdout
     assert words.decode(found[0], skip_special_tokens=True).split() == ours.split()
+
+
+def test_the_printed_lines_generate_text_without_a_warning(home: Path) -> None:
+    done = here("export", "runs/gpt2", "--to", "hf", "--out", "lines", folder=home)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout[done.stdout.index("from transformers") :].replace("TEXT", "It was").replace("50", "10")
+    environment = {**os.environ, "TRANSFORMERS_VERBOSITY": "warning"}
+    ran = subprocess.run(
+        [sys.executable, "-c", lines], cwd=home, env=environment, capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.startswith("It was")
+    assert "max_length" not in ran.stderr
 
 
 def test_a_frame_stands_around_texts_where_the_model_learnt_one(home: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +90,7 @@ def test_what_no_font_has_is_said_once(tmp_path: Path) -> None:
         (("runs/lm", "It was", "--out", "none/x.png"), "there is no folder none"),
         (("runs/lm", "It was"), "--out is missing"),
         (("runs/lm", "It was", "--target", "es", "--out", "x.png"), "a target was given"),
-        (("runs/lm", "It was", "--scale", "cubic", "--out", "x.png"), "invalid choice: 'cubic'"),
+        (("runs/lm", "It was", "--scale", "cubic", "--out", "x.png"), "--scale cubic is not allowed"),
         (("runs/none", "It was", "--out", "x.png"), "runs/none"),
     ],
 )
@@ -97,6 +98,22 @@ def test_refusals(words: tuple[str, ...], problem: str, task_home: Path) -> None
     (task_home / "x.png").write_bytes(b"old")
     assert problem in refused("look", *words, folder=task_home)[0]
     assert (task_home / "x.png").read_bytes() == b"old"
+
+
+def test_one_head_is_listed_in_the_terminal(task_home: Path) -> None:
+    name = "dec.0.self.1"
+    done = here("look", "runs/lm", "It was a", "--head", name, folder=task_home)
+    first, *rows = done.stdout.splitlines()
+    assert first == f"{name}: the largest attention weights of each query token"
+    found = json.loads(here("look", "runs/lm", "It was a", "--head", name, "--json", folder=task_home).stdout)
+    weights = found["heads"][0]["weights"]
+    assert len(rows) == len(weights) == len(found["tokens"])
+    for row, (token, values) in zip(rows, zip(found["tokens"], weights, strict=True), strict=True):
+        query, _, keys = row.partition("->")
+        assert token["text"] in query
+        shown = [float(weight) for weight in re.findall(r" \d+ (\d\.\d\d)(?:,|$)", keys)]
+        largest = sorted((value for value in values if value), reverse=True)[:3]
+        assert shown == pytest.approx(largest, abs=0.0051)
 
 
 def test_a_run_that_still_trains_is_said(task_home: Path) -> None:

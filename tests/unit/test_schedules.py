@@ -67,7 +67,10 @@ def test_plateau_is_torchs() -> None:
 @pytest.mark.parametrize(
     ("losses", "wanted"),
     [
-        ([2.0, 1.8, 1.7, 1.9, 2.0], "overfitting since step 400: kept step 300"),
+        (
+            [2.0, 1.8, 1.7, 1.9, 2.0],
+            "overfitting since step 400: kept step 300; use more text or dropout, not more steps",
+        ),
         ([2.0, 1.8, 1.7, 1.6, 1.5], "still improving"),
         ([2.0, 1.501, 1.5, 1.5, 1.499], "levelled off"),
         ([4.17, 4.17, 4.16, 4.17], "not learning"),

@@ -11,6 +11,8 @@ OUT_OF_MEMORY = ("not enough memory", "can't allocate memory", "out of memory", 
 """Parts of torch's messages for memory errors, on CPUs and GPUs."""
 MALFORMED = (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError, RecursionError)
 """Exceptions that a damaged or hostile JSON or TOML file can raise when it is parsed and its values are converted."""
+SHORTEST = 4
+"""Minimum length of a word that is compared by its beginning."""
 SMALLER = "Lower train.micro_batch (rows at a time), model.context or the model's size; what was saved is intact."
 """Remedy of memory errors."""
 
@@ -44,8 +46,22 @@ class SaidElsewhereError(GlassError):
 
 
 def closest(name: str, allowed: Iterable[str]) -> str | None:
-    """Return the allowed word that is most like a name; None if none is close."""
-    close = difflib.get_close_matches(name, sorted(allowed), n=1, cutoff=0.6)
+    """Return the allowed word that is most like a name; None if none is close.
+
+    A word that begins with the name is preferred, then one that the name begins with.
+
+    >>> closest("--temp", ["--top", "--temperature"])
+    '--temperature'
+    >>> closest("--output", ["--out", "--dtype"])
+    '--out'
+    """
+    words = sorted(allowed)
+    if len(name) >= SHORTEST:
+        longer = [word for word in words if word.startswith(name)]
+        shorter = [word for word in words if len(word) >= SHORTEST and name.startswith(word)]
+        if longer or shorter:
+            return min(longer, key=len) if longer else max(shorter, key=len)
+    close = difflib.get_close_matches(name, words, n=1, cutoff=0.6)
     return close[0] if close else None
 
 

@@ -3,7 +3,7 @@
   glass explain
   glass explain --level school
   glass explain runs/book "It was a dark"
-  glass explain runs/book "It was a dark" --layer 1 --head 0 --level researcher
+  glass explain runs/book "It was a dark" --head dec.1.self.0 --level researcher
   glass explain runs/en-de "A man is sleeping." --target "Ein Mann schläft."
   glass explain runs/book "It was a dark" --html explained.html
 
@@ -53,7 +53,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="level of the explanations: school, student, practitioner, engineer or researcher (default: student)",
     )
     parser.add_argument("--layer", type=int, metavar="N", help="show only this layer, counted from 0")
-    parser.add_argument("--head", type=int, metavar="N", help="show only this head, counted from 0")
+    parser.add_argument(
+        "--head", metavar="NAME", help="show only this head, such as dec.1.self.0, or its number from 0"
+    )
     parser.add_argument("--top", type=int, default=10, metavar="N", help="candidates of each prediction (default: 10)")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write an HTML page that works offline")
     parser.add_argument(
@@ -77,16 +79,33 @@ def run(arguments: argparse.Namespace) -> int:
     level: Level = arguments.level
     if arguments.html is not None:
         check_writable(arguments.html)
-    layers, heads = (None if number is None else (number,) for number in (arguments.layer, arguments.head))
-    walk = make_walk(_subject(arguments), layers, heads, arguments.top)
+    subject = _subject(arguments)
+    layer, head = _layer_and_head(arguments, subject)
+    walk = make_walk(subject, None if layer is None else (layer,), None if head is None else (head,), arguments.top)
     if arguments.html is not None:
         write_page(walk, level, arguments.html)
-    chosen = arguments.layer is not None or arguments.head is not None
-    report = WalkReport(walk, level, arguments.html, chosen, arguments.layer)
+    chosen = layer is not None or head is not None
+    report = WalkReport(walk, level, arguments.html, chosen, layer)
     emit(report, arguments.json)
     if not arguments.json and (note := report.shortened()) is not None:
         print(note, file=sys.stderr)
     return 0
+
+
+def _layer_and_head(arguments: argparse.Namespace, subject: Subject) -> tuple[int | None, int | None]:
+    """Return the numbers of the layer and the head to show; None: all.
+
+    Raises:
+        GlassError: `--head` is neither a number nor the name of a head, or its layer is not that of `--layer`.
+    """
+    from glassformer.inspection.sites import find_head
+
+    if arguments.head is None or arguments.head.removeprefix("-").isdecimal():
+        return arguments.layer, None if arguments.head is None else int(arguments.head)
+    found = find_head(subject.model, arguments.head)
+    if arguments.layer not in (None, found.site.layer):
+        raise GlassError(f"--head {arguments.head} is not in the layer of --layer {arguments.layer}", "Remove --layer.")
+    return found.site.layer, found.head
 
 
 def _subject(arguments: argparse.Namespace) -> Subject:

@@ -1,13 +1,15 @@
 """Draw attention patterns: of all heads of a run, of the heads of one layer, or of one head with its tokens.
 
+  glass look runs/book "It was a dark day" --head dec.1.self.2
   glass look runs/book "It was a dark day" --out heads.png
   glass look runs/book "It was a dark day" --head dec.1.self.2 --scale sqrt --out head.png
   glass look runs/en-de "the old dog sleeps ." --site dec.0.cross --out alignment.svg
   glass look runs/en-de "the old dog sleeps ." --target "der alte Hund schläft ." --site dec.0.cross --json
 
 Each row is a query token, each column a key token; the weights of a row sum to 1, and masked cells are grey. If there
-are too many tokens for the picture, blocks of cells are pooled by their largest weight. For a run that translates or
-summarizes, --target gives the target; without it, the model generates one. --json prints the numbers of the picture.
+are too many tokens for the picture, blocks of cells are pooled by their largest weight. With --head and without --out,
+the terminal lists the tokens that each token attends to most. For a run that translates or summarizes, --target gives
+the target; without it, the model generates one. --json prints the numbers of the picture.
 """
 
 from __future__ import annotations
@@ -53,12 +55,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run the model, draw the attention patterns and print the path of the picture; or print the numbers as JSON."""
     from glassformer.base.wording import counted
-    from glassformer.inspection.plots import draw_attention, facts, find_fonts, look, refuse_no_picture, save
+    from glassformer.inspection.plots import (
+        draw_attention,
+        facts,
+        find_fonts,
+        largest_weights,
+        look,
+        refuse_no_picture,
+        save,
+    )
 
     if arguments.out is not None:
         refuse_no_picture(arguments.out)
-    elif not arguments.json:
-        raise GlassError("--out is missing", "Name the picture: --out FILE.png or FILE.svg.")
+    elif not arguments.json and arguments.head is None:
+        raise GlassError(
+            "--out is missing",
+            "Name the picture, such as --out heads.png; or choose --head NAME for a list, or --json for the numbers.",
+        )
     subject = _subject(arguments)
     found = look(subject, _shown(arguments, subject))
     picture = {}
@@ -68,8 +81,10 @@ def run(arguments: argparse.Namespace) -> int:
             print(message, file=sys.stderr)
         save(draw_attention(found, arguments.scale, fonts), arguments.out)
         picture = {"picture": str(arguments.out), "scale": arguments.scale}
-    line = f"{arguments.out} shows {counted(len(found.maps), 'heads')} on {_tokens(subject, arguments.target)}"
-    emit(SimpleReport({**facts(found), **picture}, [line]), arguments.json)
+        lines = [f"{arguments.out} shows {counted(len(found.maps), 'heads')} on {_tokens(subject, arguments.target)}"]
+    else:
+        lines = [] if arguments.json else largest_weights(found)
+    emit(SimpleReport({**facts(found), **picture}, lines), arguments.json)
     return 0
 
 

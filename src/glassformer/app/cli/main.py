@@ -14,10 +14,11 @@ import time
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import takewhile
 from keyword import iskeyword
 from pathlib import Path
 from types import FrameType, ModuleType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from glassformer.base.errors import GlassError, SaidElsewhereError, clear_memory_errors, nearest
 from glassformer.training.clock import process_began
@@ -58,6 +59,18 @@ GROUPS = {
     "Take away": ("export", "share", "import"),
 }
 """Groups of commands in the order of `glass --help`; every command is in one."""
+MEANT = {
+    "--time": "--minutes",
+    "--length": "--tokens",
+    "--max-tokens": "--tokens",
+    "--max_new_tokens": "--tokens",
+    "--lr": "--train.learning_rate",
+    "--batch": "--train.batch",
+    "--layers": "--model.layers",
+    "--width": "--model.width",
+    "--heads": "--model.heads",
+}
+"""Options of other programs -> ours, for errors; used where a command has the second."""
 COURSE = "learn"
 """The command of the course, which is a separate package."""
 
@@ -73,18 +86,37 @@ class Parser(argparse.ArgumentParser):
         """Return the positional arguments."""
         return self._get_positional_actions()
 
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """Raise a `GlassError` with the nearest choice if a value is not among the choices of its option."""
+        if action.choices is not None and value not in action.choices:
+            name = action.option_strings[-1] if action.option_strings else action.metavar
+            raise GlassError(f"{name} {value} is not allowed", nearest(str(value), map(str, action.choices)))
+
+    def _refuse_unknown(self, option: str) -> None:
+        """Raise a `GlassError` with the nearest option if there is no such option."""
+        if option not in self._option_string_actions:
+            near = MEANT.get(option)
+            is_known = near in self._option_string_actions
+            remedy = f"Did you mean {near}?" if is_known else nearest(option, self._option_string_actions)
+            raise GlassError(f"unknown option {option}", remedy)
+
     def parse_all(self, arguments: Sequence[str]) -> argparse.Namespace:
         """Parse the arguments.
 
         Raises:
             GlassError: an option is unknown (the error names the nearest one), or an argument is unexpected.
         """
+        for word in takewhile(lambda each: each != "--", arguments):
+            option = word.split("=")[0]
+            if option.startswith("--") and " " not in option:  # before argparse, which reports missing arguments first
+                self._refuse_unknown(option)
         parsed, rest = self.parse_known_intermixed_args(arguments)
+        if rest and rest[0].startswith("-"):
+            self._refuse_unknown(rest[0])
         if rest:
-            option = rest[0].split("=")[0]
-            if not option.startswith("-"):
-                raise GlassError(f"unexpected argument {option!r}", f"See {self.prog} --help.")
-            raise GlassError(f"unknown option {option}", nearest(option, self._option_string_actions))
+            raise GlassError(
+                f"unexpected argument {rest[0]!r}", f"Put a text of several words in quotes. See {self.prog} --help."
+            )
         return parsed
 
 

@@ -14,6 +14,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from glassformer.base.errors import GlassError
 from glassformer.base.report import emit
 
 
@@ -38,6 +39,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Write the file and print the report of the comparison."""
     from glassformer.app.share.share import ShareRequest, read_examples, share_run
+
+    if arguments.out.suffix.lower() not in (".html", ".htm"):
+        raise GlassError(f"--out {arguments.out} is not an HTML file", "Give a name that ends in .html.")
 
     report = share_run(
         ShareRequest(

@@ -4,7 +4,7 @@
 figure is drawn, through its object interface, so its global state does not change.
 """
 
-from glassformer.inspection.plots.attention import draw_attention, facts, look
+from glassformer.inspection.plots.attention import draw_attention, facts, largest_weights, look
 from glassformer.inspection.plots.cells import SCALES, Floats, Scale, block_for, pooled
 from glassformer.inspection.plots.charts import draw_curve, draw_lens, draw_roles
 from glassformer.inspection.plots.fonts import Fonts, find_fonts
@@ -29,6 +29,7 @@ __all__ = [
     "facts",
     "find_fonts",
     "find_site",
+    "largest_weights",
     "look",
     "pooled",
     "refuse_no_matplotlib",

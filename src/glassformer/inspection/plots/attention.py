@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from glassformer.base.errors import GlassError
 from glassformer.base.wording import counted
 from glassformer.inspection.plots.cells import Scale
 from glassformer.inspection.plots.fonts import Fonts, find_fonts
@@ -24,6 +25,8 @@ MIDDLE = 256
 """Pixels, and maximum number of cells, of the longer side of a map when the heads of one layer are shown."""
 ACROSS = 4
 """Number of maps in a row when the heads of one layer are shown."""
+MOST_KEYS = 3
+"""Number of keys in the list of the largest weights of a query."""
 DECIMALS = 6  # decimal places of weights in JSON
 
 
@@ -78,6 +81,27 @@ def labels_of(found: AttentionMaps, site: Site, fonts: Fonts) -> MapLabels:
     if site.part == "cross":
         return MapLabels(rows, columns, "target tokens (queries)", "source tokens (keys)")
     return MapLabels(rows, columns)
+
+
+def largest_weights(found: AttentionMaps) -> list[str]:
+    """Return a line for each query token of one head, with the keys of its `MOST_KEYS` largest weights.
+
+    Raises:
+        GlassError: there are so many tokens that their weights were pooled.
+    """
+    ((head, cells),) = found.maps.items()
+    if found.block > 1:
+        raise GlassError(
+            f"the text has too many tokens for a list: {len(found.subject.ids):,}", "Draw a picture: --out FILE.png"
+        )
+    queries, keys = ([text for text, _ in tokens] for tokens in found.tokens(head.site))
+    width = max(map(len, map(repr, queries)))
+    lines = [f"{head}: the largest attention weights of each query token"]
+    for number, (query, weights) in enumerate(zip(queries, cells, strict=True)):
+        order = np.argsort(-np.nan_to_num(weights), kind="stable")[:MOST_KEYS]
+        largest = [f"{keys[key]!r} {key} {weights[key]:.2f}" for key in order if weights[key] > 0]
+        lines.append(f"{number:4d} {query!r:{width}}  ->  {', '.join(largest)}")
+    return lines
 
 
 def facts(found: AttentionMaps) -> dict[str, Any]:

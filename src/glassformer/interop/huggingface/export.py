@@ -105,6 +105,10 @@ def export(request: ExportRequest) -> ExportReport:
         notes.append(NO_PADDING)
     given = f'"{request.out}", trust_remote_code=True' if chosen.own_code else f'"{request.out}"'
     use = f"from transformers import {automatic}, AutoTokenizer\nmodel = {automatic}.from_pretrained({given})"
+    use += f'\ntokenizer = AutoTokenizer.from_pretrained("{request.out}")'
+    if opened.config.train.task == "lm":
+        use += '\nids = tokenizer("TEXT", return_tensors="pt")'
+        use += "\nprint(tokenizer.decode(model.generate(**ids, max_new_tokens=50, do_sample=True)[0]))"
     if kind.endswith(WHOLE):
         use = f'from transformers import pipeline\nclassify = pipeline("text-classification", model={given})'
     return ExportReport("hf", kind, request.out, size, measured, version_of("transformers"), tuple(notes), use)
@@ -149,7 +153,9 @@ def _write(folder: Path, architecture: Architecture, opened: OpenedRun, tokenize
     if task in WRITERS:
         more_ends = opened.tokenizer.more_ends | template_ends
         writing = writing_ids(opened.tokenizer, opened.config, more_ends)
-        _write_json(folder / "generation_config.json", {**writing, "max_length": opened.config.model.context})
+        if task in PAIRS:  # a decoder's prompts differ in length, so its callers give max_new_tokens
+            writing["max_length"] = opened.config.model.context
+        _write_json(folder / "generation_config.json", writing)
     save_tensors(tensors, folder / "model.safetensors", {"format": "pt"})
     write_tokenizer(folder, tokenizer_file, opened.tokenizer, opened.config, template)
     if template is not None:
