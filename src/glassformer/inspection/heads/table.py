@@ -30,10 +30,10 @@ def table_lines(report: HeadSurvey, heads: Sequence[HeadReport]) -> Iterator[str
     for found in heads:
         nats, far = (found.numbers.get(name) for name in ("entropy", "distance"))
         importance = f"{_cell(found.importance, 10, 4)}  " if ranked else ""
-        yield f"{found.head!s:<{width}}  {_cell(nats, 7)}  {_cell(far, 8)}  {importance}{_is(found) or '-'}"
+        yield f"{found.head!s:<{width}}  {_cell(nats, 7)}  {_cell(far, 8)}  {importance}{_is(found) or _nearest(found)}"
     yield ""
     if not all(found.names for found in heads):
-        yield f"-: {NO_ROLE}"
+        yield f"-: {NO_ROLE}; in brackets the nearest"
     for probe in report.probes:
         yield f"{probe.name}: {probe.words}"
     if report.sinks is not None:
@@ -74,6 +74,16 @@ def head_lines(report: HeadSurvey, found: HeadReport) -> Iterator[str]:
 
 def _is(found: HeadReport) -> str:
     return ", ".join(_named(role, found.roles[role]) for role in found.names)
+
+
+def _nearest(found: HeadReport) -> str:
+    """Return the role whose threshold a head without a role comes closest to."""
+    if not found.roles:
+        return "-"
+    role = max(found.roles, key=lambda name: found.roles[name].score / found.roles[name].threshold)
+    scored = found.roles[role]
+    missing = f"needs {scored.threshold:.2f}" if scored.score < scored.threshold else "not clearly above chance"
+    return f"- ({_named(role, scored)}, {missing})"
 
 
 def _named(role: str, scored: RoleScore) -> str:
