@@ -313,7 +313,7 @@ def _why(shape: ModelShape, case: SizingCase, speed: float, smallest: bool, capp
     weights = shape.weights(case.family)
     possible = speed * case.seconds / shape.arithmetic(case)
     found = [
-        f"{speed:.2g} FLOP/s for {case.seconds:,.0f} s: {possible:,.0f} tokens for a model of {weights:,} weights, "
+        f"{speed:.2g} FLOP/s for {case.seconds:,.0f} s: {possible:,.0f} tokens for a model of {weights:,} weights without embeddings, "
         f"{possible / weights:,.1f} per weight"
     ]
     if case.rules.dropout:

@@ -88,6 +88,11 @@ def import_model(folder: Path, out: Path, note: Callable[[str], None]) -> Import
         GlassError: see `read_model` and `read_tokenizer`; then nothing is written.
     """
     refuse_existing(out)
+    if (folder / "config.toml").exists() and not (folder / "config.json").exists():
+        raise GlassError(
+            f"{folder} is a run already, not a Hugging Face folder",
+            "Use it as it is; glass export takes a run to Hugging Face.",
+        )
     found, said = _with_generation_fields(read_model(folder), folder)
     words = read_tokenizer(folder, found.model.vocab_size, found.task, found.values)
     note(f"read {found.architecture.classes[found.task]} and its tokenizer: {words.tokenizer.description()}")
