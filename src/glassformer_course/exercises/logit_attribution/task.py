@@ -25,7 +25,7 @@ import numpy as np
 
 
 def attribution(parts, gain, bias, unembedding, token, eps):
-    """Return the contributions of the parts and of the bias: (N, D), (D,), (D,), (D, V), token id, eps -> (N,), float."""
+    """Return the contributions of parts and bias: (N, D), (D,), (D,), (D, V), token id, eps -> (N,), float."""
     # BEGIN SOLUTION
     sigma = np.sqrt(parts.sum(axis=0).var() + eps)
     centered = parts - parts.mean(axis=-1, keepdims=True)

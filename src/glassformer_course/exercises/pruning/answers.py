@@ -158,7 +158,7 @@ MISTAKES = [
     ),
     Mistake(
         "set to zero, not removed",
-        "The attention is right, but no array is smaller. Remove the columns (of W_O: the rows).",
+        "The attention is right, but no array is smaller. Remove the columns of W_Q, W_K and W_V, and the rows of W_O.",
         {"remove": _set_to_zero},
     ),
     Mistake(

@@ -83,12 +83,17 @@ def observe(bench: Bench) -> Evidence:
                 sure[0],
                 sure[1],
             ),
-            Number("unsure", "the same where the model gives it less than 0.5", unsure[0], unsure[1]),
+            Number(
+                "unsure",
+                "probability of sampling the most likely token where the model gives it less than 0.5",
+                unsure[0],
+                unsure[1],
+            ),
         ],
     )
 
 
 def shows(found: Evidence) -> bool:
-    """Return True if the faulty sampler rarely samples tokens of which the model is certain."""
+    """Return whether the faulty sampler rarely samples tokens of which the model is certain."""
     sure = found.number("sure")
     return sure.healthy > 0.9 and sure.faulty < 0.1
