@@ -20,7 +20,7 @@ class Fault:
     Args:
         kind: "raised" (an exception), or "changed" (an argument was changed).
         words: description in one line.
-        sign: identity of the fault: the exception's type, or the indices of the changed arguments.
+        sign: identifies the fault by the exception's type, or by the indices of the changed arguments.
     """
 
     kind: Literal["raised", "changed"]

@@ -103,5 +103,5 @@ def picture() -> Picture:
             Panel("+ feed-forward", after - between, tokens),
             Panel("= output stream", after, tokens),
         ],
-        caption="A block never replaces the stream, it only adds to it: the last matrix is the sum of the other three.",
+        caption="A block only adds to the stream and never replaces it: the last matrix is the sum of the other three.",
     )

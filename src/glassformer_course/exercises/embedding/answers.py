@@ -68,7 +68,7 @@ MISTAKES = [
     ),
     Mistake(
         "repeated tokens get the mean",
-        "The loss depends on the row through every position that looked it up, and the chain rule sums their gradients. "
+        "The loss depends on the row through every position that looked it up, and the chain rule sums all gradients. "
         "Do not divide by the number of occurrences.",
         {"table_gradient": _mean},
     ),

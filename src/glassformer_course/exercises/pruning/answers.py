@@ -191,7 +191,7 @@ MISTAKES = [
     ),
     Mistake(
         "the most important head first",
-        "The head whose removal hurts *least* goes first: the lowest loss.",
+        "First remove the head whose removal hurts *least*, which gives the lowest loss.",
         {"greedy": _most_important_first},
     ),
 ]
