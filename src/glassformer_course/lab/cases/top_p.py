@@ -38,7 +38,7 @@ def fault() -> Iterator[None]:
 
 
 def probabilities(found: Trained) -> list[Point]:
-    """Return (model's probability of its most likely token, probability of sampling it), means over bins."""
+    """Return (model's probability of its most likely token, probability of sampling that token), averaged in bins."""
     tokens = found.data.validation.source.tokens[:1024]
     ids = torch.tensor(tokens[: len(tokens) // 32 * 32].reshape(-1, 32).tolist())  # (B, T)
     with torch.no_grad():
