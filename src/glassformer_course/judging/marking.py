@@ -82,7 +82,7 @@ class Marks:
 
 
 class _FaultError(Exception):
-    """Ends a case because a call raised an exception or changed an argument."""
+    """Raised to end a case in which a call raised an exception or changed an argument."""
 
     def __init__(self, fault: Fault) -> None:
         self.fault = fault
