@@ -65,7 +65,7 @@ def source_of(functions: tuple[Function, ...]) -> str:
 
 
 def _plain(source: str) -> str:
-    """Return the source of a cell without IPython commands and without calls of the check; line numbers do not change."""
+    """Return the source of a cell without IPython commands and calls of the check; line numbers do not change."""
     lines = source.splitlines()
     try:
         body = ast.parse(source).body
