@@ -1,4 +1,4 @@
-"""Parts of a check: the test cases, and the known mistakes."""
+"""Test cases and known mistakes, from which a check is made."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Functions(Protocol):
     """Functions that a check calls, by name: the reference's, the learner's, or a known mistake's."""
 
     def __getattr__(self, name: str) -> Function:
-        """Return the function of that name."""
+        """Return the function with this name."""
         ...
 
 
@@ -24,11 +24,11 @@ class Case:
     Args:
         ask: calls some of the functions and returns the value to compare: numbers, strings, arrays, or lists, tuples
             and dictionaries of these. Usually a single call (see `call`).
-        note: short description of the case, such as "where two numbers are equal".
+        note: short description of the case, such as "where all numbers are equal".
         words: the call as shown when the answer is wrong, such as "softmax(float64 (2, 5))", or a function that
             returns it.
-        relative, absolute: tolerances, as in `numpy.allclose`; None: by dtype, 1e-5 and 1e-6 for float32, 1e-7 and
-            1e-9 for float64.
+        relative, absolute: tolerances, as in `numpy.allclose`; None: by dtype (1e-5 and 1e-6 for float32, 1e-7 and
+            1e-9 for float64).
     """
 
     ask: Callable[[Functions], Any]

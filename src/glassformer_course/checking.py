@@ -1,4 +1,4 @@
-"""Check an answer: run its source in the sandbox and ask the exercise's test cases."""
+"""Check an answer: run its source in a sandbox, and compare its results on the exercise's test cases."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def check_source(
         exercise: the exercise to check against.
         source: Python source that defines the functions of the exercise.
         seed: seed of the random cases; None: a new one each time.
-        text: a class's own text, for exercises about text.
+        text: the class's own text, for exercises about text.
         seconds, megabytes: time and memory limits of the answer's process.
     """
     seed = secrets.randbelow(1_000_000) if seed is None else seed
@@ -40,7 +40,7 @@ def check_source(
                 result, lines = _broken(loaded)
             elif missing:
                 result = "broken"
-                lines = (f"It has no function {missing[0]}: use the function names of the task.",)
+                lines = (f"The answer has no function {missing[0]}: use the function names of the task.",)
             else:
                 marks = mark(sandbox, exercise.reference, exercise.cases(seed, text), exercise.mistakes)
                 asked = marks.asked
@@ -68,7 +68,7 @@ def _broken(loaded: dict[str, str]) -> tuple[Result, tuple[str, ...]]:
     words = f"{loaded['raised']}{line}: {loaded['message'] or 'no message'}."
     hints = {
         "SystemExit": "An answer only defines functions: remove the call to exit.",
-        "MemoryError": "It uses more memory than an exercise needs.",
+        "MemoryError": "The answer uses more memory than an exercise needs.",
         "ModuleNotFoundError": "Use only Python's standard library and NumPy.",
     }
     return "broken", (words, *([hints[loaded["raised"]]] if loaded["raised"] in hints else []))

@@ -2,7 +2,7 @@
 
 * `task.py`: the task and the shipped solution, in jupytext's percent format; the lines between `# BEGIN SOLUTION` and
   `# END SOLUTION` are removed from the learner's file
-* `check.py`: the reference functions, `cases(rng)` and `picture()`; also `cases_on(text)` if the exercise is about text
+* `check.py`: the reference functions, `cases(rng)`, `picture()` and, if the exercise is about text, `cases_on(text)`
 * `answers.py`: MISTAKES, which a check must reject by name, and ALSO_RIGHT, other correct solutions
 * `page.md`: a title, an explanation at five levels, and three hints
 """
@@ -69,7 +69,7 @@ class Exercise:
 
     @cached_property
     def functions(self) -> tuple[str, ...]:
-        """Names of the functions that the learner writes: defined in `task.py` and in the reference."""
+        """Names of the functions that the learner writes: those defined both in `task.py` and in the reference."""
         defined = re.findall(r"^def (\w+)\(", self.source, flags=re.MULTILINE)
         return tuple(name for name in defined if hasattr(self._check, name))
 
@@ -80,7 +80,7 @@ class Exercise:
 
     @property
     def takes_text(self) -> bool:
-        """True if the exercise has cases on a text that the class supplies."""
+        """Whether the exercise has cases on a text that the class supplies."""
         return hasattr(self._check, "cases_on")
 
     def cases(self, seed: int, text: str | None = None) -> Iterator[Case]:
@@ -90,7 +90,7 @@ class Exercise:
             yield from self._check.cases_on(text)
 
     def mistakes(self) -> list[tuple[Mistake, Mapping[str, Function]]]:
-        """Return each known mistake with all functions of the exercise: its wrong ones, and the solution's others."""
+        """Return each known mistake with its wrong functions, completed by the functions of the solution."""
         solved = self.solved()
         return [(mistake, {**solved, **mistake.wrong}) for mistake in self._answers.MISTAKES]
 
@@ -112,7 +112,7 @@ class Exercise:
 
     @property
     def summary(self) -> str:
-        """The text between the title and the first level."""
+        """Introduction of the page, between the title and the first level."""
         return HEADING.split(self._page)[0].partition("\n")[2].strip()
 
     def page(self, level: str) -> str:
@@ -132,7 +132,7 @@ class Exercise:
             GlassError: there is no hint of that number.
         """
         if number not in range(1, HINTS + 1):
-            raise GlassError(f"there is no hint {number}", f"An exercise has hints 1 to {HINTS}.")
+            raise GlassError(f"there is no hint {number}", f"Choose a hint from 1 to {HINTS}.")
         return self._sections[f"hint {number}"]
 
     @cached_property

@@ -27,7 +27,7 @@ DEFAULT = Path("glass-learn")
 
 @dataclass
 class Record:
-    """Progress in one exercise: solved or not, number of checks, hints shown, and whether the solution was shown."""
+    """Progress in one exercise: solved or not, numbers of checks and hints, and whether the solution was shown."""
 
     done: bool = False
     attempts: int = 0
@@ -49,7 +49,7 @@ class CourseFolder:
         path: the folder; created when the first file is written.
 
     Raises:
-        GlassError: its course.json is damaged, or was written by a later version.
+        GlassError: the folder's course.json is damaged, or was written by a later version.
     """
 
     def __init__(self, path: Path) -> None:
@@ -109,7 +109,7 @@ class CourseFolder:
         """Write a new stub and rename the old file.
 
         Returns:
-            The path of the stub, and the new path of the old file (None: there was no old file).
+            The path of the stub, and the new path of the old file, or None if there was no old file.
         """
         path = self.file(exercise)
         kept = next(name for n in count(1) if not (name := path.with_name(f"{exercise.file_name}.old-{n}.py")).exists())
@@ -122,7 +122,7 @@ class CourseFolder:
         return self.start(exercise), kept if there else None
 
     def note(self, verdict: Verdict) -> None:
-        """Record the result of a check. An exercise that was solved once stays done."""
+        """Record the result of a check. An exercise that was once solved stays done."""
         with self._change():
             record = self.records.setdefault(verdict.name, Record())
             record.attempts += 1
@@ -191,10 +191,10 @@ class CourseFolder:
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError, GlassError):
             again = f"glass learn check --all --folder {quoted(self.path)}"
             raise GlassError(
-                f"{path} is damaged", f"Move it away: your answers stay, and {again} checks them again."
+                f"{path} is damaged", f"Move it away; your answers are kept. To check them again: {again}"
             ) from None
         except OSError as error:
-            raise GlassError(f"cannot read {path}: {error.strerror}", "Move it away: your answers stay.") from None
+            raise GlassError(f"cannot read {path}: {error.strerror}", "Move it away; your answers are kept.") from None
         if later:
             raise GlassError(f"{path} was written by a later version of glassformer", "Install that version.")
         return dict(state)

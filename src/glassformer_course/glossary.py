@@ -15,11 +15,11 @@ from glassformer.base.errors import GlassError
 
 @dataclass(frozen=True)
 class Entry:
-    """One term.
+    """One term of the glossary.
 
     Attributes:
         term: name of the entry.
-        text: explanation in one to three sentences.
+        text: explanation in one to four sentences.
         also: other names.
         ordinary: names that are also ordinary words; the book does not link them automatically.
         see: names of related entries.
@@ -80,7 +80,7 @@ def look_up(word: str) -> Entry:
             return names[form][1]
     close = difflib.get_close_matches(plain, names, n=1, cutoff=0.6)
     remedy = f"Did you mean {names[close[0]][0]}?" if close else "All terms: glass learn glossary"
-    raise GlassError(f"the glossary has no {word!r}", remedy)
+    raise GlassError(f"the glossary has no entry {word!r}", remedy)
 
 
 @cache

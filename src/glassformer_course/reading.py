@@ -37,7 +37,7 @@ def read_answer(path: Path, exercise: Exercise) -> str:
     if len(data) > LARGEST:
         raise GlassError(
             f"{path} has more than {LARGEST:,} bytes",
-            "An answer is a page of Python: check that this is the right file.",
+            "An answer has about a page of Python: check that this is the right file.",
         )
     try:
         text = data.decode("utf-8-sig")
@@ -65,7 +65,7 @@ def source_of(functions: tuple[Function, ...]) -> str:
 
 
 def _plain(source: str) -> str:
-    """Return the source of a cell without IPython commands and without calls of the check; line numbers stay."""
+    """Return the source of a cell without IPython commands and calls of the check; line numbers do not change."""
     lines = source.splitlines()
     try:
         body = ast.parse(source).body
@@ -82,7 +82,7 @@ def _plain(source: str) -> str:
 
 
 def _of_the_notebook(node: ast.stmt) -> bool:
-    """Return True if a statement is an IPython command, imports the check, or calls `check` or `hint`."""
+    """Return whether a statement is an IPython command, imports the check, or calls `check` or `hint`."""
     if isinstance(node, ast.ImportFrom):
         return node.module in CHECKS
     call = node.value if isinstance(node, ast.Expr) else None
@@ -119,12 +119,12 @@ def _of_notebook(path: Path, text: str, exercise: Exercise) -> str:
 
 
 def _defines(source: str, exercise: Exercise) -> bool:
-    """Return True if a cell defines a function of the exercise."""
+    """Return whether a cell defines a function of the exercise."""
     return any(re.search(rf"^(def {name}\(|{name} *=)", source, flags=re.MULTILINE) for name in exercise.functions)
 
 
 def _only_defines(source: str) -> bool:
-    """Return True if a cell contains only imports, functions, classes and constants, which the answer may need."""
+    """Return whether a cell contains only imports, functions, classes and constants, which the answer may need."""
     try:
         body = ast.parse(source).body
     except (SyntaxError, ValueError):

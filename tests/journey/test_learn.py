@@ -49,15 +49,15 @@ def softmax(x):
 """
 SPEECHLESS = "class Odd(KeyboardInterrupt):\n    def __str__(self):\n        return 1\ndef softmax(x):\n    raise Odd\n"
 CONTAINED = {
-    "endless": (ENDLESS, "stopped", "it did not finish within 1 seconds: look for an endless loop"),
+    "endless": (ENDLESS, "stopped", "it did not finish within 1 seconds; look for an endless loop"),
     "heavy": (HEAVY, "wrong", "softmax raised MemoryError (line 2)"),
     "growing": (GROWING, "wrong", "softmax raised MemoryError (line 4)"),
     "exit when loaded": ("import sys\nsys.exit(0)\n", "broken", "An answer only defines functions"),
     "exit when called": ("import sys\ndef softmax(x):\n    sys.exit(0)\n", "wrong", "raised SystemExit: 0 (line 3)"),
     "ends its process": ("import os\ndef softmax(x):\n    os._exit(0)\n", "stopped", "exited with code 0"),
     "syntax": ("def softmax(x:\n    return x\n", "broken", "SyntaxError, line 1"),
-    "other name": ("def soft_max(x):\n    return x\n", "broken", "It has no function softmax"),
-    "no file": ("", "broken", "It has no function softmax"),
+    "other name": ("def soft_max(x):\n    return x\n", "broken", "The answer has no function softmax"),
+    "no file": ("", "broken", "The answer has no function softmax"),
     "changes its input": (CHANGING, "wrong", "softmax changed its argument 1"),
     "imports the reference": (
         "from glassformer_course.exercises.softmax.check import softmax\n",
@@ -73,7 +73,7 @@ CONTAINED = {
     "interrupts without words": (SPEECHLESS, "wrong", "softmax raised Odd (line 5)"),
     "thousands of digits": ("def softmax(x):\n    return 10**5000\n", "wrong", "raised ValueError: Exceeds the limit"),
     "crashes": ("import ctypes\nctypes.string_at(0)\n", "stopped", "it was killed by SIGSEGV"),
-    "no return": ("def softmax(x):\n    x * 2\n", "wrong", "the function returned None: is a return missing?"),
+    "no return": ("def softmax(x):\n    x * 2\n", "wrong", "the function returned None (is a return missing?)"),
     "objects": ("def softmax(x):\n    return x.astype(object)\n", "wrong", "got array of object"),
     "asks for input": ("def softmax(x):\n    return input()\n", "wrong", "softmax raised EOFError"),
     "answers with a generator": ("def softmax(x):\n    yield 1\n", "wrong", "the result is not an array"),
@@ -145,7 +145,7 @@ def test_a_learner_goes_from_wrong_to_right_and_nothing_is_lost(tmp_path: Path) 
     file.write_text(wrong, encoding="utf-8")
     said = learn("check", "softmax", code=2)
     assert "This is a known mistake: no maximum subtracted." in said
-    assert "first wrong at [0, 0]: expected 0." in said
+    assert "first difference at [0, 0]: expected 0." in said
     assert [learn("hint", "2").strip().splitlines()[-1] for _ in range(4)] == [
         SOFTMAX.hint(number).splitlines()[-1] for number in (1, 2, 3, 3)
     ]
@@ -305,7 +305,10 @@ def test_a_teacher_assigns_and_grades(tmp_path: Path) -> None:
             "glass learn list does not accept --seed\nThese actions accept it: check, watch, grade.",
         ),
         (("reset",), "glass learn reset needs an exercise\nFor example: glass learn reset 2"),
-        (("list", "--folder", "damaged"), "damaged/course.json is damaged\nMove it away: your answers stay, and "),
+        (
+            ("list", "--folder", "damaged"),
+            "damaged/course.json is damaged\nMove it away; your answers are kept. To check them again: ",
+        ),
         (("assign", "2"), "no --out was given\nName a new folder: --out week-1"),
         (("assign", "2", "--out", "damaged"), "damaged already exists\nChoose a new folder: --out FOLDER."),
         (("grade", "nowhere"), "there is no folder nowhere\n"),

@@ -73,4 +73,4 @@ def test_what_is_said_has_the_text_the_names_and_the_page() -> None:
 def test_a_word_that_is_not_there_is_two_lines(word: str, remedy: str) -> None:
     with pytest.raises(GlassError) as caught:
         look_up(word)
-    assert str(caught.value).splitlines() == [f"the glossary has no {word!r}", remedy]
+    assert str(caught.value).splitlines() == [f"the glossary has no entry {word!r}", remedy]

@@ -61,7 +61,7 @@ def assign(
     content = None if text is None else _excerpt(text)
     if content is not None and not about:
         names = ", ".join(find(number).name for number in numbers() if find(number).takes_text)
-        raise GlassError("none of these exercises uses a text", f"Add one of: {names}; or leave --text out.")
+        raise GlassError("none of these exercises uses a text", f"Add one of {names}, or leave --text out.")
     with clear_disk_errors(out):
         (out / "pages").mkdir(parents=True)
         if content is not None:
@@ -127,7 +127,7 @@ def _read_me(exercises: Sequence[Exercise], with_text: bool) -> str:
             f"glass learn hint {exercises[0].number}",
             "```",
             "",
-            "Each check says what is wrong, and names common mistakes. Hand in this folder.",
+            "Each check shows the first wrong result and names common mistakes. Hand in this folder.",
             *own,
             "",
             "| exercise | page | file |",

@@ -37,16 +37,16 @@ class Mark:
 
 
 def submissions(folder: Path) -> list[Path]:
-    """Return the students' folders, sorted by name, without hidden ones.
+    """Return the students' folders, sorted by name, without hidden folders.
 
     Raises:
-        GlassError: the folder is missing, or contains no folders.
+        GlassError: the folder is missing, or has no subfolders.
     """
     if not folder.is_dir():
         raise GlassError(f"there is no folder {folder}", "Name a folder that contains one folder per student.")
     found = sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith((".", "__")))
     if not found:
-        raise GlassError(f"{folder} has no folders", "Put each student's files in a separate folder inside it.")
+        raise GlassError(f"{folder} has no subfolders", "Put each student's files in a separate subfolder.")
     return found
 
 
@@ -67,10 +67,10 @@ def grade(
         seed: seed of the random cases, the same for every submission.
         text: the class's text, or None.
         seconds, megabytes: time and memory limits of each answer's process.
-        workers: number of answers checked at a time; None: the number of processors.
+        workers: number of answers checked at once; None: the number of processors.
 
     Returns:
-        One mark per submission and exercise, in that order.
+        One mark for each exercise of each submission, ordered by submission.
     """
 
     def marked(job: tuple[Path, Exercise]) -> Mark:
@@ -121,7 +121,7 @@ def _mark(folder: Path, exercise: Exercise, check: Callable[[str], Verdict]) -> 
 def _file_of(folder: Path, exercise: Exercise) -> Path | None:
     """Return the answer's file in a submission or in a folder inside it, or None.
 
-    If both a `.py` file and a notebook exist, it is the notebook if the `.py` file is still the stub.
+    If both a `.py` file and a notebook exist, prefer the `.py` file unless it is still the unchanged stub.
     """
     within = sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith((".", "__")))
     for parent in (folder, *within):

@@ -26,10 +26,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--assignment", type=Path, metavar="FOLDER", help="grade: folder written by assign (default: all exercises)"
     )
-    parser.add_argument("--seconds", type=float, metavar="S", help="grade: time limit of each answer (default: 5)")
-    parser.add_argument("--megabytes", type=int, metavar="N", help="grade: memory limit of each answer (default: 1024)")
     parser.add_argument(
-        "--workers", type=int, metavar="N", help="grade: answers checked at a time (default: number of processors)"
+        "--seconds", type=float, metavar="S", help="grade: time limit of each answer in seconds (default: 5)"
+    )
+    parser.add_argument(
+        "--megabytes", type=int, metavar="N", help="grade: memory limit of each answer in MB (default: 1024)"
+    )
+    parser.add_argument(
+        "--workers", type=int, metavar="N", help="grade: answers checked at once (default: number of processors)"
     )
 
 
@@ -94,7 +98,7 @@ def grade(arguments: argparse.Namespace) -> int:
 
 
 def _lines(marks: list[Mark]) -> list[str]:
-    """Return one line per student: the number of right answers, then the exercises that are not right."""
+    """Return one line per student: the number of right answers, then the exercises with wrong ones."""
     students = sorted({mark.student for mark in marks})
     width = max(map(len, students))
     lines = []

@@ -109,7 +109,7 @@ def _hint(room: Room, words: Sequence[str], level: str) -> Said:
 
 
 def _answer(room: Room, words: Sequence[str], level: str) -> Said:
-    """Grade the learner's diagnosis of a case, and return the text to print and its facts."""
+    """Grade the learner's diagnosis of a case."""
     case = _case(words)
     verdict = room.answer(case, words[1])
     record = room.record(case)
@@ -159,4 +159,4 @@ ACTIONS: Mapping[str, tuple[str, Callable[[Room, Sequence[str], str], Said]]] = 
     "answer": ("N LETTER", _answer),
     "progress": ("", _progress),
 }
-"""Action -> its arguments, and the function that runs it."""
+"""Dictionary from action to its arguments and the function that runs it."""

@@ -9,7 +9,7 @@
   glass learn reset 2                    write a new file and keep the old one beside it
   glass learn notebook 2                 write the exercise as a notebook
   glass learn progress
-  glass learn lab                        find the bug in trained models
+  glass learn lab                        find bugs in trained models
   glass learn glossary attention
   glass learn assign 2 7-9 --text our-book.txt --out week-1
   glass learn grade submissions --assignment week-1 --out marks.csv
@@ -54,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--folder",
         metavar="FOLDER",
-        help="folder of the answers (default: this one if it is a course folder, else glass-learn)",
+        help="folder of the answers (default: the current folder if it is a course folder, else glass-learn)",
     )
     parser.add_argument("--level", choices=LEVELS, help="level of the explanations (default: student; remembered)")
     parser.add_argument("--seed", type=int, metavar="N", help="check, watch, grade: seed of the random cases")
@@ -110,7 +110,8 @@ def _exercise(arguments: argparse.Namespace, folder: CourseFolder) -> Exercise:
     current = folder.current()
     if current is None:
         raise GlassError(
-            "every exercise of this course is done", "Name one (glass learn check 2), or continue with: glass learn lab"
+            "every exercise of this course is done",
+            "Name an exercise (glass learn check 2), or continue with: glass learn lab",
         )
     return current
 
@@ -142,7 +143,7 @@ def _progress(arguments: argparse.Namespace) -> int:
             parts += ["solution seen"] if record.solution_seen else []
             lines.append(f"{each.number:>3} {'done' if record.done else '    '}  {each.name:<20} {', '.join(parts)}")
     if current is not None:
-        lines.append(f"next: {current.number} {current.title}: glass learn start {current.number}")
+        lines.append(f"next: {current.number} {current.title} (glass learn start {current.number})")
     emit(SimpleReport(facts, lines), arguments.json)
     return 0
 
@@ -274,7 +275,7 @@ def _reset(arguments: argparse.Namespace) -> int:
         raise GlassError("glass learn reset needs an exercise", "For example: glass learn reset 2")
     folder = _folder(arguments)
     path, kept = folder.reset(_exercise(arguments, folder))
-    line = f"{path} is new" + (f"; the old file was renamed to {kept}" if kept else "")
+    line = f"wrote {path}" + (f"; the old file was renamed to {kept}" if kept else "")
     emit(SimpleReport({"file": str(path), "kept": kept and str(kept)}, [line]), arguments.json)
     return 0
 

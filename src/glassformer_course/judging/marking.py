@@ -17,7 +17,7 @@ ALIKE = 0.66  # minimum fraction of the failed cases in which answer and mistake
 
 
 class StoppedError(Exception):
-    """The process of an answer was stopped, or exited; the message says why."""
+    """Raised if the process of an answer was stopped, or exited; the message gives the reason."""
 
 
 class Answers(Protocol):
@@ -57,7 +57,7 @@ class Wrong:
     Args:
         number: number of the case, from 1.
         case: the case.
-        fault, difference: the reason of the failure; one of the two is None.
+        fault, difference: the reason for the failure; exactly one of the two is None.
         mistake: the known mistake that gives the same results, or None.
     """
 
@@ -70,19 +70,19 @@ class Wrong:
 
 @dataclass(frozen=True)
 class Marks:
-    """Number of cases run, and the first failed case (None: the answer passes)."""
+    """Number of cases run, and the first failed case, or None if the answer passes."""
 
     asked: int
     wrong: Wrong | None
 
     @property
     def passed(self) -> bool:
-        """True if every case passed."""
+        """Whether every case passed."""
         return self.wrong is None
 
 
 class _FaultError(Exception):
-    """Ends a case because a call raised an exception or changed an argument."""
+    """Raised to end a case in which a call raised an exception or changed an argument."""
 
     def __init__(self, fault: Fault) -> None:
         self.fault = fault
@@ -165,7 +165,7 @@ class _Seen:
     want: Outcome
 
     def gives(self, functions: Answers) -> bool:
-        """Return True if `functions` give the same outcome as the answer."""
+        """Return whether `functions` give the same outcome as the answer."""
         return same(outcome(self.case, functions), self.got, self.case.relative, self.case.absolute)
 
     @property

@@ -20,7 +20,7 @@ class Fault:
     Args:
         kind: "raised" (an exception), or "changed" (an argument was changed).
         words: description in one line.
-        sign: identity of the fault: the exception's type, or the indices of the changed arguments.
+        sign: identifies the fault by the exception's type, or by the indices of the changed arguments.
     """
 
     kind: Literal["raised", "changed"]
@@ -58,7 +58,7 @@ def difference(got: Any, want: Any, relative: float | None = None, absolute: flo
     Types and shapes must match too: a float32 array differs from a float64 array, and a tuple from a list.
     """
     if got is None and want is not None:
-        return Difference("the function returned None: is a return missing?", described(want), "None")
+        return Difference("the function returned None (is a return missing?)", described(want), "None")
     if isinstance(want, np.ndarray):
         return _of_arrays(got, want, relative, absolute)
     if isinstance(want, (bool, np.bool_)):
@@ -77,7 +77,7 @@ def difference(got: Any, want: Any, relative: float | None = None, absolute: flo
         if missing := [key for key in want if key not in got]:
             return Difference(f"the key {missing[0]!r} is missing", shown(list(want)), shown(list(got)))
         if extra := [key for key in got if key not in want]:
-            return Difference(f"there is an extra key: {extra[0]!r}", shown(list(want)), shown(list(got)))
+            return Difference(f"the key {extra[0]!r} is unexpected", shown(list(want)), shown(list(got)))
         return _first({f"[{key!r}]": (got[key], want[key]) for key in want}, relative, absolute)
     if isinstance(want, (float, np.floating)):
         close = bool(_close(np.asarray(got), np.asarray(want), relative, absolute))
@@ -87,7 +87,7 @@ def difference(got: Any, want: Any, relative: float | None = None, absolute: flo
 
 
 def same(a: Outcome, b: Outcome, relative: float | None = None, absolute: float | None = None) -> bool:
-    """Return True if two outcomes are the same fault or the same value; NaN equals NaN."""
+    """Return whether two outcomes are the same fault or the same value; NaN equals NaN."""
     if a.fault or b.fault:
         return bool(a.fault and b.fault and (a.fault.kind, a.fault.sign) == (b.fault.kind, b.fault.sign))
     return difference(a.value, b.value, relative, absolute) is None
@@ -104,7 +104,7 @@ def _first(pairs: dict[str, tuple[Any, Any]], relative: float | None, absolute: 
 def _of_sequences(got: Any, want: Any, relative: float | None, absolute: float | None) -> Difference | None:
     found = _first({f"[{i}]": pair for i, pair in enumerate(zip(got, want, strict=False))}, relative, absolute)
     if found is None and len(got) != len(want):
-        return Difference("the length differs", f"{len(want)}: {shown(want)}", f"{len(got)}: {shown(got)}")
+        return Difference("the length differs", f"{len(want)} in {shown(want)}", f"{len(got)} in {shown(got)}")
     return found
 
 
@@ -119,7 +119,7 @@ def _of_arrays(got: Any, want: Any, relative: float | None, absolute: float | No
     if not wrong.any():
         return None
     index = tuple(int(i) for i in np.argwhere(wrong)[0])
-    where = f"first wrong at [{', '.join(map(str, index))}]" if index else "the number differs"
+    where = f"first difference at [{', '.join(map(str, index))}]" if index else "the number differs"
     with np.errstate(all="ignore"):
         gaps = np.abs(got[wrong].astype(np.float64) - want[wrong].astype(np.float64))
     finite = gaps[np.isfinite(gaps)]

@@ -157,7 +157,7 @@ class Sandbox:
         code = self._process.wait()
         cpu = -int(getattr(signal, "SIGXCPU", 0))
         if self._late or (cpu and code == cpu):
-            return f"it did not finish within {self._allowed:g} seconds: look for an endless loop"
+            return f"it did not finish within {self._allowed:g} seconds; look for an endless loop"
         if too_long:
             return f"a result is larger than {LONGEST >> 20} MB"
         if not ended:

@@ -40,7 +40,7 @@ class Verdict:
 
     @property
     def passed(self) -> bool:
-        """True if the answer is right."""
+        """Whether the answer is right."""
         return self.result == "right"
 
     def text(self) -> str:

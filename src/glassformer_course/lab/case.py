@@ -38,7 +38,7 @@ NAMES = (
     "untied",
     "false_gradient",
 )
-"""Module names of the cases, in order; learners see only the number and the title, because the name gives it away."""
+"""Module names of the cases, in order; learners see only the number and the title, because the name reveals the bug."""
 
 
 class Experiment(Protocol):
@@ -58,9 +58,9 @@ class BugCase:
         name: name of its module.
         title, scene: introduction, shown before the evidence.
         answer: the right diagnosis: a key in `diagnoses.toml`.
-        tempting: each wrong diagnosis -> why the evidence rules it out.
+        tempting: wrong diagnosis -> why the evidence rules it out.
         why: how the evidence shows the answer; names in braces are replaced by numbers of the evidence.
-        look: level -> which parts of the evidence to compare.
+        look: level -> advice on what to compare in the evidence.
         hints: three hints, given one at a time.
         wrong, right: the faulty code, and the corrected code.
         source, link, told: public report of the bug, its URL, and a summary of it.
@@ -85,7 +85,7 @@ class BugCase:
 
     @property
     def folder(self) -> str:
-        """Name of its folder, made of number and title."""
+        """Name of the case's folder, made of its number and title."""
         return f"{self.number:02}-{self.title.lower().replace(',', '').replace(' ', '-')}"
 
     @property

@@ -77,7 +77,7 @@ class Evidence:
     numbers: Sequence[Number] = ()
 
     def number(self, name: str) -> Number:
-        """Return the measurement of that name."""
+        """Return the measurement with this name."""
         return next(each for each in self.numbers if each.name == name)
 
     def words(self) -> dict[str, str]:

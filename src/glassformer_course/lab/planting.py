@@ -47,7 +47,7 @@ def attention_with(mathematics: Any) -> Iterator[None]:
 
 @contextmanager
 def attention_is(attend: Callable[..., Any]) -> Iterator[None]:
-    """Replace `glassformer.model.attention.attend` by another function."""
+    """Replace `glassformer.model.attention.attend` with another function."""
     from glassformer.model import attention
 
     with replaced((attention, "attend", attend)):

@@ -54,7 +54,7 @@ class Room:
         return self.folder / case.folder
 
     def is_open(self, case: BugCase) -> bool:
-        """Return True if the evidence of the case exists."""
+        """Return whether the evidence of the case exists."""
         return (self.place(case) / EVIDENCE).exists()
 
     def records(self) -> dict[str, CaseRecord]:
@@ -72,7 +72,7 @@ class Room:
         except (ValueError, KeyError, TypeError, AttributeError):
             raise GlassError(
                 f"{self.progress_file} is damaged",
-                "Move it away to start counting again; the evidence of all cases stays.",
+                "Move it away to start with no progress; the evidence of all cases is kept.",
             ) from None
 
     def record(self, case: BugCase) -> CaseRecord:
@@ -110,7 +110,7 @@ class Room:
             return found
 
     def _write(self, case: BugCase, found: Evidence) -> None:
-        """Write the evidence as files, `evidence.json` last because it marks the case as open."""
+        """Write the evidence as files; `evidence.json` comes last, because it marks the case as open."""
         place = self.place(case)
         write_text(place / "report.txt", report_text(case, found))
         write_text(place / "curves.svg", charts_svg(found.charts))

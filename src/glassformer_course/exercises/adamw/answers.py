@@ -100,7 +100,7 @@ MISTAKES = [
         {"adamw": _epsilon_inside},
     ),
     Mistake(
-        "no root of v",
+        "no square root of v",
         "v̂ is an average of squares, so the typical size of the gradient is its root. Divide by √v̂ + ε.",
         {"adamw": _no_root},
     ),

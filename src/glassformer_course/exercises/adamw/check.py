@@ -44,9 +44,9 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
     yield call("adamw", np.ones(1), np.array([0.5]), zero, zero, 1, 0.1, 0.5, note="where w = 1 also decays by 5%")
     for shape in [(5,), (2, 3), (3, 1, 2), (1, 7)]:
         w, g, m = rng.normal(size=(3, *shape))
-        yield call("adamw", w, g, m, m**2 + 1, 7, 0.03, 0.1, note="where it is step 7")
+        yield call("adamw", w, g, m, m**2 + 1, 7, 0.03, 0.1, note="where t is 7")
     w, g, m = rng.normal(size=(3, 4))
-    yield call("adamw", w, g, m, m**2, 5_000, 0.01, 0.1, note="where it is step 5,000")
+    yield call("adamw", w, g, m, m**2, 5_000, 0.01, 0.1, note="where t is 5,000")
     yield call("adamw", w, g * 1e-5, w * 0, w * 0, 1, 0.01, 0.0, note="where gradients are about 0.00001, so ε matters")
     yield call("adamw", w, g * 0, w * 0, w * 0, 1, 0.1, 0.3, note="where the gradient is 0 and only decay acts")
     yield call("adamw", w, g, m, m**2, 3, 0.0, 0.1, note="where the rate is 0")

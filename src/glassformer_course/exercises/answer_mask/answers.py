@@ -111,7 +111,7 @@ MISTAKES = [
         {"row": _everything},
     ),
     Mistake(
-        "questions count, answers do not",
+        "questions count instead of answers",
         "The mask is inverted: it must be True at answers.",
         {"row": _questions},
     ),

@@ -7,8 +7,8 @@
 #
 # 1. Start with one active hypothesis: the empty one, with log-probability 0.
 # 2. A step extends every active hypothesis by every token of the vocabulary. Discard extensions with log-probability
-#    `-inf`. Keep the `beams` extensions with the highest log-probability; on ties, first those of the hypothesis that
-#    was ranked higher before the step, then the lower token.
+#    `-inf`. Keep the `beams` extensions with the highest log-probability; on ties, prefer the hypothesis that was
+#    ranked higher before the step, then the lower token.
 # 3. A kept hypothesis that ends in `eos` is finished: set it aside and never extend it. The others stay active, in this
 #    order.
 # 4. Stop after `most` steps, or if no hypothesis is active. Hypotheses that are still active then become finished.
@@ -17,8 +17,8 @@
 #
 # $$\mathrm{penalty}(n) = \left(\frac{5 + n}{6}\right)^{\alpha}$$
 #
-# Return the `beams` best as a list of tuples `(tokens, score)`: a list of `int` and a `float`, best first; on ties, the
-# hypothesis that was finished first, in the order of steps 3 and 4.
+# Return the `beams` best as a list of tuples `(tokens, score)`: a list of `int` and a `float`, best first; on ties,
+# first the hypothesis that was finished first, in the order of steps 3 and 4.
 #
 # - `table` is float64 (V, V), and its numbers are multiples of $2^{-20}$, so sums are exact in any order.
 # - `most` and `beams` are at least 1, `alpha` is 0 or more.

@@ -116,7 +116,7 @@ MISTAKES = [
     ),
     Mistake(
         "feed-forward reads the old stream",
-        "Both parts read the x that entered the block (a parallel block). The feed-forward layer must read x after the "
+        "Both layers read the input of the block (a parallel block). The feed-forward layer must read x after the "
         "output of attention was added.",
         {"block": _parallel},
     ),

@@ -52,7 +52,7 @@ def random_weights(rng: np.random.Generator, D: int, K: int, F: int) -> dict[str
 
 
 def cases(rng: np.random.Generator) -> Iterator[Case]:
-    """Yield cases for the feed-forward layer, then for the block, also with parts set to 0 or later tokens changed."""
+    """Yield cases for the feed-forward layer, then for the block, also with outputs of 0 or later tokens changed."""
     x = np.array([[1.0, 2.0]])
     tiny = {"up": np.array([[1.0, 0.0, -1.0], [0.0, 1.0, 0.0]]), "down": np.array([[1.0, 0.0], [0.0, 1.0], [5.0, 5.0]])}
     yield call("feedforward", x, tiny, note="where x is 1, 2 and the third hidden unit is -1, so ReLU sets it to 0")
@@ -89,7 +89,7 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def picture() -> Picture:
-    """Draw the stream before a block, the outputs of its attention and feed-forward parts, and the stream after it."""
+    """Draw the stream before a block, the outputs of its attention and feed-forward layers, and the stream after it."""
     rng = np.random.default_rng(3)
     x = rng.normal(size=(3, 4))
     weights = random_weights(rng, 4, 4, 8)
@@ -103,5 +103,5 @@ def picture() -> Picture:
             Panel("+ feed-forward", after - between, tokens),
             Panel("= output stream", after, tokens),
         ],
-        caption="A block never replaces the stream, it only adds to it: the last matrix is the sum of the other three.",
+        caption="A block only adds to the stream and never replaces it: the last matrix is the sum of the other three.",
     )

@@ -5,7 +5,7 @@
 # adds one. `merges` is a list of pairs of ids, in the order they were learned: merge number n (from 0) joins its pair
 # into token 256 + n.
 #
-# Write the four functions; `learn_merges`, which uses the first two, is given. All ids are in lists of int.
+# Write the four functions; `learn_merges`, which uses the first two, is given. Ids are always lists of int.
 #
 # - `best_pair(ids)`: the most frequent pair of adjacent ids in the list `ids`, as a tuple of two ids. Overlapping pairs
 #   count, so `[97, 97, 97]` contains the pair (97, 97) twice. **Ties**: of equally frequent pairs, take the smallest,

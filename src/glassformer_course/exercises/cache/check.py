@@ -1,4 +1,4 @@
-"""Reference function and test cases for `step`, from the parts of the NumPy reference."""
+"""Reference function and test cases for `step`, from functions of the NumPy reference."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ MISTAKES = [
         {"causal": _upper},
     ),
     Mistake(
-        "True where it is forbidden",
+        "True where attention is forbidden",
         "True means allowed here. Some libraries use the opposite convention (nn.MultiheadAttention); invert it with "
         "~.",
         {"causal": _forbidden},

@@ -111,6 +111,6 @@ def picture() -> Picture:
             Panel("with the mask", np.where(allowed, scores, -np.inf), columns=words),
             Panel("softmax of each row", masked_softmax(scores, allowed), columns=words),
         ],
-        caption="A row is a query, a column a key. The first word can only attend to itself. The high score of cat "
+        caption="A row is a query, a column a key. The first word can attend only to itself. The high score of cat "
         "for sat, a later word, has no effect.",
     )

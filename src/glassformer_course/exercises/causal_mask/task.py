@@ -12,10 +12,10 @@
 #
 # `masked_softmax(scores, allowed)`: probabilities over the last axis.
 #
-# - `scores` is float64 (..., T, S) and finite; `allowed` is boolean (T, S), the same for all axes in front.
+# - `scores` is float64 (..., T, S) and finite; `allowed` is boolean (T, S), the same for all leading axes.
 # - A key that is not allowed gets the weight **exactly 0**, and its score has no influence on the other weights,
 #   however large it is. So set its score to `-inf` *before* the softmax.
-# - Every row sums to 1, except if nothing is allowed: such a row is all 0, not NaN.
+# - Every row sums to 1, unless no key is allowed: such a row is all 0, not NaN.
 
 # %%
 import numpy as np

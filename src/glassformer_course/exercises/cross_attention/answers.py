@@ -131,7 +131,7 @@ MISTAKES = [
     ),
     Mistake(
         "keys used as values",
-        "The keys determine the weights, the values are averaged: use encoder W_V, not encoder W_K.",
+        "The keys determine the weights; the values are averaged: use encoder W_V, not encoder W_K.",
         {"cross_attention": _values_asked_for},
     ),
     Mistake(

@@ -85,6 +85,6 @@ def picture() -> Picture:
             Panel("probabilities", shifted / shifted.sum(axis=-1, keepdims=True), columns=words),
             Panel("loss", np.array(losses)[:, None], columns=["nats"]),
         ],
-        caption=f"The loss is -ln of the probability of the target. The mean of the two that count is {mean:.3f} nats: "
-        f"perplexity {exp(mean):.2f}.",
+        caption=f"The loss is -ln of the probability of the target. The mean of the two losses that count is "
+        f"{mean:.3f} nats, a perplexity of {exp(mean):.2f}.",
     )

@@ -9,13 +9,13 @@
 # `cross_entropy` is the mean of these losses over all positions that *count*, in nats (natural logarithm). `perplexity`
 # is e to the power of that mean.
 #
-# - `logits` is float64 (..., V); `targets` is int64 (...), with any number of axes in front, the same for both.
+# - `logits` is float64 (..., V); `targets` is int64 (...), with any number of leading axes, the same for both arrays.
 # - A target of -100 means that its position does not count: it is neither in the sum nor in the number to divide by.
 #   All other targets are 0 to V - 1.
 # - If no position counts, the loss is defined as 0.0, so the perplexity is 1.0.
 # - Logits may be 10,000 or -10,000; the result must still be right. A logit may be `-inf` (an impossible token), but
 #   never that of the target.
-# - Both return a float.
+# - Both functions return a float.
 
 # %%
 import numpy as np

@@ -68,8 +68,8 @@ MISTAKES = [
     ),
     Mistake(
         "repeated tokens get the mean",
-        "The loss depends on the row through every position that looked it up, and the chain rule sums these parts. Do "
-        "not divide by the number of occurrences.",
+        "The loss depends on the row through every position that looked it up, and the chain rule sums all gradients. "
+        "Do not divide by the number of occurrences.",
         {"table_gradient": _mean},
     ),
     Mistake(

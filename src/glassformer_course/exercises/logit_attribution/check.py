@@ -109,5 +109,5 @@ def picture() -> Picture:
             Panel("the model's logits", whole, columns=words),
         ],
         caption="Each column of contributions sums to the logit. The embedding raises the logit of 'is', the word "
-        "just read. Head 0.0 raises that of the answer, and both heads lower that of 'is'.",
+        "just read. Head 0.0 raises the logit of the answer, and both heads lower the logit of 'is'.",
     )

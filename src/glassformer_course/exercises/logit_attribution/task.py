@@ -18,14 +18,14 @@
 #
 # - mean and var are over the D channels; var divides by D.
 # - `unembedding` is $U$, (D, V). All arrays are float64. Do not change the arguments.
-# - Return the contributions (N,) and, as a `float`, that of the bias.
+# - Return the contributions of the parts, (N,), and the contribution of the bias, a `float`.
 
 # %%
 import numpy as np
 
 
 def attribution(parts, gain, bias, unembedding, token, eps):
-    """Return the contributions and that of the bias: (N, D), (D,), (D,), (D, V), token id, eps -> (N,), float."""
+    """Return the contributions of parts and bias: (N, D), (D,), (D,), (D, V), token id, eps -> (N,), float."""
     # BEGIN SOLUTION
     sigma = np.sqrt(parts.sum(axis=0).var() + eps)
     centered = parts - parts.mean(axis=-1, keepdims=True)

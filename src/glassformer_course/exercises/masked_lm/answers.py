@@ -122,7 +122,7 @@ MISTAKES = [
         {"hide": _labels_of_what_is_seen},
     ),
     Mistake(
-        "tokens that stay have no label",
+        "unchanged tokens have no label",
         "A tenth of the chosen tokens stay the same, and are predicted too: otherwise the model learns that a visible "
         "token is always right. Every chosen token has a label, not only those that changed.",
         {"hide": _only_changed},

@@ -150,5 +150,5 @@ def picture() -> Picture:
             Panel("inputs of the chosen tokens", [*kinds, chosen], ["[MASK]", "another", "the same", "loss"], words),
         ],
         caption="A token is chosen if its number is below 0.15 and it is not special: cat is masked, on is replaced by "
-        "another word, mat stays the same. All three count in the loss.",
+        "another word, and mat stays the same. All three count in the loss.",
     )

@@ -27,7 +27,7 @@ def matmul(A: Array, B: Array) -> Array:
 
 def cases(rng: np.random.Generator) -> Iterator[Case]:
     """Yield cases for vectors, then for square matrices, where a wrong order still fits, then for other shapes."""
-    yield call("dot", np.array([1.0, 2.0, 3.0]), np.array([4.0, 5.0, 6.0]), note="where it is 1·4 + 2·5 + 3·6")
+    yield call("dot", np.array([1.0, 2.0, 3.0]), np.array([4.0, 5.0, 6.0]), note="where the result is 1·4 + 2·5 + 3·6")
     yield call("dot", rng.normal(size=11), rng.normal(size=11), note="where the vectors have 11 entries")
     yield call("dot", np.array([1.0, -1.0]), np.array([3.0, 3.0]), note="where the vectors are at right angles")
     yield call("dot", np.array([-2.5]), np.array([4.0]), note="where the vectors have one entry")

@@ -87,6 +87,6 @@ def picture() -> Picture:
     names = ("head 0: the previous position", "head 1: the same letter")
     return Picture(
         [Panel(name, _weights(Q[head], K[head]), words, words) for head, name in enumerate(names)],
-        caption="The same tokens, two heads, two attention patterns: a row is a query, a column a key. Without a "
+        caption="Two heads have different patterns on the same tokens: a row is a query, a column a key. Without a "
         "mask, the first position attends to the last one.",
     )

@@ -9,7 +9,7 @@
 #
 # $$\mathrm{rms\_norm}(x) = gain \cdot \frac{x}{\sqrt{m + \epsilon}} \qquad m = \frac1D \sum_i x_i^2$$
 #
-# - `x` is float64 of shape (..., D), with any axes in front; `gain` and `bias` are (D,); `epsilon` is a float.
+# - `x` is float64 of shape (..., D), with any leading axes; `gain` and `bias` are (D,); `epsilon` is a float.
 # - Divide the variance by D, not by D - 1. $\epsilon$ is *inside* the root.
 # - Numbers may be as large as 1,000,000 with a spread of 10: the result must still be right.
 # - The result is a new array of the shape of `x`; do not change the arguments.

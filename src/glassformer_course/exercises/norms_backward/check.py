@@ -62,5 +62,5 @@ def picture() -> Picture:
             Panel("gradient of x", backward, ["LayerNorm", "RMSNorm"]),
         ],
         caption="Only the first number of y affects the loss, but all numbers of x get a gradient, through the mean "
-        "and the size. That of LayerNorm sums to 0, because adding a constant to x does not change y.",
+        "and the size. The gradient of LayerNorm sums to 0, because adding a constant to x does not change y.",
     )

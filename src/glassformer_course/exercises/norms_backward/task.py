@@ -13,8 +13,8 @@
 # Given `dy`, the gradient of a loss with respect to `y`, compute the gradients of the same loss with respect to `x`,
 # the gain and the bias.
 #
-# - `dy` and `x` are float64 of one shape (..., D), with any axes in front; `gain` is (D,); `epsilon` is a float.
-# - `dx` has the shape of `x`. The gradients of gain and bias are (D,): *sums* over all vectors.
+# - `dy` and `x` are float64 of one shape (..., D), with any leading axes; `gain` is (D,); `epsilon` is a float.
+# - `dx` has the shape of `x`. The gradients of the gain and the bias are (D,), *sums* over all vectors.
 # - $\mu$, $\sigma^2$ and $m$ depend on `x`, so gradients flow through them too.
 # - Return new arrays in a tuple; do not change the arguments.
 

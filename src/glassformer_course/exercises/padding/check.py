@@ -34,7 +34,7 @@ def mean(x: Array, real: Bools) -> Array:
 
 
 def cases(rng: np.random.Generator) -> Iterator[Case]:
-    """Yield cases with padding at the end and between tokens, large numbers in it, low scores and empty rows."""
+    """Yield cases with padding at the end and between tokens, large numbers in padding, low scores and empty rows."""
     v = np.array([[[2.0, 0.0], [4.0, 6.0], [90.0, 90.0]]])
     real = np.array([[True, True, False]])
     nothing = np.zeros((1, 3, 2))

@@ -158,7 +158,7 @@ MISTAKES = [
     ),
     Mistake(
         "set to zero, not removed",
-        "The attention is right, but no array is smaller. Remove the columns (of W_O: the rows).",
+        "The attention is right, but no array is smaller. Remove the columns of W_Q, W_K and W_V, and the rows of W_O.",
         {"remove": _set_to_zero},
     ),
     Mistake(
@@ -191,7 +191,7 @@ MISTAKES = [
     ),
     Mistake(
         "the most important head first",
-        "The head whose removal hurts *least* goes first: the lowest loss.",
+        "First remove the head whose removal hurts *least*, which gives the lowest loss.",
         {"greedy": _most_important_first},
     ),
 ]

@@ -11,12 +11,13 @@
 # \sum_{i,c} \mathrm{out}_{xhic}\, \frac{\partial L(x)}{\partial\, \mathrm{out}_{xhic}}$$
 #
 # `outputs` (N, H, T, d) are the outputs of the heads for N texts x (before $W_O$), at positions i in channels c;
-# `gradients`, of the same shape, are the gradients of each text's loss with respect to them. The result is (H,).
+# `gradients`, of the same shape, are the gradients of each text's loss with respect to these outputs. The result is
+# (H,).
 #
 # `remove` removes heads from an attention layer. In $W_Q, W_K, W_V$, (D, H·d) each, head h has the d columns from h·d
 # on; in $W_O$, (H·d, D), it has the *rows* with the same indices. Return a tuple of the four weights without the heads
-# in `removed`, a list of numbers in any order; the others keep their order. The smaller attention must give the same
-# result as the original one with these gates at 0.
+# in `removed`, a list of numbers in any order; the other heads keep their order. The smaller attention must give the
+# same result as the original one with the gates of the removed heads at 0.
 #
 # `greedy` chooses `count` heads to remove, one at a time. `losses` is a dictionary: its keys are tuples of removed
 # heads in ascending order, its values the loss without them. Each time, remove the head whose removal, *in addition to

@@ -54,7 +54,9 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
     )
     yield call("distribution", four, 0.5, None, None, note="where temperature 0.5 squares the ratios 4 : 2 : 1 : 1")
     yield call("distribution", four, 1.0, 2, None, note="where top_k is 2 and the probabilities are 4 : 2 : 1 : 1")
-    yield call("distribution", four, 1.0, None, 0.6, note="where the tokens of 1/2 and 1/4 are the first to reach 0.6")
+    yield call(
+        "distribution", four, 1.0, None, 0.6, note="where the tokens with probability 1/2 and 1/4 together reach 0.6"
+    )
     yield call("distribution", four, 1.0, None, 0.3, note="where the most likely token alone has more than top_p")
     equal = np.zeros(4)
     yield call("distribution", equal, 1.0, None, 0.5, note="where two of four equally likely tokens have exactly top_p")
@@ -75,7 +77,7 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
     )
     yield call("distribution", four, 1.0, 2, 0.6, note="where top_p applies after top_k: 2/3 alone reaches 0.6")
     yield call(
-        "distribution", four, 2.0, 3, 0.8, note="where only after the temperature is a third token needed to reach 0.8"
+        "distribution", four, 2.0, 3, 0.8, note="where the temperature makes a third token necessary to reach 0.8"
     )
     for V, temperature, top_k, top_p in [(7, 0.7, 5, 0.8), (11, 1.5, None, 0.45), (13, 1.0, 4, None), (5, 0.9, 9, 1.0)]:
         note = f"where {V} random logits have temperature {temperature}, top_k {top_k} and top_p {top_p}"

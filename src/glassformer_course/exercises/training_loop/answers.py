@@ -165,8 +165,8 @@ MISTAKES = [
     ),
     Mistake(
         "each array clipped by itself",
-        "This changes the direction of the step: large gradients shrink, small ones do not. Compute one norm over all "
-        "arrays and multiply them by one factor.",
+        "This changes the direction of the step: large gradients shrink but small ones do not. Compute one norm over "
+        "all arrays and multiply them by one factor.",
         {"clip": _each_alone, "train": _loop(loss_and_gradients, _each_alone)},
     ),
     Mistake(

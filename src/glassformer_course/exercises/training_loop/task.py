@@ -16,11 +16,11 @@
 # Return the loss (a float) and the dictionary of gradients, which `backward` computes from dlogits.
 #
 # **2. `clip`**. The norm of all gradients together is the root of the sum of all squares, over *all* arrays. If it is
-# larger than `max_norm`, multiply every array by `max_norm / norm`; otherwise, the numbers stay the same.
+# larger than `max_norm`, multiply every array by `max_norm / norm`; otherwise, leave them unchanged.
 #
 # **3. `train`**. Take `steps` steps of gradient descent on the same rows: compute loss and gradients, clip, then update
 # $w \leftarrow w - rate \cdot g$ for every array. Return the tuple (weights, losses): the dictionary after the last
-# step, and the list of the losses, each from *before* its step.
+# step, and the list of losses, each computed *before* its step.
 #
 # - `max_norm` and `rate` are positive floats. All gradients may be 0: then `clip` leaves them 0. With `steps` 0, return
 #   the weights unchanged, and an empty list.
@@ -87,7 +87,7 @@ def clip(gradients, max_norm):
 
 
 def train(weights, rows, steps, rate, max_norm):
-    """Return the weights after `steps` steps, and the list of the losses before each step."""
+    """Return the weights after `steps` steps, and the list of losses, one before each step."""
     # BEGIN SOLUTION
     losses = []
     for _ in range(steps):

@@ -13,7 +13,7 @@
 # - `tied_backward` returns the gradient of the table, float64 (V, D). `ids` is an int64 array (T,); `h` (T, D) are the
 #   hidden vectors; `dlogits` (T, V) and `dx` (T, D) are the gradients of a loss with respect to the logits and to the
 #   vectors looked up; `table` is (V, D).
-# - The table is used twice, so its gradient is the *sum* of both uses.
+# - The table is used twice, so its gradient is the *sum* of the gradients of both uses.
 # - The same id may occur at several positions; some ids do not occur.
 # - The results are new arrays; do not change the arguments.
 

@@ -81,6 +81,6 @@ def picture() -> Picture:
     return Picture(
         [Panel("weight of steps 1 to 40", found, names)],
         caption="With n = 0, all steps have the same weight, including those of the untrained model. The other two "
-        "averages give those little weight; with n = 8, the average covers a fixed fraction of the run, however long "
-        "it is.",
+        "averages give those steps little weight; with n = 8, the average covers a fixed fraction of the run, however "
+        "long it is.",
     )

@@ -23,7 +23,7 @@ import numpy as np
 
 
 def ema(weights, decay):
-    """Return the exponential moving average of arrays of one shape; `decay` is the largest decay."""
+    """Return the exponential moving average of arrays of one shape; `decay` limits the growing decay."""
     # BEGIN SOLUTION
     average = np.array(weights[0], dtype=np.float64)
     for t, weight in enumerate(weights[1:], start=2):

@@ -4,5 +4,5 @@ Each module has three functions:
 
 * `fault()`: context manager in which the library has the bug; afterwards, also on errors, the library is restored.
 * `observe(bench)`: trains and measures both models, and returns the evidence.
-* `shows(found)`: returns True if the evidence shows what the explanation says.
+* `shows(found)`: returns whether the evidence shows what the explanation says.
 """

@@ -62,7 +62,7 @@ def by_length(found: Trained) -> tuple[float, float]:
 
 
 def observe(bench: Bench) -> Evidence:
-    """Compare the gradients of the same rows in other groups, and the losses on short and long sentences."""
+    """Compare the gradients of the same rows in different groupings, and the losses on short and long sentences."""
     text = sentences(200)
     (healthy, fine, good), (faulty, wrong, bad) = bench.both(
         lambda _: (one := bench.train(SETTINGS, 160, files={"source": text}), differences(one), by_length(one))
@@ -73,7 +73,7 @@ def observe(bench: Bench) -> Evidence:
             compared("gradient of the same 8 rows", "rows at a time", "relative difference", fine, wrong),
         ],
         numbers=[
-            Number("apart", "gradient of 8 rows, one at a time: relative difference", fine[-1][1], wrong[-1][1]),
+            Number("apart", "relative difference of the gradient of 8 rows, one at a time", fine[-1][1], wrong[-1][1]),
             Number("short", "loss on the shortest quarter of the sentences", good[0], bad[0]),
             Number("long", "loss on the longest quarter", good[1], bad[1]),
         ],
@@ -81,6 +81,6 @@ def observe(bench: Bench) -> Evidence:
 
 
 def shows(found: Evidence) -> bool:
-    """Return True if only the faulty gradient depends on the micro-batch size."""
+    """Return whether only the faulty gradient depends on the micro-batch size."""
     apart = found.number("apart")
     return apart.healthy < 1e-4 and apart.faulty > 0.02

@@ -66,7 +66,7 @@ def observe(bench: Bench) -> Evidence:
 
 
 def shows(found: Evidence) -> bool:
-    """Return True if the columns of the faulty map sum to 1 and its rows do not."""
+    """Return whether the columns of the faulty map sum to 1 and its rows do not."""
     row = found.number("row")
     column = found.number("column")
     return abs(row.healthy - 1) < 1e-3 and abs(row.faulty - 1) > 0.01 and abs(column.faulty - 1) < 1e-3

@@ -1,4 +1,4 @@
-"""Case: with a cache, the position of a new token does not count the tokens in the cache."""
+"""Case: with a cache, the positions of new tokens are counted without the tokens in the cache."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def observe(bench: Bench) -> Evidence:
 
 
 def shows(found: Evidence) -> bool:
-    """Return True if the logits differ in the faulty model alone, and only after the first position."""
+    """Return whether the logits differ in the faulty model alone, and only after the first position."""
     first = found.number("first")
     largest = found.number("largest")
     return max(first.healthy, first.faulty, largest.healthy) < 1e-3 < 0.1 < largest.faulty

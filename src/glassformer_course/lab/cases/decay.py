@@ -19,7 +19,7 @@ SETTINGS: dict[str, dict[str, Any]] = {"train": {"weight_decay": 0.1}}
 
 @contextmanager
 def fault() -> Iterator[None]:
-    """Plant the bug: replace AdamW by `torch.optim.Adam`, whose weight decay is part of the gradient."""
+    """Plant the bug: replace AdamW with `torch.optim.Adam`, whose weight decay is part of the gradient."""
 
     def adam(parameters: list[torch.nn.Parameter], config: TrainConfig) -> torch.optim.Optimizer:
         return torch.optim.Adam(
@@ -62,14 +62,19 @@ def observe(bench: Bench) -> Evidence:
         ],
         numbers=[
             last_losses(healthy, faulty),
-            Number("plain", "the same without weight decay", plain.validation[-1][1], plain_too.validation[-1][1]),
+            Number(
+                "plain",
+                "validation loss at the end, without weight decay",
+                plain.validation[-1][1],
+                plain_too.validation[-1][1],
+            ),
             Number("size", "root mean square of the weights at the end", healthy.watched[-1][1], faulty.watched[-1][1]),
         ],
     )
 
 
 def shows(found: Evidence) -> bool:
-    """Return True if decay shrinks the faulty weights more and raises their loss, and both are equal without decay."""
+    """Return whether decay shrinks the faulty weights more and raises their loss, and both are equal without decay."""
     loss = found.number("loss")
     plain = found.number("plain")
     size = found.number("size")

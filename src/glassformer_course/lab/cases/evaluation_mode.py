@@ -52,7 +52,7 @@ def observe(bench: Bench) -> Evidence:
         ]
         + [compared("the same weights on the same text", "measurement", "nats per token", fine, wrong)],
         numbers=[
-            Number("spread", "largest minus smallest of these measurements", *spread),
+            Number("spread", "largest minus smallest of the repeated measurements", *spread),
             Number("gap", "validation minus training loss, at the end", *gaps),
             last_losses(healthy, faulty),
         ],
@@ -60,7 +60,7 @@ def observe(bench: Bench) -> Evidence:
 
 
 def shows(found: Evidence) -> bool:
-    """Return True if only the faulty model's measurements differ, and its loss is higher."""
+    """Return whether only the faulty model's measurements differ, and its loss is higher."""
     spread = found.number("spread")
     loss = found.number("loss")
     return spread.healthy == 0 < spread.faulty and loss.faulty > loss.healthy

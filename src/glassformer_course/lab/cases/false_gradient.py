@@ -71,7 +71,7 @@ def batches(ids: np.ndarray, count: int) -> list[NumpyBatch]:
 
 
 def slope(weights: Any, batch: NumpyBatch) -> tuple[float, float]:
-    """Return the slope of the loss in a random direction: by the gradient, and by central differences."""
+    """Return the slope of the loss in a random direction, from the gradient and from central differences."""
     draw = np.random.default_rng(1)
     size = 1e-5
     _, found = gradients(SETTINGS, weights, batch)
@@ -105,13 +105,13 @@ def see(bench: Bench, name: str) -> tuple[list[Point], list[Map], tuple[float, f
 
 
 def observe(bench: Bench) -> Evidence:
-    """Compare the loss, the maps of both heads, and the slope by the gradient with the measured slope."""
+    """Compare the losses, the maps of both heads, and the slopes from the gradient and from central differences."""
     (fine, maps, said, apart), (wrong, equal, claimed, together) = bench.both(lambda name: see(bench, name))
     return Evidence(
         charts=[compared("training loss", "step", "nats per character", averaged(fine), averaged(wrong))],
         maps=[*maps, *equal],
         numbers=[
-            Number("said", "slope of the loss in a random direction, by the gradient", said[0], claimed[0]),
+            Number("said", "slope of the loss in a random direction, from the gradient", said[0], claimed[0]),
             Number("slope", "the same slope, measured by central differences", said[1], claimed[1]),
             Number("apart", "largest difference between the attention weights of the two heads", apart, together),
             Number("loss", "training loss at the end", averaged(fine)[-1][1], averaged(wrong)[-1][1]),
@@ -120,7 +120,7 @@ def observe(bench: Bench) -> Evidence:
 
 
 def shows(found: Evidence) -> bool:
-    """Return True if the faulty gradient disagrees with the measured slope and its heads are equal."""
+    """Return whether the faulty gradient disagrees with the measured slope and its heads are equal."""
     said = found.number("said")
     slope_ = found.number("slope")
     apart = found.number("apart")

@@ -40,7 +40,7 @@ def fault() -> Iterator[None]:
 
 
 def seen_before(found: Trained) -> float:
-    """Return the fraction of 8-token sequences of the validation part that also occur in the training part."""
+    """Return the fraction of 8-token sequences of the validation split that also occur in the training split."""
     runs = [
         [tuple(window) for window in np.lib.stride_tricks.sliding_window_view(store.tokens, RUN).tolist()]
         for store in (found.data.train.source, found.data.validation.source)
@@ -50,7 +50,7 @@ def seen_before(found: Trained) -> float:
 
 
 def fresh_loss(found: Trained) -> float:
-    """Return the loss on stories that are in neither part."""
+    """Return the loss on stories that are in neither split."""
     ids = np.array(found.tokenizer.encode(" ".join(find_text_corpus("stories").documents(40, seed=9))))
     width = found.config.model.context
     rows = [Row.of_text(ids[start : start + width + 1]) for start in range(0, len(ids) - width, width)]
@@ -58,7 +58,7 @@ def fresh_loss(found: Trained) -> float:
 
 
 def observe(bench: Bench) -> Evidence:
-    """Compare the losses on validation and on new text, and the overlap of the two parts."""
+    """Compare the losses on validation and on new text, and the overlap of the two splits."""
     (healthy, fine), (faulty, wrong) = bench.both(
         lambda _: (one := bench.train(SETTINGS, 240, fresh_loss), seen_before(one))
     )
@@ -77,7 +77,7 @@ def observe(bench: Bench) -> Evidence:
 
 
 def shows(found: Evidence) -> bool:
-    """Return True if the faulty parts overlap and its loss is lower on validation than on new text."""
+    """Return whether the faulty splits overlap and the loss is lower on validation than on new text."""
     loss = found.number("loss")
     fresh = found.number("fresh")
     known = found.number("known")

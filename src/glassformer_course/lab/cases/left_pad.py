@@ -88,7 +88,7 @@ def observe(bench: Bench) -> Evidence:
 
 
 def shows(found: Evidence) -> bool:
-    """Return True if padding raises only the loss of the faulty model."""
+    """Return whether padding raises only the loss of the faulty model."""
     alone = found.number("alone")
     padded = found.number("padded")
     rise = padded.faulty - alone.faulty

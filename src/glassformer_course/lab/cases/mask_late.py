@@ -82,7 +82,7 @@ def observe(bench: Bench) -> Evidence:
 
 
 def shows(found: Evidence) -> bool:
-    """Return True if the first row of the faulty map does not sum to 1, and its earlier logits change."""
+    """Return whether the first row of the faulty map does not sum to 1 and a later token changes earlier logits."""
     first = found.number("first")
     moved = found.number("moved")
     return abs(first.healthy - 1) < 1e-3 and first.faulty < 0.5 and moved.healthy == 0 and moved.faulty > 1e-3

@@ -1,4 +1,4 @@
-"""Case: the causal mask is off by one, so each token also sees the next."""
+"""Case: the causal mask is off by one, so each token also sees the next one."""
 
 from __future__ import annotations
 
@@ -49,13 +49,17 @@ def observe(bench: Bench) -> Evidence:
         numbers=[
             last_losses(healthy, faulty),
             Number("next", "mean weight of the map on the next token", *(float(w.diagonal(1).mean()) for w in weights)),
-            Number("beyond", "sum of its weights on later tokens", *(float(w.triu(2).sum()) for w in weights)),
+            Number(
+                "beyond",
+                "sum of the map's weights on all tokens after the next",
+                *(float(w.triu(2).sum()) for w in weights),
+            ),
         ],
     )
 
 
 def shows(found: Evidence) -> bool:
-    """Return True if only the faulty model attends to the next token, and none beyond it, with a lower loss."""
+    """Return whether only the faulty model attends to the next token, to no token beyond it, and has a lower loss."""
     beside = found.number("next")
     beyond = found.number("beyond")
     loss = found.number("loss")

@@ -76,7 +76,7 @@ def observe(bench: Bench) -> Evidence:
 
 
 def shows(found: Evidence) -> bool:
-    """Return True if the faulty model counts more predictions and reports a loss below that of its real tokens."""
+    """Return whether the faulty model counts more predictions and reports a loss below that of its real tokens."""
     counted = found.number("counted")
     loss = found.number("loss")
     real = found.number("real")

@@ -52,6 +52,6 @@ def observe(bench: Bench) -> Evidence:
 
 
 def shows(found: Evidence) -> bool:
-    """Return True if the faulty heads attend to far fewer tokens before training."""
+    """Return whether the faulty heads attend to far fewer tokens before training."""
     width = found.number("width")
     return width.faulty < 0.6 * width.healthy

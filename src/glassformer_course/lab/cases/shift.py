@@ -57,14 +57,14 @@ def observe(bench: Bench) -> Evidence:
         samples={f"healthy: {PROMPT.strip()} …": [text], f"faulty: {PROMPT.strip()} …": [garbled]},
         numbers=[
             Number("one", "fraction of predictions that are the next token", fine[1][1], wrong[1][1]),
-            Number("two", "fraction that are the token after the next", fine[2][1], wrong[2][1]),
+            Number("two", "fraction of predictions that are the token after the next", fine[2][1], wrong[2][1]),
             last_losses(healthy, faulty),
         ],
     )
 
 
 def shows(found: Evidence) -> bool:
-    """Return True if the faulty model predicts the token after the next more often than the next."""
+    """Return whether the faulty model predicts the token after the next more often than the next one."""
     one = found.number("one")
     two = found.number("two")
     return one.healthy > two.healthy and two.faulty > one.faulty

@@ -19,7 +19,7 @@ from glassformer_course.lab.planting import attention_with
 LETTERS = "abcdefgh"
 SETTINGS: dict[str, dict[str, Any]] = {"model": {"context": 12}, "tokenizer": {"kind": "characters"}}
 HIDDEN = 5.0
-"""Masked scores are lowered by this. It was 10,000 or more in the projects with this bug, and took longer."""
+"""Number subtracted from masked scores. Projects with this bug subtract 10,000 or more, which takes longer to learn."""
 
 
 @contextmanager
@@ -35,7 +35,7 @@ def letters() -> str:
 
 
 def ahead(found: Trained) -> float:
-    """Return the largest share of attention of any head on later tokens, for the first validation row."""
+    """Return the largest fraction of any head's attention on later tokens, for the first validation row."""
     ids = found.task.held_out(None)[0].inputs.tolist()
     return max(float(found.heads(ids, layer).triu(1).sum(dim=-1).mean(dim=-1).max()) for layer in (0, 1))
 
@@ -51,25 +51,25 @@ def see(bench: Bench, name: str) -> tuple[Trained, Map]:
 
 
 def observe(bench: Bench) -> Evidence:
-    """Compare the share of attention on later tokens during training."""
+    """Compare the fraction of attention on later tokens during training."""
     (healthy, fine), (faulty, wrong) = bench.both(lambda name: see(bench, name))
     first, last = ([found.watched[at][1] for found in (healthy, faulty)] for at in (0, -1))
     return Evidence(
         charts=[
             replace(loss_chart(healthy, faulty, floor=False), level=("entropy of the letters", math.log(len(LETTERS)))),
-            compared("attention on later tokens", "step", "share", healthy.watched, faulty.watched),
+            compared("attention on later tokens", "step", "fraction", healthy.watched, faulty.watched),
         ],
         maps=[fine, wrong],
         numbers=[
-            Number("first", "share of attention on later tokens, before the first step", *first),
-            Number("share", "the same at the end", *last),
+            Number("first", "fraction of attention on later tokens, before the first step", *first),
+            Number("share", "fraction of attention on later tokens, at the end", *last),
             last_losses(healthy, faulty),
         ],
     )
 
 
 def shows(found: Evidence) -> bool:
-    """Return True if only the faulty attention on later tokens is above 0, and grows during training."""
+    """Return whether only the faulty attention on later tokens is above 0, and grows during training."""
     first = found.number("first")
     share = found.number("share")
     return share.healthy == 0 and 0 < first.faulty < 0.1 and share.faulty > 2 * first.faulty

@@ -88,7 +88,7 @@ def observe(bench: Bench) -> Evidence:
 
 
 def shows(found: Evidence) -> bool:
-    """Return True if the faulty loss is lower and its outputs are not better."""
+    """Return whether the faulty loss is lower and its outputs are not better."""
     loss = found.number("loss")
     right = found.number("right")
     return loss.faulty < loss.healthy and right.faulty <= right.healthy

@@ -38,7 +38,7 @@ def fault() -> Iterator[None]:
 
 
 def probabilities(found: Trained) -> list[Point]:
-    """Return (model's probability of its most likely token, probability of sampling it), means over bins."""
+    """Return (model's probability of its most likely token, probability of sampling that token), averaged in bins."""
     tokens = found.data.validation.source.tokens[:1024]
     ids = torch.tensor(tokens[: len(tokens) // 32 * 32].reshape(-1, 32).tolist())  # (B, T)
     with torch.no_grad():
@@ -83,12 +83,17 @@ def observe(bench: Bench) -> Evidence:
                 sure[0],
                 sure[1],
             ),
-            Number("unsure", "the same where the model gives it less than 0.5", unsure[0], unsure[1]),
+            Number(
+                "unsure",
+                "probability of sampling the most likely token where the model gives it less than 0.5",
+                unsure[0],
+                unsure[1],
+            ),
         ],
     )
 
 
 def shows(found: Evidence) -> bool:
-    """Return True if the faulty sampler rarely samples tokens of which the model is certain."""
+    """Return whether the faulty sampler rarely samples tokens of which the model is certain."""
     sure = found.number("sure")
     return sure.healthy > 0.9 and sure.faulty < 0.1

@@ -26,7 +26,7 @@ EMBEDDING = "embedding.tokens.weight"
 
 @contextmanager
 def fault() -> Iterator[None]:
-    """Plant the bug: the head has its own matrix; files omit it, and loading replaces it by the embedding."""
+    """Plant the bug: the head has its own matrix; files omit it, and loading replaces it with the embedding."""
     own = Head.__init__
     save = weights.save_tensors
     load = weights.load_tensors
@@ -86,7 +86,7 @@ def observe(bench: Bench) -> Evidence:
 
 
 def shows(found: Evidence) -> bool:
-    """Return True if the faulty loss jumps after loading and its model has more parameters."""
+    """Return whether the faulty loss jumps after loading and its model has more parameters."""
     before = found.number("before")
     after = found.number("after")
     parameters = found.number("parameters")
