@@ -18,7 +18,7 @@ class Linear(NamedTuple):
 
 
 def linear(x: Array, weights: Weights) -> tuple[Array, Linear]:
-    """Return y = x Wᵀ + b, with W (outputs, inputs) in `weight` and b (outputs) in `bias`, if there is one.
+    """Return y = x Wᵀ + b, where W (outputs, inputs) is `weight` and b (outputs) is `bias`, if present.
 
     x: (..., inputs) -> y: (..., outputs).
     """

@@ -1,4 +1,4 @@
-"""Model settings, with the same names as in the PyTorch model's `ModelConfig`."""
+"""Model settings, under the same names as in the PyTorch model's `ModelConfig`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RMSNORM_EPSILON = 1e-6
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of a transformer. The letters in comments are those of the shapes.
+    """Settings of a transformer. Comments give the letters that shapes use.
 
     `Settings(**config.model.model_dump())` and `Settings(**tomllib.load(config_file)["model"])` both work: "unset",
     which means no value in a TOML file, is read as None, and `qk_norm = true` of older files as "head". An encoder with
@@ -100,12 +100,12 @@ class Settings:
 
     @property
     def F(self) -> int:  # noqa: N802
-        """Feed-forward width; by default 4 D, or 8/3 D rounded up to a multiple of 32 if gated."""
+        """Feed-forward width; by default 4 D, or, if gated, 8/3 D rounded up to a multiple of 32."""
         if self.hidden:
             return self.hidden
         return -(-8 * self.width // 3 // 32) * 32 if self.activation in GATED else 4 * self.width
 
     @property
     def eps(self) -> float:
-        """Epsilon that norms over the width add to the variance; by default that of the norm's kind."""
+        """Epsilon of norms over the width; by default 1e-5 for LayerNorm and 1e-6 for RMSNorm."""
         return self.norm_eps or (LAYERNORM_EPSILON if self.norm == "layernorm" else RMSNORM_EPSILON)
