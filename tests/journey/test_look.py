@@ -71,7 +71,7 @@ def test_what_no_font_has_is_said_once(tmp_path: Path) -> None:
     done = here("look", "odd", text, "--head", "dec.0.self.0", "--out", "odd.svg", folder=tmp_path)
     assert (done.returncode, done.stdout) == (0, "odd.svg shows 1 head on 5 tokens\n")
     (message,) = done.stderr.splitlines()
-    assert message.startswith("no font on this machine has \ue9fe \ue9ff: tokens with them are shown by their ids")
+    assert message.startswith("no installed font has \ue9fe \ue9ff: tokens with these characters are shown as ids")
 
 
 @pytest.mark.parametrize(

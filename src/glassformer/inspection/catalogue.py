@@ -1,4 +1,4 @@
-"""Recordable tensors of a forward pass: their kinds, hook points, and names in a given model."""
+"""Tensors of a forward pass that can be recorded: their kinds, hook points, and names in a given model."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ The letters are those of `glassformer.base.shapes`; `rows` selects along T.
 
 EVERYTHING = tuple(THINGS)
 INSIDE = ("q", "k", "v", "scores", "pattern", "z", "head_output")
-"""Kinds inside every attention layer, self and cross."""
+"""Kinds of tensors inside each self- and cross-attention layer."""
 OLDER_NAMES = {"mixed": "z"}
-"""Former names of kinds: accepted as input, never returned."""
+"""Former names of kinds, which are accepted as input but never returned."""
 
 
 @dataclass(frozen=True)
@@ -100,10 +100,10 @@ class Recordable:
     Attributes:
         name: name of the tensor, such as `dec.1.self.pattern`.
         thing: kind of the tensor, a key of `THINGS`.
-        stack: "enc" or "dec", the stack whose rows and positions the tensor has.
-        dims: shape in letters; sizes that do not depend on the batch are in `sizes`.
+        stack: "enc" or "dec", the stack that determines the tensor's rows and positions.
+        dims: shape in letters; `sizes` has the sizes that do not depend on the batch.
         sizes: sizes of H, G, K, D, F, V.
-        tap: module input or output to record; for `head_output`, that of z.
+        tap: module input or output to record; `head_output` uses the tap of z.
     """
 
     name: str
@@ -118,7 +118,7 @@ class Recordable:
         return tuple((self.sizes | batch)[letter] for letter in self.dims)
 
     def bytes(self, batch: dict[str, int], each: int) -> int:
-        """Return the size in bytes, with `each` bytes per number."""
+        """Return the size in bytes, if each number takes `each` bytes."""
         return math.prod(self.shape(batch)) * each
 
 

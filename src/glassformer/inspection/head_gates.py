@@ -66,7 +66,7 @@ def gated(model: Model, values: Mapping[str, Tensor] | None = None) -> Iterator[
 def _gate(
     gates: dict[str, Tensor], name: str, fresh: bool, module: nn.Module, args: tuple[Any, ...], z: Tensor
 ) -> Tensor:
-    """Return z (B, H, T, K) times the gates of this attention layer; used as a forward hook."""
+    """Return z (B, H, T, K) times the gates of this attention layer; a forward hook."""
     B, H = z.shape[:2]
     if fresh:
         dtype = torch.promote_types(z.dtype, torch.float32)

@@ -1,4 +1,4 @@
-"""Kinds of patches: replacements for activations of a model. See `glassformer.inspection.patching` for their names."""
+"""Kinds of patches, which replace activations of a model; `glassformer.inspection.patching` lists the activations."""
 
 from __future__ import annotations
 
@@ -65,7 +65,10 @@ class Mean:
             )
         seen = found.flatten(0, -2) if self.real is None else found[self.real]  # (n, width)
         if not len(seen):
-            raise GlassError(f"a mean over no positions was given for {name}", "Set `real` to True for some positions.")
+            raise GlassError(
+                f"the mean for {name} has no positions: `real` is False everywhere",
+                "Set `real` to True for some positions.",
+            )
         return fit(seen.mean(dim=0), current.shape, current, name)
 
 
@@ -128,7 +131,7 @@ Kind = Zero | Value | Mean | Resample | Pattern | KnockOut
 
 
 def find(source: Source, name: str) -> Tensor:
-    """Return the tensor of a source, for a recording the one under `name`."""
+    """Return the tensor of a source; for a recording, the tensor under `name`."""
     if isinstance(source, Tensor):
         return source
     try:

@@ -5,12 +5,12 @@
 
 Results depend on the kind of replacement, so report which kind was used:
 
-* `Zero`: zeros, a value that later layers may never have received in training.
+* `Zero`: zeros, which later layers may never have received in training.
 * `Mean`: the mean over the rows and positions of recorded values.
 * `Resample`: the activation at the same position for another input (Chan et al. 2022).
 * `Value`: any tensor.
-* `Pattern`: given attention weights, applied to the current values. With all patterns frozen and a head removed, this
-  is the pattern-preserving ablation of Olsson et al. 2022.
+* `Pattern`: given attention weights, applied to the current values. Removing a head while all patterns are frozen is
+  the pattern-preserving ablation of Olsson et al. 2022.
 * `KnockOut`: attention to the first token alone.
 
 Each patch is a forward hook that returns another tensor: for a head on `hook_z` or `hook_pattern` of its attention
@@ -58,7 +58,7 @@ from glassformer.model.transformer import Embedding, Model, Stack
 __all__ = ["Kind", "KnockOut", "Mean", "Pattern", "Resample", "Value", "Zero", "patch", "patchable"]
 
 Install = Callable[[Kind, str], AbstractContextManager[None]]
-"""Function that applies a kind to the activation of a name until the context ends."""
+"""Function that applies a kind of patch to a named activation until the context ends."""
 
 
 @contextmanager

@@ -9,8 +9,8 @@
 
 `glassformer.inspection.catalogue.THINGS` lists the tensors that can be recorded, and `HOOK_POINTS` there lists their
 modules. Each value is a tensor of the model's own forward pass, copied by a forward hook. Layers with recorded scores
-or patterns compute attention step by step instead of by the fused kernel, and the logits then stay within 1e-4 of those
-of an unobserved pass; otherwise they are bit-equal.
+or patterns compute attention step by step instead of by the fused kernel, so their logits differ by up to 1e-4 from
+those of an unobserved pass. Otherwise, the logits are bit-equal.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class NotRecordedError(GlassError, KeyError):
 class Recording(Mapping[str, Tensor]):
     """Tensors of one forward pass by name. Each access returns a copy, so the recording cannot be modified.
 
-    Single heads have names, too: `dec.1.self.2` for the head's part of `z`, `dec.1.self.2.pattern` for its part of
-    `pattern`, and so on. `mixed` is a former name of `z`.
+    Single heads have names, too: `dec.1.self.2` is the head's slice of `z`, `dec.1.self.2.pattern` its slice of
+        `pattern`, and so on. `mixed` is a former name of `z`.
 
     Args:
         values: tensors by name, on the CPU.

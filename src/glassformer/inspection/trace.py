@@ -2,7 +2,7 @@
 
 The forward pass is the model's own, in evaluation mode and without gradients. Hooks record the arguments and the output
 of each module. Because scores and patterns are recorded, attention is computed step by step instead of by the fused
-kernel, and the logits stay within 1e-4 of those of an unobserved pass.
+kernel; the logits stay within 1e-4 of those of an unobserved pass.
 """
 
 from __future__ import annotations
@@ -221,7 +221,7 @@ def _attention(calls: Calls, layer: Attention) -> AttentionTrace:
     scaled = calls.output(layer.hook_products)  # (B, H, T, S)
     masked = calls.output(layer.hook_scores)  # (B, H, T, S)
     allowed = (masked != -math.inf).any(dim=1, keepdim=True)  # (B, 1, T, S)
-    if not layer.heads:  # without heads there are no scores: use the mask
+    if not layer.heads:  # a layer without heads has no scores: use the mask
         allowed = mask.allowed_tensor(masked)  # (B or 1, 1, T or 1, S)
         if mask.fully_masked is not None:
             allowed = allowed & ~mask.fully_masked  # (B or 1, 1, T or 1, S)

@@ -1,4 +1,4 @@
-"""Data classes of a trace, with tensors detached from the model. The letters are those of `glassformer.base.shapes`."""
+"""Data classes of a trace. Tensors are detached; the letters of shapes are defined in `glassformer.base.shapes`."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from glassformer.model.positions import Rotation
 class AttentionTrace:
     """Trace of one attention layer. Query head h uses key-value head h // (H / G) unless heads were removed.
 
-    After pruning, H and G count the remaining heads; see `heads` and `asks`.
+    After pruning, H and G count the remaining heads, which `heads` and `asks` identify.
 
     Attributes:
         heads: (H) number of each query head in the configuration; 0 to H - 1 if no heads were removed.
-        asks: (H) index of the key-value head, of G, that each query head uses.
+        asks: (H) index of the key-value head that each query head uses.
         input: (B, T, D) input of the query projection.
         source: (B, S, D) input of the key and value projections: `input`, or the encoder's memory.
         q_projected, k_projected: (B, H, T, K) and (B, G, S, K), outputs of the projections.

@@ -86,8 +86,7 @@ class Result:
         }
 
     def line(self, width: int) -> str:
-        """Return one line of text: verdict, name padded to `width`, measured value, limit, and the claim or the
-        note."""
+        """Return one line of text: verdict, name padded to `width`, measured value, limit, and claim or note."""
         verdict, sign = {True: ("pass", "<="), False: ("FAIL", " >"), None: ("-", "  ")}[self.ok]
         told = self.check.claim if self.ok else self.note if self.ok is None else f"{self.check.claim}? {self.note}"
         figures = f"{shown(self.measured):>8} {sign} {shown(self.check.limit):<7}"
@@ -95,8 +94,7 @@ class Result:
 
 
 def shown(number: float | None) -> str:
-    """Format a number: integers below one million exactly, others with two significant digits, None as an empty
-    string."""
+    """Format a number: exactly if an integer below one million, else with two significant digits; "" for None."""
     if number is None:
         return ""
     # The first comparison is False for infinity and NaN, which round() refuses.

@@ -95,8 +95,7 @@ class ProofSheet:
         }
 
     def text(self) -> str:
-        """Return the checks that could not run, and a summary; single results are printed as soon as they are
-        available."""
+        """Return the checks that could not run, and a summary; `verify_run` reports each result on its own."""
         unmade = self.unmade()
         return f"\n{self.summary()}" if unmade is None else f"{unmade}\n\n{self.summary()}"
 

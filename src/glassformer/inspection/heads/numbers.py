@@ -39,8 +39,8 @@ def numbers(looks: Looks) -> dict[str, Floats]:
 def divergence(looks: Looks) -> tuple[Floats, float]:
     """Sum the Jensen-Shannon divergences between a head's rows at equal positions of different sequences, in nats.
 
-    0: the attention depends on positions alone, not on tokens; the maximum is ln 2. Positions count if both sequences
-    have a row there and the same visible keys.
+    A divergence of 0 means that attention depends on positions alone, not on tokens; the maximum is ln 2. Positions
+    count if both sequences have a row there and the same visible keys.
 
     Returns:
         The sum over pairs of sequences and positions, (H,), and the number of terms.

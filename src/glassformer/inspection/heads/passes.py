@@ -30,7 +30,7 @@ class ProbedLayer:
         looks: its attention weights and tokens.
         raised: (N, H, T, S) from `copying.raised_logits`; None if the layer has no direct path to the logits or the
             probe's tokens repeat.
-        gold: gold relations of the probe, if any: relation -> (N, T, S).
+        gold: relation -> (N, T, S), for probes with gold relations; otherwise empty.
     """
 
     site: Site

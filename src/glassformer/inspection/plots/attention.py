@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from glassformer.inspection.explain import Subject
 
 THUMBNAIL = 64
-"""Pixels, and maximum number of cells, of the longer side of a map when all heads are shown."""
+"""Length of a map's longer side when all heads are shown, in pixels and as the maximum number of cells."""
 MIDDLE = 256
-"""Pixels, and maximum number of cells, of the longer side of a map when the heads of one layer are shown."""
+"""Length of a map's longer side when the heads of one layer are shown, in pixels and as the maximum number of cells."""
 ACROSS = 4
-"""Number of maps in a row when the heads of one layer are shown."""
+"""Number of maps side by side when the heads of one layer are shown."""
 DECIMALS = 6  # decimal places of weights in JSON
 
 
@@ -53,7 +53,7 @@ def draw_attention(found: AttentionMaps, scale: Scale = "linear", fonts: Fonts |
     Args:
         found: attention maps from `look`.
         scale: scale of the colours.
-        fonts: fonts for the labels; None: find fonts for the texts.
+        fonts: fonts for the labels; None: find fonts that have the characters of the tokens.
     """
     fonts = fonts or find_fonts(found.texts())
     sites = list(dict.fromkeys(head.site for head in found.maps))

@@ -77,7 +77,7 @@ def read_maps(subject: Subject, sites: Sequence[Site], most: int) -> AttentionMa
 
 
 def find_site(model: Model, name: str) -> Site:
-    """Return the attention layer of a name, such as `dec.0.self`.
+    """Return the attention layer with a name, such as `dec.0.self`.
 
     Raises:
         GlassError: the model has no such layer; the error lists the model's layers.

@@ -1,4 +1,4 @@
-"""Script that recomputes the logit of a receipt from the run's files with NumPy alone."""
+"""Script that recomputes a receipt's logit from the files of the run, with NumPy and without PyTorch."""
 
 from __future__ import annotations
 
