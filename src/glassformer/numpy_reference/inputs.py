@@ -56,7 +56,7 @@ def checked_weights(settings: Settings, weights: Weights) -> dict[str, Array]:
             raise ValueError(f"the weight {name} is {found}, but the settings need {shape}")
     extra = sorted(weights.keys() - wanted.keys())
     if extra:
-        raise ValueError(f"the weight {extra[0]} is unknown: these settings belong to another model")
+        raise ValueError(f"the settings have no weight {extra[0]}: the weights belong to another model")
     return {name: np.asarray(weights[name], dtype=np.float64) for name in wanted}
 
 
