@@ -7,7 +7,7 @@ replacement: every kind removes them.
 
 The effect of an ablation on the loss does not show the whole contribution of a part, because later layers often
 compensate for a missing head: in Chinchilla 7B, for about 70 % of the logit contribution of a removed attention layer
-(McGrath et al. 2023, "The Hydra Effect"). `pruning.direct_effects` measures the effect along the direct path alone.
+(McGrath et al. 2023, "The Hydra Effect"). `pruning.direct_effects` measures only the effect along the direct path.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ ABLATION_KINDS: Mapping[AblationKind, str] = {
     "zero": "replaced by zeros",
     "mean": "replaced by its mean over all positions of the evaluated rows",
     "resample": "replaced by its output at the same position of the next row",
-    "first": "each head attends to the first token alone",
+    "first": "each head attends only to the first token",
     "frozen": "replaced by zeros, and the other attention patterns stay as in the full model",
 }
 PART_KINDS: tuple[AblationKind, ...] = ("zero", "mean", "first", "frozen")
-"""Kinds that can switch off several parts together, on any input."""
+"""Kinds that apply to several parts together, and to any input."""
 HEAD_KINDS: tuple[AblationKind, ...] = ("zero", "mean", "resample")
-"""Kinds that `ablation_effects` can use to switch off one head at a time, on the rows of a task."""
+"""Kinds of `ablation_effects`, which switches off one head at a time and needs the rows of a task."""
 SELF_REPAIR = (
     "later layers can compensate for a missing head: the ablation effect may be smaller than the head's contribution"
 )
@@ -66,7 +66,7 @@ class Ablation:
 
     Attributes:
         off: names of parts, such as `dec.1.self.2`.
-        kind: a key of `ABLATION_KINDS`.
+        kind: kind of replacement, a key of `ABLATION_KINDS`.
     """
 
     off: tuple[str, ...]
@@ -74,7 +74,7 @@ class Ablation:
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """Return the parts to switch off, without those that have no replacement (`WHOLE`)."""
+        """Return the parts to switch off, except those in `WHOLE`, which have no replacement."""
         return tuple(name for name in self.off if _last(name) not in WHOLE)
 
     @property
@@ -189,7 +189,7 @@ class AblatedModel:
         return {name: _replacement(name, self.ablation.kind, self.means) for name in self.ablation.off}
 
     def _frozen(self, tokens: Tensor, *more: Tensor | None) -> dict[str, Kind]:
-        """Return patches that set all remaining attention patterns to those of the full model."""
+        """Return patches that set the attention patterns of all other heads to those of the full model."""
         pair = isinstance(self.model, EncoderDecoder)
         target, real = (*more, None, None)[:2] if pair else (None, (*more, None)[0])
         sites = [str(site) for site in attentions(self.model) if str(site) not in self.ablation.off]
@@ -317,7 +317,7 @@ def ablation_effects(model: Model, data: TaskRows, kind: AblationKind = "zero") 
 def _losses_without_each(
     model: Model, batch: Batch, names: Sequence[str], kind: AblationKind, values: Mapping[str, Tensor]
 ) -> Tensor:
-    """Return the row losses without each of n heads, (n, B), from one forward pass."""
+    """Return the loss of each row without each of n heads, (n, B), from one forward pass."""
     n = len(names)
     B = len(batch.inputs)
     values = {name: values[name].repeat(n, 1, 1) for name in names} if kind == "resample" else values  # (n B, T, K)
@@ -377,7 +377,7 @@ def written_without(found: AblatedModel, model: TextModel | Translator, text: st
     change with each new token.
 
     Raises:
-        GlassError: the kind is "frozen"; or as for `generate`.
+        GlassError: the kind is "frozen", or `generate` raises an error.
     """
     settings = model.config.sample.replace(beams=1, temperature=0.0, repetition_penalty=1.0, tokens=tokens)
     if isinstance(model, ChatModel):

@@ -89,7 +89,7 @@ def tables(model: Model) -> dict[str, Tensor]:
 
 
 def table_named(model: Model, name: str) -> Tensor:
-    """Return the embedding table with a name, such as "tokens".
+    """Return the embedding table that has the given name, such as "tokens".
 
     Raises:
         GlassError: the model has no such table.

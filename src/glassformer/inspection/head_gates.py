@@ -38,7 +38,7 @@ def gated(model: Model, values: Mapping[str, Tensor] | None = None) -> Iterator[
             in order.
 
     Yields:
-        The gates by attention site: the given ones, or those of the last forward pass.
+        The gates by attention site: `values` if given, otherwise the gates of the last forward pass.
 
     Raises:
         GlassError: an attention site is unknown, or the shape of a gate does not match the heads or the rows.

@@ -116,7 +116,7 @@ class Pattern:
 
 @dataclass(frozen=True, eq=False)
 class KnockOut:
-    """Replace by attention to the first real token of the row alone (in cross-attention, of the source)."""
+    """Replace by attention only to the first real token of the row (in cross-attention, of the source)."""
 
     where: Tensor | None = field(default=None, kw_only=True)
 

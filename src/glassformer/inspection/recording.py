@@ -190,9 +190,9 @@ def watching(
 ) -> Iterator[list[Recording]]:
     """Record all forward passes until the context ends, such as those of generation, beam search or training.
 
-    The hooks are removed when the context ends, also after an exception; the recordings stay. Patched values are
-    recorded only if the patch is outside: `with patch(...), watching(...)`. For a patch inside the context, the
-    recording has the original value, and the patch shows in later tensors alone.
+    When the context ends, normally or by an exception, the hooks are removed and the recordings stay. Patched values
+    are recorded only if the patch is the outer context: `with patch(...), watching(...)`. If the patch is inside, the
+    recording has the original value, and only later tensors show the effect of the patch.
 
     Args:
         model, keep, rows, dtype: as for `record`. With a cache, a forward pass has only the new positions.
@@ -229,7 +229,7 @@ class _PassRecorder:
 
     @contextmanager
     def attached(self, entries: Sequence[Recordable]) -> Iterator[None]:
-        """Record these entries until the context ends, with hooks on their modules alone."""
+        """Record these entries until the context ends, with hooks only on their modules."""
         begins = {name: Tap(stack, "input") for name, stack in stacks(self.model).items()}
         self.entries = {entry.name: entry for entry in entries}
         with tapped(begins, self._begin), tapped({entry.name: entry.tap for entry in entries}, self._take):

@@ -86,7 +86,7 @@ def heads(model: Model) -> list[HeadSite]:
 
 
 def find_head(model: Model, name: str) -> HeadSite:
-    """Return the head with a name, such as `dec.0.self.3`.
+    """Return the head with the given name, such as `dec.0.self.3`.
 
     Raises:
         GlassError: the model has no such head; the error lists the model's heads.

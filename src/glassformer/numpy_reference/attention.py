@@ -21,7 +21,7 @@ def self_allowed(positions: Ints, attention_mask: Bools, causal: bool, window: i
         positions: (B, T) position of each token in its row.
         attention_mask: (B, T) bool, False at padding, to which no query attends.
         causal: allow only keys at the query's position or before it.
-        window: allow only keys fewer than this many positions away (Beltagy et al. 2020, section 3.1).
+        window: allow only keys at a distance smaller than this (Beltagy et al. 2020, section 3.1).
     """
     back = positions[:, None, :, None] - positions[:, None, None, :]  # (B, 1, T, T)
     allowed = np.broadcast_to(attention_mask[:, None, None, :], back.shape)  # (B, 1, T, T)
@@ -84,7 +84,7 @@ def attend_backward(dz: Array, saved: Attend) -> tuple[Array, Array, Array, Arra
 class HeadGroups(NamedTuple):
     """Query heads of an attention layer, and the key-value head that each one uses."""
 
-    heads: list[int]  # (H) numbers of the query heads
+    heads: list[int]  # (H) numbers of the query heads in the settings
     kv_index: list[int]  # (H) index of the key-value head that each query head uses
     kv_heads: int  # G, number of key-value heads
 
@@ -210,8 +210,8 @@ def attention(
 def attention_backward(dy: Array, saved: NumpyAttention) -> tuple[Array, Array, Array, dict[str, Array]]:
     """Return dx (B, T, D), dsource (B, S, D), dbias and the gradients of the weights.
 
-    dx is the gradient through the queries, dsource the one through keys and values. dbias (B, heads, T, S) is 0 for
-    removed heads.
+    dx is the gradient through the queries, and dsource the gradient through the keys and values. dbias (B, heads, T, S)
+    is 0 for removed heads.
     """
     dflat, output = linear_backward(dy, saved.output)  # (B, T, H K)
     B, H, T, K = saved.attend.q.shape

@@ -48,7 +48,7 @@ def part(
 
 
 def part_backward(name: str, dy: Array, saved: Part) -> tuple[BlockGradients, dict[str, Array]]:
-    """Return the gradients of a part's inputs and weights; in self-attention, x is also the source, so both add up."""
+    """Return the gradients of a part's inputs and weights; in self-attention, dx includes dsource."""
     if isinstance(saved, NumpyFeedForward):
         dx, gradients = feedforward_backward(dy, saved)  # (B, T, D)
         return BlockGradients(dx), with_prefix(name, gradients)

@@ -1,6 +1,6 @@
 """The three model families: decoder, encoder (with a token head or a classification head) and encoder-decoder.
 
-The families differ only in the causal mask, the memory and the head. `forward` and `backward` handle all of them.
+The families differ only in the causal mask, the memory and the head. `forward` and `backward` handle every family.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ def cross_entropy(logits: Array, targets: Ints, smoothing: float = 0.0) -> tuple
     V = logits.shape[-1]
     flat = np.asarray(targets).reshape(-1)  # (N)
     if len(flat) != logits.size // V:
-        raise ValueError(f"there are {len(flat)} targets for {logits.size // V} predictions: give one for each")
+        raise ValueError(f"there are {len(flat)} targets for {logits.size // V} predictions: give one target for each")
     counted = flat != IGNORED  # (N)
     ids = np.where(counted, flat, 0)  # (N)
     if ids.min() < 0 or ids.max() >= V:

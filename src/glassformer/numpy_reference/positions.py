@@ -35,7 +35,7 @@ def score_bias(back: Ints, weights: Weights, settings: Settings, causal: bool) -
         back: (B, T, S) query position minus key position.
         weights: weights of the stack.
         settings: model settings.
-        causal: whether queries attend only to earlier keys and their own.
+        causal: True if queries attend only to keys at their own and earlier positions.
 
     Returns:
         The bias, and the buckets of `relative_bias` or None.
@@ -119,7 +119,7 @@ def relative_bias(back: Ints, table: Array, max_distance: int, causal: bool) -> 
         back: (B, T, S) query position minus key position.
         table: (buckets, H).
         max_distance: distances beyond it share the last bucket.
-        causal: True: all buckets are for earlier keys; False: half of them for each direction.
+        causal: True to use all buckets for earlier keys, False to use half of them for each direction.
 
     Returns:
         The bias (B, H, T, S), and the buckets (B, T, S) for `relative_bias_backward`.

@@ -82,7 +82,7 @@ class Settings:
 
     @property
     def G(self) -> int:  # noqa: N802
-        """Number of key and value heads; by default the number of heads."""
+        """Number of key-value heads; by default the number of heads."""
         return self.kv_heads or self.heads
 
     def kept_heads(self, site: str) -> list[int]:
@@ -90,7 +90,7 @@ class Settings:
         return [head for head in range(self.heads) if f"{site}.{head}" not in self.removed_heads]
 
     def kept_kv_heads(self, site: str) -> list[int]:
-        """Return the numbers of the key and value heads that serve at least one query head of an attention layer."""
+        """Return the numbers of the key-value heads of an attention layer that at least one query head uses."""
         return sorted({head * self.G // self.heads for head in self.kept_heads(site)})
 
     @property

@@ -189,7 +189,7 @@ def moved(subject: VerifiedRun) -> Finding:
         here = _output(OpenedRun.load(subject.folder, subject.which, "cpu").text_model, texts)
         there = _output(OpenedRun.load(folder, subject.which, "cpu").text_model, texts)
     differing = sum(a != b for a, b in zip(here, there, strict=True))
-    return Finding(differing, f"{len(texts)} texts, the run's files alone")
+    return Finding(differing, f"{len(texts)} texts, with the run's files only")
 
 
 def _copy(subject: VerifiedRun, folder: Path) -> None:

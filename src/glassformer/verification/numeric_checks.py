@@ -23,9 +23,9 @@ from glassformer.verification.process_state import bfloat16_on_cpu, in_float64
 from glassformer.verification.verified_run import VerifiedRun
 
 ROUNDING = 1e-4  # limit for float32 against float64 or another device: the errors of all layers add up
-BF16 = 0.05  # about ten times one rounding error, 2^-8
-REFERENCE = 1e-10  # in float64
-REFERENCE_GRADIENTS = 1e-8  # in float64
+BF16 = 0.05  # limit: about ten times one rounding error, 2^-8
+REFERENCE = 1e-10  # limit for logits in float64
+REFERENCE_GRADIENTS = 1e-8  # limit for gradients in float64
 CPU = torch.device("cpu")
 
 
@@ -62,7 +62,7 @@ def float64(subject: VerifiedRun) -> Finding:
 
 
 def device(subject: VerifiedRun) -> Finding:
-    """Compare the logits on the device to verify with those on the CPU."""
+    """Compare the logits on the other device with those on the CPU."""
     there = choose_device(subject.device)
     with inference(subject.model):
         here = logits_of(subject.model, subject.batch)  # (B, T, V) or (B, C)
@@ -77,7 +77,7 @@ def no_device(subject: VerifiedRun) -> str | None:
 
 
 def bf16(subject: VerifiedRun) -> Finding:
-    """Compare bfloat16 matrix multiplications, as with `train.precision = bf16`, with float32 ones, by their logits."""
+    """Compare logits of bfloat16 matrix multiplications, as with `train.precision = bf16`, with those of float32."""
     with inference(subject.model):
         exact = logits_of(subject.model, subject.batch)  # (B, T, V) or (B, C)
         with autocast(CPU, torch.bfloat16), bfloat16_on_cpu():

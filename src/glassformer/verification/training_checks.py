@@ -30,9 +30,9 @@ from glassformer.training.validation import validation_loss
 from glassformer.verification.check import Check, Finding
 from glassformer.verification.verified_run import VerifiedRun
 
-LOSS = 1e-5  # in float32
-GRADIENTS = 1e-6  # in float64, with a loss in float32
-STEPS = 3  # steps of training
+LOSS = 1e-5  # limit for the loss in float32
+GRADIENTS = 1e-6  # limit for gradients in float64, with a loss in float32
+STEPS = 3  # number of training steps
 SAVED = 2  # the step after which a checkpoint is saved
 
 

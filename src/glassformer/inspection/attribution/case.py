@@ -21,11 +21,10 @@ class Output:
     """One output of a model, to be explained.
 
     Attributes:
-        place: position of its logits in the row; 0 for a classifier.
+        place: position of the output's logits in the row; 0 for a classifier.
         reads: positions whose final vectors the head reads: `place`, or all positions that a classifier pools.
         answer: the token or class to explain.
-        known: True if the answer is the next token of the given text; False if it is the likeliest or a requested
-            token.
+        known: True if the answer is the next token of the text, False if it is the likeliest or a requested token.
     """
 
     place: int

@@ -30,7 +30,7 @@ TOP = 3
 
 @dataclass(frozen=True, eq=False)
 class Lens:
-    """Logit lens of P outputs. Row 0 is the embedding alone, row L the model's own output.
+    """Logit lens of P outputs. Row 0 is read from the embedding, and row L is the model's own output.
 
     Attributes:
         outputs: the P outputs.

@@ -112,7 +112,7 @@ def split_outputs(model: Model, trace: Trace, outputs: Sequence[Output], against
 def split_output(model: Model, trace: Trace, output: Output, against: int | None = None) -> list[LogitPart]:
     """Split the logit of one answer; heads and embeddings are also split by source token.
 
-    Arguments and errors are those of `split_outputs`.
+    For the arguments and errors, see `split_outputs`.
     """
     refuse_inexact(model)
     rows, _, w, bias = _read(model, [output], against)

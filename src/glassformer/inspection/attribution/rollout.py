@@ -8,7 +8,7 @@ In an encoder-decoder, source tokens contribute to target positions, too: cross-
 far and adds half of its weights times the encoder's rollout. The contributions to a position, from target and source
 together, add up to 1.
 
-Rollout considers attention weights alone, not values or feed-forward layers. In decoders, it favours the first tokens,
+Rollout considers only attention weights, not values or feed-forward layers. In decoders, it favours the first tokens,
 which are visible to most positions. Compare it with `uniform`, the rollout of uniform attention over all visible
 tokens.
 """

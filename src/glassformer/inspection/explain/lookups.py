@@ -193,7 +193,7 @@ class DistanceBias(Lookup):
 
 @dataclass(frozen=True)
 class SizeOfAllHeads(Lookup):
-    """Root mean square of the queries (or keys) of all heads as one vector, which one head's matrices do not determine.
+    """Root mean square of the queries (or keys) of all heads as one vector; the walk shows only one head at a time.
 
     Args:
         which: "Q" or "K".
@@ -227,7 +227,7 @@ class SizeOfAllHeads(Lookup):
 
 @dataclass(frozen=True)
 class Pooled(Lookup):
-    """Vector that a classifier reads: the mean of the last vectors, or the first of them.
+    """Vector that a classifier reads: the mean of the final vectors of all tokens, or that of the first token.
 
     Args:
         pooling: value of `model.pooling`.

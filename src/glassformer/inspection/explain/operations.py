@@ -110,7 +110,7 @@ class Operation(Protocol):
         ...
 
     def whole(self, context: FormulaContext) -> Numbers:
-        """Return the whole matrix, or an array that broadcasts to it."""
+        """Return the whole matrix, or an array that broadcasts to its shape."""
         ...
 
     def at(self, context: FormulaContext, row: int, column: int) -> Working:

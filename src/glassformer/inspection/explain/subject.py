@@ -102,7 +102,7 @@ def whole_subject_of(model: AnyTextModel, text: str, target: str | None = None, 
 
 
 def _continued(model: TextModel, text: str, title: str) -> Subject:
-    """Return the subject of a prompt; a prompt that is too long is cut to its end, as in `glass generate`."""
+    """Return the subject of a prompt; as in `glass generate`, only the end of a long prompt is read."""
     ids = model.prompt_ids(text)
     context = model.config.model.context
     start = window_start(len(ids), context)
@@ -175,7 +175,7 @@ def _translated(model: Translator, text: str, target: str | None, title: str) ->
         settings = model.config.sample.replace(beams=1, temperature=0.0, repetition_penalty=1.0)
         steps = decoding.generate(model.model, [ids], settings, end, start=start)
         written = [token for step in steps for token in step.tokens if token != end][:room]
-        notes.append("The target was generated greedily; use --target to explain another one.")
+        notes.append("The target was generated greedily; use --target to explain another target.")
     else:
         written = model.tokenizer.encode(target)
         if len(written) > room:

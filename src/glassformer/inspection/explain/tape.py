@@ -95,7 +95,7 @@ class Tape:
 
 
 def make_tape(subject: Subject, top: int = 10) -> Tape:
-    """Return one forward pass as a tape.
+    """Run one forward pass and return its tape.
 
     Args:
         subject: the model and its input.
@@ -160,7 +160,7 @@ class _Recorder:
         self._known = {} if stack == "encoder" else {"memory": self._last()}
 
     def _last(self) -> Numbers:
-        """Return the output of the most recent stack, after its final norm if it has one."""
+        """Return the output of the most recent stack, after the final norm, if any."""
         return self._known.get("Y", self._known["X"])
 
     def _section(self, section: Section, depth: int) -> None:

@@ -85,7 +85,7 @@ def _briefly(section: Section, width: int) -> Iterator[str]:
 
 
 def _wrapped(text: str, width: int, indent: str) -> list[str]:
-    """Wrap text to lines of at most 100 and at most `width` columns; `textwrap` counts wide characters as one."""
+    """Wrap text to at most min(100, `width`) columns; unlike `textwrap`, count wide characters as two columns."""
     limit = min(width, 100) - len(indent)
     lines = [""]
     for word in text.split():

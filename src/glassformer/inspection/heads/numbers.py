@@ -16,7 +16,8 @@ def entropy(weights: Floats) -> Floats:
 
 
 def numbers(looks: Looks) -> dict[str, Floats]:
-    """Return statistics summed over the queries in `looks.rows`, (N, H) each; divide by their number for means.
+    """Return statistics summed over the queries in `looks.rows`, (N, H) each; divide by the number of queries for
+    means.
 
     - `entropy`: in nats; `entropy_share`: relative to ln(visible keys), so that uniform attention has 1.
     - `confidence`: largest weight on a token that is not special (Voita et al. 2019).
@@ -39,7 +40,7 @@ def numbers(looks: Looks) -> dict[str, Floats]:
 def divergence(looks: Looks) -> tuple[Floats, float]:
     """Sum the Jensen-Shannon divergences between a head's rows at equal positions of different sequences, in nats.
 
-    A divergence of 0 means that attention depends on positions alone, not on tokens; the maximum is ln 2. Positions
+    A divergence of 0 means that attention depends only on positions, not on tokens; the maximum is ln 2. Positions
     count if both sequences have a row there and the same visible keys.
 
     Returns:
@@ -57,6 +58,6 @@ def divergence(looks: Looks) -> tuple[Floats, float]:
 
 
 def _equal_rows(one: Bools, other: Bools) -> Bools:
-    """Return True for each row (T,) in which two masks (T, S) are equal."""
+    """Return, for each row (T,), whether two masks (T, S) are equal there."""
     same: Bools = (one == other).all(axis=-1)
     return same

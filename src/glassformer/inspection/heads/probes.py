@@ -36,14 +36,14 @@ LARGE = 100
 
 @dataclass(frozen=True, eq=False)
 class HeadProbe:
-    """Input sequences of one kind.
+    """Probe: input sequences of one kind.
 
     Attributes:
-        name: "text", "repeated", "distinct" or "sentences".
-        words: description for readers.
+        name: kind of the sequences: "text", "repeated", "distinct" or "sentences".
+        words: description of the sequences for reports.
         rows: ids of each sequence; for an encoder-decoder the source ids.
         targets: decoder input ids of an encoder-decoder; otherwise None.
-        gold: gold relations of "sentences": relation -> (T, T) for each sequence.
+        gold: for "sentences", gold relations: relation -> (T, T) mask of each sequence.
     """
 
     name: str
@@ -54,7 +54,7 @@ class HeadProbe:
 
     @property
     def distinct(self) -> bool:
-        """Return True if no token of a sequence repeats, as the copying score requires."""
+        """Whether no token occurs twice in a sequence, as the copying score requires."""
         return self.name == "distinct"
 
 

@@ -50,7 +50,7 @@ class Sentence:
 
 
 def sentences(size: int, seed: int = 0) -> Iterator[Sentence]:
-    """Generate sentences with 1 to `Agreement.most` nouns between subject and verb; deterministic in its arguments."""
+    """Generate sentences with 1 to `Agreement.most` nouns between subject and verb; the arguments determine them."""
     for index in range(size):
         numbers = generator(seed, FROM + index)
         nouns = 1 + below(numbers, Agreement.most)
@@ -60,7 +60,7 @@ def sentences(size: int, seed: int = 0) -> Iterator[Sentence]:
 
 
 def sentences_with_it(size: int, seed: int = 0) -> Iterator[Sentence]:
-    """Generate sentences of `coreference` with "it", half of them about the animal; deterministic in its arguments."""
+    """Generate sentences of `coreference`, in half of which "it" is the animal; the arguments determine them."""
     for index in range(size):
         scene, point, _ = draw_scene(seed, FROM + index, held=False)
         role = ROLES[index % 2]

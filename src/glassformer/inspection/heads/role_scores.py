@@ -82,7 +82,7 @@ def mass(looks: Looks, pattern: Bools, rows: Bools | None = None) -> RoleTally:
 def counted(looks: Looks, values: Floats, pattern: Bools, rows: Bools | None, candidates: Bools) -> RoleTally:
     """Tally values (N, H, T, S), such as weights or votes, on a pattern; they sum to 1 over `candidates` (N, T, S).
 
-    The other arguments are those of `mass`.
+    For the other arguments, see `mass`.
     """
     wanted = pattern & candidates  # (N, T, S)
     here = looks.rows & (wanted.any(axis=-1) if rows is None else rows)  # (N, T)

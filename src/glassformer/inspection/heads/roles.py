@@ -120,7 +120,7 @@ def offset_votes(looks: Looks, span: int) -> tuple[Floats, Floats, Floats]:
     """Count how often the largest weight is at each offset -span … span, as input for `positional`.
 
     Returns:
-        Votes (N, H, 2 span + 1), votes of uniform attention (N, 2 span + 1), and numbers of rows (N,).
+        Counts of the heads, (N, H, 2 span + 1), and of uniform attention, (N, 2 span + 1), and numbers of rows, (N,).
     """
     N, H = looks.weights.shape[:2]
     votes = looks.votes() * looks.rows[:, None, :, None]  # (N, H, T, S)

@@ -56,7 +56,7 @@ class TokenFacts:
 
 @dataclass
 class _Layer:
-    """Tallies of one attention layer, collected batch by batch.
+    """Collects the tallies of one attention layer, batch by batch.
 
     Attributes:
         tallies: role -> tally of each batch.
@@ -111,7 +111,7 @@ def survey(model: Model, probes: Sequence[HeadProbe], known: TokenFacts) -> Head
 
 
 def _tally(layer: _Layer, passed: ProbedLayer, probe: HeadProbe, known: TokenFacts, span: int) -> None:
-    """Add the tallies of one batch of a probe to those of its layer."""
+    """Add the tallies of one batch of a probe to those of the layer."""
     here = passed.looks
     if passed.raised is not None:
         layer.add("copying", copying.copying(here, passed.raised), probe.name)

@@ -35,7 +35,7 @@ def look(subject: Subject, shown: HeadSite | Site | None = None) -> AttentionMap
         shown: a head or a layer; None: all heads.
 
     Raises:
-        GlassError: there are no heads, or the weights of one layer alone exceed the memory budget of a recording.
+        GlassError: there are no heads, or even the weights of a single layer exceed the memory budget of a recording.
     """
     match shown:
         case HeadSite():

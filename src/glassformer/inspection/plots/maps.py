@@ -1,4 +1,4 @@
-"""Heat maps of attention: one head with its tokens as labels, the heads of a layer, or all heads side by side."""
+"""Heat maps of attention: one head with tokens as labels, the heads of one layer, or all heads side by side."""
 
 from __future__ import annotations
 
@@ -186,7 +186,8 @@ def _letters(cell: int) -> float:
 def _label(
     sheet: Sheet, axes: Axes, labels: MapLabels | None, block: int, plan: _Plan, sides: tuple[bool, bool]
 ) -> None:
-    """Draw token labels if they are legible, otherwise a ruler; `sides`: whether to label the left and lower side."""
+    """Draw token labels, or a ruler if these would be illegible, on the left side, the lower side, or both
+    (`sides`)."""
     if labels is None:
         return
     for axis, words, outer in (("y", labels.rows, sides[0]), ("x", labels.columns, sides[1])):

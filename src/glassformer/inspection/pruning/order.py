@@ -21,7 +21,7 @@ from glassformer.training.validation import loss_on_rows
 
 Order = Literal["importance", "ablation", "random", "reverse"]
 Choose = Callable[[Model, int], Sequence[str]]
-"""Function that returns the names of the next heads to remove from a model, given their number."""
+"""Function (model, number of heads) -> names of the next heads to remove."""
 
 
 @dataclass(frozen=True)

@@ -78,7 +78,7 @@ class Effect:
 
     Attributes:
         name: name of the head.
-        importance: importance I_h of Michel et al. 2019.
+        importance: I_h of Michel et al. 2019 (see `head_importance`).
         ablation: loss without the head minus loss.
         direct: loss without the head's direct path to the logits minus loss; None if there is no such path.
     """
@@ -91,7 +91,7 @@ class Effect:
 
 @dataclass
 class PruningReport:
-    """Measurements of heads, and the pruned run if one was written.
+    """Measurements of heads, with those of the pruned run if `prune_run` wrote one.
 
     Attributes:
         run: folder of the run.

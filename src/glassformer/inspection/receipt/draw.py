@@ -108,7 +108,7 @@ def model_stage(logits: Tensor) -> SamplingStage:
 
 
 def _stages(logits: Tensor, settings: SampleConfig, previous: Sequence[int]) -> tuple[SamplingStage, ...]:
-    """Return the distributions after zero, one, two, ... active filters; the token is sampled from the last."""
+    """Return the distributions after zero, one, two, ... active filters; the token is sampled from the last one."""
     now = settings.replace(**FILTERS)
     stages = [model_stage(logits)]
     for name, neutral in FILTERS.items():

@@ -31,7 +31,7 @@ class Moment:
             the target ids with the leading token.
         source: encoder input ids of an encoder-decoder; otherwise None.
         unread: number of tokens of the text that the model does not read.
-        places: positions in `read` that the head reads: one, or all positions that a classifier pools.
+        places: position in `read` that the head reads, or all positions that a classifier pools.
         logits: (V), or (classes), on the CPU.
         draw: choice of the token or class.
     """
@@ -102,7 +102,7 @@ def of_label(model: TextClassifier, text: str) -> Moment:
 
 
 def _sampled(model: Writes, prompt: list[int], settings: SampleConfig, step: int) -> tuple[list[int], Tensor]:
-    """Return the first `step` generated tokens, and the logits of the last one, (V)."""
+    """Return the first `step` generated tokens, and the logits (V) from which the last of them was sampled."""
     writer = Writer(model.tokenizer, model.ids_before_text(prompt), settings.stop)
     settings = settings.replace(tokens=step)
     start = model.tokenizer.target_start
@@ -121,7 +121,7 @@ def _sampled(model: Writes, prompt: list[int], settings: SampleConfig, step: int
 
 
 def _found(model: Writes, prompt: list[int], settings: SampleConfig, step: int) -> tuple[list[int], Tensor]:
-    """Return the first `step` tokens that beam search finds, and the logits of the last one, (V)."""
+    """Return the first `step` tokens that beam search finds, and the logits (V) at the last of them."""
     start = model.tokenizer.target_start
     best = beam_search(
         model.model, [prompt], settings, model.tokenizer.end_id, wanted=1, start=start, more_ends=model.more_ends

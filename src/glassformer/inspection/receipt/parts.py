@@ -12,7 +12,7 @@ g = gain · w:
                                                          u_i = (g - mean g) / σ_i  LayerNorm
                                                          u_i = w                   no norm
 
-LayerNorm subtracts the mean of x_i. It is equivalent to subtract the mean of g from g instead, because
+LayerNorm subtracts the mean of x_i. Instead, the mean of g can be subtracted from g, because
 (x - mean x) · g = x · (g - mean g). The factor s_i is 1 if the head reads one position, and 1 / n for each of n pooled
 positions. Thus, each part contributes s_i u_i · part. The contributions are computed in float64 and add up to the
 logit, up to rounding.
@@ -117,7 +117,7 @@ def split_logit(
     Args:
         model: a model of any family, not post-norm, and without a transform in its head.
         trace: forward pass of the model.
-        places: positions that the head reads: the position of the logit, or all positions that a classifier pools.
+        places: the position of the logit, or all positions that a classifier pools.
         token: token or class of the logit.
         against: second token or class; if given, the difference of the two logits is split.
 

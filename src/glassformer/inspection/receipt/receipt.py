@@ -1,4 +1,4 @@
-"""`Receipt`: one logit of a run, split into contributions, with the choice of a token from all logits."""
+"""`Receipt`: one logit of a run, split into contributions, and the choice of the token made from all logits."""
 
 from __future__ import annotations
 
