@@ -6,7 +6,7 @@ part is replaced as `ABLATION_KINDS` describes, and results depend on that choic
 replacement: every kind removes them.
 
 The effect of an ablation on the loss does not show the whole contribution of a part, because later layers often
-compensate for a missing head: in Chinchilla 7B, for about 70 % of the logit contribution of a removed attention layer
+compensate for a missing part: in Chinchilla 7B, for about 70 % of the logit contribution of a removed attention layer
 (McGrath et al. 2023, "The Hydra Effect"). `pruning.direct_effects` measures only the effect along the direct path.
 """
 
@@ -175,7 +175,7 @@ class AblatedModel:
         """Switch off the parts in the model itself until the context ends.
 
         Raises:
-            GlassError: the kind is "frozen", but new tokens have no recorded patterns.
+            GlassError: the kind is "frozen", which needs patterns that new tokens do not have.
         """
         if self.ablation.kind == "frozen":
             raise GlassError(
@@ -244,7 +244,7 @@ def _tensor_with(name: str) -> str:
 def _values_of(model: Model, names: Sequence[str]) -> AbstractContextManager[dict[str, Tensor]]:
     """Return a context manager that yields the parts' tensors in the last forward pass inside it, by name.
 
-    Each is (B, H, T, K) or (B, T, D).
+    Each tensor is (B, H, T, K) or (B, T, D).
     """
     known = catalogue(model)
     return last_values({name: known[name].tap for name in dict.fromkeys(map(_tensor_with, names))})

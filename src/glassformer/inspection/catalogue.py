@@ -54,8 +54,8 @@ class HookPoint:
     Attributes:
         module: path of the module in a decoder's block n, for `model.get_submodule`.
         side: "input" or "output" of the module.
-        transformer_lens: name of the same tensor in TransformerLens; None if it has none. In TransformerLens, queries,
-            keys, values and z have the axes (B, T, H, K).
+        transformer_lens: name of the same tensor in TransformerLens; None if TransformerLens has no such tensor. In
+            TransformerLens, queries, keys, values and z have the axes (B, T, H, K).
     """
 
     module: str
@@ -88,7 +88,7 @@ In an encoder-decoder, the stacks are `encoder` and `decoder`, and cross-attenti
 
 
 def current_name(name: str) -> str:
-    """Replace a former kind in a name by its current one: `dec.0.self.mixed` -> `dec.0.self.z`."""
+    """Replace the former name of a kind by the current one: `dec.0.self.mixed` -> `dec.0.self.z`."""
     before, dot, last = name.rpartition(".")
     return f"{before}{dot}{OLDER_NAMES.get(last, last)}"
 

@@ -45,7 +45,7 @@ class Recording(Mapping[str, Tensor]):
     """Tensors of one forward pass by name. Each access returns a copy, so the recording cannot be modified.
 
     Single heads have names, too: `dec.1.self.2` is the head's slice of `z`, `dec.1.self.2.pattern` its slice of
-        `pattern`, and so on. `mixed` is a former name of `z`.
+    `pattern`, and so on. `mixed` is a former name of `z`.
 
     Args:
         values: tensors by name, on the CPU.

@@ -135,7 +135,8 @@ class StackTrace:
         real: (B, T) bool, False at padding; None: no padding.
         places: (B or 1, T) position of each token, from 0.
         token_vectors: (B, T, D) rows of the embedding, multiplied by the embedding scale.
-        position_vectors: (B or 1, T, D) vectors added to them; None if positions are not added to the embedding.
+        position_vectors: (B or 1, T, D) vectors added to `token_vectors`; None if positions are not added to the
+            embedding.
         embedded: (B, T, D) output of the embedding.
         blocks: traces of all blocks.
         final: (B, T, D) output of the final norm, or of the last block of a post-norm stack, which has no final norm.

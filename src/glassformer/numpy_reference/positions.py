@@ -38,7 +38,7 @@ def score_bias(back: Ints, weights: Weights, settings: Settings, causal: bool) -
         causal: True if queries attend only to keys at their own and earlier positions.
 
     Returns:
-        The bias, and the buckets of `relative_bias` or None.
+        The bias, and the buckets of `relative_bias`, or None for other biases.
     """
     if settings.positions == "alibi":
         return alibi_bias(back, settings.heads), None  # (B, H, T, S)

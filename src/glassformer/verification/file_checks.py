@@ -149,7 +149,7 @@ def comes_back(tokenizer: Tokenizer, text: str) -> bool:
 
 
 def _kept_apart(tokenizer: Tokenizer, text: str, back: str) -> bool:
-    """Return whether the text has the substrings of `back` between unknown symbols, in order."""
+    """Return whether the substrings of `back` between unknown symbols occur in `text` in the same order."""
     wanted = _as_promised(tokenizer, text)
     position = 0
     for part in _as_promised(tokenizer, back).split("\ufffd"):

@@ -48,7 +48,8 @@ class Device:
         name: "cpu", "cuda:0", "mps".
         description: name of the product, if the system reports it.
         memory_free: free memory in bytes; None if the system does not report it.
-        speeds: precision -> speed of a matrix multiplication relative to float32; None if it is not supported.
+        speeds: precision -> speed of a matrix multiplication relative to float32; None if the precision is not
+            supported.
         gflops: precision -> GFLOP/s of one CPU thread, on which `auto` depends; empty for other devices.
         auto: the precision that `train.precision = auto` selects on this device.
         why: the reason for this choice.

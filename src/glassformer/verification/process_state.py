@@ -51,7 +51,7 @@ class _ByFloat32(TorchDispatchMode):
     ATTENTION = "scaled_dot_product"
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Call the operator; for a bfloat16 multiplication, with float32 operands, and round the result."""
+        """Call the operator; multiply bfloat16 operands in float32, and round the result."""
         kwargs = kwargs or {}
         name = function.overloadpacket.__name__
         rough = any(isinstance(each, Tensor) and each.dtype == torch.bfloat16 for each in args)

@@ -16,7 +16,7 @@ ROWS = 4
 LONGEST = 64  # maximum length of a row, unless the model has a longer window
 LONGEST_WINDOW = 512  # maximum length with a window: rows are twice as long as the window, so that it masks tokens
 CANDIDATES = 32  # number of rows from which the longest are chosen
-KEY = (20, 4)  # key of the random masks
+KEY = (20, 4)  # seed key of the random masks
 OWN_TEXT = """The old dog sleeps in the sun, and the red bird sings above it. When the rain came early, they went home.
 A stitch in time saves nine; still waters run deep. At 7 o'clock she wrote: "We will meet in the garden."
 Der alte Hund schläft. Le café était fermé. Быстрая лиса прыгает. সে বাগানে গান গায়। 我们在花园里。"""

@@ -187,7 +187,7 @@ def chosen(only: Sequence[str]) -> tuple[Check, ...]:
     """Return the checks with these names; all checks if `only` is empty.
 
     Raises:
-        GlassError: no check has one of these names.
+        GlassError: a name is not the name of a check.
     """
     named = {check.name: check for check in CHECKS}
     for name in only:

@@ -169,7 +169,7 @@ class _InterruptedError(Exception):
 
 class _Interrupter(Silent):
     def status(self, status: Status) -> None:
-        """Raise after the last step, before it is saved."""
+        """Raise an exception after the last step, before its checkpoint is saved."""
         if status.step == STEPS:
             raise _InterruptedError
 

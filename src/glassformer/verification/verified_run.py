@@ -18,7 +18,7 @@ from glassformer.text.batches import Batch
 from glassformer.text.rows import Row
 from glassformer.verification.rows import few_rows
 
-LONGEST_PROMPT = 24  # tokens
+LONGEST_PROMPT = 24  # maximum length of a prompt in tokens
 
 
 @dataclass(frozen=True)

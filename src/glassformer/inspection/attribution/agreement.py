@@ -30,7 +30,7 @@ class MeasureAgreement:
     Attributes:
         layer: layer number, from 0.
         measure: "attention" (mean over heads) or "rollout" (up to that layer).
-        side: "own": tokens of the row; "source": tokens of the source.
+        side: "own" for the tokens of the row, "source" for those of the source.
         correlation: Spearman's correlation, mean over outputs; None if no output has enough tokens, or all ranks are
             equal.
         outputs: number of outputs in the mean.
@@ -105,5 +105,5 @@ def _average(found: list[float]) -> float | None:
 
 
 def _mean(made: AttentionTrace) -> Tensor:
-    """Return the mean attention weights over heads of the first row, (T, S) float64."""
+    """Return the attention weights of the first row, mean over heads, (T, S) float64."""
     return made.weights[0].cpu().double().mean(dim=0)

@@ -95,7 +95,8 @@ def case_of(
 
     Args:
         subject: the model and its input.
-        answer: a token or class to explain at every position; None: the next token of the text, or the likeliest.
+        answer: a token or class to explain at every position; None: the next token of the text or, without a next
+            token, the likeliest.
         end: end token of the target, if the whole target of an encoder-decoder was given.
         everywhere: explain all positions of a masked language model, not just the [MASK] positions.
     """
@@ -123,7 +124,7 @@ def case_of(
 
 
 def check_number(what: str, number: int, count: int) -> int:
-    """Return `number` if it is in [0, count); `what` names it in the error, such as "layer".
+    """Return `number` if it is in [0, count); the error calls it `what`, such as "layer".
 
     Raises:
         GlassError: `number` is out of range.

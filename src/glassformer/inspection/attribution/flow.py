@@ -27,7 +27,7 @@ from glassformer.inspection.attribution.rollout import mixes
 from glassformer.inspection.trace import Trace
 
 MOST_TOKENS = 48
-"""Maximum number of tokens, of source and target together."""
+"""Maximum number of tokens of source and target together."""
 ROUNDING = 1e-15
 """Residual capacity at or below which an edge is full; capacities are at most 1."""
 

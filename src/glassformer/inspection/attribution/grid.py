@@ -187,7 +187,8 @@ def _grid(model: Model, name: str, question: Question, part: str, scale: Scale) 
 
 
 def _sites(model: Model, name: str, part: str) -> dict[str, list[int] | None]:
-    """Return the sites of a stack to patch, in order, with the head numbers of each if `part` is "heads", else None."""
+    """Return the sites of a stack to patch, in order; for "heads" with the head numbers of each, otherwise with
+    None."""
     if part == "resid":
         return {f"{name}.{layer}.resid": None for layer in range(len(stacks(model)[name].blocks) + 1)}
     if part == "feedforward":
@@ -224,6 +225,6 @@ def _corrupt_target(question: Question) -> Tensor | None:
 
 
 def _difference(logits: Tensor, question: Question) -> Tensor:
-    """Return the logit differences: (B, T, V), or (B, C) of a classifier -> (B) float64."""
+    """Return the logit differences (B) float64 from logits (B, T, V), or (B, C) of a classifier."""
     own = logits if logits.dim() == 2 else logits[:, question.place]  # (B, V)
     return own[:, question.token].double() - own[:, question.against].double()

@@ -34,7 +34,7 @@ class Importance:
     """Importance of each token for one answer.
 
     Attributes:
-        side: "own": tokens of the row; "source": tokens of the source.
+        side: "own" for the tokens of the row, "source" for those of the source.
         attention: (S) float64, the attention weights of one layer, mean over heads; None if all its heads were removed.
         rollout: (S) float64, the rollout up to that layer.
         blanked: (S) float64, the drop of ln p(answer) when the token is replaced, in nats.

@@ -24,7 +24,7 @@ class Looks:
         allowed: (N, T, S) True where the key is visible to the query.
         queries: (N, T) ids of the query tokens.
         keys: (N, S) ids of the key tokens; in self-attention the same as `queries`.
-        real: (N, T) False at padding.
+        real: (N, T) bool, False at padding of the queries.
         special: ids of special tokens that are not text: begin, end, mask.
         cross: True for cross-attention, where positions of queries and keys do not correspond.
     """

@@ -16,8 +16,7 @@ def entropy(weights: Floats) -> Floats:
 
 
 def numbers(looks: Looks) -> dict[str, Floats]:
-    """Return statistics summed over the queries in `looks.rows`, (N, H) each; divide by the number of queries for
-    means.
+    """Return statistics, each summed over the queries in `looks.rows`, (N, H).
 
     - `entropy`: in nats; `entropy_share`: relative to ln(visible keys), so that uniform attention has 1.
     - `confidence`: largest weight on a token that is not special (Voita et al. 2019).

@@ -27,7 +27,7 @@ class ProbedLayer:
 
     Attributes:
         site: name of the layer.
-        looks: its attention weights and tokens.
+        looks: attention weights and tokens of the layer.
         raised: (N, H, T, S) from `copying.raised_logits`; None if the layer has no direct path to the logits or the
             probe's tokens repeat.
         gold: relation -> (N, T, S), for probes with gold relations; otherwise empty.

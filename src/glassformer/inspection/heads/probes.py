@@ -96,7 +96,7 @@ def marks(tokenizer: Tokenizer) -> frozenset[int]:
 
 
 def random_probes(model: Model, source: TokenPool, target: TokenPool) -> list[HeadProbe]:
-    """Return a probe of repeated random tokens and one of distinct random tokens, as long as the context allows.
+    """Return a probe of repeated and one of distinct random tokens, each with sequences as long as the context allows.
 
     Args:
         model: the model; source sequences end with the end token, all others begin with a special token.

@@ -89,7 +89,7 @@ def draw_maps(
         title: title of the figure.
         grid: rows of pooled maps; weights from 0 to 1, NaN where masked.
         block: pooling block size, which a note below the maps states.
-        labels: labels at the first column and the last row of maps; None: no labels.
+        labels: labels to draw at the first column and the last row of maps; None: no labels.
         scale: scale of the colours.
         size: minimum pixels of a map's longer side, unless a cell would exceed `LARGEST_CELL` pixels.
         families: font families for the labels.
@@ -179,15 +179,14 @@ def _legible(cell: int, block: int) -> bool:
 
 
 def _letters(cell: int) -> float:
-    """Return the height of labels beside cells of `cell` pixels, in pixels."""
+    """Return the font height, in pixels, of labels beside cells of `cell` pixels."""
     return min(LARGEST_LETTERS, cell * 0.8)
 
 
 def _label(
     sheet: Sheet, axes: Axes, labels: MapLabels | None, block: int, plan: _Plan, sides: tuple[bool, bool]
 ) -> None:
-    """Draw token labels, or a ruler if these would be illegible, on the left side, the lower side, or both
-    (`sides`)."""
+    """Draw token labels, or a ruler if labels would be illegible, at the left and the lower side as `sides` selects."""
     if labels is None:
         return
     for axis, words, outer in (("y", labels.rows, sides[0]), ("x", labels.columns, sides[1])):

@@ -107,7 +107,7 @@ def _cut_out(
 def write_pruned(out: Path, opened: OpenedRun, found: Pruned, facts: Mapping[str, Any]) -> None:
     """Write the run folder of a pruned model atomically; `out` must not exist yet or be empty.
 
-    The training state is that of the checkpoint, except that the best loss is measured anew and the log is empty.
+    The training state is that of the checkpoint, except that the best loss is measured again and the log is empty.
 
     Args:
         out: folder of the new run.

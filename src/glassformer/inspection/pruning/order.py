@@ -26,7 +26,7 @@ Choose = Callable[[Model, int], Sequence[str]]
 
 @dataclass(frozen=True)
 class Point:
-    """Point of a pruning curve.
+    """One step of a pruning curve: the heads removed, and the loss without them.
 
     Attributes:
         removed: number of heads removed so far.
@@ -45,8 +45,8 @@ def choose_by(order: Order, data: TaskRows, normalised: bool = False, seed: int 
     """Return a function that chooses the next heads to remove, from the current state of the model.
 
     Args:
-        order: "importance": least important head first (Michel et al. 2019); "ablation": head whose zero ablation
-            increases the loss least first; "random"; or "reverse": most important head first.
+        order: "importance": least important head first (Michel et al. 2019); "ablation": head with the smallest loss
+            increase by zero ablation first; "random"; or "reverse": most important head first.
         data: rows for choosing heads; keep them separate from the rows that the curve is measured on.
         normalised: divide importance by its l2 norm in each attention layer, as Michel et al. 2019 do. All layers are
             then pruned to a similar degree, including the more important ones.

@@ -100,7 +100,7 @@ class PruningReport:
         loss: loss with all heads, on the validation split.
         ablation: kind of ablation with which effects were measured.
         effects: effect of each head.
-        points: pruning curve of the new run.
+        points: pruning curve from the full model to the new run.
         curves: pruning curves by order; "random" has several curves.
         attentions: change of the loss without all heads of an attention layer, by attention site.
         new: folder of the new run.

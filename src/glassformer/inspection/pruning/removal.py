@@ -136,7 +136,8 @@ def cut_optimizers(before: list[Optimizer], after: list[Optimizer], larger: Mode
 
 
 def _cut_state(value: object, shape: torch.Size, cut: Cut | None) -> object:
-    """Return an optimizer state value: a moment is cut like its parameter, a step count is copied."""
+    """Return an optimizer state value for the smaller model: moments are cut like the parameter, step counts are
+    copied."""
     if not isinstance(value, Tensor):
         return value
     return _cut(value, cut if value.shape == shape else None).clone()

@@ -187,7 +187,7 @@ def output_norm(
 
 
 def final_directions(model: Model, trace: Trace, rows: list[int], w: Tensor) -> Tensor:
-    """Return w (P, D) pulled back through the final norm, as directions (P, D) in the residual stream before it."""
+    """Return w (P, D) pulled back through the final norm, as directions (P, D) in the stream before this norm."""
     return _directions(stack_of(model).norm, double(trace.stack.blocks[-1].after[0, rows]), w)
 
 
@@ -218,7 +218,7 @@ def total(parts: Sequence[LogitPart]) -> float:
 
 
 def double(x: Tensor) -> Tensor:
-    """Convert a tensor to float64 on the CPU, detached."""
+    """Convert a tensor to float64 on the CPU, and detach it from the autograd graph."""
     return x.detach().to(device="cpu").to(torch.float64)
 
 

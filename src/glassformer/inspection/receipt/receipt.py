@@ -34,7 +34,7 @@ class Receipt:
         parts: contributions, in the order of the model.
         logit: logit of the forward pass, which equals the sum of the parts up to rounding.
         names: function from an output id to the text of the token, or to the label.
-        read, source: texts of the tokens of `moment`.
+        read, source: texts of the tokens in `moment.read` and in `moment.source`.
     """
 
     config: Config
@@ -135,7 +135,7 @@ def write_receipt(
 
     Args:
         model: text model of a run of any task.
-        text: prompt, source text, text with holes, or text to classify.
+        text: prompt, source text, text with [MASK], or text to classify.
         token: token (text or id) or label to explain; None: the choice of the model.
         against: token or label whose logit is subtracted; None: no logit is subtracted.
         settings: sampling settings; None: those of the run.

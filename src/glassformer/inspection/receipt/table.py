@@ -21,7 +21,7 @@ def table(receipt: Receipt, top: int = 12) -> str:
 
     Args:
         receipt: the receipt.
-        top: number of parts to list one by one; the others share one line.
+        top: number of parts to list one by one; the others are summed up in one line.
     """
     return "\n".join([*_head(receipt), "", *_parts(receipt, top), "", *_sources(receipt), "", *_draw(receipt)])
 

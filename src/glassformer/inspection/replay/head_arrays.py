@@ -32,7 +32,7 @@ class MappedText:
     """Text whose attention maps are stored.
 
     Attributes:
-        shown: texts of its tokens.
+        shown: the text's tokens, as they are displayed.
         source: ids of the input tokens, (T,); for an encoder-decoder those of the source, (S,).
         target: decoder input ids of an encoder-decoder, (T,); otherwise None.
     """
@@ -109,7 +109,7 @@ def mapped_texts(model: Model, probes: Sequence[HeadProbe], reader: Tokenizer, w
     Args:
         model: the model, which determines the size of the maps.
         probes: the probes; "text" and "repeated" are used, if available.
-        reader, writer: tokenizers of source and target; the same if the run has only one.
+        reader, writer: tokenizers of source and target; the same if the run has only one tokenizer.
     """
     for texts, longest in SIZES:
         found = [
@@ -123,7 +123,7 @@ def mapped_texts(model: Model, probes: Sequence[HeadProbe], reader: Tokenizer, w
 
 
 def _chosen(probe: HeadProbe, texts: int) -> list[int]:
-    """Return indices of evenly spaced rows: `texts` rows of the text probe, one row of the repeated probe."""
+    """Return indices of evenly spaced rows: `texts` rows of the text probe, or one row of the repeated probe."""
     wanted = {"text": min(texts, len(probe.rows)), "repeated": 1}.get(probe.name, 0)
     return [number * len(probe.rows) // wanted for number in range(wanted)]
 

@@ -30,7 +30,7 @@ LOSSES = 2000
 
 
 class Camera:
-    """Camera that takes snapshots of the models of one run, on fixed texts: equal weights give equal snapshots.
+    """Takes snapshots of a run's model, always on the same texts, so that equal weights give equal snapshots.
 
     Args:
         config: configuration of the run.
