@@ -84,7 +84,7 @@ def test_what_no_font_has_is_said_once(tmp_path: Path) -> None:
         (("runs/translate", "the old dog " * 50, "--out", "x.png"), "tokens, the model reads 40"),
         (("runs/translate", "the old", "--target", "der alte " * 50, "--out", "x.png"), "the target has"),
         (("runs/lm", "It was", "--head", "dec.0.self.9", "--out", "x.png"), "there is no head 'dec.0.self.9'"),
-        (("runs/lm", "It was", "--site", "dec.0.cross", "--out", "x.png"), "there is no attention 'dec.0.cross'"),
+        (("runs/lm", "It was", "--site", "dec.0.cross", "--out", "x.png"), "there is no attention layer 'dec.0.cross'"),
         (("runs/lm", "It was", "--out", "x.gif"), "--out x.gif is not the name of a picture"),
         (("runs/lm", "It was", "--out", "none/x.png"), "there is no folder none"),
         (("runs/lm", "It was"), "--out is missing"),

@@ -131,7 +131,10 @@ def check_ablation(model: Model, off: Sequence[str], kind: str = "zero") -> Abla
         if name in off[:number]:
             raise GlassError(f"{name} is named twice", "Name each part once.")
         if kind == "first" and _last(name) == "feedforward":
-            raise GlassError(f"{name} has no attention", "Choose zero or mean for feed-forward layers.")
+            raise GlassError(
+                f"{name} is a feed-forward layer, which has no attention",
+                "Choose zero or mean for feed-forward layers.",
+            )
     return Ablation(tuple(off), next(each for each in PART_KINDS if each == kind))
 
 

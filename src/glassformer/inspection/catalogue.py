@@ -15,14 +15,18 @@ from glassformer.model.transformer import Classifier, EncoderDecoder, FeedForwar
 
 THINGS = {
     "embedding": ("dec.embedding", "BTD", "the vectors that enter the first block"),
-    "positions": ("dec.positions", "ATD", "the vectors that positions add; A is 1 without padding, and B with it"),
-    "resid": ("dec.n.resid", "BTD", "the residual stream before block n; with n = L, after the last"),
+    "positions": (
+        "dec.positions",
+        "ATD",
+        "the vectors that the position module adds; A is 1 without padding and B with padding",
+    ),
+    "resid": ("dec.n.resid", "BTD", "the residual stream before block n, or after the last block if n = L"),
     "q": ("dec.n.self.q", "BHTK", "queries after the model's query norm and rotary embedding, if any"),
-    "k": ("dec.n.self.k", "BGSK", "keys after the same steps; cached keys included"),
-    "v": ("dec.n.self.v", "BGSK", "values; cached values included"),
+    "k": ("dec.n.self.k", "BGSK", "keys after the same steps, including cached keys"),
+    "v": ("dec.n.self.v", "BGSK", "values, including cached values"),
     "scores": ("dec.n.self.scores", "BHTS", "q kᵀ / √K plus the position bias; -inf where masked"),
     "pattern": ("dec.n.self.pattern", "BHTS", "attention weights: softmax of the scores; zeros in fully masked rows"),
-    "z": ("dec.n.self.z", "BHTK", "pattern v, the input of the output projection"),
+    "z": ("dec.n.self.z", "BHTK", "pattern times v, the input of the output projection"),
     "head_output": (
         "dec.n.self.head_output",
         "BHTD",

@@ -47,7 +47,7 @@ def gated(model: Model, values: Mapping[str, Tensor] | None = None) -> Iterator[
     gates: dict[str, Tensor] = {}
     for name, value in (values or {}).items():
         if name not in sites:
-            raise GlassError(f"there is no attention {name!r} in this model", nearest(name, sites))
+            raise GlassError(f"there is no attention layer {name!r} in this model", nearest(name, sites))
         if value.dim() not in (1, 2) or value.shape[-1] != sites[name].heads:
             raise GlassError(
                 f"gates of shape {tuple(value.shape)} were given for {name}",

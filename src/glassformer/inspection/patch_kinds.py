@@ -91,7 +91,7 @@ class Resample:
         if self.rows is not None:
             if not all(0 <= row < len(found) for row in self.rows):
                 problem = f"rows is {list(self.rows)}, but the source has {len(found)} rows"
-                raise GlassError(problem, "Rows count from 0.")
+                raise GlassError(problem, "Give indices of source rows, counted from 0.")
             found = found[list(self.rows)]
         if found.shape != current.shape:
             raise unfit(found, current.shape, name)

@@ -25,11 +25,11 @@ name                              activation                                    
 `dec.n.self.h`, `dec.n.cross.h`   z of a head, before the output projection                            (B, T, K)
 `dec.n.self`, `dec.n.cross`       output of an attention layer, including the output bias              (B, T, D)
 `dec.n.feedforward`               output of a feed-forward layer                                       (B, T, D)
-`dec.n.resid`                     residual stream before block n; n = number of blocks: after all      (B, T, D)
+`dec.n.resid`                     residual stream before block n, or after the last block if n = L     (B, T, D)
 `dec.embedding`                   output of the embedding                                              (B, T, D)
 `dec.positions`                   output of the position module; if not added, only `Zero`
 `dec.final`                       output of the stack; for an encoder, the memory                      (B, T, D)
-`dec.mask`                        the causal mask; only `Zero`: all positions see all positions
+`dec.mask`                        causal mask; only `Zero`, which lets all positions see each other
 ================================  ===================================================================  =============
 
 `Pattern` and `KnockOut` apply to attention layers, with weights (B, H, T, S), and to heads, with weights (B, T, S).

@@ -163,7 +163,7 @@ def shuffle_test(
     Args:
         case: the text and its outputs.
         column: index of the output in `case.outputs`.
-        fixed: ids of tokens that are never moved, such as special tokens and holes.
+        fixed: ids of tokens that are never moved, such as special tokens and [MASK].
         times: number of permutations.
         seed: seed of the permutations.
 
@@ -174,7 +174,7 @@ def shuffle_test(
     seen = case.tokens[0, : output.place] if case.model.config.family == "decoder" else case.tokens[0]
     moved = tuple(position for position, id in enumerate(seen.tolist()) if id not in fixed)
     if len(moved) < 2:
-        problem = f"{len(moved)} token can be moved" if len(moved) == 1 else "no token can be moved"
+        problem = f"only {len(moved)} token can be moved" if len(moved) == 1 else "no token can be moved"
         raise GlassError(f"there is nothing to shuffle: {problem}", "Give a longer text, or a later position.")
     generator = torch.Generator().manual_seed(seed)
     orders = torch.stack([torch.randperm(len(moved), generator=generator) for _ in range(times)])  # (n, moved)

@@ -69,9 +69,9 @@ class Recording(Mapping[str, Tensor]):
         if head and head[0] in numbers and whole in self._values and thing not in ("k", "v"):
             return self._values[whole][:, numbers.index(head[0])].clone()
         if head and head[0] in numbers:
-            raise NotRecordedError(f"{name} was not recorded", f"Keep it, if the model has it: keep=({whole!r},).")
+            raise NotRecordedError(f"{name} was not recorded", f"Record it, if the model has it: keep=({whole!r},).")
         near = get_close_matches(name, self._values, n=1)
-        question = f"Did you mean {near[0]}? Or keep it" if near else "Keep it"
+        question = f"Did you mean {near[0]}? Or record it" if near else "Record it"
         raise NotRecordedError(f"{name} was not recorded", f"{question}, if the model has it: keep=({name!r},).")
 
     def __iter__(self) -> Iterator[str]:
@@ -167,10 +167,10 @@ def _check_budget(model: Model, keep: Sequence[str], budget: int, asked: Asked) 
         smaller.remove(max(smaller, key=lambda name: estimate(model, [name], *asked)))
     smaller = smaller or [name for name in names if estimate(model, [name], *asked) <= budget][:1]
     advice = (
-        f"Keep less, such as keep={tuple(smaller)}" if smaller else "Give fewer tokens, or fewer positions in `rows`"
+        f"Record less, such as keep={tuple(smaller)}" if smaller else "Give fewer tokens, or fewer positions in `rows`"
     )
     raise GlassError(
-        f"the recording would take {_size(needed)}, and the budget is {_size(budget)}",
+        f"the recording would take {_size(needed)}, but the budget is {_size(budget)}",
         f"{advice}, or raise the budget.",
     )
 
@@ -258,6 +258,6 @@ class _PassRecorder:
             if self.taken > self.budget:
                 raise GlassError(
                     f"the recording of {len(self.passes)} passes exceeds its budget of {_size(self.budget)}",
-                    "Keep less, record fewer passes, or raise the budget.",
+                    "Record less, record fewer passes, or raise the budget.",
                 )
             self.values[name] = value.detach().to("cpu", self.dtype, copy=True)

@@ -27,7 +27,7 @@ class AttentionTrace:
         q, k, v: (B, H, T, K), (B, G, S, K) and (B, G, S, K), as used for attention.
         rotation: rotation of q and k; None if positions are not rotary, and in cross-attention.
         scaled: (B, H, T, S) q kᵀ / √K, including masked keys.
-        bias: (B or 1, H, T, S) position bias added to `scaled`, -inf where masked; None if there is none.
+        bias: (B or 1, H, T, S) position bias added to `scaled`, -inf where masked; None if there is no bias.
         masked: (B, H, T, S) input of the softmax: scaled + bias, -inf where the key is masked.
         allowed: (B, 1, T, S) bool, False where `masked` is -inf; taken from the mask if the layer has no heads.
         pattern: (B, H, T, S) attention weights: softmax of `masked`; zeros in fully masked rows.

@@ -42,7 +42,7 @@ def not_exported(subject: VerifiedRun) -> str | None:
 CHECKS = (
     Check(
         "export-hf",
-        "the run exported to Hugging Face and reloaded gives the same results",
+        "the run gives the same results after its export to Hugging Face",
         1,
         "of the export's own limits",
         export_hf,

@@ -54,7 +54,7 @@ def checkpoints(subject: VerifiedRun) -> Finding:
                 f"{folder / MANIFEST} does not list {unnoted[0]}", "Restore the checkpoint from a copy of the run."
             )
         files += len(noted)
-    return Finding(0, f"{files} files of best and last, by SHA-256")
+    return Finding(0, f"{files} files of the best and the last checkpoint, by SHA-256")
 
 
 def _needed(noted: Collection[str]) -> set[str]:
@@ -115,9 +115,7 @@ def _noted(subject: VerifiedRun) -> dict[str, str]:
 def not_noted(subject: VerifiedRun) -> str | None:
     """Return the reason why the tokenizer of an old run without its text cannot be checked; None if it can."""
     return (
-        None
-        if _noted(subject)
-        else "the manifest of this run does not name its tokenizer, and its text is not available"
+        None if _noted(subject) else "the run's manifest has no tokenizer digest, and the run's text is not available"
     )
 
 

@@ -132,7 +132,7 @@ def _memory() -> int | None:
     """Return the size of the machine's memory in bytes; None if it is not known."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):  # Windows
+    except (AttributeError, ValueError, OSError):  # such as on Windows
         return None
 
 

@@ -95,7 +95,7 @@ def future_blind(subject: VerifiedRun) -> Finding:
             other = ids.clone()
             other[:, position:] = (other[:, position:] + 1) % size
             apart = max(apart, *(distance(b[:, :position], a[:, :position]) for a, b in _both(subject, batch, other)))
-    return Finding(apart, f"{length} tokens, changed from positions {', '.join(map(str, cuts))} on")
+    return Finding(apart, f"{length} tokens, changed from position {', '.join(map(str, cuts))} on")
 
 
 def _both(subject: VerifiedRun, batch: Batch, other: Tensor) -> list[tuple[Tensor, Tensor]]:

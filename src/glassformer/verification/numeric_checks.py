@@ -120,7 +120,7 @@ def thread_counts(subject: VerifiedRun) -> Finding:
             one = logits_of(subject.model, subject.batch)
         with threads(several):
             more = logits_of(subject.model, subject.batch)
-    return Finding(distance(more, one), f"1 thread against {several}")
+    return Finding(distance(more, one), f"1 thread against {several} threads")
 
 
 def reference_logits(subject: VerifiedRun) -> Finding:

@@ -80,5 +80,5 @@ def main(folder: str, which: Which, device: str) -> None:
 
 
 if __name__ == "__main__":
-    atexit.register(gc.freeze)  # shortens the exit, as in the command line
+    atexit.register(gc.freeze)  # avoids the garbage collection at exit, as in the command line
     main(*sys.argv[1:])  # type: ignore[arg-type]

@@ -187,8 +187,7 @@ def _grid(model: Model, name: str, question: Question, part: str, scale: Scale) 
 
 
 def _sites(model: Model, name: str, part: str) -> dict[str, list[int] | None]:
-    """Return the sites of a stack to patch, in order; for "heads" with the head numbers of each, otherwise with
-    None."""
+    """Return the sites of a stack to patch, in order, each with its head numbers for "heads", otherwise with None."""
     if part == "resid":
         return {f"{name}.{layer}.resid": None for layer in range(len(stacks(model)[name].blocks) + 1)}
     if part == "feedforward":

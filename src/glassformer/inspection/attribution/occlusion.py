@@ -16,7 +16,7 @@ from torch import Tensor
 from glassformer.inspection.attribution.case import AttributionCase, Output
 
 MOST_LOGITS = 1 << 23
-"""Maximum number of logits in one forward pass; longer batches are split."""
+"""Maximum number of logits in one forward pass; larger batches are split."""
 
 
 @dataclass(frozen=True, eq=False)

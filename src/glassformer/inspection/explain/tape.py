@@ -55,7 +55,7 @@ class Tape:
     _contexts: tuple[FormulaContext, ...] = field(repr=False)
 
     def matrix(self, number: int) -> Matrix:
-        """Return the matrix with a number.
+        """Return the matrix with the given number.
 
         Raises:
             GlassError: no matrix has that number.

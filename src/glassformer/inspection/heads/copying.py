@@ -26,7 +26,7 @@ COPIES_BY_WEIGHTS = 0.5
 def no_direct_path(model: Model, stack: str, part: str) -> str | None:
     """Return the reason why heads have no measurable direct path from a token to its logit; None if there is one."""
     if isinstance(model, Classifier):
-        return "its logits are of labels, not of tokens"
+        return "the model's logits are of labels, not of tokens"
     if isinstance(model, EncoderDecoder) and stack == "enc":
         return "the output of an encoder's heads reaches no logit directly"
     if part == "cross" and getattr(model, "source_embedding", None) is not None:

@@ -19,7 +19,7 @@ class LeftOut:
     Attributes:
         part: attention layers concerned: "dec.self", "enc.self" or "dec.cross".
         role: name of the role.
-        reason: reason why it was not scored.
+        reason: reason why the role was not scored.
     """
 
     part: str

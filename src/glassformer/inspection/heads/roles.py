@@ -2,9 +2,9 @@
 
 The scores of previous token, self and first token (Clark et al. 2019; Olsson et al. 2022; Gu et al. 2025), delimiter
 (Clark et al. 2019, section 3.2), and duplicate token and induction (Olsson et al. 2022, "prefix matching") are
-fractions of the attention weight. The scores of positional, rare-word and syntactic heads are fractions of the rows, by
-the key with the largest weight (Voita et al. 2019, section 5). Only rows in `Looks.rows` with a visible key of the role
-count.
+fractions of the attention weight. The scores of positional, rare-word and syntactic heads are fractions of the rows
+whose largest weight is on a key of the role (Voita et al. 2019, section 5). Only rows in `Looks.rows` with a visible
+key of the role count.
 """
 
 from __future__ import annotations

@@ -87,4 +87,4 @@ def find_site(model: Model, name: str) -> Site:
     for site in sites:
         if str(site) == name:
             return site
-    raise GlassError(f"there is no attention {name!r} in this model", f"It has {', '.join(map(str, sites))}.")
+    raise GlassError(f"there is no attention layer {name!r} in this model", f"It has {', '.join(map(str, sites))}.")

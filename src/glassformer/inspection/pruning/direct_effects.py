@@ -91,8 +91,7 @@ def _by_head(layer: Attention) -> Tensor:
 
 
 def _held(norm: nn.Module, x: Tensor, c: Tensor) -> Tensor:
-    """Return the contribution (B, T, D) of c to a norm's output without bias, where c is a part of the norm's input
-    x."""
+    """Return the contribution (B, T, D) of c, a part of a norm's input x, to the norm's output, without the bias."""
     if isinstance(norm, nn.LayerNorm):
         scale = (x.var(dim=-1, keepdim=True, unbiased=False) + norm.eps).sqrt()  # (B, T, 1)
         return (c - c.mean(dim=-1, keepdim=True)) / scale * norm.weight  # (B, T, D)

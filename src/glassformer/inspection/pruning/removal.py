@@ -136,8 +136,7 @@ def cut_optimizers(before: list[Optimizer], after: list[Optimizer], larger: Mode
 
 
 def _cut_state(value: object, shape: torch.Size, cut: Cut | None) -> object:
-    """Return an optimizer state value for the smaller model: moments are cut like the parameter, step counts are
-    copied."""
+    """Return an optimizer state value for the smaller model: cut moments like the parameter, and copy step counts."""
     if not isinstance(value, Tensor):
         return value
     return _cut(value, cut if value.shape == shape else None).clone()
