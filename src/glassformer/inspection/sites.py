@@ -117,7 +117,7 @@ def advice_on_part(model: Model, name: str, known: Sequence[str]) -> str:
 
 
 def _heads_of(site: Site, kept: list[int]) -> str:
-    """Return the names of a site's heads, as a range if they are consecutive."""
+    """Return the names of a site's heads in words, as a range if they are consecutive."""
     if kept == list(range(kept[0], kept[-1] + 1)):
         return span(f"{site}.{kept[0]}", f"{site}.{kept[-1]}")
     return ", ".join(f"{site}.{number}" for number in kept)

@@ -86,7 +86,7 @@ def _blanked(row: Tensor, replacement: int) -> Tensor:
 
 
 def _each(case: AttributionCase, tokens: Tensor, target: Tensor | None) -> Tensor:
-    """Return ln p of the answers for many rows, (B, P), a few rows at a time."""
+    """Return ln p of the answers, (B, P), for B rows, which are read in smaller batches."""
     size = max(1, MOST_LOGITS // (case.row.shape[1] * case.model.vocab_size))
     return torch.cat(
         [

@@ -180,7 +180,7 @@ def _embedding(found: StackTrace, embedding: Embedding, labels: Labels, note: st
 def _layer(block: BlockTrace, module: Block, view: AttentionCaptions, source: Labels | None) -> Section:
     """Return the section on a block, with its parts in order of execution.
 
-    X is the residual stream before the block, X1, X2 and X3 the residual stream after each part.
+    X is the residual stream before the block; X1, X2 and X3 are the residual streams after its parts.
     """
     steps = []
     names = iter(("X1", "X2", "X3"))

@@ -125,7 +125,7 @@ def gold(sentence: Sentence, spans: list[Span], relation: str, before: int) -> B
     Args:
         sentence: the sentence.
         spans: character spans of the sentence's tokens.
-        relation: one of the corpus' `RELATIONS`.
+        relation: a relation of the corpus, from `RELATIONS`.
         before: number of tokens that the model reads before the sentence.
     """
     size = len(spans) + before

@@ -42,23 +42,23 @@ class Role:
 
 
 def at_offset(looks: Looks, offset: int) -> Bools:
-    """Return the mask (1, T, S) of the key `offset` positions after each query."""
+    """Return a mask (1, T, S), True at the key `offset` positions after each query."""
     return (looks.offsets == offset)[None]
 
 
 def first(looks: Looks) -> Bools:
-    """Return the mask (1, 1, S) of the first key."""
+    """Return a mask (1, 1, S), True at the first key."""
     return (np.arange(looks.keys.shape[1]) == 0)[None, None]
 
 
 def same_before(looks: Looks) -> Bools:
-    """Return the mask (N, T, S) of earlier copies of each query's token."""
+    """Return a mask (N, T, S), True at earlier copies of each query's token."""
     same = looks.queries[:, :, None] == looks.keys[:, None, :]  # (N, T, S)
     return same & (looks.offsets < 0)
 
 
 def after_same_before(looks: Looks) -> Bools:
-    """Return the mask (N, T, S) of the tokens that followed earlier copies of each query's token."""
+    """Return a mask (N, T, S), True at the tokens that follow earlier copies of each query's token."""
     same = same_before(looks)  # (N, T, S)
     return np.concatenate([np.zeros_like(same[..., :1]), same[..., :-1]], axis=-1)  # (N, T, S)
 

@@ -37,7 +37,7 @@ def prune_by_hand(
     checkpoint: str | None = None,
     note: Callable[[str], None] = lambda text: None,
 ) -> ByHand:
-    """Write a new run without some heads; its outputs are those of the original run with these heads set to zero.
+    """Write a new run without some heads; its outputs equal those of the original run with these heads zeroed.
 
     Args:
         folder: folder of the run.

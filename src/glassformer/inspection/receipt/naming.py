@@ -66,4 +66,4 @@ def _name_one(tokenizer: Tokenizer, text: str) -> str:
     ids = tokenizer.encode(other) if other else []
     if len(ids) == 1 and ids[0] != tokenizer.unknown_id:
         return f"Did you mean {other!r}, which is one token?"
-    return "Give the text of one token, or its id."
+    return "Name one token, by its text or its id."

@@ -138,7 +138,7 @@ class History:
         return name
 
     def facts(self, role: str | None = None, only: str | None = None) -> dict[str, Any]:
-        """Return births and curves as a JSON-serializable dict, of one role or all, in one head or all."""
+        """Return births and curves as a JSON-serializable dict; `role` and `only` select one role and one head."""
         roles = [each for each in self.labels.roles if role in (None, each)]
         return {
             "steps": self.steps,
