@@ -31,7 +31,7 @@ class AttentionTrace:
         masked: (B, H, T, S) input of the softmax: scaled + bias, -inf where the key is masked.
         allowed: (B, 1, T, S) bool, False where `masked` is -inf; taken from the mask if the layer has no heads.
         pattern: (B, H, T, S) attention weights: softmax of `masked`; zeros in fully masked rows.
-        z: (B, H, T, K) pattern v.
+        z: (B, H, T, K) pattern times v.
         head_outputs: (B, H, T, D) contribution of each head to the output projection, computed from z.
         output_bias: (D,) bias of the output projection, or None.
         output: (B, T, D) sum of `head_outputs` over heads plus `output_bias`, up to rounding.

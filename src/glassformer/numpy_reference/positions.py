@@ -1,4 +1,4 @@
-"""Position encodings: vectors added to embeddings, rotations of queries and keys, biases added to scores.
+"""Position encodings: vectors added to embeddings, rotations of queries and keys, and biases added to scores.
 
 Only `rotate` and `relative_bias` need a backward pass here; the backward pass of learned vectors is in `stack`.
 """

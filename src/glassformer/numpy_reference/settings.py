@@ -107,5 +107,5 @@ class Settings:
 
     @property
     def eps(self) -> float:
-        """Epsilon of norms over the width; by default 1e-5 for LayerNorm and 1e-6 for RMSNorm."""
+        """Epsilon of all norms but QK-norm; by default 1e-5 for LayerNorm and 1e-6 for RMSNorm."""
         return self.norm_eps or (LAYERNORM_EPSILON if self.norm == "layernorm" else RMSNORM_EPSILON)

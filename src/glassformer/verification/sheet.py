@@ -127,7 +127,7 @@ def verify_run(
     only: Sequence[str] = (),
     tell: Callable[[Result], None] = lambda result: None,
 ) -> ProofSheet:
-    """Run the checks on a run. Its files are not changed, and PyTorch's random state is restored.
+    """Run the checks on a run, without changing the run's files or PyTorch's random state.
 
     Args:
         folder: the run folder.

@@ -33,7 +33,7 @@ HEAD: Rows = [[0, 0, 0, 0], [1, 0, -1, -1], [0, 1, -1, 0], [0, -1, 0, 1], [0, -1
 
 
 NOTES = (
-    "In this example the weights are chosen by hand; in a trained model, training sets them.",
+    "In this example, the weights are chosen by hand; in a trained model, training sets them.",
     "Channels: 0 is for articles, 1 for nouns, 2 for verbs, 3 means that the subject is known.",
     'Follow "sat", the verb: its query matches the key of "cat", whose value sets channel 3, so "on" comes next.',
 )

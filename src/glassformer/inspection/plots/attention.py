@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from glassformer.inspection.explain import Subject
 
 THUMBNAIL = 64
-"""Length of a map's longer side when all heads are shown, in pixels and as the maximum number of cells."""
+"""Maximum length of a map's longer side when all heads are shown, in pixels and in cells."""
 MIDDLE = 256
-"""Length of a map's longer side when the heads of one layer are shown, in pixels and as the maximum number of cells."""
+"""Maximum length of a map's longer side when the heads of one layer are shown, in pixels and in cells."""
 ACROSS = 4
 """Number of maps side by side when the heads of one layer are shown."""
 DECIMALS = 6  # decimal places of weights in JSON
