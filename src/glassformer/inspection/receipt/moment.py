@@ -77,7 +77,7 @@ def of_hole(model: MaskFiller, text: str, hole: int) -> Moment:
     holes = [position for position, token in enumerate(ids) if token == model.mask_id]
     if not 1 <= hole <= len(holes):
         remedy = (
-            f"Give a number from 1 to {len(holes)}." if len(holes) > 1 else "It has only one: leave the number out."
+            f"Give a number from 1 to {len(holes)}." if len(holes) > 1 else "The text has one: leave the number out."
         )
         raise GlassError(f"there is no {model.MASK} number {hole} in the text", remedy)
     position = holes[hole - 1]
