@@ -172,5 +172,5 @@ class Trace:
 
     @property
     def probabilities(self) -> Tensor:
-        """Probabilities, softmax(logits) in float64 on the CPU, of the same shape, as in `glass generate --top`."""
+        """Softmax of `logits`, in float64 on the CPU and of the same shape, as in `glass generate --top`."""
         return self.logits.to(device="cpu").double().softmax(dim=-1)

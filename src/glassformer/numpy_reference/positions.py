@@ -117,7 +117,7 @@ def relative_bias(back: Ints, table: Array, max_distance: int, causal: bool) -> 
 
     Args:
         back: (B, T, S) query position minus key position.
-        table: (buckets, H).
+        table: (buckets, H) learned biases.
         max_distance: distances beyond it share the last bucket.
         causal: True to use all buckets for earlier keys, False to use half of them for each direction.
 

@@ -41,7 +41,7 @@ def verify_apart(
         The sheet as JSON values.
 
     Raises:
-        GlassError: as for `verify_run`, or the sheet cannot be written, or the process ended early.
+        GlassError: `verify_run` raises it, the sheet cannot be written, or the process ended early.
     """
     command = [sys.executable, "-m", __name__, str(folder), which, device]
     package = str(Path(__file__).parents[2])

@@ -84,7 +84,7 @@ def whole_subject_of(model: AnyTextModel, text: str, target: str | None = None, 
     """Return the subject of a text that fits into the context; unlike `subject_of`, refuse a longer text.
 
     Raises:
-        GlassError: as for `subject_of`, or the text or the target is longer than the context.
+        GlassError: `subject_of` raises it, or the text or the target is longer than the context.
     """
     context = model.config.model.context
     if isinstance(model, TextModel):

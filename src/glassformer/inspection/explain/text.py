@@ -35,7 +35,7 @@ def text_lines(walk: Walk, level: Level, width: int, whole: Whole) -> Iterator[s
     """
     yield walk.title
     yield "═" * min(width, cells(walk.title))
-    text = walk.text if walk.text.strip() else shown(walk.text)  # spaces are made visible if there is nothing else
+    text = walk.text if walk.text.strip() else shown(walk.text)  # a text of spaces alone is made visible
     yield from _wrapped(f"{'text' if walk.target is None else 'source'}: {text}", width, "")
     if walk.target is not None:
         yield from _wrapped(f"target: {walk.target}", width, "")

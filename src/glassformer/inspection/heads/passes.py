@@ -1,4 +1,4 @@
-"""Forward passes of a model over probe sequences, one batch at a time."""
+"""Forward passes of a model on probe sequences, one batch at a time."""
 
 from __future__ import annotations
 
