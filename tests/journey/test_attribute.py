@@ -94,7 +94,7 @@ def test_two_texts_are_compared_place_by_place(name: str, task_home: Path) -> No
                 assert grid["everything"] == pytest.approx([1.0, 1.0], abs=1e-3)
     text = shown(name, task_home, "--view", "patching", "--corrupt", CORRUPT[name], *answers)
     assert " for " in text
-    assert "all of them" in text
+    assert "all patched" in text
 
 
 def test_one_place_is_told_in_detail(task_home: Path) -> None:

@@ -46,7 +46,7 @@ def test_a_continued_text_has_the_candidates_of_generate(words: str, task_home: 
     assert [each["probability"] for each in ranked] == shares(rankings(explained)[0])
     assert bool(steps(explained, "tokens")[0]["notes"]) == (len(words) > 100)
     if len(words) > 100:
-        assert "the model reads at most 40 of them" in steps(explained, "tokens")[0]["notes"][0]
+        assert "the model reads at most 40 (model.context)" in steps(explained, "tokens")[0]["notes"][0]
 
 
 def test_holes_have_the_candidates_of_fill(task_home: Path) -> None:

@@ -72,7 +72,7 @@ def test_what_no_font_has_is_said_once(tmp_path: Path) -> None:
     done = here("look", "odd", text, "--head", "dec.0.self.0", "--out", "odd.svg", folder=tmp_path)
     assert (done.returncode, done.stdout) == (0, "odd.svg shows 1 head on 5 tokens\n")
     (message,) = done.stderr.splitlines()
-    assert message.startswith("no font on this machine has \ue9fe \ue9ff: tokens with them are shown by their ids")
+    assert message.startswith("no installed font has \ue9fe \ue9ff: tokens with these characters are shown as ids")
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_what_no_font_has_is_said_once(tmp_path: Path) -> None:
         (("runs/translate", "the old dog " * 50, "--out", "x.png"), "tokens, the model reads 40"),
         (("runs/translate", "the old", "--target", "der alte " * 50, "--out", "x.png"), "the target has"),
         (("runs/lm", "It was", "--head", "dec.0.self.9", "--out", "x.png"), "there is no head 'dec.0.self.9'"),
-        (("runs/lm", "It was", "--site", "dec.0.cross", "--out", "x.png"), "there is no attention 'dec.0.cross'"),
+        (("runs/lm", "It was", "--site", "dec.0.cross", "--out", "x.png"), "there is no attention layer 'dec.0.cross'"),
         (("runs/lm", "It was", "--out", "x.gif"), "--out x.gif is not the name of a picture"),
         (("runs/lm", "It was", "--out", "none/x.png"), "there is no folder none"),
         (("runs/lm", "It was"), "--out is missing"),

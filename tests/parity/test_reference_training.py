@@ -221,7 +221,7 @@ IDS = np.array([[3, 1, 4]])
     [
         (SMALL, Inputs(np.array([[3, 1, 5]])), "tokens has ids from 1 to 5: the vocabulary has 0 to 4"),
         (SMALL, Inputs(np.array([[-1]])), "tokens has ids from -1 to -1"),
-        (SMALL, Inputs(np.array([[0, 1, 2, 3, 4]])), "tokens has rows of 5 tokens, the context is 4: shorten them"),
+        (SMALL, Inputs(np.array([[0, 1, 2, 3, 4]])), "tokens has rows of 5 tokens, but the context is 4: shorten them"),
         (SMALL, Inputs(np.array([3, 1])), r"tokens is int64 of shape \(2,\): give integers"),
         (SMALL, Inputs(np.array([[3.0]])), "tokens is float64"),
         (SMALL, Inputs(np.zeros((0, 3), dtype=int)), r"shape \(0, 3\)"),
@@ -243,8 +243,8 @@ def test_weights_that_do_not_fit_are_refused() -> None:
     weights = initial_weights(SMALL, 5)
     first = "stack.blocks.0.attention.query.weight"
     for changed, message in [
-        ({k: v for k, v in weights.items() if k != first}, f"the weight {first} is missing, the settings need"),
-        ({**weights, first: np.zeros((8, 7))}, r"is \(8, 7\), the settings need \(8, 8\)"),
+        ({k: v for k, v in weights.items() if k != first}, f"the weight {first} is missing, but the settings need"),
+        ({**weights, first: np.zeros((8, 7))}, r"is \(8, 7\), but the settings need \(8, 8\)"),
         ({**weights, "head.bias": np.zeros(5)}, "the settings have no weight head.bias"),
         ({}, "there is no weight embedding.tokens.weight"),
     ]:

@@ -194,7 +194,7 @@ def test_wrong_gates_are_refused_and_nothing_stays() -> None:
     given = inputs("encoder-decoder", None)
     before = full_state(model)
     for values, words in (
-        ({"dec.9.self": torch.ones(6)}, r"no attention 'dec.9.self'(.|\n)*Did you mean dec"),
+        ({"dec.9.self": torch.ones(6)}, r"no attention layer 'dec.9.self'(.|\n)*Did you mean dec"),
         ({"dec.0.cross": torch.ones(5)}, r"shape \(5,\) were given for dec.0.cross\nIt has 6 heads"),
         ({"dec.0.cross": torch.ones(3, 6)}, "gates for 3 rows were given for dec.0.cross, but the batch has 2 rows"),
     ):

@@ -296,7 +296,10 @@ def test_what_cannot_be_patched_is_refused_and_nothing_stays() -> None:
         ({"dec.0.feedforward": Mean({})}, "no values for dec.0.feedforward"),
         ({"dec.0.feedforward": Mean(torch.ones(2, 7, 22), PAD)}, r"`real` of shape \(2, 13\)"),
         ({"dec.0.feedforward": Mean(torch.ones(22))}, r"a mean over values of shape \(22,\)"),
-        ({"dec.0.feedforward": Mean(torch.ones(2, 7, 22), torch.zeros(2, 7).bool())}, "a mean over no positions"),
+        (
+            {"dec.0.feedforward": Mean(torch.ones(2, 7, 22), torch.zeros(2, 7).bool())},
+            "the mean for dec.0.feedforward has no positions",
+        ),
         ({"dec.0.self.1": Zero(where=torch.ones(2, 7))}, r"`where` of type torch.float32 was given for dec.0.self.1"),
         ({"dec.0.feedforward": KnockOut()}, "KnockOut was given for dec.0.feedforward\nUse it for attention layers"),
         ({"dec.mask": Value(torch.zeros(1))}, "Value was given for dec.mask"),

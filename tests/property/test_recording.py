@@ -282,7 +282,7 @@ def test_what_cannot_be_recorded_is_refused() -> None:
         record(model_of("encoder-decoder"), tokens(1, 5))
     found = record(model, tokens(1, 5))
     with pytest.raises(
-        GlassError, match=r"dec.0.self.2 was not recorded\nKeep it, if the model has it: keep=\('dec.0.self.z',\)"
+        GlassError, match=r"dec.0.self.2 was not recorded\nRecord it, if the model has it: keep=\('dec.0.self.z',\)"
     ):
         found["dec.0.self.2"]
     with pytest.raises(GlassError, match=r"dec.0.self.z"), patch(model, {"dec.0.self.2": Resample(found)}):

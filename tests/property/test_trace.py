@@ -256,7 +256,7 @@ def test_other_precisions(family: str, dtype: torch.dtype) -> None:
 def test_what_cannot_be_traced_is_refused() -> None:
     model = model_of("decoder")
     for given, words in (
-        ((tokens(1, 5), tokens(1, 5)), "a target was given to a Decoder"),
+        ((tokens(1, 5), tokens(1, 5)), "a target was given to the model, which is of type Decoder"),
         ((tokens(1, 5) + VOCAB,), "outside the vocabulary"),
         ((-tokens(1, 5),), "outside the vocabulary"),
         ((tokens(1, 30),), "context of 29"),

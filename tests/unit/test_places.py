@@ -134,7 +134,7 @@ def test_the_shuffle_test_is_a_plain_pass_over_moved_tokens(family: str) -> None
 
 def test_one_token_cannot_be_shuffled() -> None:
     case = case_of("decoder")
-    with pytest.raises(GlassError, match="1 token could move"):
+    with pytest.raises(GlassError, match="1 token can be moved"):
         shuffle_test(AttributionCase(case.model, case.tokens[:, :2], None, (Output(1, (1,), 5, True),)), 0)
 
 

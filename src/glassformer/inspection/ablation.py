@@ -3,11 +3,11 @@
 Parts have the names that `inspection.patching` uses: heads (`dec.1.self.2`), whole attention layers (`dec.1.self`),
 feed-forward layers (`dec.1.feedforward`), positions and the causal mask (`dec.positions`, `dec.mask`). The output of a
 part is replaced as `ABLATION_KINDS` describes, and results depend on that choice. Positions and the mask have no
-replacement: they are removed with every kind.
+replacement: every kind removes them.
 
 The effect of an ablation on the loss does not show the whole contribution of a part, because later layers often
-compensate for a missing head: in Chinchilla 7B, for about 70 % of the logit contribution of a removed attention layer
-(McGrath et al. 2023, "The Hydra Effect"). `pruning.direct_effects` measures the effect along the direct path alone.
+compensate for a missing part: in Chinchilla 7B, for about 70 % of the logit contribution of a removed attention layer
+(McGrath et al. 2023, "The Hydra Effect"). `pruning.direct_effects` measures only the effect along the direct path.
 """
 
 from __future__ import annotations
@@ -44,20 +44,20 @@ ABLATION_KINDS: Mapping[AblationKind, str] = {
     "zero": "replaced by zeros",
     "mean": "replaced by its mean over all positions of the evaluated rows",
     "resample": "replaced by its output at the same position of the next row",
-    "first": "each head attends to the first token alone",
+    "first": "each head attends only to the first token",
     "frozen": "replaced by zeros, and the other attention patterns stay as in the full model",
 }
 PART_KINDS: tuple[AblationKind, ...] = ("zero", "mean", "first", "frozen")
-"""Kinds for switching off several parts together, on any input."""
+"""Kinds that apply to several parts together, and to any input."""
 HEAD_KINDS: tuple[AblationKind, ...] = ("zero", "mean", "resample")
-"""Kinds for `ablation_effects`, which switches off one head at a time on the rows of a task."""
+"""Kinds of `ablation_effects`, which switches off one head at a time and needs the rows of a task."""
 SELF_REPAIR = (
     "later layers can compensate for a missing head: the ablation effect may be smaller than the head's contribution"
 )
 WHOLE = ("mask", "positions")
-"""Parts that are removed with every kind, because they have no replacement."""
+"""Parts that every kind removes, because they have no replacement."""
 PATTERN_BYTES = 64 * 10**6
-"""Largest memory, in bytes, for the recorded attention weights of one forward pass with frozen patterns."""
+"""Maximum number of bytes for the recorded attention weights of one forward pass with frozen patterns."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Ablation:
 
     Attributes:
         off: names of parts, such as `dec.1.self.2`.
-        kind: a key of `ABLATION_KINDS`.
+        kind: kind of replacement, a key of `ABLATION_KINDS`.
     """
 
     off: tuple[str, ...]
@@ -74,12 +74,12 @@ class Ablation:
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """Return the parts to switch off, without those that have no replacement (`WHOLE`)."""
+        """Return the parts to switch off, except those in `WHOLE`, which have no replacement."""
         return tuple(name for name in self.off if _last(name) not in WHOLE)
 
     @property
     def needs_means(self) -> bool:
-        """Return True if parts are replaced by their means."""
+        """Return whether parts are replaced by their means."""
         return self.kind == "mean" and bool(self.parts)
 
 
@@ -96,7 +96,7 @@ class AblationLoss:
 
     @property
     def change(self) -> float:
-        """Return the loss of the ablated model minus the loss of the full model; positive: the ablation does harm."""
+        """Return the loss of the ablated model minus that of the full model; positive if the ablation does harm."""
         return self.off.loss - self.whole.loss
 
 
@@ -131,7 +131,10 @@ def check_ablation(model: Model, off: Sequence[str], kind: str = "zero") -> Abla
         if name in off[:number]:
             raise GlassError(f"{name} is named twice", "Name each part once.")
         if kind == "first" and _last(name) == "feedforward":
-            raise GlassError(f"{name} has no attention", "Choose zero or mean for feed-forward layers.")
+            raise GlassError(
+                f"{name} is a feed-forward layer, which has no attention",
+                "Choose zero or mean for feed-forward layers.",
+            )
     return Ablation(tuple(off), next(each for each in PART_KINDS if each == kind))
 
 
@@ -141,7 +144,7 @@ def _replacement(name: str, kind: AblationKind, values: Mapping[str, Tensor], wh
     Args:
         name: name of the part.
         kind: kind of the ablation.
-        values: replacement of each part by name; read for "mean" and "resample" alone.
+        values: replacement of each part by name; used for "mean" and "resample" only.
         where: rows and positions to patch, (B, T); None: all.
     """
     if _last(name) in WHOLE or kind in ("zero", "frozen"):
@@ -156,7 +159,7 @@ class AblatedModel:
     Attributes:
         model: a model of any family; it is not modified.
         ablation: the parts to switch off, and their replacement.
-        means: mean of each part, (K) or (D), from `means_of`; needed for "mean" alone.
+        means: mean of each part, (K) or (D), from `means_of`; needed for "mean" only.
     """
 
     model: Model
@@ -175,7 +178,7 @@ class AblatedModel:
         """Switch off the parts in the model itself until the context ends.
 
         Raises:
-            GlassError: the kind is "frozen": new tokens have no recorded patterns.
+            GlassError: the kind is "frozen", which needs patterns that new tokens do not have.
         """
         if self.ablation.kind == "frozen":
             raise GlassError(
@@ -189,7 +192,7 @@ class AblatedModel:
         return {name: _replacement(name, self.ablation.kind, self.means) for name in self.ablation.off}
 
     def _frozen(self, tokens: Tensor, *more: Tensor | None) -> dict[str, Kind]:
-        """Return patches that set all remaining attention patterns to those of the full model."""
+        """Return patches that set the attention patterns of all other heads to those of the full model."""
         pair = isinstance(self.model, EncoderDecoder)
         target, real = (*more, None, None)[:2] if pair else (None, (*more, None)[0])
         sites = [str(site) for site in attentions(self.model) if str(site) not in self.ablation.off]
@@ -200,7 +203,7 @@ class AblatedModel:
 
 
 def ablate(model: Model, ablation: Ablation, data: TaskRows | None) -> AblatedModel:
-    """Return the ablated model; compute the means, if needed, over the rows of `data`.
+    """Return the ablated model, with means (if the kind needs them) over the rows of `data`.
 
     Raises:
         GlassError: the ablation needs means, and `data` is None.
@@ -208,12 +211,14 @@ def ablate(model: Model, ablation: Ablation, data: TaskRows | None) -> AblatedMo
     if not ablation.needs_means:
         return AblatedModel(model, ablation)
     if data is None:
-        raise GlassError("mean ablation needs rows of data, but data is None", "Give the rows to take the means over.")
+        raise GlassError(
+            "mean ablation needs rows of data, but data is None", "Give the rows over which to take the means."
+        )
     return AblatedModel(model, ablation, means_of(model, data, ablation.parts))
 
 
 def means_of(model: Model, data: TaskRows, names: Sequence[str]) -> dict[str, Tensor]:
-    """Return the mean output of each part over all positions but padding: (K) of a head's z, (D) of other parts."""
+    """Return the mean of each part's output over real positions: (K) for a head's z, (D) for other parts."""
     sums: dict[str, Tensor] = {}
     positions: Counter[str] = Counter()
     with inference(model):
@@ -235,14 +240,14 @@ def means_of(model: Model, data: TaskRows, names: Sequence[str]) -> dict[str, Te
 
 
 def _tensor_with(name: str) -> str:
-    """Return the name of the tensor that holds a part's values: z of the attention layer of a head, or its own name."""
+    """Return the name of the tensor with a part's values: for a head, z of its layer; otherwise the part's own name."""
     return f"{name.rpartition('.')[0]}.z" if _last(name).isdigit() else name
 
 
 def _values_of(model: Model, names: Sequence[str]) -> AbstractContextManager[dict[str, Tensor]]:
     """Return a context manager that yields the parts' tensors in the last forward pass inside it, by name.
 
-    Each is (B, H, T, K) or (B, T, D).
+    Each tensor is (B, H, T, K) or (B, T, D).
     """
     known = catalogue(model)
     return last_values({name: known[name].tap for name in dict.fromkeys(map(_tensor_with, names))})
@@ -263,7 +268,7 @@ def _attention_mask(name: str, model: Model, batch: Batch) -> Tensor:
 
 
 def ablation_loss(found: AblatedModel, data: TaskRows, whole: LossEstimate | None = None) -> AblationLoss:
-    """Measure the loss of the full and of the ablated model; pass `whole` if the former is known."""
+    """Measure the loss of the full and of the ablated model; if `whole` is given, it is the loss of the full model."""
     model = found.model
     most = MOST_TOKENS
     if found.ablation.kind == "frozen":
@@ -315,7 +320,7 @@ def ablation_effects(model: Model, data: TaskRows, kind: AblationKind = "zero") 
 def _losses_without_each(
     model: Model, batch: Batch, names: Sequence[str], kind: AblationKind, values: Mapping[str, Tensor]
 ) -> Tensor:
-    """Return the row losses without each of n heads, (n, B), from one forward pass."""
+    """Return the loss of each row without each of n heads, (n, B), from one forward pass."""
     n = len(names)
     B = len(batch.inputs)
     values = {name: values[name].repeat(n, 1, 1) for name in names} if kind == "resample" else values  # (n B, T, K)
@@ -369,13 +374,13 @@ def _values_of_next_rows(
 
 
 def written_without(found: AblatedModel, model: TextModel | Translator, text: str, tokens: int) -> str:
-    """Generate greedily with the ablated model and return the text, at most `tokens` new tokens.
+    """Generate at most `tokens` new tokens greedily with the ablated model, and return the text.
 
     Without the causal mask, the cache is off: earlier positions then attend to later ones, so their keys and values
     change with each new token.
 
     Raises:
-        GlassError: the kind is "frozen"; or as for `generate`.
+        GlassError: the kind is "frozen", or `generate` raises an error.
     """
     settings = model.config.sample.replace(beams=1, temperature=0.0, repetition_penalty=1.0, tokens=tokens)
     if isinstance(model, ChatModel):
@@ -407,7 +412,7 @@ class AblationReport:
     Attributes:
         measured_on: description of the data.
         unit: unit of the mean loss: "token", "hidden token" or "example".
-        unknown_share: share of the validation tokens that are the unknown token.
+        unknown_share: fraction of the validation tokens that are the unknown token.
         ablation: the parts that were switched off, and their replacement.
         loss: losses of the full and of the ablated model.
     """
@@ -443,6 +448,6 @@ class AblationReport:
 
 
 def ablation_report(model: Model, data: TaskRows, ablation: Ablation, measured_on: str) -> AblationReport:
-    """Measure the ablated model on rows of its task; the report calls the data `measured_on`."""
+    """Measure the ablated model on rows of its task; `measured_on` describes these rows in the report."""
     loss = ablation_loss(ablate(model, ablation, data), data)
     return AblationReport(measured_on, data.task.unit, data.task.unknown_share, ablation, loss)

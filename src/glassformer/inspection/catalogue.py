@@ -1,4 +1,4 @@
-"""Recordable tensors of a forward pass: their kinds, hook points, and names in a given model."""
+"""Tensors of a forward pass that can be recorded: their kinds, hook points, and names in a given model."""
 
 from __future__ import annotations
 
@@ -15,14 +15,18 @@ from glassformer.model.transformer import Classifier, EncoderDecoder, FeedForwar
 
 THINGS = {
     "embedding": ("dec.embedding", "BTD", "the vectors that enter the first block"),
-    "positions": ("dec.positions", "ATD", "the vectors that positions add; A is 1 without padding, and B with it"),
-    "resid": ("dec.n.resid", "BTD", "the residual stream before block n; with n = L, after the last"),
+    "positions": (
+        "dec.positions",
+        "ATD",
+        "the vectors that the position module adds; A is 1 without padding and B with padding",
+    ),
+    "resid": ("dec.n.resid", "BTD", "the residual stream before block n, or after the last block if n = L"),
     "q": ("dec.n.self.q", "BHTK", "queries after the model's query norm and rotary embedding, if any"),
-    "k": ("dec.n.self.k", "BGSK", "keys after the same steps; cached keys included"),
-    "v": ("dec.n.self.v", "BGSK", "values; cached values included"),
+    "k": ("dec.n.self.k", "BGSK", "keys after the same steps, including cached keys"),
+    "v": ("dec.n.self.v", "BGSK", "values, including cached values"),
     "scores": ("dec.n.self.scores", "BHTS", "q kᵀ / √K plus the position bias; -inf where masked"),
     "pattern": ("dec.n.self.pattern", "BHTS", "attention weights: softmax of the scores; zeros in fully masked rows"),
-    "z": ("dec.n.self.z", "BHTK", "pattern v, the input of the output projection"),
+    "z": ("dec.n.self.z", "BHTK", "pattern times v, the input of the output projection"),
     "head_output": (
         "dec.n.self.head_output",
         "BHTD",
@@ -42,9 +46,9 @@ The letters are those of `glassformer.base.shapes`; `rows` selects along T.
 
 EVERYTHING = tuple(THINGS)
 INSIDE = ("q", "k", "v", "scores", "pattern", "z", "head_output")
-"""Kinds inside every attention layer, self and cross."""
+"""Kinds of tensors inside each self- and cross-attention layer."""
 OLDER_NAMES = {"mixed": "z"}
-"""Former names of kinds: accepted as input, never returned."""
+"""Former names of kinds, which are accepted as input but never returned."""
 
 
 @dataclass(frozen=True)
@@ -54,8 +58,8 @@ class HookPoint:
     Attributes:
         module: path of the module in a decoder's block n, for `model.get_submodule`.
         side: "input" or "output" of the module.
-        transformer_lens: name of the same tensor in TransformerLens; None if it has none. In TransformerLens, queries,
-            keys, values and z have the axes (B, T, H, K).
+        transformer_lens: name of the same tensor in TransformerLens; None if TransformerLens has no such tensor. In
+            TransformerLens, queries, keys, values and z have the axes (B, T, H, K).
     """
 
     module: str
@@ -88,7 +92,7 @@ In an encoder-decoder, the stacks are `encoder` and `decoder`, and cross-attenti
 
 
 def current_name(name: str) -> str:
-    """Replace a former kind in a name by its current one: `dec.0.self.mixed` -> `dec.0.self.z`."""
+    """Replace the former name of a kind by the current one: `dec.0.self.mixed` -> `dec.0.self.z`."""
     before, dot, last = name.rpartition(".")
     return f"{before}{dot}{OLDER_NAMES.get(last, last)}"
 
@@ -100,10 +104,10 @@ class Recordable:
     Attributes:
         name: name of the tensor, such as `dec.1.self.pattern`.
         thing: kind of the tensor, a key of `THINGS`.
-        stack: "enc" or "dec", the stack whose rows and positions the tensor has.
-        dims: shape in letters; sizes that do not depend on the batch are in `sizes`.
+        stack: "enc" or "dec", the stack that determines the tensor's rows and positions.
+        dims: shape in letters; `sizes` has the sizes that do not depend on the batch.
         sizes: sizes of H, G, K, D, F, V.
-        tap: module input or output to record; for `head_output`, that of z.
+        tap: module input or output to record; `head_output` uses the tap of z.
     """
 
     name: str
@@ -118,7 +122,7 @@ class Recordable:
         return tuple((self.sizes | batch)[letter] for letter in self.dims)
 
     def bytes(self, batch: dict[str, int], each: int) -> int:
-        """Return the size in bytes, with `each` bytes per number."""
+        """Return the size in bytes, if each number takes `each` bytes."""
         return math.prod(self.shape(batch)) * each
 
 

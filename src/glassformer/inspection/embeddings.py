@@ -18,8 +18,8 @@ class Components:
 
     Attributes:
         mean: (D) float64, the mean vector.
-        axes: (k, D) float64, orthonormal; the entry of largest absolute value of each is positive.
-        shares: (k) float64, the share of the variance along each axis.
+        axes: (k, D) float64, orthonormal; in each axis, the entry with the largest absolute value is positive.
+        shares: (k) float64, the fraction of the variance along each axis.
     """
 
     mean: Tensor
@@ -51,7 +51,7 @@ def components(vectors: Tensor, count: int | None = None) -> Components:
 
 
 def neighbours(vectors: Tensor, row: int, count: int) -> list[tuple[int, float]]:
-    """Return the nearest rows to a row and their cosine similarities, the nearest first, without the row itself.
+    """Return the nearest neighbours of a row and their cosine similarities, the nearest first.
 
     Args:
         vectors: the vectors, (N, D).
@@ -76,7 +76,7 @@ TABLES = ("tokens", "source tokens", "positions", "source positions")
 def tables(model: Model) -> dict[str, Tensor]:
     """Return the embedding tables of a model by name: tokens (V, D), and learned positions (context, D).
 
-    An encoder-decoder with a separate source embedding has both twice.
+    An encoder-decoder with a separate source embedding has these tables for both source and target.
     """
     found: dict[str, Tensor] = {}
     for prefix, embedding in (("", model.embedding), ("source ", getattr(model, "source_embedding", None))):
@@ -89,7 +89,7 @@ def tables(model: Model) -> dict[str, Tensor]:
 
 
 def table_named(model: Model, name: str) -> Tensor:
-    """Return the embedding table of a name.
+    """Return the embedding table that has the given name, such as "tokens".
 
     Raises:
         GlassError: the model has no such table.

@@ -1,8 +1,8 @@
 """Head gates: a factor on each head's output, whose gradient measures the head's importance.
 
-The gate ξ of a head multiplies its z, before the output projection (Michel et al. 2019, section 2.2;
-Voita et al. 2019, section 3); 0 removes the head. With one gate per row of the batch, one backward pass of the summed
-loss yields the gradient of each row, so that absolute values can be taken before the mean, as Michel et al. define it.
+The gate ξ of a head multiplies its z, before the output projection (Michel et al. 2019, section 2.2; Voita et al. 2019,
+section 3); a gate of 0 removes the head. With one gate per row of the batch, one backward pass of the summed loss
+yields the gradient of each row, so that absolute values can be taken before the mean, as Michel et al. define it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def gated(model: Model, values: Mapping[str, Tensor] | None = None) -> Iterator[
             in order.
 
     Yields:
-        The gates by attention site: the given ones, or those of the last forward pass.
+        The gates by attention site: `values` if given, otherwise the gates of the last forward pass.
 
     Raises:
         GlassError: an attention site is unknown, or the shape of a gate does not match the heads or the rows.
@@ -47,7 +47,7 @@ def gated(model: Model, values: Mapping[str, Tensor] | None = None) -> Iterator[
     gates: dict[str, Tensor] = {}
     for name, value in (values or {}).items():
         if name not in sites:
-            raise GlassError(f"there is no attention {name!r} in this model", nearest(name, sites))
+            raise GlassError(f"there is no attention layer {name!r} in this model", nearest(name, sites))
         if value.dim() not in (1, 2) or value.shape[-1] != sites[name].heads:
             raise GlassError(
                 f"gates of shape {tuple(value.shape)} were given for {name}",
@@ -66,7 +66,7 @@ def gated(model: Model, values: Mapping[str, Tensor] | None = None) -> Iterator[
 def _gate(
     gates: dict[str, Tensor], name: str, fresh: bool, module: nn.Module, args: tuple[Any, ...], z: Tensor
 ) -> Tensor:
-    """Return z (B, H, T, K) times the gates of this attention layer; used as a forward hook."""
+    """Return z (B, H, T, K) times the gates of this attention layer; a forward hook."""
     B, H = z.shape[:2]
     if fresh:
         dtype = torch.promote_types(z.dtype, torch.float32)

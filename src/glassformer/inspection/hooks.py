@@ -51,8 +51,8 @@ class Tap:
 def tapped(taps: Mapping[Key, Tap], take: Callable[[Key, Any], None]) -> Iterator[None]:
     """Call `take(key, value)` for each value at these points, for all forward passes until the context ends.
 
-    The hooks are removed when the context ends, also after an exception. The values are the model's own tensors: copy
-    them to modify them or to keep them after the pass.
+    The hooks are removed when the context ends, normally or by an exception. The values are the model's own tensors:
+    copy a tensor before you modify it, or to keep it after the pass.
     """
     with ExitStack() as handles:
         for key, tap in taps.items():

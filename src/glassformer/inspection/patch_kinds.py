@@ -1,4 +1,4 @@
-"""Kinds of patches: replacements for activations of a model. See `glassformer.inspection.patching` for their names."""
+"""Kinds of patches, which replace activations of a model; `glassformer.inspection.patching` lists the activations."""
 
 from __future__ import annotations
 
@@ -65,7 +65,10 @@ class Mean:
             )
         seen = found.flatten(0, -2) if self.real is None else found[self.real]  # (n, width)
         if not len(seen):
-            raise GlassError(f"a mean over no positions was given for {name}", "Set `real` to True for some positions.")
+            raise GlassError(
+                f"the mean for {name} has no positions: `real` is False everywhere",
+                "Set `real` to True for some positions.",
+            )
         return fit(seen.mean(dim=0), current.shape, current, name)
 
 
@@ -88,7 +91,7 @@ class Resample:
         if self.rows is not None:
             if not all(0 <= row < len(found) for row in self.rows):
                 problem = f"rows is {list(self.rows)}, but the source has {len(found)} rows"
-                raise GlassError(problem, "Rows count from 0.")
+                raise GlassError(problem, "Give indices of source rows, counted from 0.")
             found = found[list(self.rows)]
         if found.shape != current.shape:
             raise unfit(found, current.shape, name)
@@ -113,7 +116,7 @@ class Pattern:
 
 @dataclass(frozen=True, eq=False)
 class KnockOut:
-    """Replace by attention to the first real token of the row alone (in cross-attention, of the source)."""
+    """Replace by attention only to the first real token of the row (in cross-attention, of the source)."""
 
     where: Tensor | None = field(default=None, kw_only=True)
 
@@ -128,7 +131,7 @@ Kind = Zero | Value | Mean | Resample | Pattern | KnockOut
 
 
 def find(source: Source, name: str) -> Tensor:
-    """Return the tensor of a source, for a recording the one under `name`."""
+    """Return the tensor of a source; for a recording, the tensor under `name`."""
     if isinstance(source, Tensor):
         return source
     try:

@@ -5,13 +5,13 @@
 
 Results depend on the kind of replacement, so report which kind was used:
 
-* `Zero`: zeros, a value that later layers may never have received in training.
+* `Zero`: zeros, which later layers may never have received in training.
 * `Mean`: the mean over the rows and positions of recorded values.
 * `Resample`: the activation at the same position for another input (Chan et al. 2022).
 * `Value`: any tensor.
-* `Pattern`: given attention weights, applied to the current values. With all patterns frozen and a head removed, this
-  is the pattern-preserving ablation of Olsson et al. 2022.
-* `KnockOut`: attention to the first token alone.
+* `Pattern`: given attention weights, applied to the current values. Removing a head while all patterns are frozen is
+  the pattern-preserving ablation of Olsson et al. 2022.
+* `KnockOut`: attention only to the first token.
 
 Each patch is a forward hook that returns another tensor: for a head on `hook_z` or `hook_pattern` of its attention
 layer, otherwise on the module itself. Attention layers with patched patterns compute attention step by step, as in a
@@ -25,11 +25,11 @@ name                              activation                                    
 `dec.n.self.h`, `dec.n.cross.h`   z of a head, before the output projection                            (B, T, K)
 `dec.n.self`, `dec.n.cross`       output of an attention layer, including the output bias              (B, T, D)
 `dec.n.feedforward`               output of a feed-forward layer                                       (B, T, D)
-`dec.n.resid`                     residual stream before block n; n = number of blocks: after all      (B, T, D)
+`dec.n.resid`                     residual stream before block n, or after the last block if n = L     (B, T, D)
 `dec.embedding`                   output of the embedding                                              (B, T, D)
-`dec.positions`                   output of the position module; only `Zero` unless it is added
+`dec.positions`                   output of the position module; if not added, only `Zero`
 `dec.final`                       output of the stack; for an encoder, the memory                      (B, T, D)
-`dec.mask`                        the causal mask; only `Zero`: all positions see all positions
+`dec.mask`                        causal mask; only `Zero`, which lets all positions see each other
 ================================  ===================================================================  =============
 
 `Pattern` and `KnockOut` apply to attention layers, with weights (B, H, T, S), and to heads, with weights (B, T, S).
@@ -58,12 +58,12 @@ from glassformer.model.transformer import Embedding, Model, Stack
 __all__ = ["Kind", "KnockOut", "Mean", "Pattern", "Resample", "Value", "Zero", "patch", "patchable"]
 
 Install = Callable[[Kind, str], AbstractContextManager[None]]
-"""Function that applies a kind to the activation of a name until the context ends."""
+"""Function that applies a kind of patch to a named activation until the context ends."""
 
 
 @contextmanager
 def patch(model: Model, patches: Mapping[str, Kind]) -> Iterator[None]:
-    """Replace the named activations in all forward passes until the context ends, also after an exception.
+    """Replace the named activations in all forward passes until the context ends, normally or by an exception.
 
     Patches of an attention layer apply before those of its heads, whatever their order in `patches`. Gradients flow
     through the remaining values of the model and into the given values.
@@ -119,7 +119,7 @@ class _Marker:
         return None
 
     def refuse(self, name: str) -> None:
-        """Raise a `GlassError` if `name`, a part of it, or an activation that contains it is already patched."""
+        """Raise a `GlassError` if `name`, a part of this activation, or one that contains it is already patched."""
         for own in self.names:
             if own == name or own.startswith(f"{name}.") or name.startswith(f"{own}."):
                 raise GlassError(f"{name} is patched inside a patch of {own}", "Patch each activation once.")
@@ -191,7 +191,7 @@ def _entering(block: nn.Module, kind: Kind, name: str) -> Iterator[None]:
 
 
 def _put(kind: Kind, current: Any, name: str) -> Any:
-    """Return the current value, replaced where the kind applies."""
+    """Return the current value, replaced at the rows and positions that the kind applies to."""
     assert not isinstance(kind, Pattern | KnockOut)
     if isinstance(current, Rotation):
         return Rotation(_unrotated(kind, current.cos, name, 1.0), _unrotated(kind, current.sin, name, 0.0))
@@ -252,7 +252,7 @@ def _no_mask(stack: Stack, kind: Kind, name: str) -> Iterator[None]:
 
 @contextmanager
 def _attention(layer: Attention, kind: Kind, name: str) -> Iterator[None]:
-    """Patch the output of an attention layer, or the weights of all its heads."""
+    """Patch the output of an attention layer, or the attention weights of all its heads."""
     if not isinstance(kind, Pattern | KnockOut):
         with _leaving(layer, kind, name):
             yield
@@ -267,7 +267,7 @@ def _attention(layer: Attention, kind: Kind, name: str) -> Iterator[None]:
 
 @contextmanager
 def _head(layer: Attention, head: int, kind: Kind, name: str) -> Iterator[None]:
-    """Patch z of one head, or its weights."""
+    """Patch z, or the attention weights, of one head."""
 
     def put(whole: Tensor, new: Tensor) -> Tensor:
         new = _where(kind, new, whole[:, head], name)  # (B, T, K or S)

@@ -1,7 +1,7 @@
 """Position information in a model: position vectors, biases and rotations by distance, and a shuffle test.
 
-The shuffle test permutes the tokens of a text and compares the model's answers. It measures a causal effect, so it
-applies to all kinds of positions, and to models without positions.
+The shuffle test permutes the tokens of a text and compares the model's answers. Because it measures a causal effect, it
+applies to all position methods, and to models without positions.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def by_distance(vectors: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def distances_of(stack: Stack, most: int) -> Tensor:
-    """Return at most `most` evenly spaced distances to earlier tokens, from 0; also negative ones if not causal."""
+    """Return up to `most` evenly spaced distances to earlier tokens, from 0; if not causal, also negative ones."""
     back = torch.tensor(evenly(stack.context, most))
     return back if stack.causal else torch.cat([-back[1:].flip(0), back])
 
@@ -107,7 +107,7 @@ class RotaryEffect:
     Attributes:
         frequencies: (K/2) rotation of each pair of channels, in radians per position.
         pairs: (K/2, n) cosine of each pair's angle, the factor on its contribution to the score.
-        mean: (n) mean over all pairs.
+        mean: (n) mean of `pairs` over all pairs of channels.
     """
 
     frequencies: Tensor
@@ -163,7 +163,7 @@ def shuffle_test(
     Args:
         case: the text and its outputs.
         column: index of the output in `case.outputs`.
-        fixed: ids of tokens that are never moved, such as special tokens and holes.
+        fixed: ids of tokens that are never moved, such as special tokens and [MASK].
         times: number of permutations.
         seed: seed of the permutations.
 
@@ -174,7 +174,7 @@ def shuffle_test(
     seen = case.tokens[0, : output.place] if case.model.config.family == "decoder" else case.tokens[0]
     moved = tuple(position for position, id in enumerate(seen.tolist()) if id not in fixed)
     if len(moved) < 2:
-        problem = f"{len(moved)} token could move" if len(moved) == 1 else "no token could move"
+        problem = f"only {len(moved)} token can be moved" if len(moved) == 1 else "no token can be moved"
         raise GlassError(f"there is nothing to shuffle: {problem}", "Give a longer text, or a later position.")
     generator = torch.Generator().manual_seed(seed)
     orders = torch.stack([torch.randperm(len(moved), generator=generator) for _ in range(times)])  # (n, moved)

@@ -9,8 +9,8 @@
 
 `glassformer.inspection.catalogue.THINGS` lists the tensors that can be recorded, and `HOOK_POINTS` there lists their
 modules. Each value is a tensor of the model's own forward pass, copied by a forward hook. Layers with recorded scores
-or patterns compute attention step by step instead of by the fused kernel, and the logits then stay within 1e-4 of those
-of an unobserved pass; otherwise they are bit-equal.
+or patterns compute attention step by step instead of by the fused kernel, so their logits differ by up to 1e-4 from
+those of an unobserved pass. Otherwise, the logits are bit-equal.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class NotRecordedError(GlassError, KeyError):
 class Recording(Mapping[str, Tensor]):
     """Tensors of one forward pass by name. Each access returns a copy, so the recording cannot be modified.
 
-    Single heads have names, too: `dec.1.self.2` for the head's part of `z`, `dec.1.self.2.pattern` for its part of
+    Single heads have names, too: `dec.1.self.2` is the head's slice of `z`, `dec.1.self.2.pattern` its slice of
     `pattern`, and so on. `mixed` is a former name of `z`.
 
     Args:
@@ -69,9 +69,9 @@ class Recording(Mapping[str, Tensor]):
         if head and head[0] in numbers and whole in self._values and thing not in ("k", "v"):
             return self._values[whole][:, numbers.index(head[0])].clone()
         if head and head[0] in numbers:
-            raise NotRecordedError(f"{name} was not recorded", f"Keep it, if the model has it: keep=({whole!r},).")
+            raise NotRecordedError(f"{name} was not recorded", f"Record it, if the model has it: keep=({whole!r},).")
         near = get_close_matches(name, self._values, n=1)
-        question = f"Did you mean {near[0]}? Or keep it" if near else "Keep it"
+        question = f"Did you mean {near[0]}? Or record it" if near else "Record it"
         raise NotRecordedError(f"{name} was not recorded", f"{question}, if the model has it: keep=({name!r},).")
 
     def __iter__(self) -> Iterator[str]:
@@ -167,10 +167,10 @@ def _check_budget(model: Model, keep: Sequence[str], budget: int, asked: Asked) 
         smaller.remove(max(smaller, key=lambda name: estimate(model, [name], *asked)))
     smaller = smaller or [name for name in names if estimate(model, [name], *asked) <= budget][:1]
     advice = (
-        f"Keep less, such as keep={tuple(smaller)}" if smaller else "Give fewer tokens, or fewer positions in `rows`"
+        f"Record less, such as keep={tuple(smaller)}" if smaller else "Give fewer tokens, or fewer positions in `rows`"
     )
     raise GlassError(
-        f"the recording would take {_size(needed)}, and the budget is {_size(budget)}",
+        f"the recording would take {_size(needed)}, but the budget is {_size(budget)}",
         f"{advice}, or raise the budget.",
     )
 
@@ -190,9 +190,9 @@ def watching(
 ) -> Iterator[list[Recording]]:
     """Record all forward passes until the context ends, such as those of generation, beam search or training.
 
-    The hooks are removed when the context ends, also after an exception; the recordings stay. Patched values are
-    recorded only if the patch is outside: `with patch(...), watching(...)`. For a patch inside the context, the
-    recording has the original value, and the patch shows in later tensors alone.
+    When the context ends, normally or by an exception, the hooks are removed and the recordings stay. Patched values
+    are recorded only if the patch is the outer context: `with patch(...), watching(...)`. If the patch is inside, the
+    recording has the original value, and only later tensors show the effect of the patch.
 
     Args:
         model, keep, rows, dtype: as for `record`. With a cache, a forward pass has only the new positions.
@@ -229,7 +229,7 @@ class _PassRecorder:
 
     @contextmanager
     def attached(self, entries: Sequence[Recordable]) -> Iterator[None]:
-        """Record these entries until the context ends, with hooks on their modules alone."""
+        """Record these entries until the context ends, with hooks only on their modules."""
         begins = {name: Tap(stack, "input") for name, stack in stacks(self.model).items()}
         self.entries = {entry.name: entry for entry in entries}
         with tapped(begins, self._begin), tapped({entry.name: entry.tap for entry in entries}, self._take):
@@ -258,6 +258,6 @@ class _PassRecorder:
             if self.taken > self.budget:
                 raise GlassError(
                     f"the recording of {len(self.passes)} passes exceeds its budget of {_size(self.budget)}",
-                    "Keep less, record fewer passes, or raise the budget.",
+                    "Record less, record fewer passes, or raise the budget.",
                 )
             self.values[name] = value.detach().to("cpu", self.dtype, copy=True)

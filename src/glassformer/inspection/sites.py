@@ -1,6 +1,6 @@
 """Names of the parts of a model, for all families: `dec.3.cross`, `dec.3.cross.2`, `enc.0.feedforward`.
 
-A decoder-only model has the stack `dec`, an encoder the stack `enc`, an encoder-decoder both. Numbers count from 0.
+A decoder has the stack `dec`, an encoder has the stack `enc`, and an encoder-decoder has both. Numbers count from 0.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def stacks(model: Model) -> dict[str, Stack]:
 
 
 def embedding_below(model: Model, stack: str) -> Embedding:
-    """Return the embedding that a stack, "enc" or "dec", reads from."""
+    """Return the embedding that feeds a stack, "enc" or "dec"."""
     own = model.source_embedding if isinstance(model, EncoderDecoder) and stack == "enc" else None
     return model.embedding if own is None else own
 
@@ -86,7 +86,7 @@ def heads(model: Model) -> list[HeadSite]:
 
 
 def find_head(model: Model, name: str) -> HeadSite:
-    """Return the head of a name, such as `dec.0.self.3`.
+    """Return the head with the given name, such as `dec.0.self.3`.
 
     Raises:
         GlassError: the model has no such head; the error lists the model's heads.
@@ -117,7 +117,7 @@ def advice_on_part(model: Model, name: str, known: Sequence[str]) -> str:
 
 
 def _heads_of(site: Site, kept: list[int]) -> str:
-    """Return the names of a site's heads, as a range if they are consecutive."""
+    """Return the names of a site's heads in words, as a range if they are consecutive."""
     if kept == list(range(kept[0], kept[-1] + 1)):
         return span(f"{site}.{kept[0]}", f"{site}.{kept[-1]}")
     return ", ".join(f"{site}.{number}" for number in kept)

@@ -2,7 +2,7 @@
 
 The forward pass is the model's own, in evaluation mode and without gradients. Hooks record the arguments and the output
 of each module. Because scores and patterns are recorded, attention is computed step by step instead of by the fused
-kernel, and the logits stay within 1e-4 of those of an unobserved pass.
+kernel; the logits stay within 1e-4 of those of an unobserved pass.
 """
 
 from __future__ import annotations
@@ -87,8 +87,8 @@ def check_given(
     if (target is not None) != isinstance(model, EncoderDecoder):
         given = "no target" if target is None else "a target"
         raise GlassError(
-            f"{given} was given to a {type(model).__name__}",
-            "Give a target to an EncoderDecoder, and to no other model.",
+            f"{given} was given to the model, which is of type {type(model).__name__}",
+            "Give a target to an EncoderDecoder only.",
         )
     device = model.embedding.tokens.weight.device
     _check_ids(tokens, embedding_below(model, "enc"))
@@ -133,11 +133,11 @@ class Calls:
         self._values.setdefault(tap, []).append(value)
 
     def output(self, module: nn.Module, which: int = -1) -> Tensor:
-        """Return the output of a call of a module, by default of the last call."""
+        """Return the output of a module in one of its calls, by default the last one."""
         return self._values[Tap(module)][which]
 
     def given(self, module: nn.Module, name: str, which: int = -1) -> Any:
-        """Return an argument of a call of a module by name, or None if it was left out."""
+        """Return an argument of a module's call by its name, or None if the call omitted it."""
         args, named = self._values[Tap(module, "arguments")][which]
         return inspect.signature(module.forward).bind(*args, **named).arguments.get(name)
 
@@ -221,7 +221,7 @@ def _attention(calls: Calls, layer: Attention) -> AttentionTrace:
     scaled = calls.output(layer.hook_products)  # (B, H, T, S)
     masked = calls.output(layer.hook_scores)  # (B, H, T, S)
     allowed = (masked != -math.inf).any(dim=1, keepdim=True)  # (B, 1, T, S)
-    if not layer.heads:  # without heads there are no scores: use the mask
+    if not layer.heads:  # a layer without heads has no scores: use the mask
         allowed = mask.allowed_tensor(masked)  # (B or 1, 1, T or 1, S)
         if mask.fully_masked is not None:
             allowed = allowed & ~mask.fully_masked  # (B or 1, 1, T or 1, S)

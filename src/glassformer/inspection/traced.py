@@ -1,4 +1,4 @@
-"""Data classes of a trace, with tensors detached from the model. The letters are those of `glassformer.base.shapes`."""
+"""Data classes of a trace. Tensors are detached; the letters of shapes are defined in `glassformer.base.shapes`."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from glassformer.model.positions import Rotation
 class AttentionTrace:
     """Trace of one attention layer. Query head h uses key-value head h // (H / G) unless heads were removed.
 
-    After pruning, H and G count the remaining heads; see `heads` and `asks`.
+    After pruning, H and G count the remaining heads, which `heads` and `asks` identify.
 
     Attributes:
         heads: (H) number of each query head in the configuration; 0 to H - 1 if no heads were removed.
-        asks: (H) index of the key-value head, of G, that each query head uses.
+        asks: (H) index of the key-value head that each query head uses.
         input: (B, T, D) input of the query projection.
         source: (B, S, D) input of the key and value projections: `input`, or the encoder's memory.
         q_projected, k_projected: (B, H, T, K) and (B, G, S, K), outputs of the projections.
@@ -27,11 +27,11 @@ class AttentionTrace:
         q, k, v: (B, H, T, K), (B, G, S, K) and (B, G, S, K), as used for attention.
         rotation: rotation of q and k; None if positions are not rotary, and in cross-attention.
         scaled: (B, H, T, S) q kᵀ / √K, including masked keys.
-        bias: (B or 1, H, T, S) position bias added to `scaled`, -inf where masked; None if there is none.
+        bias: (B or 1, H, T, S) position bias added to `scaled`, -inf where masked; None if there is no bias.
         masked: (B, H, T, S) input of the softmax: scaled + bias, -inf where the key is masked.
         allowed: (B, 1, T, S) bool, False where `masked` is -inf; taken from the mask if the layer has no heads.
         pattern: (B, H, T, S) attention weights: softmax of `masked`; zeros in fully masked rows.
-        z: (B, H, T, K) pattern v.
+        z: (B, H, T, K) pattern times v.
         head_outputs: (B, H, T, D) contribution of each head to the output projection, computed from z.
         output_bias: (D,) bias of the output projection, or None.
         output: (B, T, D) sum of `head_outputs` over heads plus `output_bias`, up to rounding.
@@ -135,7 +135,8 @@ class StackTrace:
         real: (B, T) bool, False at padding; None: no padding.
         places: (B or 1, T) position of each token, from 0.
         token_vectors: (B, T, D) rows of the embedding, multiplied by the embedding scale.
-        position_vectors: (B or 1, T, D) vectors added to them; None if positions are not added to the embedding.
+        position_vectors: (B or 1, T, D) vectors added to `token_vectors`; None if positions are not added to the
+            embedding.
         embedded: (B, T, D) output of the embedding.
         blocks: traces of all blocks.
         final: (B, T, D) output of the final norm, or of the last block of a post-norm stack, which has no final norm.
@@ -171,5 +172,5 @@ class Trace:
 
     @property
     def probabilities(self) -> Tensor:
-        """Probabilities, softmax(logits) in float64 on the CPU, of the same shape, as in `glass generate --top`."""
+        """Softmax of `logits`, in float64 on the CPU and of the same shape, as in `glass generate --top`."""
         return self.logits.to(device="cpu").double().softmax(dim=-1)

@@ -1,4 +1,4 @@
-"""Attention masks that a model applies to one input."""
+"""Attention masks that a model applies to a given input."""
 
 from __future__ import annotations
 

@@ -1,10 +1,11 @@
 """NumPy reference implementation of the transformer: all three families, forward and backward, in float64.
 
-It is written to be read next to the formulas. It shares no code with the PyTorch model and takes the same weights under
-the same names. Every layer is a pair of functions: `f` returns the output and the values saved for the backward pass,
-`f_backward` maps the gradient of the output to the gradients of the input and the weights. There is no dropout.
+It is written to be read next to the formulas. It shares no code with the PyTorch model, but takes the same weights
+under the same names. Every layer is a pair of functions: `f` returns the output and the values saved for the backward
+pass, and `f_backward` maps the gradient of the output to the gradients of the input and the weights. There is no
+dropout.
 
-**To compare another implementation with it**, use one function for every family:
+**To compare another implementation with it**, call `logits`, which takes a model of any family:
 
     >>> import numpy as np
     >>> settings = Settings(family="decoder", layers=1, width=8, heads=2, context=4)
@@ -12,9 +13,9 @@ the same names. Every layer is a pair of functions: `f` returns the output and t
     >>> logits(settings, weights, tokens=np.array([[3, 1, 4]])).shape
     (1, 3, 5)
 
-For a run on disk, the settings are `Settings(**tomllib.loads(text_of_config_toml)["model"])` and the weights are the
-result of `safetensors.numpy.load_file`. An encoder-decoder also takes `source=` and `source_attention_mask=`; a
-classifier is an encoder whose settings have `classes`.
+For a run on disk, get the settings with `Settings(**tomllib.loads(text_of_config_toml)["model"])` and the weights with
+`safetensors.numpy.load_file`. An encoder-decoder also takes `source=` and `source_attention_mask=`; a classifier is an
+encoder whose settings have `classes`.
 
 **To train with it**, use `train(settings, weights, batches)`, `train_step` or `gradients`.
 

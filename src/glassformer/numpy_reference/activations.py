@@ -13,7 +13,7 @@ TANH_CUBE = 0.044715
 
 
 def erf(x: Array) -> Array:
-    """Return the error function of each element, computed with Python's `math.erf`, as NumPy has none."""
+    """Return the error function of each element, computed with `math.erf`, because NumPy has no error function."""
     return np.array([math.erf(value) for value in x.ravel()]).reshape(x.shape)
 
 
@@ -23,10 +23,11 @@ def sigmoid(x: Array) -> Array:
 
 
 def activate(x: Array, name: str) -> Array:
-    """Return y = f(x); for gated kinds, f is the activation of the gate (Shazeer 2020).
+    """Return y = f(x); in a gated layer, f is applied to the gate (Shazeer 2020).
 
-    * relu: max(x, 0). relu2: its square (So et al. 2021, section 4).
-    * gelu, geglu: x Φ(x), Φ the normal distribution function (Hendrycks and Gimpel 2016, section 2)
+    * relu: max(x, 0)
+    * relu2: max(x, 0)² (So et al. 2021, section 4)
+    * gelu, geglu: x Φ(x), where Φ is the standard normal distribution function (Hendrycks and Gimpel 2016, section 2)
     * gelu_tanh: x (1 + tanh(√(2/π) (x + 0.044715 x³))) / 2 (the same section)
     * swiglu: x σ(x), called SiLU or Swish (Ramachandran et al. 2017)
     """
@@ -48,9 +49,10 @@ def activate(x: Array, name: str) -> Array:
 def activate_backward(dy: Array, x: Array, name: str) -> Array:
     """Return dx = dy f'(x), with f' for each activation:
 
-    * relu: 1 where x > 0. relu2: 2 max(x, 0).
-    * gelu: Φ(x) + x φ(x), φ = Φ' the normal density
-    * gelu_tanh: with u the tanh's argument, (1 + tanh u) / 2 + x (1 - tanh² u) u' / 2
+    * relu: 1 where x > 0, otherwise 0
+    * relu2: 2 max(x, 0)
+    * gelu, geglu: Φ(x) + x φ(x), where φ = Φ' is the standard normal density
+    * gelu_tanh: (1 + tanh u) / 2 + x (1 - tanh² u) u' / 2, where u is the argument of tanh
     * swiglu: σ + x σ (1 - σ), from σ' = σ (1 - σ)
     """
     match name:

@@ -12,13 +12,13 @@ from glassformer.numpy_reference.arrays import Array, Weights
 
 @dataclass(frozen=True)
 class AdamW:
-    """Hyperparameters of AdamW, with the defaults of `glass train`; with `weight_decay` 0 it is Adam.
+    """Hyperparameters of AdamW, with the defaults of `glass train`; `weight_decay = 0` gives Adam.
 
     Attributes:
         learning_rate: α.
-        beta1, beta2: decay rates of the moving averages of gradients and of squared gradients.
-        epsilon: added to the root in the denominator.
-        weight_decay: λ, of matrices and tables; biases and gains have none.
+        beta1, beta2: β1 and β2, decay rates of the moving averages of gradients and of squared gradients.
+        epsilon: ε, added to the square root in the denominator.
+        weight_decay: λ, applied to matrices and embedding tables, but not to biases and gains.
         clip: maximum norm of all gradients together; None: no clipping.
     """
 
@@ -32,7 +32,7 @@ class AdamW:
 
 @dataclass(frozen=True)
 class State:
-    """Optimizer state of Adam: the number of steps, and the moving averages of gradients and their squares, by name."""
+    """Optimizer state of Adam: number of steps, and moving averages of gradients (first) and their squares (second)."""
 
     step: int
     first: Weights
@@ -46,17 +46,17 @@ class State:
 
 
 def clipped(gradients: Weights, max_norm: float) -> dict[str, Array]:
-    """Return all gradients times min(1, max_norm / norm), where norm is their total norm (Pascanu et al. 2013)."""
+    """Scale all gradients by min(1, max_norm / norm), with norm the l2 norm of all together (Pascanu et al. 2013)."""
     norm = math.sqrt(sum(float((gradient * gradient).sum()) for gradient in gradients.values()))
     factor = min(1.0, max_norm / (norm + 1e-6))  # as in PyTorch; avoids division by 0
     return {name: gradient * factor for name, gradient in gradients.items()}
 
 
 def adamw(weights: Weights, gradients: Weights, state: State, rule: AdamW) -> tuple[dict[str, Array], State]:
-    """Take one step (Kingma and Ba 2015, algorithm 1; decay: Loshchilov and Hutter 2019, algorithm 2, schedule in α).
+    """Take one step of AdamW (Loshchilov and Hutter 2019, algorithm 2, with their schedule multiplier η included in α).
 
-    m ← β1 m + (1 - β1) g and v ← β2 v + (1 - β2) g². Bias correction divides both by 1 - βᵗ, giving m̂ and v̂. Then
-    w ← w - α λ w - α m̂ / (√v̂ + ε).
+    As in Adam (Kingma and Ba 2015, algorithm 1), m ← β1 m + (1 - β1) g and v ← β2 v + (1 - β2) g². Bias correction
+    gives m̂ = m / (1 - β1ᵗ) and v̂ = v / (1 - β2ᵗ). Then w ← w - α λ w - α m̂ / (√v̂ + ε).
 
     Returns:
         New weights and a new state; the arguments are not changed.

@@ -11,7 +11,7 @@ Array = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 Weights = Mapping[str, Array]
-"""Name -> array, with the names of the PyTorch model's `state_dict`; gradients have the same form."""
+"""Weights or gradients by name, with the names of the PyTorch model's `state_dict`."""
 
 
 def under(prefix: str, weights: Weights) -> dict[str, Array]:
@@ -26,7 +26,7 @@ def with_prefix(prefix: str, weights: Weights) -> dict[str, Array]:
 
 
 def sum_gradients(*gradients: Weights) -> dict[str, Array]:
-    """Return the sum of gradients by name: a weight that is used twice gets the sum of both (the chain rule)."""
+    """Add up gradients by name: the gradient of a weight is the sum over its uses (chain rule)."""
     total: dict[str, Array] = {}
     for one in gradients:
         for name, value in one.items():

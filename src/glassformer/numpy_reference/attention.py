@@ -1,4 +1,4 @@
-"""Attention: multi-head, grouped-query or multi-query. Vaswani et al. 2017, section 3.2; Ainslie et al. 2023."""
+"""Multi-head, grouped-query and multi-query attention (Vaswani et al. 2017, section 3.2; Ainslie et al. 2023)."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ def self_allowed(positions: Ints, attention_mask: Bools, causal: bool, window: i
     """Return the mask of keys that each query may attend to in self-attention, (B, 1, T, T).
 
     Args:
-        positions: (B, T).
-        attention_mask: (B, T) False at padding, to which no query attends.
+        positions: (B, T) position of each token in its row.
+        attention_mask: (B, T) bool, False at padding, to which no query attends.
         causal: allow only keys at the query's position or before it.
-        window: allow only keys fewer than this many positions away (Beltagy et al. 2020, section 3.1).
+        window: allow only keys at a distance smaller than this (Beltagy et al. 2020, section 3.1).
     """
     back = positions[:, None, :, None] - positions[:, None, None, :]  # (B, 1, T, T)
     allowed = np.broadcast_to(attention_mask[:, None, None, :], back.shape)  # (B, 1, T, T)
@@ -47,10 +47,10 @@ def attend(q: Array, k: Array, v: Array, allowed: Bools, bias: Array | None = No
     Scores of masked keys are -inf, so their weights are exactly 0; z of a query without an allowed key is zero.
 
     Args:
-        q: (B, H, T, K).
-        k, v: (B, H, S, K); repeated for heads that share them.
-        allowed: bool that broadcasts to (B, H, T, S).
-        bias: (B, H, T, S), or None.
+        q: (B, H, T, K) queries.
+        k, v: (B, H, S, K) keys and values, repeated for query heads that share them.
+        allowed: bool array that broadcasts to (B, H, T, S), False where the key is masked.
+        bias: (B, H, T, S) added to the scores; None: no bias.
 
     Returns:
         z (B, H, T, K), and the values for the backward pass, including the attention weights.
@@ -82,17 +82,17 @@ def attend_backward(dz: Array, saved: Attend) -> tuple[Array, Array, Array, Arra
 
 
 class HeadGroups(NamedTuple):
-    """Query heads of an attention layer, and the key and value head that serves each."""
+    """Query heads of an attention layer, and the key-value head that each one uses."""
 
-    heads: list[int]  # (H) numbers of the query heads
-    kv_index: list[int]  # (H) index of the key head that serves each query head
-    kv_heads: int  # G
+    heads: list[int]  # (H) numbers of the query heads in the settings
+    kv_index: list[int]  # (H) index of the key-value head that each query head uses
+    kv_heads: int  # G, number of key-value heads
 
 
 def head_groups(settings: Settings, site: str) -> HeadGroups:
-    """Return the groups of an attention layer: key head ⌊h G / H⌋ serves query head h (Ainslie et al. 2023).
+    """Group the query heads of an attention layer: query head h uses key-value head ⌊h G / H⌋ (Ainslie et al. 2023).
 
-    Removed query heads, and key heads that served only removed ones, are left out.
+    Removed query heads are left out, and so are key-value heads that no remaining query head uses.
     """
     heads = settings.kept_heads(site)
     kv_heads = settings.kept_kv_heads(site)
@@ -101,7 +101,7 @@ def head_groups(settings: Settings, site: str) -> HeadGroups:
 
 
 def sum_groups(dx: Array, groups: HeadGroups) -> Array:
-    """Return the gradient of each key head, the sum over the query heads it serves: (B, H, S, K) -> (B, G, S, K)."""
+    """Sum gradients over the query heads that share a key-value head: (B, H, S, K) -> (B, G, S, K)."""
     B, _, S, K = dx.shape
     total = np.zeros((B, groups.kv_heads, S, K))  # (B, G, S, K)
     for head, kv_head in enumerate(groups.kv_index):
@@ -123,7 +123,7 @@ def project(
     """Return the queries, keys or values of all heads: projected, normalised and rotated as the settings require.
 
     Queries and keys may have an RMSNorm (QK-norm), over each head (Henry et al. 2020, section 3) or over all heads as
-    one vector (Team OLMo 2025); the width of its gain tells which.
+    one vector (Team OLMo 2025), depending on the width of its gain.
 
     x: (B, T, D) -> (B, heads, T, K).
     """
@@ -187,11 +187,11 @@ def attention(
     Args:
         x: (B, T, D) input of the queries.
         source: (B, S, D) input of the keys and values: x in self-attention, the memory in cross-attention.
-        weights: of the layer.
+        weights: the layer's weights.
         settings: model settings.
         site: name of the layer, such as `dec.0.self`.
-        allowed: as in `attend`.
-        bias: as in `attend`, for all heads in the settings.
+        allowed: mask of visible keys, as in `attend`.
+        bias: as in `attend`, but for all heads in the settings, including removed heads.
         angles: rotary angles of queries and keys.
 
     Returns:
@@ -210,7 +210,8 @@ def attention(
 def attention_backward(dy: Array, saved: NumpyAttention) -> tuple[Array, Array, Array, dict[str, Array]]:
     """Return dx (B, T, D), dsource (B, S, D), dbias and the gradients of the weights.
 
-    dx comes through the queries, dsource through keys and values. dbias (B, heads, T, S) is 0 for removed heads.
+    dx is the gradient through the queries, and dsource the gradient through the keys and values. dbias (B, heads, T, S)
+    is 0 for removed heads.
     """
     dflat, output = linear_backward(dy, saved.output)  # (B, T, H K)
     B, H, T, K = saved.attend.q.shape

@@ -1,4 +1,4 @@
-"""Transformer block: self-attention, cross-attention and feed-forward layer, each with a residual connection."""
+"""Transformer block: self-attention, optional cross-attention and feed-forward layer, with residual connections."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from glassformer.numpy_reference.settings import Settings
 class BlockContext(NamedTuple):
     """Inputs of one forward pass that all blocks share: masks, bias, rotary angles and memory."""
 
-    allowed: Bools  # (B, 1, T, T) of self-attention
-    bias: Array | None = None  # (B, H, T, T) of self-attention
-    rotation: RotaryAngles | None = None  # of self-attention
-    memory: Array | None = None  # (B, S, D) source of cross-attention
-    memory_allowed: Bools | None = None  # (B, 1, 1, S) of cross-attention
+    allowed: Bools  # (B, 1, T, T) mask of self-attention
+    bias: Array | None = None  # (B, H, T, T) score bias of self-attention
+    rotation: RotaryAngles | None = None  # used in self-attention
+    memory: Array | None = None  # (B, S, D) encoder output that cross-attention reads
+    memory_allowed: Bools | None = None  # (B, 1, 1, S) mask of cross-attention
 
 
 class BlockGradients(NamedTuple):
-    """Gradients of the inputs of a part or block; None for inputs that it does not have."""
+    """Gradients of the inputs of a block or of one of its parts; None if there is no such input."""
 
     x: Array  # (B, T, D)
     bias: Array | None = None  # (B, H, T, T)
@@ -36,7 +36,7 @@ Part = NumpyAttention | NumpyFeedForward
 def part(
     name: str, x: Array, weights: Weights, settings: Settings, view: BlockContext, site: str
 ) -> tuple[Array, Part]:
-    """Run one of the three parts of a block, by name: (B, T, D) -> (B, T, D)."""
+    """Run one part of a block, "attention", "cross" or "feedforward", without its norm: (B, T, D) -> (B, T, D)."""
     own = under(name, weights)
     if name == "feedforward":
         return feedforward(x, own, settings.activation)
@@ -48,7 +48,7 @@ def part(
 
 
 def part_backward(name: str, dy: Array, saved: Part) -> tuple[BlockGradients, dict[str, Array]]:
-    """Return the gradients of a part's inputs and weights; in self-attention, dx is the sum of dx and dsource."""
+    """Return the gradients of a part's inputs and weights; in self-attention, dx includes dsource."""
     if isinstance(saved, NumpyFeedForward):
         dx, gradients = feedforward_backward(dy, saved)  # (B, T, D)
         return BlockGradients(dx), with_prefix(name, gradients)
@@ -59,7 +59,7 @@ def part_backward(name: str, dy: Array, saved: Part) -> tuple[BlockGradients, di
 
 
 class Residual(NamedTuple):
-    """Values saved for the backward pass of one part, its norm and its residual connection."""
+    """Values saved for the backward pass of one part with its norm and residual connection."""
 
     name: str
     part: Part
@@ -74,9 +74,9 @@ class NumpyBlock(NamedTuple):
 
 
 def block(x: Array, weights: Weights, settings: Settings, view: BlockContext, site: str) -> tuple[Array, NumpyBlock]:
-    """Run a block: for each part f, x + f(norm(x)), norm(x + f(x)) or x + norm(f(x)).
+    """Run a block: each part f returns x + f(norm(x)), norm(x + f(x)) or x + norm(f(x)), by `norm_order`.
 
-    Pre-norm: Xiong et al. 2020; post-norm: Vaswani et al. 2017; output norm: OLMo 2 (Team OLMo 2025).
+    These are pre-norm (Xiong et al. 2020), post-norm (Vaswani et al. 2017) and output norm (Team OLMo 2025).
 
     x: (B, T, D) -> (B, T, D). `site` is the name of the block, such as `dec.0`.
     """

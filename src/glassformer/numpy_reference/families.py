@@ -1,6 +1,6 @@
-"""The three families: decoder, encoder (with a token head or a classification head), encoder-decoder.
+"""The three model families: decoder, encoder (with a token head or a classification head) and encoder-decoder.
 
-They differ only in mask, memory and head. `forward` and `backward` are the two passes for all families.
+The families differ only in the causal mask, the memory and the head. `forward` and `backward` handle every family.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ class NumpyHead(NamedTuple):
 
 
 def head(x: Array, weights: Weights, settings: Settings) -> tuple[Array, NumpyHead]:
-    """Return the logits x Wᵀ + b, where W is the head's matrix, or the embedding's if tied (Press and Wolf 2017).
+    """Return the logits x Wᵀ + b, where W is the head's matrix, or the embedding matrix if tied (Press and Wolf 2017).
 
-    x: (B, T, D), transformed first with `settings.head_transform` -> (B, T, V).
+    With `settings.head_transform`, x first passes through `transform`. x: (B, T, D) -> (B, T, V).
     """
     own = under("head", weights)
     transformed = None
@@ -68,7 +68,7 @@ def head(x: Array, weights: Weights, settings: Settings) -> tuple[Array, NumpyHe
 
 
 def head_backward(dlogits: Array, saved: NumpyHead) -> tuple[Array, dict[str, Array]]:
-    """Return dx (B, T, D) and the gradients of the weights; a tied matrix has the embedding's name."""
+    """Return dx (B, T, D) and the gradients of the weights; that of a tied matrix has the embedding's name."""
     dx, gradients = linear_backward(dlogits, saved.linear)  # (B, T, D)
     matrix = {"embedding.tokens.weight": gradients.pop("weight")} if saved.tied else {}
     if saved.transform is not None:
@@ -112,8 +112,8 @@ class NumpyClassifier(NamedTuple):
 def classifier(inputs: Inputs, weights: Weights, settings: Settings) -> tuple[Array, NumpyClassifier]:
     """Return the class logits (B, C): a linear layer on the pooled vector Σ_t a_t x_t of each row.
 
-    The pooling weights a_t are 1 / n for each of n tokens that are not padding (mean), or 1 for the first of them
-    (Devlin et al. 2019, section 3).
+    With mean pooling, a_t is 1 / n for each of the n tokens that are not padding. With first-token pooling, a_t is 1
+    for the first of these tokens and 0 for the others (Devlin et al. 2019, section 3).
     """
     attention_mask = inputs.token_mask  # (B, T)
     x, saved = stack(
@@ -150,7 +150,7 @@ class NumpyEncoderDecoder(NamedTuple):
 def encoder_decoder(inputs: Inputs, weights: Weights, settings: Settings) -> tuple[Array, NumpyEncoderDecoder]:
     """Return the logits (B, T, V) of the target, given the source (Vaswani et al. 2017, section 3.1).
 
-    The target is padded on the right, where no other token attends to the padding, so the decoder needs no mask for it.
+    The target is padded on the right, so the causal mask already hides the padding from all real tokens.
     """
     source, source_attention_mask = inputs.source_and_mask
     source_name = "embedding" if settings.shared_embedding else "source_embedding"
@@ -172,7 +172,7 @@ def encoder_decoder(inputs: Inputs, weights: Weights, settings: Settings) -> tup
 
 
 def encoder_decoder_backward(dlogits: Array, saved: NumpyEncoderDecoder) -> dict[str, Array]:
-    """Return the gradients of all weights; a shared embedding gets the sum over source, target and tied head."""
+    """Return the gradients of all weights; that of a shared embedding is summed over source, target and tied head."""
     dx, of_head = head_backward(dlogits, saved.head)  # (B, T, D)
     target = stack_backward(dx, saved.decoder)
     if target.memory is None:
@@ -230,10 +230,10 @@ def logits(
     Args:
         settings: model settings; an encoder with `classes` is a classifier.
         weights: arrays named as in the PyTorch model's `state_dict`; any float type, converted to float64.
-        tokens: (B, T) ids; for an encoder-decoder, of the target.
+        tokens: (B, T) token ids; for an encoder-decoder, the target ids.
         attention_mask: (B, T) bool, False at padding; None: no padding. Not for an encoder-decoder, whose target is
             padded on the right.
-        source: (B, S) ids, only for an encoder-decoder.
+        source: (B, S) source ids of an encoder-decoder; otherwise None.
         source_attention_mask: (B, S) bool, False at padding of the source; None: no padding.
 
     Returns:

@@ -1,4 +1,4 @@
-"""Position-wise feed-forward layer. Vaswani et al. 2017, section 3.3; gated: Shazeer 2020."""
+"""Position-wise feed-forward layer, plain (Vaswani et al. 2017, section 3.3) or gated (Shazeer 2020)."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def feedforward(x: Array, weights: Weights, activation: str) -> tuple[Array, Num
 def feedforward_backward(dy: Array, saved: NumpyFeedForward) -> tuple[Array, dict[str, Array]]:
     """Return dx (B, T, D) and the gradients of the weights.
 
-    For gated kinds, h = f(g) u gives du = f(g) dh and dg = u f'(g) dh; dx is the sum of the gradients through g and u.
+    In a gated layer, h = f(g) u gives du = f(g) dh and dg = u f'(g) dh; dx is the sum of the gradients through g and u.
     """
     dhidden, down = linear_backward(dy, saved.down)  # (B, T, F)
     gradients = with_prefix("down", down)

@@ -100,11 +100,12 @@ def _feedforward(settings: Settings, name: str) -> Shapes:
 def initial_weights(
     settings: Settings, vocab_size: int, seed: int = 0, source_vocab_size: int | None = None
 ) -> dict[str, Array]:
-    """Return initial weights, for which the initial loss is about ln V.
+    """Return random initial weights, with which the loss is about ln V.
 
-    The distributions are those of the PyTorch model, the random numbers are not. Matrices: normal with standard
-    deviation 1 / √inputs; matrices that write into the residual stream are divided by the root of their number (Radford
-    et al. 2019, section 2.3), or zero with `zero_output`. The head: small. Biases are 0, gains 1.
+    The distributions are those of the PyTorch model; the random numbers differ. Matrices are normally distributed with
+    standard deviation 1 / √inputs. Matrices that write into the residual stream are also divided by the square root of
+    their number (Radford et al. 2019, section 2.3), or are zero with `zero_output`. The head has smaller values. Biases
+    are 0 and gains are 1.
     """
     generator = np.random.default_rng(seed)
     found = {}
@@ -130,6 +131,7 @@ def _deviation(name: str, shape: tuple[int, ...], settings: Settings, vocab_size
     if name == "head.transform.weight" and settings.norm == "none":
         return small / math.sqrt(writers)
     tied = settings.tied and not (settings.family == "encoder" and settings.classes is not None)
-    if tied and name.startswith("embedding."):  # also the head: a token must not predict itself initially
+    # A tied embedding is also the head: with large rows, each token would predict itself.
+    if tied and name.startswith("embedding."):
         return min(0.02, math.log1p(0.004 * vocab_size * math.log(vocab_size)) / settings.width)
     return small

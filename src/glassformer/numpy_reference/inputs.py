@@ -1,4 +1,4 @@
-"""Inputs of a forward pass, and checks of them: NumPy would read a negative id as an index from the end."""
+"""Inputs of a forward pass, and their checks: NumPy would read a negative id as an index from the end."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Inputs:
     """Token ids and attention masks of one forward pass.
 
     Attributes:
-        tokens: (B, T) ids; for an encoder-decoder, of the target.
+        tokens: (B, T) token ids; for an encoder-decoder, the target ids.
         attention_mask: (B, T) bool, False at padding; None: no padding.
         source: (B, S) source ids of an encoder-decoder.
         source_attention_mask: (B, S) bool, False at padding of the source; None: no padding.
@@ -29,12 +29,12 @@ class Inputs:
 
     @property
     def token_mask(self) -> Bools:
-        """Attention mask of the tokens, (B, T); all True if none was given."""
+        """Attention mask of the tokens, (B, T); all True if there is no padding mask."""
         return np.ones(self.tokens.shape, dtype=np.bool_) if self.attention_mask is None else self.attention_mask
 
     @property
     def source_and_mask(self) -> tuple[Ints, Bools]:
-        """Source ids and their attention mask, (B, S) each; the mask is all True if none was given."""
+        """Source ids and their attention mask, (B, S) each; the mask is all True if there is no padding mask."""
         if self.source is None:
             raise ValueError("an encoder-decoder needs a source: give source=(B, S) ids")
         if self.source_attention_mask is None:
@@ -53,10 +53,10 @@ def checked_weights(settings: Settings, weights: Weights) -> dict[str, Array]:
     for name, shape in wanted.items():
         found = tuple(weights[name].shape) if name in weights else "missing"
         if found != shape:
-            raise ValueError(f"the weight {name} is {found}, the settings need {shape}")
+            raise ValueError(f"the weight {name} is {found}, but the settings need {shape}")
     extra = sorted(weights.keys() - wanted.keys())
     if extra:
-        raise ValueError(f"the settings have no weight {extra[0]}: they belong to another model")
+        raise ValueError(f"the settings have no weight {extra[0]}: the weights belong to another model")
     return {name: np.asarray(weights[name], dtype=np.float64) for name in wanted}
 
 
@@ -64,7 +64,7 @@ def checked_inputs(settings: Settings, weights: Weights, inputs: Inputs) -> Inpu
     """Return the inputs as arrays of the right types; raise an error if they do not fit the model."""
     pair = settings.family == "encoder-decoder"
     if pair and inputs.attention_mask is not None:
-        raise ValueError("an encoder-decoder takes no attention_mask: give source_attention_mask, pad targets right")
+        raise ValueError("an encoder-decoder takes no attention_mask: give source_attention_mask")
     if not pair and (inputs.source is not None or inputs.source_attention_mask is not None):
         raise ValueError(f"the {settings.family} family takes no source: give tokens and attention_mask")
     tokens = _ids("tokens", inputs.tokens, len(weights["embedding.tokens.weight"]), settings.context)
@@ -74,7 +74,7 @@ def checked_inputs(settings: Settings, weights: Weights, inputs: Inputs) -> Inpu
     name = "embedding" if settings.shared_embedding else "source_embedding"
     source = _ids("source", inputs.source_and_mask[0], len(weights[f"{name}.tokens.weight"]), settings.context)
     if len(source) != len(tokens):
-        raise ValueError(f"there are {len(source)} sources and {len(tokens)} targets: give one for each")
+        raise ValueError(f"there are {len(source)} sources and {len(tokens)} targets: give one source for each target")
     return Inputs(tokens, None, source, _mask("source_attention_mask", inputs.source_attention_mask, source))
 
 
@@ -87,7 +87,7 @@ def _ids(name: str, ids: Ints, vocabulary: int, context: int) -> Ints:
             f"{name} has ids from {found.min()} to {found.max()}: the vocabulary has 0 to {vocabulary - 1}"
         )
     if found.shape[1] > context:
-        raise ValueError(f"{name} has rows of {found.shape[1]} tokens, the context is {context}: shorten them")
+        raise ValueError(f"{name} has rows of {found.shape[1]} tokens, but the context is {context}: shorten them")
     return found.astype(np.int64)
 
 

@@ -18,7 +18,7 @@ class Linear(NamedTuple):
 
 
 def linear(x: Array, weights: Weights) -> tuple[Array, Linear]:
-    """Return y = x Wᵀ + b, with W (outputs, inputs) in `weight` and b (outputs) in `bias`, if there is one.
+    """Return y = x Wᵀ + b, where W (outputs, inputs) is `weight` and b (outputs) is `bias`, if present.
 
     x: (..., inputs) -> y: (..., outputs).
     """
@@ -29,7 +29,7 @@ def linear(x: Array, weights: Weights) -> tuple[Array, Linear]:
 
 
 def linear_backward(dy: Array, saved: Linear) -> tuple[Array, dict[str, Array]]:
-    """Return dx = dy W, dW = Σ dyᵀ x and db = Σ dy, summed over all positions, from y_o = Σ_i W_oi x_i + b_o.
+    """Return dx = dy W, dW = Σ dyᵀ x and db = Σ dy, with sums over all positions, because y_o = Σ_i W_oi x_i + b_o.
 
     Returns:
         dx (..., inputs), and the gradients of the weights by name.

@@ -9,11 +9,11 @@ import numpy as np
 from glassformer.numpy_reference.arrays import Array, Bools, Ints
 
 IGNORED = -100
-"""Target of positions that do not count, as in PyTorch's `ignore_index`."""
+"""Target of positions that the loss ignores; the default of PyTorch's `ignore_index`."""
 
 
 def log_softmax(logits: Array) -> Array:
-    """Return ln p_v = z_v - ln Σ_u e^(z_u) over the last axis; the largest z is subtracted first, against overflow."""
+    """Return ln p_v = z_v - ln Σ_u e^(z_u) over the last axis; the largest z is subtracted first to avoid overflow."""
     shifted = logits - logits.max(axis=-1, keepdims=True)  # (..., V)
     return shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))  # (..., V)
 
@@ -28,12 +28,12 @@ class CrossEntropy(NamedTuple):
 
 
 def cross_entropy(logits: Array, targets: Ints, smoothing: float = 0.0) -> tuple[float, CrossEntropy]:
-    """Return the mean of -Σ_v q_v ln p_v over the N positions that count; q is 1 at the target.
+    """Return the mean of -Σ_v q_v ln p_v over the N positions with a target; q is 1 at the target and 0 elsewhere.
 
     Args:
         logits: (B, T, V), or (B, C) for a classifier.
-        targets: target ids, one per row of logits; `IGNORED` at positions that do not count. If none counts, the loss
-            is 0.
+        targets: target ids, one per row of logits; `IGNORED` at positions without a target. If all are ignored, the
+            loss is 0.
         smoothing: label smoothing: q is 1 - smoothing at the target, plus smoothing / V for every id (Szegedy et al.
             2016, section 7).
 
@@ -43,11 +43,13 @@ def cross_entropy(logits: Array, targets: Ints, smoothing: float = 0.0) -> tuple
     V = logits.shape[-1]
     flat = np.asarray(targets).reshape(-1)  # (N)
     if len(flat) != logits.size // V:
-        raise ValueError(f"there are {len(flat)} targets for {logits.size // V} predictions: give one for each")
+        raise ValueError(f"there are {len(flat)} targets for {logits.size // V} predictions: give one target for each")
     counted = flat != IGNORED  # (N)
     ids = np.where(counted, flat, 0)  # (N)
     if ids.min() < 0 or ids.max() >= V:
-        raise ValueError(f"targets go from {ids.min()} to {ids.max()}: give 0 to {V - 1}, or {IGNORED} to ignore")
+        raise ValueError(
+            f"targets go from {ids.min()} to {ids.max()}: give 0 to {V - 1}, or {IGNORED} to ignore a position"
+        )
     log_p = log_softmax(logits.reshape(-1, V))  # (N, V)
     wanted = np.full_like(log_p, smoothing / V)  # (N, V)
     wanted[np.arange(len(ids)), ids] += 1 - smoothing
@@ -57,7 +59,7 @@ def cross_entropy(logits: Array, targets: Ints, smoothing: float = 0.0) -> tuple
 
 
 def cross_entropy_backward(saved: CrossEntropy) -> Array:
-    """Return the gradient of the logits, (p - q) / n at the n positions that count and 0 elsewhere.
+    """Return the gradient of the logits, (p - q) / N at the N positions with a target and 0 elsewhere.
 
     It follows from ∂ ln p_v / ∂z_u = δ_vu - p_u and Σ_v q_v = 1, and has the shape of the logits.
     """

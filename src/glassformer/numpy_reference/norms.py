@@ -19,7 +19,7 @@ class NumpyNorm(NamedTuple):
 
 
 def norm(x: Array, weights: Weights, kind: str, epsilon: float) -> tuple[Array, NumpyNorm]:
-    """Apply a norm over the last axis, with gain g in `weight` and offset b in `bias`, if there is one.
+    """Apply a norm over the last axis, with gain g (`weight`) and, if present, bias b (`bias`).
 
     * layernorm: x̂ = (x - mean) / √(variance + ε), y = g x̂ + b (Ba et al. 2016, equation 4)
     * rmsnorm: x̂ = x / √(mean of x² + ε), y = g x̂ (Zhang and Sennrich 2019, equation 4)
@@ -40,7 +40,7 @@ def norm(x: Array, weights: Weights, kind: str, epsilon: float) -> tuple[Array, 
 
 
 def norm_backward(dy: Array, saved: NumpyNorm) -> tuple[Array, dict[str, Array]]:
-    """Return dx (..., D) and the gradients of gain and offset.
+    """Return dx (..., D) and the gradients of gain and bias.
 
     With divisor s and dx̂ = g dy, ds/dx_j = x̂_j / D gives dx_j = (dx̂_j - x̂_j mean(dx̂ x̂)) / s. LayerNorm also
     subtracts the mean from x, so the mean is subtracted from dx (the mean of x̂ is 0).

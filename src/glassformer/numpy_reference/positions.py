@@ -1,4 +1,4 @@
-"""Position encodings: vectors added to embeddings, rotations of queries and keys, biases added to scores.
+"""Position encodings: vectors added to embeddings, rotations of queries and keys, and biases added to scores.
 
 Only `rotate` and `relative_bias` need a backward pass here; the backward pass of learned vectors is in `stack`.
 """
@@ -19,7 +19,7 @@ from glassformer.numpy_reference.settings import Settings
 def position_vectors(positions: Ints, weights: Weights, settings: Settings) -> Array | None:
     """Return the vectors added to the embeddings, (B, T) -> (B, T, D); None unless positions are learned or sinusoidal.
 
-    `weights` are those of the embedding.
+    `weights` holds the weights of the embedding.
     """
     if settings.positions == "learned":
         return weights["positions.table.weight"][positions]  # (B, T, D)
@@ -29,16 +29,16 @@ def position_vectors(positions: Ints, weights: Weights, settings: Settings) -> A
 
 
 def score_bias(back: Ints, weights: Weights, settings: Settings, causal: bool) -> tuple[Array | None, Ints | None]:
-    """Return the bias added to the scores, (B, T, S) -> (B, H, T, S); None unless ALiBi or relative positions.
+    """Return the bias added to the scores, (B, T, S) -> (B, H, T, S); None unless `positions` is alibi or relative.
 
     Args:
         back: (B, T, S) query position minus key position.
-        weights: of the stack.
+        weights: weights of the stack.
         settings: model settings.
-        causal: whether queries attend only to earlier keys and their own.
+        causal: True if queries attend only to keys at their own and earlier positions.
 
     Returns:
-        The bias, and the buckets of `relative_bias` or None.
+        The bias, and the buckets of `relative_bias`, or None for other biases.
     """
     if settings.positions == "alibi":
         return alibi_bias(back, settings.heads), None  # (B, H, T, S)
@@ -95,7 +95,8 @@ def rotate_backward(dy: Array, by: RotaryAngles) -> Array:
 def alibi_slopes(heads: int) -> list[float]:
     """Return 2^(-8i/n) for i = 1 … n (Press et al. 2022).
 
-    If n is not a power of two: the slopes for the next lower power of two, then every other slope for the next higher.
+    If n is not a power of two, return the slopes for the next lower power of two, then every other slope for the next
+    higher one.
     """
     power = 2 ** math.floor(math.log2(heads))
     slopes = [2 ** (-8 * (i + 1) / power) for i in range(power)]
@@ -112,13 +113,13 @@ def alibi_bias(back: Ints, heads: int) -> Array:
 
 
 def relative_bias(back: Ints, table: Array, max_distance: int, causal: bool) -> tuple[Array, Ints]:
-    """Return the learned bias of each head and distance bucket (Raffel et al. 2020, section 2.1).
+    """Return the bias that each head has learned for the bucket of each distance (Raffel et al. 2020, section 2.1).
 
     Args:
         back: (B, T, S) query position minus key position.
-        table: (buckets, H).
+        table: (buckets, H) learned biases.
         max_distance: distances beyond it share the last bucket.
-        causal: use all buckets for earlier keys; otherwise half of them for each direction.
+        causal: True to use all buckets for earlier keys, False to use half of them for each direction.
 
     Returns:
         The bias (B, H, T, S), and the buckets (B, T, S) for `relative_bias_backward`.
@@ -135,8 +136,8 @@ def relative_bias_backward(dbias: Array, buckets: Ints, table: Array) -> Array:
 def bucket_of(back: Ints, buckets: int, max_distance: int, causal: bool) -> Ints:
     """Return the bucket of each distance, shaped like `back`; the same as T5's `relative_position_bucket`.
 
-    Half of the buckets hold one distance each, the sizes of the others grow logarithmically. The logarithm is computed
-    in float32 as in T5: the bucket of a distance at the edge of two buckets depends on its rounding.
+    The first half of the buckets hold one distance each; the others grow logarithmically. The logarithm is computed in
+    float32 as in T5, because its rounding decides in which of two adjacent buckets a distance falls.
     """
     offset = np.zeros_like(back)
     if not causal:

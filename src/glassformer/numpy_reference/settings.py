@@ -1,4 +1,4 @@
-"""Model settings, with the same names as in the PyTorch model's `ModelConfig`."""
+"""Model settings, under the same names as in the PyTorch model's `ModelConfig`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RMSNORM_EPSILON = 1e-6
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of a transformer. The letters in comments are those of the shapes.
+    """Settings of a transformer. Comments give the letters that shapes use.
 
     `Settings(**config.model.model_dump())` and `Settings(**tomllib.load(config_file)["model"])` both work: "unset",
     which means no value in a TOML file, is read as None, and `qk_norm = true` of older files as "head". An encoder with
@@ -82,7 +82,7 @@ class Settings:
 
     @property
     def G(self) -> int:  # noqa: N802
-        """Number of key and value heads; by default the number of heads."""
+        """Number of key-value heads; by default the number of heads."""
         return self.kv_heads or self.heads
 
     def kept_heads(self, site: str) -> list[int]:
@@ -90,7 +90,7 @@ class Settings:
         return [head for head in range(self.heads) if f"{site}.{head}" not in self.removed_heads]
 
     def kept_kv_heads(self, site: str) -> list[int]:
-        """Return the numbers of the key and value heads that serve at least one query head of an attention layer."""
+        """Return the numbers of the key-value heads of an attention layer that at least one query head uses."""
         return sorted({head * self.G // self.heads for head in self.kept_heads(site)})
 
     @property
@@ -100,12 +100,12 @@ class Settings:
 
     @property
     def F(self) -> int:  # noqa: N802
-        """Feed-forward width; by default 4 D, or 8/3 D rounded up to a multiple of 32 if gated."""
+        """Feed-forward width; by default 4 D, or, if gated, 8/3 D rounded up to a multiple of 32."""
         if self.hidden:
             return self.hidden
         return -(-8 * self.width // 3 // 32) * 32 if self.activation in GATED else 4 * self.width
 
     @property
     def eps(self) -> float:
-        """Epsilon that norms over the width add to the variance; by default that of the norm's kind."""
+        """Epsilon of all norms but QK-norm; by default 1e-5 for LayerNorm and 1e-6 for RMSNorm."""
         return self.norm_eps or (LAYERNORM_EPSILON if self.norm == "layernorm" else RMSNORM_EPSILON)

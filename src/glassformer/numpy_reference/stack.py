@@ -85,15 +85,15 @@ def stack(
     memory: Array | None = None,
     memory_attention_mask: Bools | None = None,
 ) -> tuple[Array, NumpyStack]:
-    """Run the embedding, L blocks, and a final norm unless each block ends with one.
+    """Run the embedding, L blocks, and a final norm unless `norm_order` is post.
 
     Args:
         tokens: (B, T) ids.
-        attention_mask: (B, T) bool, False at padding, on either side. Positions do not count padding.
+        attention_mask: (B, T) bool, False at padding, which may be on either side and is not counted in positions.
         embedding, weights: weights of the embedding and of the stack.
         settings: model settings.
-        causal: whether tokens attend only to themselves and earlier tokens (decoder), or to both sides (encoder).
-        memory: (B, S, D) source of cross-attention.
+        causal: True if tokens attend only to themselves and earlier tokens (decoder), False if to both sides (encoder).
+        memory: (B, S, D) encoder output for cross-attention; None in a stack without cross-attention.
         memory_attention_mask: (B, S) bool, False at padding of the memory.
 
     Returns:
@@ -121,7 +121,7 @@ def stack(
 
 
 class StackGradients(NamedTuple):
-    """Gradients of the embedding, the weights of the stack and the memory."""
+    """Gradients of the embedding's weights, the stack's weights and the memory."""
 
     embedding: dict[str, Array]
     stack: dict[str, Array]
@@ -129,7 +129,7 @@ class StackGradients(NamedTuple):
 
 
 def stack_backward(dx: Array, saved: NumpyStack) -> StackGradients:
-    """Return the gradients of embedding, stack and memory; score bias and memory get the sum over all layers."""
+    """Return the gradients of embedding, stack and memory; score bias and memory add up over all layers."""
     gradients: dict[str, Array] = {}
     if saved.norm is not None:
         dx, gain = norm_backward(dx, saved.norm)  # (B, T, D)

@@ -20,7 +20,7 @@ class NumpyBatch(NamedTuple):
 
     Attributes:
         inputs: inputs of the model.
-        targets: (B, T) target ids, `IGNORED` at positions that do not count; or (B) or (B, 1) labels.
+        targets: (B, T) target ids, `IGNORED` at positions without a target; for a classifier, labels, (B) or (B, 1).
     """
 
     inputs: Inputs
@@ -63,7 +63,7 @@ def train(
 
     Args:
         settings: model settings.
-        weights: start of training, such as `initial_weights`; they are not changed.
+        weights: initial weights, for instance from `initial_weights`; they are not changed.
         batches: one batch per step.
         rule: hyperparameters of AdamW; None: `AdamW()`.
         smoothing: label smoothing; see `cross_entropy`.

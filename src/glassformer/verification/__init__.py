@@ -1,4 +1,4 @@
-"""Verification: the proof sheet of `glass verify`, measured on a run's own weights and on this machine.
+"""Verification: the checks behind the proof sheet of `glass verify`, made with a run's own weights on this machine.
 
-`sheet` runs the checks, one module each: decoding, masking, numeric, training, files, export and device.
+`sheet` runs all checks. Each `*_checks` module has one group of them; `device` compares devices and precisions.
 """

@@ -1,4 +1,4 @@
-"""Checks, findings and results, and the distance between two tensors."""
+"""Data classes of a check, its finding and its result, and the distance between two tensors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor
 from glassformer.verification.verified_run import VerifiedRun
 
 LOGITS = 1e-5
-"""Largest allowed `distance` between float32 logits that are computed in two ways."""
+"""Largest allowed `distance` between float32 logits of two equivalent computations."""
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Finding:
 
     Attributes:
         measured: the measured value; the check passes if it is at most the limit.
-        note: the data that was used, and what was left out.
+        note: description of the data used, and of anything left out.
     """
 
     measured: float
@@ -30,16 +30,16 @@ class Finding:
 
 @dataclass(frozen=True)
 class Check:
-    """A check of one property of a run.
+    """Check of one property of a run.
 
     Attributes:
         name: short, unique name.
         claim: the property that holds if the check passes.
         limit: the largest value of `measured` that passes.
         unit: unit of the measured value.
-        measure: measures the run; a `GlassError` is a failure.
-        exempt: returns the reason why the check does not apply to a run; None if it applies.
-        files_only: whether the check needs no model, so that it runs even if none can be loaded.
+        measure: function that measures the run; if it raises an exception, the check fails.
+        exempt: function that returns the reason why the check does not apply to a run; None if it applies.
+        files_only: True if the check reads files alone, so that it runs even if the model cannot be loaded.
     """
 
     name: str
@@ -56,11 +56,11 @@ class Result:
     """Result of one check.
 
     Attributes:
-        check: the check.
-        ok: whether it passed; None if it does not apply, or could not run.
+        check: the check that was made.
+        ok: True if the check passed, False if it failed; None if it does not apply or could not run.
         measured: the measured value; None if nothing was measured.
-        note: the data that was used, or the reason why nothing was measured.
-        seconds: duration.
+        note: description of the data used, or the reason why nothing was measured.
+        seconds: duration in seconds.
         made: False if the check applies to the run but could not run.
     """
 
@@ -72,7 +72,7 @@ class Result:
     made: bool = True
 
     def facts(self) -> dict[str, Any]:
-        """Return the result as JSON values; infinity becomes null, with `ok` false."""
+        """Return the result as JSON values; an infinite measurement becomes null, and `ok` is then false."""
         finite = self.measured is not None and math.isfinite(self.measured)
         return {
             "name": self.check.name,
@@ -86,7 +86,7 @@ class Result:
         }
 
     def line(self, width: int) -> str:
-        """Return one line of text: verdict, name padded to `width`, figures, and the claim or the reason."""
+        """Return one line of text: verdict, name padded to `width`, measured value, limit, and claim or note."""
         verdict, sign = {True: ("pass", "<="), False: ("FAIL", " >"), None: ("-", "  ")}[self.ok]
         told = self.check.claim if self.ok else self.note if self.ok is None else f"{self.check.claim}? {self.note}"
         figures = f"{shown(self.measured):>8} {sign} {shown(self.check.limit):<7}"
@@ -94,17 +94,16 @@ class Result:
 
 
 def shown(number: float | None) -> str:
-    """Format a number: integers below one million exactly, others with two significant digits, None as no text."""
+    """Format a number: exactly if an integer below one million, else with two significant digits; "" for None."""
     if number is None:
         return ""
-    is_small_integer = abs(number) < 1e6 and number == round(
-        number
-    )  # False for infinity and NaN, which round() refuses
+    # The first comparison is False for infinity and NaN, which round() refuses.
+    is_small_integer = abs(number) < 1e6 and number == round(number)
     return f"{number:.0f}" if is_small_integer else f"{number:.1e}"
 
 
 def distance(found: Tensor, wanted: Tensor) -> float:
-    """Return the largest absolute difference, divided by the largest absolute value of `wanted` or 1 if that is larger.
+    """Return max |found - wanted| / max(1, max |wanted|).
 
     The distance is infinity if the shapes differ or a value is not finite.
     """

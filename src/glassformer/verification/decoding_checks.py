@@ -1,4 +1,4 @@
-"""Checks of generation: the cache and batching change nothing, and a beam of one is greedy decoding."""
+"""Checks of generation: caching and batching change nothing, and beam search with one beam is greedy decoding."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from glassformer.verification.check import LOGITS, Check, Finding, distance
 from glassformer.verification.verified_run import VerifiedRun, writes
 
 STEPS = 16  # tokens that are read or generated one by one
-PAST = 6  # steps around the end of the context, where the window of a decoder moves
+PAST = 6  # steps around the end of the context, where a decoder's window begins to move
 ROWS_PAST = 2
-LONGEST_PAST = 1024  # without a cache, longer contexts would take too long
+LONGEST_PAST = 1024  # longest context tested at its end: without a cache, longer ones would take too long
 BEAMS = 3
 BEAM_STEPS = 8
 TEMPERATURES = (0.0, 1.0)
-PROBABILITIES = 1e-9  # of float64
+PROBABILITIES = 1e-9  # limit in nats, for float64
 
 
 def cached_logits(subject: VerifiedRun) -> Finding:
-    """Compare the logits with and without a cache at every step of growing rows."""
+    """Compare cached with uncached logits at each step, while the rows grow by one token per step."""
     model = subject.model
     assert isinstance(model, Decoder | EncoderDecoder)
     note = f"{len(subject.rows)} rows, {STEPS} steps"
@@ -50,7 +50,7 @@ def cached_logits(subject: VerifiedRun) -> Finding:
 
 
 def backend_logits(subject: VerifiedRun) -> Finding:
-    """Compare the logits of onnxruntime with PyTorch's; the note says how much 8-bit weights change the loss."""
+    """Compare the logits of onnxruntime with PyTorch's; the note gives the change of the loss with 8-bit weights."""
     model = subject.model
     assert isinstance(model, Decoder | EncoderDecoder)
     with inference(model):
@@ -63,7 +63,7 @@ def backend_logits(subject: VerifiedRun) -> Finding:
 
 
 def _growing(subject: VerifiedRun) -> tuple[list[list[list[int]]], Sequence[Sequence[int]]]:
-    """Return rows after each of `STEPS` steps, and the sources of an encoder-decoder."""
+    """Return the rows at each of `STEPS` steps, one token longer each time, and the sources of an encoder-decoder."""
     if isinstance(subject.model, EncoderDecoder):
         targets = [_tiled(row.inputs.tolist(), STEPS) for row in subject.rows]
         steps = min(STEPS, subject.model.config.context)
@@ -77,7 +77,7 @@ def _apart(
     sources: Sequence[Sequence[int]] = (),
     engine: Engine | None = None,
 ) -> float:
-    """Return the largest difference of the logits with a cache and without, over all steps of growing rows."""
+    """Return the largest distance between cached logits (of `engine`) and uncached ones, over all steps."""
     reader = _reader(model, grown, sources, engine)
     return max(distance(reader.read(rows).logits, next_logits(model, rows, sources)) for rows in grown)
 
@@ -88,7 +88,7 @@ def _loss_of_last(
     sources: Sequence[Sequence[int]],
     engine: Engine | None,
 ) -> float:
-    """Return the mean of -ln p of the tokens that are added to the rows."""
+    """Return the mean loss of the tokens that are added to the rows, in nats."""
     reader = _reader(model, grown, sources, engine)
     losses = []
     for rows, longer in pairwise(grown):
@@ -110,7 +110,7 @@ def _reader(
 
 
 def no_backend(subject: VerifiedRun) -> str | None:
-    """Return why the check of onnxruntime does not apply to a run; None if it applies."""
+    """Return the reason why the onnxruntime check does not apply to a run; None if it applies."""
     if not (installed("onnx") and installed("onnxruntime")):
         return "the packages onnx and onnxruntime are not installed"
     if not isinstance(subject.model, Decoder | EncoderDecoder):
@@ -123,7 +123,7 @@ def no_backend(subject: VerifiedRun) -> str | None:
 
 
 def _grown(subject: VerifiedRun, prompts: Sequence[list[int]], steps: int) -> list[list[list[int]]]:
-    """Return the prompts at each step, extended by tokens of the run's text."""
+    """Return the prompts at each step, extended by one more token of the run's text each time."""
     added = [_tiled(row.inputs.tolist(), steps) for row in subject.rows]
     return [[prompt + more[:count] for prompt, more in zip(prompts, added, strict=False)] for count in range(steps)]
 
@@ -140,7 +140,7 @@ def cached_text(subject: VerifiedRun) -> Finding:
 
 
 def batched_text(subject: VerifiedRun) -> Finding:
-    """Compare greedy and sampled tokens of prompts of different lengths, in a batch and one by one."""
+    """Compare the greedy and sampled tokens of prompts in one batch with those of each prompt alone."""
     rows = subject.prompts
     pairs = [
         (_written(subject, rows, t), [_written(subject, [row], t, seed)[0] for seed, row in enumerate(rows)])
@@ -150,14 +150,14 @@ def batched_text(subject: VerifiedRun) -> Finding:
 
 
 def beam_one(subject: VerifiedRun) -> Finding:
-    """Compare beam search with one hypothesis to greedy decoding."""
+    """Compare beam search with one beam to greedy decoding."""
     rows = subject.prompts
     found = [list(best[0].tokens) for best in _searched(subject, 1, True)]
     return _differing([(found, _written(subject, rows, 0.0))], rows, "in float64")
 
 
 def beam_cached(subject: VerifiedRun) -> Finding:
-    """Compare all hypotheses of beam search with and without a cache: tokens and log-probabilities."""
+    """Compare the tokens and log-probabilities of all beam search hypotheses, with and without a cache."""
     cached = _searched(subject, BEAMS, True)
     plain = _searched(subject, BEAMS, False)
     found = [best for each in cached for best in each]
@@ -235,7 +235,7 @@ CHECKS = (
     Check("beam-one", "beam search with one beam equals greedy decoding", 0, "tokens that differ", beam_one, writes),
     Check(
         "beam-cached",
-        "beam search with a cache equals beam search without",
+        "beam search with a cache equals beam search without one",
         PROBABILITIES,
         "nats, or hypotheses that differ",
         beam_cached,

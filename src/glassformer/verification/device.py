@@ -1,10 +1,11 @@
-"""Comparison of logits and gradients on this machine's devices with float64 on the CPU, for the settings of one model.
+"""Comparison of logits and gradients on each device of this machine with float64 results on the CPU.
 
 The model has random weights and the run's architecture (positions, norms, activation, heads, masks), with sizes small
-enough that all checks take a few seconds. For each device, precision and number of threads, the distance of logits and
-gradients from those in float64 is measured. float32 has 24 bits and bfloat16 has 8: one rounding has an error of up to
-6e-8 and 4e-3 of a number. The limits allow for different kernels: they are about five to fifteen times the error of a
-correct processor in bfloat16 and twenty to ninety times in float32, and far below the error of a wrong kernel.
+enough that all checks take a few seconds. The distance of logits and gradients from those in float64 is measured for
+each device, precision and number of threads. float32 has 24 significant bits and bfloat16 has 8, so the relative error
+of one rounding is at most 6e-8 in float32 and 4e-3 in bfloat16. The limits allow for different kernels: they are about
+five to fifteen times the error of a correct processor in bfloat16, about twenty to ninety times in float32, and far
+below the error of a wrong kernel.
 """
 
 from __future__ import annotations
@@ -48,8 +49,8 @@ class DeviceAgreement:
     Attributes:
         name: name of the comparison.
         device: "cpu", "cuda:0", "mps".
-        logits: distance of the logits: norm of the difference / norm of the correct logits.
-        gradients: the same distance for all gradients together; None if none were computed.
+        logits: distance of the logits, norm of the difference / norm of the reference logits.
+        gradients: the same distance for all gradients together; None if no gradients were computed.
         limit: the largest allowed `logits`.
         gradient_limit: the largest allowed `gradients`.
     """
@@ -63,11 +64,11 @@ class DeviceAgreement:
 
     @property
     def ok(self) -> bool:
-        """True if both distances are within their limits; NaN is not."""
+        """Whether both distances are within their limits; NaN is not."""
         return self.logits <= self.limit and (self.gradients is None or self.gradients <= self.gradient_limit)
 
     def facts(self) -> dict[str, Any]:
-        """Return the comparison as JSON values; infinity becomes null, with `ok` false."""
+        """Return the comparison as JSON values; an infinite distance becomes null, and `ok` is then false."""
         numbers = {"logits": self.logits, "gradients": self.gradients}
         finite = {
             name: number if number is not None and math.isfinite(number) else None for name, number in numbers.items()
@@ -76,7 +77,7 @@ class DeviceAgreement:
 
 
 def cut_sizes(config: ModelConfig) -> tuple[ModelConfig, list[str]]:
-    """Return the settings with small sizes and without dropout, and the changes in words."""
+    """Return the settings with small sizes and without dropout, and a description of each changed size."""
     group = config.heads // config.G
     G = max(1, min(config.G, MOST["heads"] // group))
     sizes: dict[str, int | None] = {
@@ -97,19 +98,19 @@ def cut_sizes(config: ModelConfig) -> tuple[ModelConfig, list[str]]:
 
 
 def _is_left(head: str, sizes: Mapping[str, int | None]) -> bool:
-    """Return True if a head such as `enc.0.self.3` is within the sizes."""
+    """Return whether a head, such as `enc.0.self.3`, still exists with these sizes."""
     stack, layer, _, number = head.split(".")
     layers = (sizes["encoder_layers"] if stack == "enc" else None) or sizes["layers"] or 0
     return int(layer) < layers and int(number) < (sizes["heads"] or 0)
 
 
 def check_devices(config: ModelConfig, devices: list[str], classify: bool = False) -> list[DeviceAgreement]:
-    """Run all comparisons on the CPU and on other devices.
+    """Run all comparisons on the given devices.
 
     Args:
-        config: settings of the model, reduced by `cut_sizes` to be fast.
-        devices: "cpu", and other devices to compare with it.
-        classify: whether an encoder is a classifier.
+        config: settings of the model, with sizes reduced by `cut_sizes`.
+        devices: names of devices, such as "cpu" and "cuda:0".
+        classify: True if the encoder is a classifier.
     """
     with own_random_numbers(), threads(1):
         model = build_model(config, VOCABULARY, source_vocab_size=VOCABULARY, classes=CLASSES if classify else None)
@@ -133,7 +134,7 @@ def check_devices(config: ModelConfig, devices: list[str], classify: bool = Fals
 def _in_bfloat16(
     model: Model, inputs: dict[str, Tensor], device: torch.device, right: Computed
 ) -> list[DeviceAgreement]:
-    """Compare the two uses of bfloat16: matrix multiplications only, as in training, and weights, as in generation."""
+    """Compare both uses of bfloat16: in matrix multiplications alone (training), and in all weights (generation)."""
     products = _computed(copy.deepcopy(model).to(device), inputs, device, torch.bfloat16)
     small = copy.deepcopy(model).to(device, torch.bfloat16)
     with torch.inference_mode():
@@ -145,7 +146,7 @@ def _in_bfloat16(
 
 
 def check_attention(config: ModelConfig, device: torch.device) -> DeviceAgreement:
-    """Compare fused attention with explicit attention, in float32, with this model's heads and masks."""
+    """Compare fused with explicit attention in float32, for the model's heads and masks."""
     causal = config.family != "encoder"
     T = min(LENGTH, config.context)
     random = torch.Generator().manual_seed(1)
@@ -166,16 +167,15 @@ def check_attention(config: ModelConfig, device: torch.device) -> DeviceAgreemen
         )  # (B, H, T, K), (B, G, S, K), (B, G, S, K)
         outputs = [attend(q, k, v, own, explicit=explicit)[0] for explicit in (False, True)]  # (B, H, T, K) each
         slopes = [torch.autograd.grad(out.square().sum(), (q, k, v)) for out in outputs]
-        rows = [
-            torch.cat([slope.flatten() for slope in each]) for each in slopes
-        ]  # together, as q's gradients are 0 where only one key is visible
+        # All gradients form one vector, because those of q alone are 0 where only one key is visible.
+        rows = [torch.cat([slope.flatten() for slope in each]) for each in slopes]
         logits = max(logits, _distance(outputs[0], outputs[1]))
         gradients = max(gradients, _distance(rows[0], rows[1]))
     return DeviceAgreement("fused against explicit attention", str(device), logits, gradients, *LIMITS["attention"])
 
 
 def computes_in(device: torch.device, dtype: torch.dtype) -> bool:
-    """Return True if a device can multiply matrices of this dtype."""
+    """Return whether a device can multiply matrices of this dtype."""
     try:
         square = torch.ones(8, 8, device=device, dtype=dtype)
         return bool((square @ square).float().eq(8).all())
@@ -215,7 +215,7 @@ def _forward(model: Model, inputs: dict[str, Tensor], device: torch.device) -> T
 
 
 def _computed(model: Model, inputs: dict[str, Tensor], device: torch.device, dtype: torch.dtype) -> Computed:
-    """Compute the logits, and the gradients of the cross-entropy for all parameters in one vector."""
+    """Compute the logits, and the gradients of the cross-entropy loss for all parameters as one vector."""
     with autocast(device, torch.bfloat16 if dtype == torch.bfloat16 else torch.float32):
         logits = _forward(model.eval(), inputs, device)
     flat = logits.to(torch.promote_types(logits.dtype, torch.float32)).flatten(0, -2)  # (B T, V) or (B, C)
@@ -232,7 +232,7 @@ def _compared(name: str, device: str, got: Computed, right: Computed, kind: str)
 
 
 def _distance(got: Tensor, right: Tensor) -> float:
-    """Return the norm of the difference / the norm of `right`, for any shape; infinity for NaN."""
+    """Return ‖got - right‖ / ‖right‖ for tensors of any shape; infinity instead of NaN."""
     a = got.detach().cpu().double()
     b = right.detach().cpu().double()
     distance = float((a - b).norm() / b.norm())

@@ -1,4 +1,4 @@
-"""Check of the run's export in transformers."""
+"""Check of the run's export to the Hugging Face format."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from glassformer.verification.verified_run import VerifiedRun
 
 
 def export_hf(subject: VerifiedRun) -> Finding:
-    """Export the run to the Hugging Face format and compare it in transformers; each comparison has its own limit."""
+    """Export the run to the Hugging Face format and compare its outputs in transformers, each with its own limit."""
     with tempfile.TemporaryDirectory(prefix="glass-verify-", ignore_cleanup_errors=True) as temporary:
         report = export(ExportRequest(subject.folder, Path(temporary) / "hf", subject.which))
     compared = "; ".join(f"{each.name} {each.value:.1e} (limit {each.limit:.0e})" for each in report.measured)
@@ -26,7 +26,7 @@ def export_hf(subject: VerifiedRun) -> Finding:
 
 
 def not_exported(subject: VerifiedRun) -> str | None:
-    """Return why the run cannot be exported and reloaded in transformers; None if it can."""
+    """Return the reason why the run cannot be exported and loaded in transformers; None if it can."""
     if importlib.util.find_spec("transformers") is None:
         return "the package transformers is not installed"
     model = subject.model
@@ -42,7 +42,7 @@ def not_exported(subject: VerifiedRun) -> str | None:
 CHECKS = (
     Check(
         "export-hf",
-        "the run exported to Hugging Face and reloaded gives the same results",
+        "the run gives the same results after its export to Hugging Face",
         1,
         "of the export's own limits",
         export_hf,

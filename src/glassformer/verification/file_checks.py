@@ -1,4 +1,4 @@
-"""Checks of the files: the run folder is complete, consistent, and sufficient without other files."""
+"""Checks of files: the run folder is complete and consistent, and needs no files outside it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from glassformer.verification.verified_run import VerifiedRun
 
 BOTH: tuple[Which, ...] = ("best", "last")
 NEEDED = {"model.safetensors", "optimizer.safetensors", "state.json"}
-"""Files of every checkpoint, which its manifest must name."""
+"""Files that the manifest of every checkpoint must list."""
 TEXTS = (
     'The quick brown fox, "jumps" — over 13 lazy dogs; isn\'t it?',
     "আমি বাংলায় গান গাই। ক্ষ্ণ",
@@ -39,11 +39,11 @@ TEXTS = (
     "[MASK] <|end|> [UNK] <unk> are words like others",
     "",
 )
-"""Texts with several scripts, joined emoji, combining marks, unusual white space, and spellings of special tokens."""
+"""Test texts: several scripts, joined emoji, combining marks, unusual white space and spellings of special tokens."""
 
 
 def checkpoints(subject: VerifiedRun) -> Finding:
-    """Check the SHA-256 and size of every file of the best and the last checkpoint."""
+    """Check the SHA-256 and size of every file in the best and in the last checkpoint."""
     files = 0
     for which in BOTH:
         folder = _pointed(subject, which)
@@ -54,11 +54,11 @@ def checkpoints(subject: VerifiedRun) -> Finding:
                 f"{folder / MANIFEST} does not list {unnoted[0]}", "Restore the checkpoint from a copy of the run."
             )
         files += len(noted)
-    return Finding(0, f"{files} files of best and last, by SHA-256")
+    return Finding(0, f"{files} files of the best and the last checkpoint, by SHA-256")
 
 
 def _needed(noted: Collection[str]) -> set[str]:
-    """Return `NEEDED`, with the parts of the optimizer's state if several processes wrote it."""
+    """Return the required files, with one optimizer file per process if several processes wrote the state."""
     parts = [name.removesuffix(".safetensors").rsplit("-", 1)[1] for name in noted if name.startswith("optimizer-")]
     if not parts:
         return NEEDED
@@ -83,11 +83,11 @@ def settings_fit(subject: VerifiedRun) -> Finding:
     state = load_checkpoint(last, own, make_optimizers(own, subject.config.train))
     wrong = int(step_name(state.step) != last.name)
     note = f"{number:,} weights; {last.name} has the optimizer's state"
-    return Finding(wrong, f"the state in {last.name} is that of step {state.step}" if wrong else note)
+    return Finding(wrong, f"the optimizer's state in {last.name} is that of step {state.step}" if wrong else note)
 
 
 def vocabulary(subject: VerifiedRun) -> Finding:
-    """Compare the tokenizer files with the digests in the run's manifest, or else with those of its encoded text."""
+    """Compare the tokenizer files with the digests in the run's manifest or, if it has none, in its encoded text."""
     opened = subject.opened
     run = subject.run
     files = {run.tokenizer_file.name: opened.tokenizer}
@@ -99,7 +99,7 @@ def vocabulary(subject: VerifiedRun) -> Finding:
 
 
 def _noted(subject: VerifiedRun) -> dict[str, str]:
-    """Return the digests of the tokenizers used in training, by file name; empty if they are not known."""
+    """Return the digests of the tokenizers used in training, by file name; empty if the digests are unknown."""
     manifest = subject.run.manifest()
     run = subject.run
     if isinstance(manifest.get("tokenizers"), dict) and manifest["tokenizers"]:
@@ -113,16 +113,14 @@ def _noted(subject: VerifiedRun) -> dict[str, str]:
 
 
 def not_noted(subject: VerifiedRun) -> str | None:
-    """Return why the tokenizer cannot be checked, in a run of an old version without its text; None if it can."""
+    """Return the reason why the tokenizer of an old run without its text cannot be checked; None if it can."""
     return (
-        None
-        if _noted(subject)
-        else "the manifest of this run does not name its tokenizer, and its text is not available"
+        None if _noted(subject) else "the run's manifest has no tokenizer digest, and the run's text is not available"
     )
 
 
 def round_trip(subject: VerifiedRun) -> Finding:
-    """Check that decoding the ids of texts restores them, up to the losses that the tokenizer's settings imply."""
+    """Check that texts survive encoding and decoding, up to the losses that the tokenizer's settings imply."""
     opened = subject.opened
     wrong = list[str]()
     tried = 0
@@ -136,20 +134,20 @@ def round_trip(subject: VerifiedRun) -> Finding:
 
 
 def comes_back(tokenizer: Tokenizer, text: str) -> bool:
-    """Return True if decoding restores the text, at once and streamed, up to losses that the settings allow."""
+    """Return whether decoding, at once and streamed, restores the text up to losses that the settings imply."""
     ids = tokenizer.encode(text)
     special = {tokenizer.end_id, tokenizer.mask_id}
     back = tokenizer.decode(ids)
     stream = tokenizer.stream_decoder()
     streamed = "".join(stream.feed(id) for id in ids) + stream.finish()
     sound = all(0 <= id < tokenizer.vocab_size and id not in special for id in ids) and streamed == back
-    if tokenizer.unknown_id in ids:  # unknown symbols stay unknown, and the rest must be restored
+    if tokenizer.unknown_id in ids:  # unknown symbols are lost, but all other text must be restored
         return sound and "\ufffd" in back and _kept_apart(tokenizer, text, back)
     return sound and _as_promised(tokenizer, text) == _as_promised(tokenizer, back)
 
 
 def _kept_apart(tokenizer: Tokenizer, text: str, back: str) -> bool:
-    """Return True if the parts of `back` between unknown symbols occur in the text, in order."""
+    """Return whether the substrings of `back` between unknown symbols occur in `text` in the same order."""
     wanted = _as_promised(tokenizer, text)
     position = 0
     for part in _as_promised(tokenizer, back).split("\ufffd"):
@@ -161,7 +159,7 @@ def _kept_apart(tokenizer: Tokenizer, text: str, back: str) -> bool:
 
 
 def _as_promised(tokenizer: Tokenizer, text: str) -> str:
-    """Remove from a text what its tokenizer does not keep: Unicode form, case and, for word pieces, white space."""
+    """Normalize a text as its tokenizer does: Unicode form, case and, for WordPiece, white space."""
     steps: list[Callable[[str], str]] = []
     if tokenizer.normalization != "none":
         steps.append(lambda text: unicodedata.normalize(tokenizer.normalization.upper(), text))  # type: ignore[arg-type]
@@ -181,7 +179,7 @@ def _own_texts(subject: VerifiedRun) -> Iterator[str]:
 
 
 def moved(subject: VerifiedRun) -> Finding:
-    """Compare the outputs of the run with those of a copy in another folder without access to the text."""
+    """Compare the run's outputs with those of a copy in another folder, without access to the text."""
     texts = _inputs(subject)
     with tempfile.TemporaryDirectory(prefix="glass-verify-", ignore_cleanup_errors=True) as temporary:
         folder = Path(temporary) / "elsewhere"
@@ -189,7 +187,7 @@ def moved(subject: VerifiedRun) -> Finding:
         here = _output(OpenedRun.load(subject.folder, subject.which, "cpu").text_model, texts)
         there = _output(OpenedRun.load(folder, subject.which, "cpu").text_model, texts)
     differing = sum(a != b for a, b in zip(here, there, strict=True))
-    return Finding(differing, f"{len(texts)} texts, the run's files alone")
+    return Finding(differing, f"{len(texts)} texts, with the run's files only")
 
 
 def _copy(subject: VerifiedRun, folder: Path) -> None:
@@ -206,7 +204,7 @@ def _copy(subject: VerifiedRun, folder: Path) -> None:
 
 
 def _inputs(subject: VerifiedRun) -> list[str]:
-    """Return one text for each row: the first half of its input, or of its source."""
+    """Return a text for each row: the first half of its source or, without a source, of its input."""
     opened = subject.opened
     texts = list[str]()
     for row in subject.rows:
@@ -239,6 +237,6 @@ CHECKS = (
         files_only=True,
     ),
     Check("vocabulary", "the tokenizer is the one used in training", 0, "files that differ", vocabulary, not_noted),
-    Check("tokenizer", "decoding restores encoded text", 0, "texts that do not", round_trip),
+    Check("tokenizer", "decoding restores encoded text", 0, "texts that are not restored", round_trip),
     Check("moved", "a moved run without its text gives the same output", 0, "texts that differ", moved),
 )

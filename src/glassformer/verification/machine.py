@@ -32,12 +32,12 @@ EXTRAS = {
     "notebooks": (("jupytext", "nbformat", "ipykernel"), "exercises as notebooks"),
     "docs": (("sphinx", "myst-nb", "furo", "ipykernel"), "building the book"),
 }
-"""Extras of this package, each with its packages and its purpose."""
+"""Optional extras of this package, with the packages and the purpose of each."""
 NEEDED = ("torch", "numpy", "tokenizers", "safetensors", "pydantic")
 PRECISIONS = (torch.float32, torch.bfloat16, torch.float16)
 SQUARE = {"cpu": 192}
-"""Side of the matrices that are multiplied to time a precision, by device."""
-LARGE_SQUARE = 4096  # side on other devices, which small matrices would not use fully
+"""Size n of the n x n matrices whose multiplication is timed, by device."""
+LARGE_SQUARE = 4096  # n for all other devices, which small matrices would not use fully
 
 
 @dataclass(frozen=True)
@@ -46,11 +46,12 @@ class Device:
 
     Attributes:
         name: "cpu", "cuda:0", "mps".
-        description: the maker's name, if the system reports it.
-        memory_free: free memory in bytes, if the system reports it.
-        speeds: precision -> speed of a matrix multiplication relative to float32; None if it is not supported.
-        gflops: precision -> GFLOP/s of one thread, from which `auto` is decided; empty on devices other than the CPU.
-        auto: the precision that `auto` selects on this device.
+        description: name of the product, if the system reports it.
+        memory_free: free memory in bytes; None if the system does not report it.
+        speeds: precision -> speed of a matrix multiplication relative to float32; None if the precision is not
+            supported.
+        gflops: precision -> GFLOP/s of one CPU thread, on which `auto` depends; empty for other devices.
+        auto: the precision that `train.precision = auto` selects on this device.
         why: the reason for this choice.
     """
 
@@ -65,7 +66,7 @@ class Device:
 
 @dataclass(frozen=True)
 class Machine:
-    """Versions, devices and checks of this machine, as `glass doctor` reports them.
+    """Versions, memory and devices of this machine, as `glass doctor` reports them.
 
     Attributes:
         versions: versions of Python, this package and its required packages.
@@ -131,7 +132,7 @@ def _memory() -> int | None:
     """Return the size of the machine's memory in bytes; None if it is not known."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):  # Windows
+    except (AttributeError, ValueError, OSError):  # such as on Windows
         return None
 
 

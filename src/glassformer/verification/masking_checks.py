@@ -1,4 +1,4 @@
-"""Checks of masking: other rows of a batch, padding and future tokens do not affect a result."""
+"""Checks of masking: other rows of a batch, padding and later tokens do not affect the logits."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from glassformer.verification.verified_run import VerifiedRun, is_causal
 
 
 def batched_logits(subject: VerifiedRun) -> Finding:
-    """Compare each row in a padded batch with the row alone; for decoders, also with padding on the left."""
+    """Compare the logits of each row in a padded batch with those of the row alone; decoders are also padded left."""
     model = subject.model
     batch = subject.batch
     with inference(model):
@@ -33,7 +33,7 @@ def batched_logits(subject: VerifiedRun) -> Finding:
 def padding_blind(subject: VerifiedRun) -> Finding:
     """Change the ids at padding, on the right and, for decoders, also on the left; the logits must not change.
 
-    A row that consists only of padding must give finite logits.
+    The logits of a row that is all padding must be finite.
     """
     model = subject.model
     batch = subject.batch
@@ -62,7 +62,8 @@ def padding_blind(subject: VerifiedRun) -> Finding:
         empty = bool(torch.isfinite(_all_padding(subject, batch)).all())
     note = f"{int((~batch.attention_mask).sum()) + _source_padding(batch)} positions of padding"
     return Finding(
-        apart if empty else float("inf"), note if empty else "a row of padding only gives values that are not finite"
+        apart if empty else float("inf"),
+        note if empty else "a row that is all padding gives values that are not finite",
     )
 
 
@@ -81,7 +82,7 @@ def _all_padding(subject: VerifiedRun, batch: Batch) -> Tensor:
 
 
 def future_blind(subject: VerifiedRun) -> Finding:
-    """Change all tokens of the longest row from some position on; the logits before it must not change."""
+    """Change the tokens of the longest row from some position on; the logits before this position must not change."""
     model = subject.model
     batch = Batch.from_rows(subject.rows[:1])
     ids = batch.inputs  # (1, T)
@@ -94,11 +95,11 @@ def future_blind(subject: VerifiedRun) -> Finding:
             other = ids.clone()
             other[:, position:] = (other[:, position:] + 1) % size
             apart = max(apart, *(distance(b[:, :position], a[:, :position]) for a, b in _both(subject, batch, other)))
-    return Finding(apart, f"{length} tokens, changed from positions {', '.join(map(str, cuts))} on")
+    return Finding(apart, f"{length} tokens, changed from position {', '.join(map(str, cuts))} on")
 
 
 def _both(subject: VerifiedRun, batch: Batch, other: Tensor) -> list[tuple[Tensor, Tensor]]:
-    """Return the logits of two rows, for a decoder once without and once with a padding mask."""
+    """Return the logits of the batch and of `other`; for a decoder, both without and with a padding mask."""
     model = subject.model
     ids = batch.inputs
     if isinstance(model, EncoderDecoder):
@@ -110,13 +111,13 @@ def _both(subject: VerifiedRun, batch: Batch, other: Tensor) -> list[tuple[Tenso
 
 
 def no_padding(subject: VerifiedRun) -> str | None:
-    """Return a reason to skip the check of padding, if the rows have no padding; else None."""
+    """Return the reason why the padding check does not apply (no row has padding); None if it applies."""
     padding = int((~subject.batch.attention_mask).sum()) + _source_padding(subject.batch)
     return None if padding else "all rows have the same length, because the context is one token"
 
 
 def no_future(subject: VerifiedRun) -> str | None:
-    """Return a reason to skip the check of future tokens, if the model has no causal mask or the rows one token."""
+    """Return the reason why the check of later tokens does not apply to a run; None if it applies."""
     if Batch.from_rows(subject.rows[:1]).inputs.shape[1] == 1:
         return "the longest row has only one token"
     return is_causal(subject)

@@ -1,4 +1,4 @@
-"""Numeric checks: the same model computed in other ways gives the same logits, up to rounding."""
+"""Numeric checks: other kernels, precisions, devices and implementations give the same logits, up to rounding."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from glassformer.verification.check import LOGITS, Check, Finding, distance
 from glassformer.verification.process_state import bfloat16_on_cpu, in_float64
 from glassformer.verification.verified_run import VerifiedRun
 
-ROUNDING = 1e-4  # float32 against float64, or another device: the errors of all layers add up
-BF16 = 0.05  # about ten times one rounding error, 2^-8
-REFERENCE = 1e-10  # in float64
-REFERENCE_GRADIENTS = 1e-8  # in float64
+ROUNDING = 1e-4  # limit for float32 against float64 or another device: the errors of all layers add up
+BF16 = 0.05  # limit: about ten times one rounding error, 2^-8
+REFERENCE = 1e-10  # limit for logits in float64
+REFERENCE_GRADIENTS = 1e-8  # limit for gradients in float64
 CPU = torch.device("cpu")
 
 
 def fused_explicit(subject: VerifiedRun) -> Finding:
-    """Compare the logits with explicit attention in all layers with those of the fused kernel."""
+    """Compare logits computed with explicit attention in all layers with those of the fused kernel."""
     model = subject.model
     calls: list[Site] = []
 
@@ -43,11 +43,11 @@ def fused_explicit(subject: VerifiedRun) -> Finding:
         with tapped(patterns, note):  # an observed pattern is computed explicitly
             found = _by_every_mask(subject, subject.batch)
     apart = max(distance(a, b) for a, b in zip(found, fused, strict=True)) if calls else math.inf
-    return Finding(apart, f"{len(calls)} attention layers, explicit instead of the fused kernel")
+    return Finding(apart, f"{len(calls)} attention layers, explicit against fused")
 
 
 def _by_every_mask(subject: VerifiedRun, batch: Batch) -> list[Tensor]:
-    """Return the logits of the batch; for a decoder also with a padding mask, which uses another kernel."""
+    """Return the logits of the batch; for a decoder, also those with a padding mask, which needs another kernel."""
     found = [logits_of(subject.model, batch)]
     if isinstance(subject.model, Decoder):
         found.append(subject.model(batch.inputs, batch.attention_mask)[batch.attention_mask])
@@ -62,7 +62,7 @@ def float64(subject: VerifiedRun) -> Finding:
 
 
 def device(subject: VerifiedRun) -> Finding:
-    """Compare the logits on the chosen device with those on the CPU."""
+    """Compare the logits on the other device with those on the CPU."""
     there = choose_device(subject.device)
     with inference(subject.model):
         here = logits_of(subject.model, subject.batch)  # (B, T, V) or (B, C)
@@ -71,13 +71,13 @@ def device(subject: VerifiedRun) -> Finding:
 
 
 def no_device(subject: VerifiedRun) -> str | None:
-    """Return a reason to skip the check of devices, if there is only the CPU; else None."""
+    """Return the reason why the device check does not apply (no device but the CPU); None if it applies."""
     there = choose_device(subject.device)
     return "there is no other device; the check float64 covers the CPU" if there.type == "cpu" else None
 
 
 def bf16(subject: VerifiedRun) -> Finding:
-    """Compare the logits with matrix multiplications in bfloat16, as under `train.precision = bf16`, to float32."""
+    """Compare logits of bfloat16 matrix multiplications, as with `train.precision = bf16`, with those of float32."""
     with inference(subject.model):
         exact = logits_of(subject.model, subject.batch)  # (B, T, V) or (B, C)
         with autocast(CPU, torch.bfloat16), bfloat16_on_cpu():
@@ -85,12 +85,12 @@ def bf16(subject: VerifiedRun) -> Finding:
     spread = float((exact - exact.mean(dim=-1, keepdim=True)).norm())
     apart = float((rough - exact).norm()) / max(spread, 1e-12)
     changed = float((rough.argmax(dim=-1) != exact.argmax(dim=-1)).float().mean())
-    how = "norm of the difference / norm of the logits minus their mean"
-    return Finding(apart, f"{how}; the likeliest token changes at {changed:.1%}")
+    how = "norm of the difference / norm of the centred logits"
+    return Finding(apart, f"{how}; the likeliest output changes in {changed:.1%} of cases")
 
 
 def bf16_norms(subject: VerifiedRun) -> Finding:
-    """Count norms that compute in bfloat16 under autocast; their sum of squares needs more than 8 bits."""
+    """Count norms that compute in bfloat16 under autocast, although their sum of squares needs more than 8 bits."""
     norms = [part for part in subject.model.modules() if isinstance(part, nn.LayerNorm | nn.RMSNorm)]
     inputs = [Tap(norm, "input") for norm in norms]
     outputs = [Tap(norm) for norm in norms]
@@ -107,24 +107,24 @@ def bf16_norms(subject: VerifiedRun) -> Finding:
 
 
 def no_norms(subject: VerifiedRun) -> str | None:
-    """Return the reason to skip a check of norms if the model has none, else None."""
+    """Return the reason why the check of norms does not apply (no norms); None if it applies."""
     config = subject.config.model
     return "the model has no norms" if config.norm == "none" and config.qk_norm == "none" else None
 
 
 def thread_counts(subject: VerifiedRun) -> Finding:
-    """Compare logits with one thread and with several, at least two."""
+    """Compare logits computed with one thread and with several threads (at least two)."""
     several = max(2, torch.get_num_threads())
     with inference(subject.model):
         with threads(1):
             one = logits_of(subject.model, subject.batch)
         with threads(several):
             more = logits_of(subject.model, subject.batch)
-    return Finding(distance(more, one), f"1 thread and {several}")
+    return Finding(distance(more, one), f"1 thread against {several} threads")
 
 
 def reference_logits(subject: VerifiedRun) -> Finding:
-    """Compare the logits with those of the NumPy model, an independent implementation."""
+    """Compare the logits with those of the NumPy model, which is an independent implementation."""
     logits, _ = _reference(subject)
     with inference(subject.double), in_float64():
         found = logits_of(subject.double, subject.batch)  # (B, T, V) or (B, C)
@@ -183,8 +183,21 @@ CHECKS = (
     ),
     Check("float64", "float64 gives the same logits", ROUNDING, "of the largest logit", float64),
     Check("device", "the device gives the same logits as the CPU", ROUNDING, "of the largest logit", device, no_device),
-    Check("bf16", "bfloat16 matrix multiplications stay close", BF16, "of the norm of the logits", bf16),
-    Check("bf16-norms", "norms compute in float32 under bfloat16", 0, "norms that do not", bf16_norms, no_norms),
+    Check(
+        "bf16",
+        "logits with bfloat16 matrix multiplications stay close to float32",
+        BF16,
+        "of the norm of the logits",
+        bf16,
+    ),
+    Check(
+        "bf16-norms",
+        "norms compute in float32 under bfloat16 autocast",
+        0,
+        "norms that compute in bfloat16",
+        bf16_norms,
+        no_norms,
+    ),
     Check("threads", "the number of threads does not affect the logits", LOGITS, "of the largest logit", thread_counts),
     Check("reference", "the NumPy model gives the same logits", REFERENCE, "of the largest logit", reference_logits),
     Check(

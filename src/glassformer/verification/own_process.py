@@ -4,7 +4,7 @@
 
     python -m glassformer.verification.own_process RUN best auto
 
-prints one line of JSON after each check, and `{"sheet": ...}` or `{"error": [problem, remedy]}` at the end.
+prints a line of JSON after each check, and `{"sheet": ...}` or `{"error": [problem, remedy]}` at the end.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ def verify_apart(
     Args:
         folder: the run folder.
         which: the checkpoint to verify.
-        device: as in `verify_run`.
-        tell: called with the facts of each check when it is done.
+        device: the device to compare with the CPU, as in `train.device`.
+        tell: function that is called with the JSON values of each result.
 
     Returns:
-        The facts of the sheet.
+        The sheet as JSON values.
 
     Raises:
-        GlassError: as `verify_run`; or the sheet cannot be written, or the process ended early.
+        GlassError: `verify_run` raises it, the sheet cannot be written, or the process ended early.
     """
     command = [sys.executable, "-m", __name__, str(folder), which, device]
     package = str(Path(__file__).parents[2])
@@ -80,5 +80,5 @@ def main(folder: str, which: Which, device: str) -> None:
 
 
 if __name__ == "__main__":
-    atexit.register(gc.freeze)  # as the command line does
+    atexit.register(gc.freeze)  # avoids the garbage collection at exit, as in the command line
     main(*sys.argv[1:])  # type: ignore[arg-type]

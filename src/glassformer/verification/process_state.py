@@ -23,7 +23,7 @@ def own_random_numbers() -> Iterator[None]:
 
 @contextmanager
 def in_float64() -> Iterator[None]:
-    """Set PyTorch's default dtype to float64 inside the block, for the angles and slopes of positions.
+    """Set PyTorch's default dtype to float64 inside the block, so that rotary angles and ALiBi slopes are float64, too.
 
     The default dtype is process-wide, so no other thread may create tensors inside the block.
     """
@@ -51,7 +51,7 @@ class _ByFloat32(TorchDispatchMode):
     ATTENTION = "scaled_dot_product"
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Call the operator, with operands in float32 if it multiplies in bfloat16."""
+        """Call the operator; multiply bfloat16 operands in float32, and round the result."""
         kwargs = kwargs or {}
         name = function.overloadpacket.__name__
         rough = any(isinstance(each, Tensor) and each.dtype == torch.bfloat16 for each in args)

@@ -1,4 +1,4 @@
-"""Rows for the checks: from the run's validation text or, if that is missing, from a built-in text."""
+"""Rows for the checks, from the run's validation text or, if this text is missing, from a built-in text."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from glassformer.text.rows import Ids, Row, mask
 from glassformer.text.tokenizers import Tokenizer
 
 ROWS = 4
-LONGEST = 64  # tokens of the longest row, if the model has no long window
-LONGEST_WINDOW = 512  # tokens of the longest row of a model with a window: twice the window, so that it masks something
-CANDIDATES = 32  # rows from which the longest are chosen
-KEY = (20, 4)  # key of the random masks
+LONGEST = 64  # maximum length of a row, unless the model has a longer window
+LONGEST_WINDOW = 512  # maximum length with a window: rows are twice as long as the window, so that it masks tokens
+CANDIDATES = 32  # number of rows from which the longest are chosen
+KEY = (20, 4)  # seed key of the random masks
 OWN_TEXT = """The old dog sleeps in the sun, and the red bird sings above it. When the rain came early, they went home.
 A stitch in time saves nine; still waters run deep. At 7 o'clock she wrote: "We will meet in the garden."
 Der alte Hund schläft. Le café était fermé. Быстрая лиса прыгает. সে বাগানে গান গায়। 我们在花园里。"""
 
 
 def few_rows(opened: OpenedRun) -> tuple[list[Row], str]:
-    """Return `ROWS` rows of the run's task, of different lengths, the longest first, and their source in words."""
+    """Return `ROWS` rows of the run's task, of different lengths, longest first, and a description of their source."""
     found = _own_rows(opened)
     text = "the run's validation text"
     if not found:
         found = _encoded_rows(opened)
         text = "a built-in text, because the run's own text is not available"
-    found = (found * ROWS)[:ROWS]  # if there are fewer, repeat them; each is cut to another length
+    found = (found * ROWS)[:ROWS]  # repeat rows if there are too few; each is cut to another length
     window = opened.config.model.window or 0
     longest = min(max(LONGEST, min(2 * window, LONGEST_WINDOW)), opened.config.model.context, len(found[0]))
     lengths = [max(1, longest * (ROWS - number) // ROWS - number) for number in range(ROWS)]
@@ -37,7 +37,7 @@ def few_rows(opened: OpenedRun) -> tuple[list[Row], str]:
 
 
 def _own_rows(opened: OpenedRun) -> list[Row]:
-    """Return the longest of some validation rows; none if the text is missing or of another tokenizer."""
+    """Return the longest of some validation rows; none if the text is missing or was encoded with another tokenizer."""
     try:
         data = stored_text(opened.files, opened.config)
     except GlassError:
@@ -83,7 +83,7 @@ def _tokens(tokenizer: Tokenizer, length: int, number: int) -> Ids:
 
 def cut(row: Row, length: int, opened: OpenedRun) -> Row:
     """Cut a row of any task to at most `length` input tokens; masked rows get new masks."""
-    if row.source is not None:  # different lengths of source and target, so that a mix-up is noticed
+    if row.source is not None:  # source and target get different lengths, so that a mix-up of the two is noticed
         source = np.append(row.source[: max(1, length - 2)][:-1], opened.source_tokenizer.end_id)
         return Row.of_text(row.ids[: length + 1], source=source)
     if row.shifted:

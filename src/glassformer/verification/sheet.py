@@ -54,10 +54,10 @@ class ProofSheet:
     Attributes:
         run: the run folder.
         checkpoint: the name of the checkpoint that was checked.
-        weights: SHA-256 of the weights' file; None if there is none.
-        rows_from: the source of the rows that the checks used, in words.
+        weights: SHA-256 of the weights file; None if there is no such file.
+        rows_from: description of the source of the rows that the checks used.
         results: one result for each check.
-        seconds: total duration.
+        seconds: total duration in seconds.
     """
 
     run: Path
@@ -69,7 +69,7 @@ class ProofSheet:
 
     @property
     def ok(self) -> bool:
-        """True if no check failed and every check that applies could run."""
+        """Whether no check failed and every check that applies could run."""
         return all(result.ok is not False and result.made for result in self.results)
 
     def facts(self) -> dict[str, Any]:
@@ -95,7 +95,7 @@ class ProofSheet:
         }
 
     def text(self) -> str:
-        """Return the checks that could not run, and a summary; the results themselves are printed during the run."""
+        """Return the checks that could not run, and a summary; `verify_run` reports each result on its own."""
         unmade = self.unmade()
         return f"\n{self.summary()}" if unmade is None else f"{unmade}\n\n{self.summary()}"
 
@@ -127,17 +127,17 @@ def verify_run(
     only: Sequence[str] = (),
     tell: Callable[[Result], None] = lambda result: None,
 ) -> ProofSheet:
-    """Run the checks on a run. Its files are not changed, and PyTorch's random state is restored.
+    """Run the checks on a run, without changing the run's files or PyTorch's random state.
 
     Args:
         folder: the run folder.
         which: the checkpoint to verify.
         device: the device to compare with the CPU, as in `train.device`.
-        only: names of checks; empty: all checks.
-        tell: called with each result when it is available.
+        only: names of the checks to run; empty: all checks.
+        tell: function that is called with each result.
 
     Raises:
-        GlassError: there is no such run, check or device, or another process changed the weights meanwhile.
+        GlassError: the run, a check or the device does not exist, or another process changed the weights meanwhile.
     """
     run = open_run(folder)
     choose_device(device)
@@ -166,7 +166,7 @@ def save(sheet: ProofSheet) -> Path:
 
 
 def kept_sheet(run: Run) -> dict[str, Any] | None:
-    """Return the contents of `verify.json` in a run folder; None if the run was not verified.
+    """Return the contents of `verify.json` in a run folder; None if the run has not been verified.
 
     Raises:
         GlassError: the file is damaged.
@@ -187,7 +187,7 @@ def chosen(only: Sequence[str]) -> tuple[Check, ...]:
     """Return the checks with these names; all checks if `only` is empty.
 
     Raises:
-        GlassError: there is no check of that name.
+        GlassError: a name is not the name of a check.
     """
     named = {check.name: check for check in CHECKS}
     for name in only:
@@ -197,7 +197,7 @@ def chosen(only: Sequence[str]) -> tuple[Check, ...]:
 
 
 def make(check: Check, subject: VerifiedRun) -> Result:
-    """Run one check; any exception in it counts as a failure."""
+    """Run one check; if the check raises an exception, it fails."""
     started = time.perf_counter()
     if not check.files_only and subject.trouble is not None:
         return Result(check, None, None, f"did not run: {subject.trouble}", 0.0, made=False)

@@ -1,4 +1,4 @@
-"""Checks of training: the loss is right, micro-batches add up, and resuming gives the same result."""
+"""Checks of training: the loss is correct, gradients of micro-batches add up, and resuming gives the same result."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ from glassformer.training.validation import validation_loss
 from glassformer.verification.check import Check, Finding
 from glassformer.verification.verified_run import VerifiedRun
 
-LOSS = 1e-5  # in float32
-GRADIENTS = 1e-6  # in float64, with a loss in float32
-STEPS = 3  # steps of training
+LOSS = 1e-5  # limit for the loss in float32
+GRADIENTS = 1e-6  # limit for gradients in float64, with a loss in float32
+STEPS = 3  # number of training steps
 SAVED = 2  # the step after which a checkpoint is saved
 
 
 @dataclass(frozen=True)
 class FewRows:
-    """The run's task on a few rows; each step has all rows, in another order."""
+    """The run's task on a few rows; each step uses all rows, in a different order."""
 
     few: Sequence[Row]
     choices: int
@@ -48,12 +48,12 @@ class FewRows:
     steps_per_epoch: float = 1.0
 
     def rows(self, step: int) -> Sequence[Row]:
-        """Return all rows, rotated by the step, and the first one again."""
+        """Return all rows, rotated by `step`, followed by the first one again."""
         turn = step % len(self.few)
         return [*self.few[turn:], *self.few[: turn + 1]]
 
     def held_out(self, limit: int | None) -> Sequence[Row]:
-        """Return the same rows, whatever the limit."""
+        """Return the same rows; the limit is ignored."""
         return self.few
 
     def sample(self, model: Model, settings: SampleConfig) -> tuple[str, str]:
@@ -66,7 +66,7 @@ class FewRows:
 
 
 def loss_by_hand(subject: VerifiedRun) -> Finding:
-    """Compare the loss in training and validation with the mean of -log p, computed for each row without `Batch`.
+    """Compare the training and validation loss with the mean of -log p, computed row by row without `Batch`.
 
     Other ids at positions outside the loss mask must not change the loss.
     """
@@ -90,7 +90,7 @@ def loss_by_hand(subject: VerifiedRun) -> Finding:
 
 
 def _nats(model: Model, row: Row) -> tuple[float, int]:
-    """Return the sum of -log p over the targets of a row, in nats, and their number; in float64 after the logits."""
+    """Return the sum of -log p over the targets of a row in nats (float64), and the number of targets."""
     if isinstance(model, EncoderDecoder):
         assert row.source is not None
         memory = model.encode(_ids(row.source))  # (1, S, D)
@@ -118,7 +118,7 @@ def _ids(ids: Ids) -> Tensor:
 def accumulation(subject: VerifiedRun) -> Finding:
     """Compare the gradients of one batch with those of the same rows in micro-batches of 1.
 
-    In float64, because the gradients of a model with almost no loss are as small as float32 rounding errors.
+    The gradients are in float64, because those of a model with almost no loss are as small as float32 rounding errors.
     """
     rows = subject.rows
     gradients = list[Tensor]()
@@ -134,7 +134,7 @@ def accumulation(subject: VerifiedRun) -> Finding:
 
 
 def _stepper(subject: VerifiedRun, model: Model, micro_batch: int | None = None) -> Stepper:
-    """Return a stepper for a copy of the model, on the CPU and without dropout."""
+    """Return a stepper for a copy of the model on the CPU, without dropout."""
     config = _settings(subject.config, micro_batch=micro_batch, precision="fp32", label_smoothing=0.0)
     return Stepper(copy.deepcopy(model).eval(), _task(subject), config)
 
@@ -145,7 +145,7 @@ def _task(subject: VerifiedRun) -> FewRows:
 
 
 def _settings(config: Config, **changes: Any) -> Config:
-    """Return the run's settings, changed for a few steps on the CPU."""
+    """Return the run's settings, adapted to a few steps on the CPU."""
     few = {
         "steps": STEPS,
         "minutes": None,
@@ -164,18 +164,18 @@ def _settings(config: Config, **changes: Any) -> Config:
 
 
 class _InterruptedError(Exception):
-    """Ends training between two checkpoints, as if the process were killed."""
+    """Exception that ends training between two checkpoints, as if the process were killed."""
 
 
 class _Interrupter(Silent):
     def status(self, status: Status) -> None:
-        """Raise after the last step, before it is saved."""
+        """Raise an exception after the last step, before its checkpoint is saved."""
         if status.step == STEPS:
             raise _InterruptedError
 
 
 def resume(subject: VerifiedRun) -> Finding:
-    """Compare training without a break with training that is killed and resumed."""
+    """Compare uninterrupted training with training that is killed and resumed."""
     with tempfile.TemporaryDirectory(prefix="glass-verify-", ignore_cleanup_errors=True) as temporary:
         straight = _trainer(subject, Path(temporary) / "straight", Silent())
         loop.train(straight)
@@ -195,7 +195,7 @@ def resume(subject: VerifiedRun) -> Finding:
 def _trainer(subject: VerifiedRun, folder: Path, reporter: Silent, fresh: bool = True) -> Trainer:
     """Return a trainer with the run's weights in a new folder or, unless `fresh`, with zero weights to resume.
 
-    It computes in float32 if bfloat16 is slow, as resuming does not depend on the precision.
+    It computes in float32 if bfloat16 is slow, because resuming does not depend on the precision.
     """
     precision = {} if bfloat16_is_faster(torch.device("cpu")) else {"precision": "fp32", "muon_precision": "fp32"}
     config = _settings(subject.config, micro_batch=2, **precision)
@@ -209,7 +209,7 @@ def _trainer(subject: VerifiedRun, folder: Path, reporter: Silent, fresh: bool =
 
 
 def _kept(run: Run) -> dict[str, Any]:
-    """Return the contents of the last checkpoint and of the log, without times."""
+    """Return the contents of the last checkpoint and of the log by name, without times."""
     last = run.checkpoint("last")
     found: dict[str, Any] = {}
     for file in ("model", "optimizer"):
@@ -223,7 +223,7 @@ def _kept(run: Run) -> dict[str, Any]:
 
 
 def _same(a: Any, b: Any) -> bool:
-    """Return True if both are equal; tensors must be equal in shape and in every element."""
+    """Return whether two values are equal; tensors must be equal in shape and in every element."""
     if isinstance(a, Tensor) and isinstance(b, Tensor):
         return torch.equal(a, b)
     return not isinstance(a, Tensor) and not isinstance(b, Tensor) and bool(a == b)

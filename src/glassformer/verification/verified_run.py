@@ -1,4 +1,4 @@
-"""Run under test, with its model in single and in double precision and a few rows of its own text."""
+"""Run under test: its model in float32 and float64, and a few rows of its text."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from glassformer.text.batches import Batch
 from glassformer.text.rows import Row
 from glassformer.verification.rows import few_rows
 
-LONGEST_PROMPT = 24  # tokens
+LONGEST_PROMPT = 24  # maximum length of a prompt in tokens
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class VerifiedRun:
 
     Attributes:
         run: the run folder.
-        which: the checkpoint.
+        which: the checkpoint to verify.
         device: the device to compare with the CPU, as in `train.device`.
     """
 
@@ -40,7 +40,7 @@ class VerifiedRun:
         """Settings, tokenizers, labels, and the model on the CPU in float32, in evaluation mode.
 
         Raises:
-            GlassError: the files cannot be read, or do not fit each other.
+            GlassError: files cannot be read, or do not fit together.
         """
         return OpenedRun.load(self.run.folder, self.which, "cpu", "fp32")
 
@@ -65,10 +65,10 @@ class VerifiedRun:
 
     @cached_property
     def double(self) -> Model:
-        """Model in float64, where rounding does not change generated tokens."""
+        """Model in float64, in which rounding does not change generated tokens."""
         with torch.inference_mode(
             False
-        ):  # the first access may be in inference mode, but gradients need ordinary tensors
+        ):  # even if the first access is in inference mode, because gradients need ordinary tensors
             return self.copy().double()
 
     def copy(self) -> Model:
@@ -81,12 +81,12 @@ class VerifiedRun:
 
     @property
     def rows(self) -> list[Row]:
-        """A few rows as in training, of different lengths, the longest first."""
+        """A few rows of the run's task, of different lengths, longest first."""
         return self._rows_and_source[0]
 
     @property
     def text(self) -> str:
-        """Source of the rows, in words."""
+        """Description of the source of the rows."""
         return self._rows_and_source[1]
 
     @property
@@ -96,7 +96,7 @@ class VerifiedRun:
 
     @property
     def prompts(self) -> list[list[int]]:
-        """Prompts: the first ids of each row or of its source, of different lengths."""
+        """Prompts of different lengths: the first ids of each row or of its source."""
         most = min(LONGEST_PROMPT, max(1, self.config.model.context // 2))
         read = [row.inputs if row.source is None else row.source for row in self.rows]
         found = [ids.tolist() for ids in read]
@@ -113,11 +113,11 @@ class VerifiedRun:
 
 
 def writes(subject: VerifiedRun) -> str | None:
-    """Return a reason to skip checks of generation, for an encoder; else None."""
+    """Return the reason why checks of generation do not apply (the model is an encoder); None if they apply."""
     return None if isinstance(subject.model, Decoder | EncoderDecoder) else "an encoder does not generate text"
 
 
 def is_causal(subject: VerifiedRun) -> str | None:
-    """Return a reason to skip checks of the causal mask, for an encoder; else None."""
+    """Return the reason why checks of the causal mask do not apply (the model is an encoder); None if they apply."""
     encoder = isinstance(subject.model, Encoder | Classifier)
-    return "an encoder attends to both sides by design" if encoder else None
+    return "an encoder has no causal mask" if encoder else None

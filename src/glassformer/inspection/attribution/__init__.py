@@ -1,4 +1,4 @@
-"""Attribution: measure which parts of the model and which tokens an answer depends on, with several methods."""
+"""Attribution methods: measure how much an output of a model depends on each of its parts and on each input token."""
 
 from glassformer.inspection.attribution.agreement import RankAgreement, agreement
 from glassformer.inspection.attribution.case import AttributionCase, Output, case_of

@@ -1,8 +1,8 @@
-"""Rank correlation of attention and rollout with occlusion (blank-out). Jain & Wallace 2019; Abnar & Zuidema 2020.
+"""Rank correlation of attention and rollout with occlusion (Jain and Wallace 2019; Abnar and Zuidema 2020).
 
-For each output, the visible tokens are ranked by the absolute change of ln p(answer) when a token is replaced, by each
-layer's mean attention weight, and by the rollout up to that layer. Spearman's correlation of the ranking by occlusion
-with each of the others is averaged over outputs.
+For each output, the visible tokens are ranked by occlusion (blank-out: the absolute change of ln p(answer) when a token
+is replaced), by the attention weights of each layer (mean over heads), and by the rollout up to each layer. Spearman's
+correlation of the occlusion ranking with the attention ranking, and with the rollout ranking, is averaged over outputs.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class MeasureAgreement:
     Attributes:
         layer: layer number, from 0.
         measure: "attention" (mean over heads) or "rollout" (up to that layer).
-        side: "own": tokens of the row; "source": tokens of the source.
+        side: "own" for the tokens of the row, "source" for those of the source.
         correlation: Spearman's correlation, mean over outputs; None if no output has enough tokens, or all ranks are
             equal.
         outputs: number of outputs in the mean.
@@ -48,7 +48,7 @@ class RankAgreement:
     """Rank correlations of all layers and measures.
 
     Attributes:
-        rows: each layer and measure, compared with occlusion.
+        rows: correlation of each layer and measure with occlusion.
         attention_and_rollout: correlation of the last layer's attention with the rollout, for each side.
     """
 
@@ -94,7 +94,7 @@ def agreement(model: Model, trace: Trace, blanking: Blanking) -> RankAgreement:
 
 
 def _correlations(a: Tensor, b: Tensor, counts: list[int]) -> list[float]:
-    """Return the rank correlation of each output over its first `count` tokens; `a` and `b` are (P, S)."""
+    """Return the rank correlation of `a` and `b`, (P, S) each, for each output over its first `count` tokens."""
     rows = zip(a.numpy(), b.numpy(), counts, strict=True)
     found = [spearman(x[:count], y[:count]) for x, y, count in rows if count >= LEAST]
     return [each for each in found if each is not None]
@@ -105,5 +105,5 @@ def _average(found: list[float]) -> float | None:
 
 
 def _mean(made: AttentionTrace) -> Tensor:
-    """Return the mean attention weights over heads of the first row, (T, S) float64."""
+    """Return the attention weights of the first row, mean over heads, (T, S) float64."""
     return made.weights[0].cpu().double().mean(dim=0)

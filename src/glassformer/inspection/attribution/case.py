@@ -1,4 +1,4 @@
-"""Attribution cases: the input tokens of a model, and the outputs to explain."""
+"""Attribution cases: a model, its input tokens, and the outputs to explain."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class Output:
     """One output of a model, to be explained.
 
     Attributes:
-        place: position of its logits in the row; 0 for a classifier.
+        place: position of the output's logits in the row; 0 for a classifier.
         reads: positions whose final vectors the head reads: `place`, or all positions that a classifier pools.
         answer: the token or class to explain.
-        known: True if the answer is the next token of the given text; otherwise it is the likeliest or a requested one.
+        known: True if the answer is the next token of the text, False if it is the likeliest or a requested token.
     """
 
     place: int
@@ -62,7 +62,7 @@ class AttributionCase:
         """Return the logits of the P outputs, (B, P, V), on the CPU.
 
         Args:
-            tokens, target: ids, (B, T), to read instead of the case's own; None: the case's own.
+            tokens, target: input ids, (B, T), to use instead of those of the case; None: those of the case.
         """
         tokens = self.tokens if tokens is None else tokens
         target = self.target if target is None else target
@@ -90,13 +90,15 @@ def case_of(
 ) -> AttributionCase:
     """Return the attribution case of a subject.
 
-    The outputs are all positions of a decoder's row, the holes of a masked language model, or a classifier's label.
+    The outputs are all positions of a decoder, the [MASK] positions of a masked language model, or a classifier's
+    label.
 
     Args:
         subject: the model and its input.
-        answer: a token or class to explain at every position; None: the next token of the text, or the likeliest.
+        answer: a token or class to explain at every position; None: the next token of the text or, without a next
+            token, the likeliest.
         end: end token of the target, if the whole target of an encoder-decoder was given.
-        everywhere: explain all positions of a masked language model, not the holes alone.
+        everywhere: explain all positions of a masked language model, not just the [MASK] positions.
     """
     model = subject.model
     tokens = torch.tensor([subject.ids])  # (1, T)
@@ -122,7 +124,7 @@ def case_of(
 
 
 def check_number(what: str, number: int, count: int) -> int:
-    """Return `number` if it is in [0, count); `what` names it in the error, such as "layer".
+    """Return `number` if it is in [0, count); the error calls it `what`, such as "layer".
 
     Raises:
         GlassError: `number` is out of range.

@@ -1,9 +1,10 @@
-"""Attention flow: the maximum flow from an output down to each token. Abnar & Zuidema 2020.
+"""Attention flow: the maximum flow from an output down to each input token (Abnar and Zuidema 2020).
 
-The tokens at each layer are the nodes of a network. The edge from position i of a layer to position j of the layer
-below has the weight of `rollout` as its capacity: half of the heads' mean attention weight, plus one half if i = j. The
-flow to each token is computed independently, so the flows of a row need not add up to 1. After one layer of
-self-attention, flow and rollout are equal. An output that pools n positions has an edge of capacity 1 / n to each.
+The tokens at each layer are the nodes of a network. As in `rollout`, the edge from position i of a layer to position j
+of the layer below has a capacity of half the attention weight (mean over heads), plus one half if i = j. The flow to
+each token is computed independently, so the flows to all tokens need not add up to 1. After one layer of
+self-attention, flow and rollout are equal. An output that pools n positions has an edge of capacity 1 / n to each of
+these positions.
 
 The time for all positions grows as L² T⁴, so attention flow is meant for short texts, one output at a time.
 """
@@ -26,7 +27,7 @@ from glassformer.inspection.attribution.rollout import mixes
 from glassformer.inspection.trace import Trace
 
 MOST_TOKENS = 48
-"""Maximum number of tokens, of source and target together."""
+"""Maximum number of tokens of source and target together."""
 ROUNDING = 1e-15
 """Residual capacity at or below which an edge is full; capacities are at most 1."""
 
@@ -36,7 +37,7 @@ class AttentionFlow:
     """Attention flow from one output to all tokens.
 
     Attributes:
-        reads: positions that the output reads; several if it pools them.
+        reads: position that the output reads, or all positions that it pools.
         layers: number of layers, counted from the first.
         own: (T) float64, the flow to each token of the row.
         source: (S) float64, the flow to each source token of an encoder-decoder; otherwise None.
@@ -58,7 +59,7 @@ def flow(trace: Trace, reads: Sequence[int], layers: int | None = None) -> Atten
 
     Args:
         trace: forward pass of a model of any family.
-        reads: positions that the output reads; several if it pools them.
+        reads: position that the output reads, or all positions that it pools.
         layers: number of layers, counted from the first; None: all.
 
     Raises:
@@ -68,7 +69,7 @@ def flow(trace: Trace, reads: Sequence[int], layers: int | None = None) -> Atten
     S = 0 if trace.source is None else trace.source.ids.shape[1]
     if T + S > MOST_TOKENS:
         raise GlassError(
-            f"attention flow of {T + S} tokens takes too long: its time grows as their fourth power",
+            f"attention flow of {T + S} tokens takes too long: the time grows with the fourth power of the length",
             f"Give a text of at most {MOST_TOKENS} tokens, or use the rollout.",
         )
     for position in reads:

@@ -1,13 +1,14 @@
 """Activation patching: find the layers and positions, or heads, that decide between two answers.
 
-A clean and a corrupt text have equal length. One activation of the clean forward pass replaces that of the corrupt one.
-With LD the logit of one answer minus that of the other, the recovered share is
+A clean and a corrupt text have equal length. In the forward pass of the corrupt text, one activation is replaced by the
+one from the clean text. Let LD be the logit of the clean text's answer minus the logit of the corrupt text's answer.
+Then the recovered fraction is
 
     (LD patched - LD corrupt) / (LD clean - LD corrupt)
 
-0: nothing is recovered; 1: everything is. As Zhang and Nanda (2024) recommend, it measures logit differences, and
-compares two real texts rather than adding noise. An activation with a high share is sufficient for the answer, but not
-necessarily the only one.
+At 0, the patch recovers nothing; at 1, it recovers the whole logit difference. As Zhang and Nanda (2024) recommend, the
+measure is a logit difference, and the corrupt input is a real text rather than one with noise. An activation with a
+high fraction is sufficient for the answer, but other activations may be sufficient, too.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ class Question:
     Attributes:
         clean, corrupt: input ids, (1, T); for an encoder-decoder the source ids, (1, S).
         place: position of the answer's logits in the row; 0 for a classifier.
-        token, against: token or class that answers the clean input, and the one that answers the corrupt input.
-        target, corrupt_target: target ids of an encoder-decoder, (1, T); `corrupt_target` None: `target`.
+        token, against: answers to the clean and to the corrupt input, a token or a class each.
+        target, corrupt_target: target ids of an encoder-decoder, (1, T); if `corrupt_target` is None, `target` is used.
     """
 
     clean: Tensor
@@ -53,16 +54,17 @@ class Question:
 
 @dataclass(frozen=True, eq=False)
 class PatchGrid:
-    """Recovered logit differences of one stack, layer by layer.
+    """Recovered fractions of the logit difference for the activations of one stack, layer by layer.
 
     Attributes:
         stack: "enc" or "dec".
         part: one of `PARTS`.
         sites: (N) names of the patched activations, such as `dec.1.resid`.
-        columns: (N, C) positions, or numbers of heads, of the values of each site.
-        values: (N, C) recovered shares: 0 is corrupt, 1 is clean.
-        nothing: (N) the share with nothing patched: 0, up to rounding.
-        everything: (N) the share with all columns patched at once; 1 for the residual stream of a model with one stack.
+        columns: (N, C) position, or head number, of each value.
+        values: (N, C) recovered fractions: 0 as in the corrupt pass, 1 as in the clean pass.
+        nothing: (N) recovered fraction with nothing patched; 0, up to rounding.
+        everything: (N) recovered fraction with all columns patched; 1 for the residual stream of a model with one
+            stack.
         clean, corrupt: logit differences of the two inputs.
     """
 
@@ -82,7 +84,7 @@ class PatchGrid:
 
 
 def patch_grids(model: Model, question: Question, part: str = "resid") -> list[PatchGrid]:
-    """Patch each position, or each head, of each layer and measure the recovered logit difference.
+    """Patch each position, or each head, of each layer, and measure the recovered fraction of the logit difference.
 
     The patched copies of one layer are the rows of one batch.
 
@@ -185,7 +187,7 @@ def _grid(model: Model, name: str, question: Question, part: str, scale: Scale) 
 
 
 def _sites(model: Model, name: str, part: str) -> dict[str, list[int] | None]:
-    """Return the sites of a stack to patch, in order; if `part` is "heads", with the numbers of the heads."""
+    """Return the sites of a stack to patch, in order, each with its head numbers for "heads", otherwise with None."""
     if part == "resid":
         return {f"{name}.{layer}.resid": None for layer in range(len(stacks(model)[name].blocks) + 1)}
     if part == "feedforward":
@@ -200,9 +202,9 @@ def _passes(model: Model, question: Question, acts: Tensor, clean: Mapping[str, 
     """Return the logit differences (B) of B patched copies of the corrupt input.
 
     Args:
-        acts: (B, C) bool, the columns to patch in each copy: the positions of the only value in `clean`, or the values
-            of `clean` in order.
-        clean: activations of the clean pass by name: (1, T, D), or (1, T, K) of a head.
+        acts: (B, C) bool, True at the columns to patch in each copy: positions if `clean` has one value, else its
+            values.
+        clean: activations of the clean pass by name, (1, T, D), or (1, T, K) for a head.
     """
     target = _corrupt_target(question)
     size = max(1, MOST_LOGITS // ((question.corrupt if target is None else target).shape[1] * model.vocab_size))
@@ -222,6 +224,6 @@ def _corrupt_target(question: Question) -> Tensor | None:
 
 
 def _difference(logits: Tensor, question: Question) -> Tensor:
-    """Return the logit differences: (B, T, V), or (B, C) of a classifier -> (B) float64."""
+    """Return the logit differences (B) float64 from logits (B, T, V), or (B, C) of a classifier."""
     own = logits if logits.dim() == 2 else logits[:, question.place]  # (B, V)
     return own[:, question.token].double() - own[:, question.against].double()

@@ -1,8 +1,8 @@
-"""Token importance for one answer: attention, rollout and occlusion (blank-out), and their rank correlations.
+"""Token importance for one answer by attention, rollout and occlusion (blank-out), with their rank correlations.
 
-Attention and rollout are weights of the forward pass; occlusion is the drop of ln p(answer) when the token is replaced.
-If the three rank the tokens differently, the weights do not show which tokens the answer depends on (Jain & Wallace
-2019).
+Attention and rollout are weights from the forward pass; occlusion is the drop of ln p(answer) when the token is
+replaced. If attention and occlusion rank the tokens differently, attention does not show which tokens the answer
+depends on (Jain and Wallace 2019).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MEASURES = ("attention", "rollout", "blank-out")
 PAIRS = tuple(combinations(MEASURES, 2))
 """Pairs of measures to compare."""
 SCORE = 64
-"""Cost of masking and softmax for one attention score, in floating-point operations."""
+"""Floating-point operations of masking and softmax for one attention score."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,11 +34,11 @@ class Importance:
     """Importance of each token for one answer.
 
     Attributes:
-        side: "own": tokens of the row; "source": tokens of the source.
+        side: "own" for the tokens of the row, "source" for those of the source.
         attention: (S) float64, the attention weights of one layer, mean over heads; None if all its heads were removed.
         rollout: (S) float64, the rollout up to that layer.
         blanked: (S) float64, the drop of ln p(answer) when the token is replaced, in nats.
-        seen: number of tokens that are visible to the answer, counted from the first.
+        seen: number of tokens that are visible to the output; these are the first tokens.
         spearman: the rank correlation over the visible tokens for each of `PAIRS`; occlusion is ranked by its absolute
             value. None if there are fewer than `LEAST` tokens, or all ranks are equal.
     """
@@ -63,7 +63,7 @@ class Importance:
 
 
 def importance(model: Model, trace: Trace, blanking: Blanking, layer: int, column: int) -> list[Importance]:
-    """Return the three measures for one answer, over the tokens of the row and over those of the source, if any.
+    """Return the three measures for one answer, for the tokens of the row and, if there is a source, for its tokens.
 
     Args:
         model: a model of any family.

@@ -30,7 +30,7 @@ TOP = 3
 
 @dataclass(frozen=True, eq=False)
 class Lens:
-    """Logit lens of P outputs. Row 0 is the embedding alone, row L the model's own output.
+    """Logit lens of P outputs. Row 0 is read from the embedding, and row L is the model's own output.
 
     Attributes:
         outputs: the P outputs.
@@ -48,13 +48,13 @@ class Lens:
 
     @property
     def curve(self) -> list[float] | None:
-        """Return the cross-entropy of each row (L+1), mean over the known answers, in nats; None if none is known."""
+        """Return the mean cross-entropy of each row (L+1) over known answers, in nats; None if no answer is known."""
         known = torch.tensor([output.known for output in self.outputs])  # (P)
         return self.losses[:, known].mean(dim=1).tolist() if known.any() else None
 
     @property
     def settled(self) -> list[float]:
-        """Return, for each row (L+1), the share of outputs with the same likeliest token as the last row."""
+        """Return, for each row (L+1), the fraction of outputs with the same likeliest token as in the last row."""
         same = self.top[:, :, 0] == self.top[-1:, :, 0]  # (L+1, P)
         return same.double().mean(dim=1).tolist()
 
@@ -131,7 +131,7 @@ def read_stream(model: Model, x: Tensor, tokens: Tensor, target: Tensor | None =
         Logits, (1, T, V), or (1, C) for a classifier.
     """
     x = x.to(model.embedding.tokens.weight.device)
-    if isinstance(model, Classifier):  # let the model do the pooling
+    if isinstance(model, Classifier):  # the model pools the positions
         with patch(model, {f"enc.{len(model.stack.blocks)}.resid": Value(x)}):
             return run_model(model, tokens, target)  # (1, C)
     with evaluation_mode(model), torch.inference_mode(False), torch.no_grad():

@@ -1,4 +1,4 @@
-"""Direct logit attribution over a whole text: the contribution of every part to every answer.
+"""Direct logit attribution over a whole text: the contribution of each part of the model to each answer's logit.
 
 `inspection.receipt.parts` derives the exact sum. This module applies it at many positions at once, splits a
 feed-forward layer by neurons, and splits the residual stream into its parts.
@@ -58,7 +58,7 @@ class LogitSplit:
         return float((self.values.sum(dim=0) - self.logits).abs().max())
 
     def grouped(self) -> dict[str, Tensor]:
-        """Return contributions (P) by group: embedding, each attention and feed-forward layer, and remaining biases."""
+        """Return contributions (P) by group: embeddings, each attention and feed-forward layer, and other biases."""
         groups: dict[str, Tensor] = {}
         for part, values in zip(self.parts, self.values, strict=True):
             name = _group(part)
@@ -100,7 +100,7 @@ def split_outputs(model: Model, trace: Trace, outputs: Sequence[Output], against
     for share in split_logits(model, trace, rows, w, bias):
         found.append(
             LogitPart(share.kind, float(share.values.sum()), share.layer, share.head)
-        )  # without sources, which take R S numbers each
+        )  # without the split by source, which takes R S numbers per part
         columns.append(torch.zeros(len(outputs), dtype=torch.float64).index_add(0, owner, share.values))  # (P)
     logits = trace.logits[0].cpu().double()  # (T, V) or (C)
     logits = logits[None] if logits.dim() == 1 else logits[[output.place for output in outputs]]  # (P, V)
@@ -112,7 +112,7 @@ def split_outputs(model: Model, trace: Trace, outputs: Sequence[Output], against
 def split_output(model: Model, trace: Trace, output: Output, against: int | None = None) -> list[LogitPart]:
     """Split the logit of one answer; heads and embeddings are also split by source token.
 
-    Arguments and errors are those of `split_outputs`.
+    For the arguments and errors, see `split_outputs`.
     """
     refuse_inexact(model)
     rows, _, w, bias = _read(model, [output], against)
@@ -120,7 +120,7 @@ def split_output(model: Model, trace: Trace, output: Output, against: int | None
 
 
 def split_residual(model: Model, trace: Trace, place: int) -> list[LogitPart]:
-    """Split the residual stream x before the final norm into shares part · x / ‖x‖², which add up to 1.
+    """Split the residual stream x before the final norm into fractions part · x / ‖x‖², which add up to 1.
 
     Args:
         model, trace: as for `split_outputs`.
@@ -140,7 +140,7 @@ class Neurons:
 
     Attributes:
         layer: layer number, from 0.
-        values: (F) float64, the contribution of each neuron: its activation times the logit of its output weights.
+        values: (F) float64, contribution of each neuron: its activation times the effect of its output weights.
         bias: contribution of the last projection's bias.
     """
 
@@ -150,7 +150,7 @@ class Neurons:
 
     @property
     def total(self) -> float:
-        """Return the contribution of the whole layer; it equals the one from `split_output`."""
+        """Return the contribution of the whole layer, which equals its contribution in `split_output`."""
         return float(self.values.sum()) + self.bias
 
     def facts(self) -> dict[str, Any]:
@@ -187,9 +187,9 @@ def split_neurons(model: Model, trace: Trace, output: Output, layer: int, agains
 def _read(
     model: Model, outputs: Sequence[Output], against: int | None
 ) -> tuple[list[int], Tensor, Tensor, Tensor | None]:
-    """Return the R positions that the outputs read, the output index of each (R), and their w (R, D) and bias (R).
+    """Return the R positions that the outputs read, and for each its output index (R), w (R, D) and bias (R).
 
-    `w` and `bias` are those of `split_logits`.
+    `w` and `bias` are the arguments of `split_logits`.
     """
     rows = [position for output in outputs for position in output.reads]
     owner = torch.tensor([number for number, output in enumerate(outputs) for _ in output.reads])  # (R)

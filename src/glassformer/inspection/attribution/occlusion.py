@@ -1,7 +1,7 @@
 """Occlusion (blank-out): the drop of ln p(answer) when one token of the text is replaced.
 
-Occlusion measures a causal effect, not a weight: the model reads the text once more for each replaced token. The result
-depends on the replacement, which must be a token that the model knows, such as the unknown token.
+Unlike attention weights, occlusion measures a causal effect: the model reads the text again for each replaced token.
+The result depends on the replacement, which should be a token seen in training, such as the unknown token.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from torch import Tensor
 from glassformer.inspection.attribution.case import AttributionCase, Output
 
 MOST_LOGITS = 1 << 23
-"""Maximum number of logits in one forward pass; longer batches are split."""
+"""Maximum number of logits in one forward pass; larger batches are split."""
 
 
 @dataclass(frozen=True, eq=False)
 class Blanking:
-    """Drop of ln p(answer) for P outputs when each token is replaced, in nats.
+    """Drop of ln p(answer), in nats, for each of P outputs and each replaced token.
 
     Attributes:
         outputs: the P outputs.
@@ -56,7 +56,8 @@ def blank(case: AttributionCase, replacement: int, source_replacement: int | Non
     Args:
         case: the text and its outputs; the answers stay the same.
         replacement: id of the token that replaces a token of the row.
-        source_replacement: id of the token that replaces a source token, for two vocabularies; None: `replacement`.
+        source_replacement: id of the token that replaces a source token, if source and target have separate
+            vocabularies; None: `replacement`.
     """
     before = _log_p(case, case.tokens, case.target)[0]  # (P)
     row = case.row.shape[1]
@@ -71,7 +72,7 @@ def blank(case: AttributionCase, replacement: int, source_replacement: int | Non
 
 
 def _seen(case: AttributionCase, own: Tensor) -> Tensor:
-    """Set the effects (P, T) of tokens after a causal output to exactly 0: other batch sizes leave rounding errors."""
+    """Set the effects (P, T) of tokens after a causal output to exactly 0, removing rounding errors of batching."""
     if case.model.config.family == "encoder":
         return own
     positions = torch.tensor([output.place for output in case.outputs])  # (P)
@@ -85,7 +86,7 @@ def _blanked(row: Tensor, replacement: int) -> Tensor:
 
 
 def _each(case: AttributionCase, tokens: Tensor, target: Tensor | None) -> Tensor:
-    """Return ln p of the answers for many rows, (B, P), a few rows at a time."""
+    """Return ln p of the answers, (B, P), for B rows, which are read in smaller batches."""
     size = max(1, MOST_LOGITS // (case.row.shape[1] * case.model.vocab_size))
     return torch.cat(
         [

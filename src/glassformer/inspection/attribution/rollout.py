@@ -1,15 +1,16 @@
-"""Attention rollout: the share of each input token in the vector at each position. Abnar & Zuidema 2020.
+"""Attention rollout: the contribution of each input token to each position's vector (Abnar and Zuidema 2020).
 
-The output of an attention layer counts as one half residual input and one half mean attention over heads:
+The output of an attention layer is taken to be half the residual stream and half the attention, mean over heads:
 
-    R_l = (A_l / 2 + I / 2) R_{l-1},    A_l the mean over heads, R_0 = I
+    R_l = (A_l / 2 + I / 2) R_{l-1},    R_0 = I,    A_l: attention weights, mean over heads
 
-In an encoder-decoder, target positions also have shares of the source tokens: cross-attention halves the existing
-shares and adds half of its weights times the encoder's rollout. The shares of each row, over target and source
+In an encoder-decoder, source tokens contribute to target positions, too: cross-attention halves the contributions so
+far and adds half of its weights times the encoder's rollout. The contributions to a position, from target and source
 together, add up to 1.
 
-Rollout considers attention weights alone, not values or feed-forward layers. In decoders it favours the first tokens,
-which are visible to most rows: compare with `uniform`, the rollout of uniform attention over all visible tokens.
+Rollout considers only attention weights, not values or feed-forward layers. In decoders, it favours the first tokens,
+which are visible to most positions. Compare it with `uniform`, the rollout of uniform attention over all visible
+tokens.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ from glassformer.inspection.traced import AttentionTrace, StackTrace, Trace
 
 @dataclass(frozen=True, eq=False)
 class Mix:
-    """Mixing matrices of one attention layer with its residual; each row of `own` and `memory` together adds up to 1.
+    """Mixing matrices of one attention layer and its residual connection; each row, over both, adds up to 1.
 
     Attributes:
-        own: (T, T) float64, shares of the positions of the row.
-        memory: (T, S) float64, shares of the encoder's positions; None for self-attention.
+        own: (T, T) float64, weights of the row's positions.
+        memory: (T, S) float64, weights of the encoder's positions; None for self-attention.
     """
 
     own: Tensor
@@ -39,11 +40,11 @@ class Mix:
 
 @dataclass(frozen=True, eq=False)
 class Rollout:
-    """Shares of the input tokens in the vector at each position, after each layer.
+    """Contributions of the input tokens to the vector at each position, after each layer.
 
     Attributes:
-        own: (L, T, T) float64, shares of the tokens of the row.
-        source: (L, T, S) float64, shares of the source tokens of an encoder-decoder; otherwise None.
+        own: (L, T, T) float64, contributions of the row's tokens.
+        source: (L, T, S) float64, contributions of the source tokens of an encoder-decoder; otherwise None.
     """
 
     own: Tensor
@@ -85,7 +86,7 @@ def rollout(trace: Trace, uniform: bool = False) -> Rollout:
 
 
 def mixes(stack: StackTrace, uniform: bool = False) -> list[list[Mix]]:
-    """Return the mixing matrices of each layer: self-attention, then cross-attention if the layer has it."""
+    """Return the mixing matrices of each layer: of self-attention and, if the layer has it, of cross-attention."""
     found = []
     for block in stack.blocks:
         half = torch.eye(stack.ids.shape[1], dtype=torch.float64) / 2  # (T, T)

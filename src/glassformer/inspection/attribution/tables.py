@@ -15,13 +15,13 @@ from glassformer.inspection.receipt.parts import CROSS, LogitPart
 
 BAR = 20  # characters of the longest bar
 CELL = 14  # characters of the widest token
-SHOWN = 8  # maximum number of layers side by side, and of parts, neurons and sources in a list
+SHOWN = 8  # maximum number of columns for layers, and of list entries for parts, neurons and sources
 
 Name = Callable[[int], str]
 
 
 def lens_grid(found: Lens, labels: Sequence[str], name: Name) -> Iterator[str]:
-    """Yield a line for each output and a column for each layer: the likeliest token and its probability."""
+    """Yield a line for each output, with the likeliest token and its probability in a column for each layer."""
     layers = _some(len(found.top))
     cells = [
         [
@@ -51,7 +51,7 @@ def lens_grid(found: Lens, labels: Sequence[str], name: Name) -> Iterator[str]:
 
 
 def lens_place(found: Lens, column: int, name: Name) -> Iterator[str]:
-    """Yield a line for each layer of one output: the likeliest tokens and the rank of the answer."""
+    """Yield a line for each layer with the likeliest tokens and the answer's rank, for one output."""
     answer = found.outputs[column].answer
     yield f"{'after':<10}  {'rank':>6}  {'nats':>7}  of {_cut(name(answer))}; the likeliest"
     for layer in range(len(found.top)):
@@ -64,7 +64,7 @@ def lens_place(found: Lens, column: int, name: Name) -> Iterator[str]:
 
 
 def split_grid(found: LogitSplit, labels: Sequence[str], name: Name) -> Iterator[str]:
-    """Yield a line for each output and a column for each group of parts, then their sum."""
+    """Yield a line for each output, with a column for each group of parts and one for their sum."""
     groups = found.grouped()
     widths = [max(9, len(group)) for group in groups]
     fronts = [f"{_read(output, labels)} -> {_cut(name(output.answer))}" for output in found.outputs]
@@ -80,7 +80,7 @@ def split_grid(found: LogitSplit, labels: Sequence[str], name: Name) -> Iterator
 
 
 def split_place(parts: Sequence[LogitPart], row: Sequence[str], source: Sequence[str], top: int) -> Iterator[str]:
-    """Yield the largest contributions to one logit, each head's with the source token that contributes most."""
+    """Yield the largest contributions to one logit; lines of heads also name the source token that contributes most."""
     order = sorted(parts, key=lambda part: -abs(part.value))
     width = max(len(part.name) for part in order[:top])
     largest = abs(order[0].value) or 1.0
@@ -109,7 +109,7 @@ def neuron_lines(found: Neurons, top: int) -> Iterator[str]:
 
 
 def token_lines(columns: dict[str, Tensor], labels: Sequence[str], form: str = "9.4f") -> Iterator[str]:
-    """Yield a line for each token and a column for each measure, with a bar for the first measure."""
+    """Yield a line for each token, with a column for each measure and a bar for the first measure."""
     first = next(iter(columns.values()))
     front = max(len(_position_label(labels, n)) for n in range(len(labels)))
     largest = float(first.abs().max()) or 1.0
@@ -123,7 +123,7 @@ def token_lines(columns: dict[str, Tensor], labels: Sequence[str], form: str = "
 
 
 def agreement_lines(found: RankAgreement) -> Iterator[str]:
-    """Yield a line for each layer, and the correlation of attention with rollout."""
+    """Yield a line with the correlations of each layer, and one for the last layer's attention with the rollout."""
     names = {"own": "tokens of the row", "source": "tokens of the source"}
     for side in dict.fromkeys(row.side for row in found.rows):
         rows = [row for row in found.rows if row.side == side]
@@ -138,7 +138,7 @@ def agreement_lines(found: RankAgreement) -> Iterator[str]:
 
 
 def grid_lines(found: PatchGrid, clean: Sequence[str], corrupt: Sequence[str]) -> Iterator[str]:
-    """Yield a line for each position and a column for each layer; for heads, a line for each layer."""
+    """Yield a line for each position, with a column for each layer; for heads, a line for each layer."""
     if found.part == "heads":
         yield f"{'head':<12}" + "".join(f"{head:>8}" for head in range(max(max(own) for own in found.columns) + 1))
         for site, own, values in zip(found.sites, found.columns, found.values, strict=True):
@@ -150,13 +150,13 @@ def grid_lines(found: PatchGrid, clean: Sequence[str], corrupt: Sequence[str]) -
         _position_label(clean, n) if a == b else f"{_position_label(clean, n)} for {_cut(b)}"
         for n, (a, b) in enumerate(zip(clean, corrupt, strict=True))
     ]
-    front = max([*map(len, words), len("all of them")])
+    front = max([*map(len, words), len("none patched")])
     widths = [max(8, len(site) + 2) for site in found.sites]
     yield f"{'':<{front}}" + "".join(f"{site:>{width}}" for site, width in zip(found.sites, widths, strict=True))
     for position, word in enumerate(words):
         cells = (_signed(values[position], f">{width}.3f") for values, width in zip(found.values, widths, strict=True))
         yield f"{word:<{front}}{''.join(cells)}"
-    for title, row in (("none of them", found.nothing), ("all of them", found.everything)):
+    for title, row in (("none patched", found.nothing), ("all patched", found.everything)):
         yield f"{title:<{front}}" + "".join(
             _signed(value, f">{width}.3f") for value, width in zip(row, widths, strict=True)
         )
@@ -168,7 +168,7 @@ def _some(count: int) -> list[int]:
 
 
 def _read(output: Output, labels: Sequence[str]) -> str:
-    """Return the label of the tokens that an output is read from."""
+    """Return the label of the position, or positions, that an output reads."""
     return "all positions" if len(output.reads) > 1 else _position_label(labels, output.place)
 
 

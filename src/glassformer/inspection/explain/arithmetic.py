@@ -1,4 +1,4 @@
-"""Operations on matrices of the walk: sums, matrix multiplications, scaling, norms, activations, mask and softmax."""
+"""Operations on matrices of a walk: sums, matrix multiplications, scaling, norms, activations, masks and softmax."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from glassformer.inspection.explain.sections import Numbers
 from glassformer.model.transformer import activate
 
 SHORTENED = 2
-"""Heads from which the formula of their sum names the first and the last only."""
+"""Maximum number of heads that a formula shows; of more heads, it shows only the first and the last."""
 
 
 @dataclass(frozen=True)
 class Term:
-    """A matrix by name: X, b_O."""
+    """Matrix in a formula, such as X or b_O."""
 
     name: str
 
@@ -33,15 +33,15 @@ class Term:
         return context[self.name]
 
     def lines(self, context: FormulaContext, row: int, column: int) -> tuple[list[tuple[str, float]], Products | None]:
-        """Return the line that this matrix adds to the derivation of a cell; it has no dot product."""
+        """Return the line of this matrix in the derivation of a cell, and None, as it has no dot product."""
         matrix = context[self.name]
-        r = min(row, len(matrix) - 1)  # a bias has one row
+        r = min(row, len(matrix) - 1)  # a bias has one row, which applies to all rows
         return [(f"{self.name}[{r}, {column}]", float(matrix[r, column]))], None
 
 
 @dataclass(frozen=True)
 class MatrixProduct:
-    """A matrix multiplication: X W_Q, or Q Kᵀ where the right matrix is transposed."""
+    """Matrix multiplication, such as X W_Q, or Q Kᵀ if `transposed`."""
 
     left: str
     right: str
@@ -56,7 +56,7 @@ class MatrixProduct:
         return product
 
     def lines(self, context: FormulaContext, row: int, column: int) -> tuple[list[tuple[str, float]], Products | None]:
-        """Return the line that this product adds to the derivation of a cell, and the factors of its dot product."""
+        """Return the line of this product in the derivation of a cell, and the factors of its dot product."""
         factors = zip(context[self.left][row].tolist(), self._right(context)[:, column].tolist(), strict=True)
         beside = f"{self.right}[{column}, :]" if self.transposed else f"{self.right}[:, {column}]"
         products = Products(f"{self.left}[{row}, :]", beside, tuple(factors))
@@ -68,12 +68,11 @@ class MatrixProduct:
 
 @dataclass(frozen=True)
 class Sum:
-    """The sum of matrices and matrix products: X W_Q + b_Q, X + O, O0 + … + O5 + b_O.
+    """Sum of matrices and matrix products, such as X W_Q + b_Q or O0 + … + O5 + b_O.
 
     Args:
         terms: summands, in the order of the formula.
-        heads: number of leading terms that are outputs of heads; of more than `SHORTENED`, the formula shows only the
-            first and the last.
+        heads: number of leading terms that are outputs of heads; see `SHORTENED`.
     """
 
     terms: tuple[Term | MatrixProduct, ...]
@@ -105,7 +104,7 @@ class Sum:
 
 
 def sum_of(*names: str) -> Sum:
-    """Return the sum of matrices by their names."""
+    """Return the sum of the matrices with these names."""
     return Sum(tuple(Term(name) for name in names))
 
 
@@ -116,14 +115,14 @@ def projection(x: str, matrix: str, bias: str | None) -> Sum:
 
 
 def sum_of_heads(heads: Sequence[str], bias: str | None) -> Sum:
-    """Return the sum of the outputs of heads, and the bias of the output projection if it has one."""
+    """Return the sum of the outputs of heads and, if there is one, the bias of the output projection."""
     names = [*heads, *([] if bias is None else [bias])]
     return Sum(tuple(Term(name) for name in names), heads=len(heads))
 
 
 @dataclass(frozen=True)
 class Entrywise(ABC):
-    """An operation on each entry by itself. Subclasses give the formula, the inputs and the computation."""
+    """Entrywise operation. Subclasses define the formula, the inputs and the computation."""
 
     @property
     @abstractmethod
@@ -133,7 +132,7 @@ class Entrywise(ABC):
     @property
     @abstractmethod
     def inputs(self) -> tuple[str, ...]:
-        """Names of the matrices, in the order of `compute`'s arguments."""
+        """Names of the input matrices, in the order of the arguments of `compute`."""
 
     @abstractmethod
     def compute(self, *entries: Numbers) -> Numbers:
@@ -150,8 +149,8 @@ class Entrywise(ABC):
         lines = []
         for name in self.inputs:
             matrix = context[name]
-            r = min(row, matrix.shape[0] - 1)  # a gain has one row
-            c = min(column, matrix.shape[1] - 1)  # r, the size of each row, has one column
+            r = min(row, matrix.shape[0] - 1)  # a gain has one row, which applies to all rows
+            c = min(column, matrix.shape[1] - 1)  # r, the sizes of the rows, has one column
             lines.append((f"{name}[{r}, {c}]", float(matrix[r, c])))
         result = self.compute(*(np.array([[value]]) for _, value in lines))
         return Working((*lines, (self.last_line(), float(result[0, 0]))))
@@ -159,7 +158,7 @@ class Entrywise(ABC):
 
 @dataclass(frozen=True)
 class Scaled(Entrywise):
-    """Scores divided by √K: S / √16."""
+    """Scores divided by √K, such as S / √16."""
 
     name: str
     width: int
@@ -182,7 +181,7 @@ class Scaled(Entrywise):
 
 @dataclass(frozen=True)
 class Gated(Entrywise):
-    """The entrywise product of gate and up-projection: a(G) · U."""
+    """Entrywise product of the activated gate and the up-projection, a(G) · U."""
 
     gate: str
     up: str
@@ -202,7 +201,7 @@ class Gated(Entrywise):
 
 @dataclass(frozen=True)
 class DividedByRowSize(Entrywise):
-    """Rows divided by their sizes, times a gain: Q / r_Q · g_Q."""
+    """Rows divided by their sizes and multiplied by a gain, such as Q / r_Q · g_Q."""
 
     name: str
     size: str
@@ -223,11 +222,11 @@ class DividedByRowSize(Entrywise):
 
 @dataclass(frozen=True)
 class Activated(Entrywise):
-    """An activation of each entry: gelu(U).
+    """Activation of each entry, such as gelu(U).
 
     Args:
-        activation: its name in formulas: that of the activation inside a gated one.
-        name: of the matrix.
+        activation: name of the activation in formulas; if gated, that of the function applied to the gate.
+        name: name of the input matrix.
     """
 
     activation: str
@@ -270,7 +269,7 @@ class Masked:
 
 @dataclass(frozen=True)
 class Softmax:
-    """The softmax of each row of scores; a row in which all keys are hidden is zeros."""
+    """Softmax of each row of scores; a row in which all keys are hidden becomes zeros."""
 
     scores: Sum
 
@@ -309,13 +308,13 @@ def _powers(scores: Numbers) -> tuple[Numbers, Numbers]:
 
 @dataclass(frozen=True)
 class Normalized:
-    """A norm of each row: LayerNorm if centred, else RMSNorm.
+    """Norm of each row: LayerNorm if `centred`, otherwise RMSNorm.
 
     Args:
-        name: of the matrix.
-        centred: whether the mean is subtracted.
-        eps: added to the variance or the mean square.
-        gain, bias: names of the parameters; None: there is none.
+        name: name of the input matrix.
+        centred: True if the mean is subtracted.
+        eps: number added to the variance or the mean square.
+        gain, bias: names of the parameters; None: no such parameter.
     """
 
     name: str

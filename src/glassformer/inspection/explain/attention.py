@@ -1,4 +1,4 @@
-"""Sections on one attention layer: each head from its projections to its output, then the sum over heads."""
+"""Sections on one attention layer: each head, from its projections to its output, and the sum over heads."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ class AttentionCaptions:
     """Labels and choices for displaying an attention layer.
 
     Attributes:
-        queries, keys: the tokens' texts.
-        place: the query that notes speak of.
-        x, source: the names of what queries, and keys and values, are made of.
-        layer: its number.
-        heads: the heads to show; None: all.
-        positions: the setting `model.positions`.
+        queries, keys: texts of the query tokens and of the key tokens.
+        place: position of the query that notes describe.
+        x, source: names of the matrices that queries, and that keys and values, are projected from.
+        layer: number of the layer.
+        heads: numbers of the heads to show; None: all.
+        positions: value of `model.positions`.
     """
 
     queries: Labels
@@ -57,14 +57,14 @@ class AttentionCaptions:
 def attention_sections(part: AttentionTrace, layer: Attention, view: AttentionCaptions) -> list[Section]:
     """Return a section for each shown head, then one for the sum of all heads.
 
-    After pruning, the number of a head differs from its index.
+    After pruning, the number of a head can differ from its index.
     """
     chosen = [index for index, head in enumerate(part.heads) if view.heads is None or head in view.heads]
     return [*(_head(part, layer, index, view) for index in chosen), _output(part, layer, view)]
 
 
 def looks(weights: Tensor, view: AttentionCaptions) -> str:
-    """Return a note on the three keys with the largest weights for the query `view.place`; `weights` is (T, S)."""
+    """Return a note on the three keys with the largest weights (T, S) for the query at `view.place`."""
     row = numbers(weights[view.place])[0]  # (S)
     best = np.argsort(-row, kind="stable")[:3]
     seen = ", ".join(f"{view.keys[key]} {row[key]:.4f}" for key in best if row[key] > 0)
@@ -90,13 +90,13 @@ def _head(part: AttentionTrace, layer: Attention, head: int, view: AttentionCapt
 
 
 def _heads(numbers: list[int]) -> str:
-    """Return heads in words: head 2, heads 0 and 2, heads 0, 1 and 4."""
+    """Return a phrase for heads, such as "head 2" or "heads 0, 1 and 4"."""
     *most, last = map(str, numbers)
     return f"heads {', '.join(most)} and {last}" if most else f"head {last}"
 
 
 def _projections(part: AttentionTrace, layer: Attention, head: int, view: AttentionCaptions) -> Section:
-    """Return the section on Q, K and V of one head, with the head's columns of the projection matrices."""
+    """Return the section on Q, K and V of a head, with its columns of the projection matrices."""
     shared = part.asks[head]
     matrices: list[Matrix] = []
     for name, linear, index, source, projected, labels in (
@@ -120,7 +120,7 @@ def _qk_norm(
 ) -> Section:
     """Return the section on query and key norms.
 
-    The root mean square is that of each head, or r, that of all heads concatenated.
+    Each head is divided by its own root mean square, or by r, the root mean square of all heads concatenated.
     """
     matrices: list[Matrix] = []
     sides: tuple[tuple[Literal["Q", "K"], str, nn.RMSNorm, int, Tensor, Tensor, Labels], ...] = (

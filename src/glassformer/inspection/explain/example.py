@@ -1,8 +1,8 @@
 """Example model with three tokens, one head and width 4, small enough to check every number by hand.
 
-The weights are set by hand, so that "the cat sat" is continued by a word that follows a verb with a subject. The
-channels mean: 0 article, 1 noun, 2 verb, 3 "the subject is known". The query of the verb matches the key of the noun,
-and the value of the noun sets channel 3.
+The weights are set by hand, so that the model continues "the cat sat" with a word that can follow a verb with a
+subject. Channel 0 marks articles, 1 nouns and 2 verbs; 3 means "the subject is known". The query of the verb matches
+the key of the noun, and the value of the noun sets channel 3.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ OUTPUT: Rows = [[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]]
 UP: Rows = [[1, 0, 0, -1], [0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 1, 1]]
 DOWN: Rows = [[0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1], [0, 0, 0, 0.5]]
 HEAD: Rows = [[0, 0, 0, 0], [1, 0, -1, -1], [0, 1, -1, 0], [0, -1, 0, 1], [0, -1, 0.5, 0.5], [0, 0, -0.5, 0.5]]
-"""Matrices for row vectors, x W, as in the formulas; `HEAD` and `EMBEDDING` have a row for each word."""
+"""Matrices W for products x W with row vectors, as in the formulas; `HEAD` and `EMBEDDING` have a row per word."""
 
 
 NOTES = (
-    "In this example the weights are chosen by hand; in a trained model, training sets them.",
+    "In this example, the weights are chosen by hand; in a trained model, training sets them.",
     "Channels: 0 is for articles, 1 for nouns, 2 for verbs, 3 means that the subject is known.",
     'Follow "sat", the verb: its query matches the key of "cat", whose value sets channel 3, so "on" comes next.',
 )

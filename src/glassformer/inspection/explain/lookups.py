@@ -1,4 +1,4 @@
-"""Operations whose inputs are not matrices of the walk: rows of tables, rotations, position biases, pooling."""
+"""Operations whose inputs are not matrices of a walk: rows of tables, rotations, position biases and pooling."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from glassformer.model.transformer import Block
 
 Lines = tuple[tuple[str, float], ...]
 Describe = Callable[[int, int], tuple[Lines, str]]
-"""Row, column -> the named values that a cell is computed from, and the name of the result."""
+"""Function (row, column) -> the named values from which the cell is computed, and the name of the result."""
 
 
 @dataclass(frozen=True)
 class Lookup(ABC):
-    """An operation that computes the whole matrix and describes each of its cells. Subclasses implement `look_up`."""
+    """Operation that computes a whole matrix and describes each cell. Subclasses implement `look_up`."""
 
     @property
     @abstractmethod
@@ -52,7 +52,7 @@ class Lookup(ABC):
 
 @dataclass(frozen=True)
 class EmbeddingRows(Lookup):
-    """Rows of the embedding matrix, one for each token, times the embedding's scale."""
+    """Rows of the embedding matrix, one per token, times the embedding scale."""
 
     scale: float
 
@@ -76,7 +76,7 @@ class EmbeddingRows(Lookup):
 
 @dataclass(frozen=True)
 class PositionVectors(Lookup):
-    """One vector for each position: rows of a learned table, sinusoids, or those of another method."""
+    """Vectors of the positions: rows of a learned table, sinusoids, or vectors of another position method."""
 
     @property
     def formula(self) -> str:
@@ -140,10 +140,10 @@ class Rotated(Lookup):
 
 @dataclass(frozen=True)
 class DistanceBias(Lookup):
-    """The bias that the distance of query and key adds to a score; -inf where the key is hidden.
+    """Bias added to each score, by the distance of query and key; -inf where the key is hidden.
 
     Args:
-        positions: the setting `model.positions`.
+        positions: value of `model.positions`.
     """
 
     positions: str
@@ -193,12 +193,12 @@ class DistanceBias(Lookup):
 
 @dataclass(frozen=True)
 class SizeOfAllHeads(Lookup):
-    """The root mean square of the queries, or keys, of all heads as one vector, which no head's matrices show.
+    """Root mean square of the queries (or keys) of all heads as one vector; the walk shows only one head at a time.
 
     Args:
         which: "Q" or "K".
-        x: name of the matrix that queries, or keys, are projections of.
-        eps: added to the mean square.
+        x: name of the matrix that queries (or keys) are projected from.
+        eps: number added to the mean square.
     """
 
     which: Literal["Q", "K"]
@@ -227,10 +227,10 @@ class SizeOfAllHeads(Lookup):
 
 @dataclass(frozen=True)
 class Pooled(Lookup):
-    """The vector that a classifier reads: the mean of all last vectors, or the first.
+    """Vector that a classifier reads: the mean of the final vectors of all tokens, or that of the first token.
 
     Args:
-        pooling: the setting `model.pooling`.
+        pooling: value of `model.pooling`.
     """
 
     pooling: str
@@ -252,7 +252,7 @@ class Pooled(Lookup):
 
 @dataclass(frozen=True)
 class NoHeads(Lookup):
-    """The output of an attention of which all heads were removed."""
+    """Output of an attention layer whose heads have all been removed."""
 
     @property
     def formula(self) -> str:

@@ -1,4 +1,4 @@
-"""Section on one norm."""
+"""Section of a walk on one norm."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from glassformer.inspection.explain.sections import Matrix, Section, numbers, pa
 def norm_section(
     key: str, title: str, norm: nn.Module, x: str, name: str, before: Tensor, after: Tensor, labels: Labels
 ) -> Section:
-    """Return the section on a norm: its gain, bias and output, with a note on the last token's input statistics."""
+    """Return the section on a norm: gain, bias and output, with a note on the norm's input at the last token."""
     centred = isinstance(norm, nn.LayerNorm)
     weight = getattr(norm, "weight", None)
     bias = getattr(norm, "bias", None)
@@ -26,4 +26,6 @@ def norm_section(
     last = numbers(before[0, -1])  # (1, D)
     size = f"mean {last.mean():.4f}, sd {last.std():.4f}" if centred else f"rms {np.sqrt((last**2).mean()):.4f}"
     matrices.append(Matrix(name, operation, numbers(after[0]), labels))
-    return Section(key, title, tuple(matrices), notes=(f"{labels[-1]} (position {len(labels) - 1}) came with {size}.",))
+    return Section(
+        key, title, tuple(matrices), notes=(f"{labels[-1]} (position {len(labels) - 1}) had {size} before the norm.",)
+    )

@@ -1,7 +1,7 @@
-"""Operations behind the matrices of a walk: each has a formula, and recomputes its matrix or one cell in float64.
+"""Operations of a walk: each has a formula for a matrix, and recomputes the matrix or one cell in float64.
 
-This file has the protocol and what all operations share. `arithmetic.py` has those that compute with matrices of the
-walk, `lookups.py` those that read tables of the model.
+This module defines the `Operation` protocol and shared data classes. `arithmetic` has the operations on matrices of the
+walk, `lookups` those that read tables of the model.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class Products:
     """Terms of a dot product left · right.
 
     Attributes:
-        left, right: names with their row or column, such as X[2, :] and W_Q[:, 5].
-        factors: (terms, 2).
+        left, right: names of the two vectors, such as X[2, :] and W_Q[:, 5].
+        factors: (terms, 2) pairs of numbers to multiply.
     """
 
     left: str
@@ -33,7 +33,7 @@ class Products:
 
     @property
     def total(self) -> float:
-        """Sum of the terms, added by `math.fsum` without loss of precision."""
+        """Dot product: sum of the terms, by `math.fsum` without loss of precision."""
         return math.fsum(one * other for one, other in self.factors)
 
 
@@ -42,7 +42,7 @@ class Working:
     """Derivation of one cell of a matrix.
 
     Attributes:
-        lines: names and values of the inputs and results, in order; the last one is the cell.
+        lines: names and values of inputs and intermediate results, in order; the last line is the cell.
         products: terms of the dot product, for a matrix multiplication; otherwise None.
     """
 
@@ -57,15 +57,15 @@ class Working:
 
 @dataclass(frozen=True, eq=False)
 class FormulaContext:
-    """Inputs of an operation: the model, the position of the operation in it, and the matrices before it.
+    """Context of an operation: the model, where in the model the operation is, and the matrices computed before.
 
     Attributes:
         subject: the model and its input.
-        known: the matrices before it, by name.
-        source: whether the operation belongs to the encoder of an encoder-decoder.
-        layer, head: the layer and head of the operation; None if it belongs to none.
-        cross: whether the operation belongs to a cross-attention.
-        shown: the resulting matrix, as computed by the forward pass.
+        known: matrices computed before, by name.
+        source: True if the operation belongs to the encoder of an encoder-decoder.
+        layer, head: numbers of the layer and head that the operation belongs to; None if there is none.
+        cross: True if the operation belongs to cross-attention.
+        shown: result of the operation in the forward pass.
     """
 
     subject: Subject
@@ -80,7 +80,7 @@ class FormulaContext:
         return self.known[name]
 
     def hide(self, scores: Numbers) -> Numbers:
-        """Return scores (T, S) with -inf where the forward pass has -inf, because the key was hidden."""
+        """Return the scores (T, S), with -inf where the forward pass has -inf for a hidden key."""
         return np.where(np.isneginf(self.shown), -np.inf, scores)
 
     @property
@@ -102,7 +102,7 @@ class FormulaContext:
 
 
 class Operation(Protocol):
-    """An operation with its inputs named."""
+    """Protocol of the operation that computes a matrix of a walk."""
 
     @property
     def formula(self) -> str:
@@ -110,7 +110,7 @@ class Operation(Protocol):
         ...
 
     def whole(self, context: FormulaContext) -> Numbers:
-        """Return the whole matrix, or an array that broadcasts to it."""
+        """Return the whole matrix, or an array that broadcasts to its shape."""
         ...
 
     def at(self, context: FormulaContext, row: int, column: int) -> Working:

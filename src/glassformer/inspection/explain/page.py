@@ -14,7 +14,7 @@ from glassformer.inspection.explain.sections import Matrix, Section, SectionTabl
 from glassformer.inspection.explain.wording import wordings
 
 MARK = '<meta name="generator" content="glass explain">'
-WHOLE = 16  # largest number of rows or columns that is shown in full; more are shortened to CORNER
+WHOLE = 16  # maximum number of rows or columns that are shown in full; a longer side is shortened to CORNER
 CORNER = 9
 LABELS: dict[Level, str] = {
     "school": "a school child",
@@ -53,11 +53,11 @@ def check_writable(path: Path) -> None:
 
 @dataclass(frozen=True)
 class MatrixCell:
-    """One number of a matrix as the page shows it.
+    """Cell of a matrix on the page.
 
     Attributes:
-        text: the number, or an ellipsis.
-        weight: an attention weight above 0, which sets the colour; otherwise None.
+        text: formatted number, or an ellipsis.
+        weight: attention weight above 0, which sets the colour; None for other cells.
         faint: True for a masked score or a weight of 0.
     """
 
@@ -68,12 +68,12 @@ class MatrixCell:
 
 @dataclass(frozen=True)
 class MatrixGrid:
-    """A matrix as the page shows it; a large one is shortened to its edges.
+    """Matrix on the page; a large matrix is shortened to its edges.
 
     Attributes:
         columns: names of the columns.
         rows: name and cells of each row.
-        scrolls: True if the matrix is wide and scrolls, also by keyboard.
+        scrolls: True if the matrix is so wide that it scrolls; it can then have the keyboard focus.
     """
 
     columns: list[str]
@@ -82,7 +82,7 @@ class MatrixGrid:
 
 
 def make_page(walk: Walk, level: Level) -> str:
-    """Return the HTML page; it opens at `level`, which readers can change."""
+    """Return the HTML page, with explanations at `level` selected; readers can select another level."""
     firsts: dict[str, Section] = {}
     for section in walk.everything():
         firsts.setdefault(section.key, section)
@@ -112,7 +112,7 @@ def _size_line(matrix: Matrix) -> str:
 
 
 def _edge_cells(matrix: Matrix) -> MatrixGrid | None:
-    """Return the cells to show, or None for large parameters, whose statistics alone are shown."""
+    """Return the cells to show; None for large parameters, of which only statistics are shown."""
     if _is_large(matrix) and matrix.role == "parameters":
         return None
     down, across = (edges(size, size if size <= WHOLE else CORNER) for size in matrix.shape)

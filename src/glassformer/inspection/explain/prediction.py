@@ -1,4 +1,4 @@
-"""Last sections of a walk: pooling, transform, logits and probabilities."""
+"""Last sections of a walk: pooling, head transform, logits and probabilities."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from glassformer.inspection.explain.subject import Subject
 from glassformer.inspection.trace import Trace
 from glassformer.model.transformer import Classifier, activate
 
-SEVERAL = 3  # maximum number of positions that have a full ranking each; with more positions, only the last has one
+SEVERAL = 3  # maximum number of positions that all have a full ranking; of more positions, only the last has one
 
 
 def prediction(subject: Subject, found: Trace, top: int) -> list[Section]:
@@ -45,7 +45,7 @@ def _rows(subject: Subject, found: Trace) -> Tensor:
 
 
 def _transform(subject: Subject, found: Trace) -> Section:
-    """Return the section on the transform before the output layer: linear, activation, norm."""
+    """Return the section on the transform before the output layer: linear layer, activation and norm."""
     model = subject.model
     rows = tuple(_shown_positions(subject).values())
     positions = list(subject.places)

@@ -1,4 +1,4 @@
-"""Sections of a walk, with matrices, tables and notes: the only content of the terminal text, page and JSON."""
+"""Sections of a walk: the matrices, tables and notes from which the terminal text, the page and the JSON are made."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class Matrix:
     """Matrix of a forward pass: computed values or parameters.
 
     Attributes:
-        name: its name in formulas.
-        operation: computes it from the matrices before it; None for parameters.
+        name: name of the matrix in formulas.
+        operation: operation that computes the matrix from earlier ones; None for parameters.
         values: (rows, columns), -inf where a score is hidden.
-        rows, columns: what stands beside each; empty: their numbers.
-        role: attention weights are drawn as a heat map; parameters are shortened first.
+        rows, columns: labels of the rows and of the columns; empty: their numbers.
+        role: kind of content: attention weights are drawn as a heat map, and parameters are shortened first.
     """
 
     name: str
@@ -40,12 +40,12 @@ class Matrix:
 
     @property
     def formula(self) -> str:
-        """Formula of its operation; empty for parameters."""
+        """Formula of the operation; empty for parameters."""
         return "" if self.operation is None else self.operation.formula
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Number of rows and of columns."""
+        """Number of rows and number of columns."""
         return self.values.shape[0], self.values.shape[1]
 
     def statistics(self) -> dict[str, float]:
@@ -87,13 +87,13 @@ class Section:
     """One step of a walk.
 
     Attributes:
-        key: of its texts in `wording.toml`.
-        title: for people.
-        matrices, tables: what was computed.
-        notes: facts about these numbers, in words.
-        children: the steps that it is made of.
-        layer, head: numbers from 0, where the step belongs to one.
-        output: of a layer, the name of the matrix that the next layer reads.
+        key: key of the explanations in `wording.toml`.
+        title: displayed title.
+        matrices, tables: results of this step.
+        notes: sentences about these results.
+        children: steps that this step consists of.
+        layer, head: numbers of the layer and head of this step, from 0; None if there is none.
+        output: for a layer, name of the matrix that the next layer reads.
     """
 
     key: str
@@ -122,7 +122,7 @@ class Walk:
         text, target: input text, and target text of an encoder-decoder (otherwise None).
         facts: main settings of the model, by name.
         sections: the steps.
-        predictions: tables of the last step; the terminal and the page show them first.
+        predictions: tables of the last step, which the terminal and the page show first.
     """
 
     title: str
@@ -139,14 +139,14 @@ class Walk:
 
 
 def numbers(x: Tensor) -> Numbers:
-    """Return a tensor (rows, columns), or one row (columns,), as a float64 matrix; no value changes."""
+    """Convert a tensor (rows, columns), or one row (columns,), to a float64 matrix, without changing any value."""
     values = x.detach().to(device="cpu").double().numpy()
     found: Numbers = values[None] if values.ndim == 1 else values
     return found
 
 
 def parameters(x: Tensor) -> Numbers:
-    """Return parameters (rows, columns), or one row, as a matrix; float32 on the CPU is not copied."""
+    """Convert parameters (rows, columns), or one row, to a matrix; float32 parameters on the CPU are not copied."""
     if x.dtype != torch.float32:
         return numbers(x)
     values = x.detach().to(device="cpu").numpy()
@@ -155,7 +155,7 @@ def parameters(x: Tensor) -> Numbers:
 
 
 def edges(size: int, room: int) -> list[int | None]:
-    """Return the indices below `size` to show, at most `room`: all, or the first ones, None, and the last two.
+    """Return at most `room` of the indices below `size`: all, or the first few, None for a gap, and the last two.
 
     >>> edges(3, 5), edges(9, 6)
     ([0, 1, 2], [0, 1, 2, None, 7, 8])
@@ -177,7 +177,7 @@ def write_number(value: Cell) -> str:
 
 
 def shown(name: str) -> str:
-    """Return a token's text with visible spaces and a symbol for the empty text.
+    """Return a token's text with spaces made visible, or a symbol if the text is empty.
 
     >>> shown(" cat"), shown("")
     ('␣cat', '∅')

@@ -29,8 +29,8 @@ class Subject:
         target_ids, target_labels: ids and texts of the target tokens, including the leading end token; otherwise None.
         places: positions whose predictions are shown; empty for a classifier, which predicts once.
         name: function from an output id to the text of the token, or to the class.
-        special: output ids that are not candidates.
-        notes: sentences about parts of the text that the model does not read.
+        special: output ids that are excluded from predictions.
+        notes: sentences about tokens that the model does not read, and about a generated target.
     """
 
     title: str
@@ -57,7 +57,7 @@ def subject_of(model: AnyTextModel, text: str, target: str | None = None, name: 
 
     Args:
         model: a text model of any task.
-        text: input text; for a masked language model, with [MASK].
+        text: input text; for a masked language model, it contains [MASK].
         target: target text of a run that translates or summarizes; None: generate the target greedily.
         name: name of the run.
 
@@ -84,13 +84,13 @@ def whole_subject_of(model: AnyTextModel, text: str, target: str | None = None, 
     """Return the subject of a text that fits into the context; unlike `subject_of`, refuse a longer text.
 
     Raises:
-        GlassError: as for `subject_of`, or the text or the target is longer than the context.
+        GlassError: `subject_of` raises it, or the text or the target is longer than the context.
     """
     context = model.config.model.context
     if isinstance(model, TextModel):
         unread = len(model.prompt_ids(text)) - context
     else:
-        unread = 0 if isinstance(model, MaskFiller) else model.unread_tokens(text)  # a MaskFiller raises by itself
+        unread = 0 if isinstance(model, MaskFiller) else model.unread_tokens(text)  # a MaskFiller raises itself
     beyond = {"text": unread}
     if isinstance(model, Translator) and target is not None:
         beyond["target"] = len(model.tokenizer.encode(target)) + len(model.tokenizer.target_start) - context
@@ -102,7 +102,7 @@ def whole_subject_of(model: AnyTextModel, text: str, target: str | None = None, 
 
 
 def _continued(model: TextModel, text: str, title: str) -> Subject:
-    """Return the subject of a prompt, cut to its last part as `glass generate` does."""
+    """Return the subject of a prompt; as in `glass generate`, only the end of a long prompt is read."""
     ids = model.prompt_ids(text)
     context = model.config.model.context
     start = window_start(len(ids), context)
@@ -175,7 +175,7 @@ def _translated(model: Translator, text: str, target: str | None, title: str) ->
         settings = model.config.sample.replace(beams=1, temperature=0.0, repetition_penalty=1.0)
         steps = decoding.generate(model.model, [ids], settings, end, start=start)
         written = [token for step in steps for token in step.tokens if token != end][:room]
-        notes.append("The target was generated greedily; use --target to explain another one.")
+        notes.append("The target was generated greedily; use --target to explain another target.")
     else:
         written = model.tokenizer.encode(target)
         if len(written) > room:
@@ -200,6 +200,6 @@ def _translated(model: Translator, text: str, target: str | None, title: str) ->
 def _cut(count: int, which: str, total: int, limit: int, what: str = "text") -> str:
     """Return a note that the model does not read all tokens of a text."""
     return (
-        f"The {what} has {total:,} tokens, the model reads at most {limit:,} of them (model.context): "
+        f"The {what} has {total:,} tokens, but the model reads at most {limit:,} (model.context): "
         f"the {which} {count:,} are not read."
     )

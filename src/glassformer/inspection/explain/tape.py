@@ -1,7 +1,7 @@
-"""The tape: every matrix of a walk by its number, recomputed from the matrices before it.
+"""Tape: all matrices of a walk by number, each of which can be recomputed from the matrices before it.
 
-Each matrix is recomputed by its own operation, in float64, from the matrices that are shown. The difference from the
-shown numbers is the rounding of the model's own arithmetic.
+The operation of each matrix recomputes it in float64 from the matrices shown before it. The difference from the matrix
+shown is the rounding error of the model's arithmetic.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from glassformer.model.transformer import Model
 
 @dataclass(frozen=True, eq=False)
 class TapeStep:
-    """A section of the walk with its position on the tape.
+    """Section of a walk, with its position on the tape.
 
     Attributes:
-        part: the number of the part of the model that it belongs to, such as a layer.
-        section: itself.
-        depth: 0 of the first section of a part, 1 of those in it, and so on.
-        first: the number of its first matrix.
+        part: number of the part of the model, such as a layer, that the section belongs to.
+        section: the section.
+        depth: level of nesting: 0 for the section of a part, 1 for its children, and so on.
+        first: number of the section's first matrix.
     """
 
     part: int
@@ -42,10 +42,10 @@ class Tape:
     """All matrices of one forward pass.
 
     Attributes:
-        walk: the steps.
+        walk: the walk with these matrices.
         parts: titles of the parts of the model, in order.
         steps: all sections, in order.
-        matrices: all matrices, in order; their index is their number.
+        matrices: all matrices, in order; the index of a matrix is its number.
     """
 
     walk: Walk
@@ -55,7 +55,7 @@ class Tape:
     _contexts: tuple[FormulaContext, ...] = field(repr=False)
 
     def matrix(self, number: int) -> Matrix:
-        """Return the matrix with a number.
+        """Return the matrix with the given number.
 
         Raises:
             GlassError: no matrix has that number.
@@ -72,12 +72,12 @@ class Tape:
         return np.broadcast_to(matrix.operation.whole(self._contexts[number]), matrix.shape)
 
     def difference(self, number: int) -> float | None:
-        """Return the largest absolute difference between `again` and the matrix shown; None for parameters."""
+        """Return the largest absolute difference between the recomputed and the shown matrix; None for parameters."""
         again = self.again(number)
         if again is None:
             return None
         shown = self.matrices[number].values
-        same = again == shown  # -inf, too
+        same = again == shown  # so that equal infinities have no difference
         return float(np.abs(np.where(same, 0.0, again) - np.where(same, 0.0, shown)).max(initial=0.0))
 
     def working(self, number: int, row: int, column: int) -> Working | None:
@@ -95,23 +95,23 @@ class Tape:
 
 
 def make_tape(subject: Subject, top: int = 10) -> Tape:
-    """Return one forward pass as a tape.
+    """Run one forward pass and return its tape.
 
     Args:
         subject: the model and its input.
-        top: candidates in each prediction.
+        top: number of candidates in each prediction.
     """
     walk = make_walk(subject, top=top)
     return _Recorder(subject).tape(walk)
 
 
 def tape_bytes(model: Model, tokens: int, target: int | None = None) -> int:
-    """Estimate the bytes of a tape's matrices, to refuse a long text beforehand. Parameters are not copied.
+    """Estimate the size of a tape's matrices in bytes, without parameters, to refuse a long text in advance.
 
     Args:
-        model: of any family.
-        tokens: of the text, or of the source.
-        target: tokens of the target of an encoder-decoder.
+        model: a model of any family.
+        tokens: number of tokens of the text, or of the source.
+        target: number of target tokens of an encoder-decoder; otherwise None.
     """
     config = model.config
     T = tokens if target is None else target
@@ -126,7 +126,7 @@ def tape_bytes(model: Model, tokens: int, target: int | None = None) -> int:
 
 
 class _Recorder:
-    """Records the matrices of a walk with the matrices that each operation may use."""
+    """Recorder that collects the matrices of a walk, with the context of each operation."""
 
     def __init__(self, subject: Subject) -> None:
         self._subject = subject
@@ -150,17 +150,17 @@ class _Recorder:
                 self._known["last vectors"] = last[list(self._subject.places)] if self._subject.places else last
             before = dict(self._known)
             self._section(section, 0)
-            if section.key == "layer":  # names inside a layer start anew in the next one, which calls its input X
+            if section.key == "layer":  # each layer uses the same names, beginning with X for its input
                 self._known = {**before, "X": self._known[section.output]}
         return Tape(walk, tuple(self._parts), tuple(self._steps), tuple(self._matrices), tuple(self._contexts))
 
     def _begin(self, stack: str) -> None:
-        """Begin the encoder of an encoder-decoder, or its decoder."""
+        """Begin the encoder or the decoder of an encoder-decoder."""
         self._side = "source" if stack == "encoder" else "own"
         self._known = {} if stack == "encoder" else {"memory": self._last()}
 
     def _last(self) -> Numbers:
-        """Return the output of the most recent stack, after its final norm if it has one."""
+        """Return the output of the most recent stack, after the final norm, if any."""
         return self._known.get("Y", self._known["X"])
 
     def _section(self, section: Section, depth: int) -> None:
@@ -185,7 +185,7 @@ class _Recorder:
 
 
 def _parts(walk: Walk) -> Iterator[tuple[Section, str]]:
-    """Yield the parts of a model with their titles; of an encoder-decoder, the parts of each half after the half."""
+    """Yield the parts of a model with their titles; for an encoder-decoder, each stack, followed by its parts."""
     for section in walk.sections:
         yield section, section.title
         if section.key in ("encoder", "decoder"):

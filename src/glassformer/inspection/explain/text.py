@@ -18,7 +18,7 @@ from glassformer.inspection.explain.sections import (
 )
 from glassformer.inspection.explain.wording import wordings
 
-ROWS = 12  # maximum number of rows of a matrix; a table has twice as many
+ROWS = 12  # maximum number of rows to print of a matrix; tables have twice as many
 LABEL = 12  # columns for a row label of a matrix
 Whole = Callable[[Section], bool]
 
@@ -28,14 +28,14 @@ def text_lines(walk: Walk, level: Level, width: int, whole: Whole) -> Iterator[s
 
     Args:
         walk: the walk to print.
-        level: level of the explanations; each is printed once.
+        level: level of the explanations; each explanation is printed once.
         width: columns of the terminal.
-        whole: function that returns True for the steps of a layer, and the heads, to print in full; others get at most
-            one line.
+        whole: function that returns whether to print the step of a layer, or a head, in full; other steps and heads get
+            at most one line.
     """
     yield walk.title
     yield "═" * min(width, cells(walk.title))
-    text = walk.text if walk.text.strip() else shown(walk.text)  # make a text of spaces visible
+    text = walk.text if walk.text.strip() else shown(walk.text)  # a text of spaces alone is made visible
     yield from _wrapped(f"{'text' if walk.target is None else 'source'}: {text}", width, "")
     if walk.target is not None:
         yield from _wrapped(f"target: {walk.target}", width, "")
@@ -76,7 +76,7 @@ def _section(
 
 
 def _briefly(section: Section, width: int) -> Iterator[str]:
-    """Yield one line on a head's attention, or on the size of the residual stream; nothing for other steps."""
+    """Yield one line for a head (its attention) or a residual stream (its statistics), and nothing for other steps."""
     if section.key == "head":
         yield fit(f"   {section.title}: {section.notes[0]}", width)
     elif section.key == "residual":
@@ -85,7 +85,7 @@ def _briefly(section: Section, width: int) -> Iterator[str]:
 
 
 def _wrapped(text: str, width: int, indent: str) -> list[str]:
-    """Wrap text to lines of at most 100 and at most `width` columns; `textwrap` counts wide characters as one."""
+    """Wrap text to at most min(100, `width`) columns; unlike `textwrap`, count wide characters as two columns."""
     limit = min(width, 100) - len(indent)
     lines = [""]
     for word in text.split():
@@ -99,7 +99,7 @@ def _wrapped(text: str, width: int, indent: str) -> list[str]:
 
 
 def _parts(word: str, limit: int) -> list[str]:
-    """Split a word into pieces that fit on a line."""
+    """Split a word into parts that each fit on a line."""
     parts = [""]
     for letter in word:
         if cells(parts[-1] + letter) > limit:
@@ -109,7 +109,7 @@ def _parts(word: str, limit: int) -> list[str]:
 
 
 def _matrix(matrix: Matrix, width: int) -> Iterator[str]:
-    """Yield a small matrix in full, a large one as corners and statistics, large parameters as statistics alone."""
+    """Yield the lines of a matrix: in full if small, else corners and statistics; for large parameters, statistics."""
     form = matrix.format()
     rows, columns = matrix.shape
     name = f"{matrix.name} = {matrix.formula}" if matrix.formula else matrix.name

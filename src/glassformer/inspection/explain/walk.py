@@ -29,7 +29,7 @@ POSITION_NOTES = {
     "none": "Nothing is added, here or later: this model has no positions.",
 }
 OTHER_POSITIONS = "The position method is {positions}."
-"""Sentence on any other position method."""
+"""Note for position methods without an entry in `POSITION_NOTES`."""
 
 
 def make_walk(
@@ -86,7 +86,7 @@ def make_walk(
 
 
 class WalkSelection:
-    """Layers and heads to show, and texts on the model's position method."""
+    """Layers and heads to show, and the note on the model's position method."""
 
     def __init__(self, layers: Collection[int] | None, heads: Collection[int] | None, positions: str) -> None:
         self.layers = layers
@@ -102,7 +102,7 @@ def _check(chosen: Collection[int] | None, count: int, what: str) -> None:
 
 
 def _heads_left(stacks: Sequence[Stack], layers: Collection[int] | None) -> set[int]:
-    """Return the numbers of all heads in these layers; `layers` None: all layers."""
+    """Return the numbers of all remaining heads in these layers; None: in all layers."""
     found: set[int] = set()
     for number, block in (each for stack in stacks for each in enumerate(stack.blocks)):
         assert isinstance(block, Block)
@@ -141,7 +141,7 @@ def _stack(
     chosen: WalkSelection,
     source: Labels | None = None,
 ) -> list[Section]:
-    """Return the sections on the embedding, layers and final norm of a stack; notes describe the query `position`."""
+    """Return the sections on the embedding, layers and final norm of a stack; notes are on the query at `position`."""
     sections = _embedding(found, embedding, labels, chosen.position_note)
     for number, (block, module) in enumerate(zip(found.blocks, stack.blocks, strict=True)):
         if chosen.layers is None or number in chosen.layers:
@@ -178,9 +178,9 @@ def _embedding(found: StackTrace, embedding: Embedding, labels: Labels, note: st
 
 
 def _layer(block: BlockTrace, module: Block, view: AttentionCaptions, source: Labels | None) -> Section:
-    """Return the section on a block, its parts in order of execution.
+    """Return the section on a block, with its parts in order of execution.
 
-    X is the residual stream before the block, X1, X2 and X3 the residual stream after each part.
+    X is the residual stream before the block; X1, X2 and X3 are the residual streams after its parts.
     """
     steps = []
     names = iter(("X1", "X2", "X3"))
@@ -207,7 +207,7 @@ def _layer(block: BlockTrace, module: Block, view: AttentionCaptions, source: La
             steps.append(norm_section("norm", "Norm", norm, letter, "R", wrote, normed, view.queries))
             steps.append(_residual(sum_of(x, "R"), new, after, view.queries))
         else:
-            between = before + wrote  # (B, T, D) what the norm is given
+            between = before + wrote  # (B, T, D) input of the norm
             steps.append(_residual(sum_of(x, letter), "R", between, view.queries))
             steps.append(norm_section("norm", "Norm", norm, "R", new, between, normed, view.queries))
         x = new

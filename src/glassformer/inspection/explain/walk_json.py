@@ -1,4 +1,4 @@
-"""JSON form of a walk."""
+"""Conversion of a walk to JSON."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from glassformer.base.wording import Level
 from glassformer.inspection.explain.sections import Matrix, Section, Walk, edges
 from glassformer.inspection.explain.wording import wordings
 
-VALUES = 4096  # maximum number of values of a matrix that is given in full
-CORNER = 16  # rows and columns given of a larger matrix
+VALUES = 4096  # maximum size of a matrix that is given in full
+CORNER = 16  # number of rows and columns that are given of a larger matrix
 
 
 def as_numbers(walk: Walk, level: Level) -> dict[str, Any]:
-    """Return a walk as a JSON-serializable dict; masked scores, -inf, become null."""
+    """Return a walk as a JSON-serializable dict; masked scores (-inf) become null."""
     texts = wordings()
     return {
         "title": walk.title,

@@ -1,7 +1,8 @@
 """Roles of attention heads, each with a score, its chance level and a confidence interval.
 
-`attention_arrays`, `roles`, `cross`, `copying`, `numbers` and `role_scores` work on arrays of attention weights;
-`probes` creates the input sequences, `passes` runs the model on them, and `survey` combines all steps.
+`attention_arrays`, `roles`, `cross`, `copying`, `numbers` and `role_scores` compute scores from arrays of attention
+weights. `probes` creates the input sequences, `passes` runs the model on these sequences, and `survey` combines all
+steps.
 """
 
 from glassformer.inspection.heads.attention_arrays import Looks, looks

@@ -24,7 +24,7 @@ class Looks:
         allowed: (N, T, S) True where the key is visible to the query.
         queries: (N, T) ids of the query tokens.
         keys: (N, S) ids of the key tokens; in self-attention the same as `queries`.
-        real: (N, T) False at padding.
+        real: (N, T) bool, False at padding of the queries.
         special: ids of special tokens that are not text: begin, end, mask.
         cross: True for cross-attention, where positions of queries and keys do not correspond.
     """
@@ -51,8 +51,9 @@ class Looks:
     def rows(self) -> Bools:
         """Mask of queries that head roles are measured on, (N, T): text tokens with at least two visible keys.
 
-        In self-attention, query 0 is excluded, because in a decoder it can attend to itself alone. In cross-attention,
-        all real queries with two keys count: the special token of row 0 predicts the first token of the target.
+        In self-attention, query 0 is excluded, because in a decoder it can attend only to itself. In cross-attention,
+        all real queries with two visible keys count, including the special token of row 0, which predicts the first
+        target token.
         """
         rows: Bools = self.real & (self.visible > 1)  # (N, T)
         if self.cross:
@@ -68,9 +69,9 @@ class Looks:
         return np.arange(S)[None, :] - np.arange(T)[:, None]  # (T, S)
 
     def votes(self, candidates: Bools | None = None) -> Floats:
-        """Return (N, H, T, S): 1 at the key with the largest weight of each query; tied keys share the vote equally.
+        """Return (N, H, T, S): 1 at the key with the largest weight of each query, split among tied keys; else 0.
 
-        With shared votes, ties favour neither near nor far keys, and uniform attention scores at chance level.
+        With this split, ties favour neither near nor far keys, and uniform attention scores at chance level.
 
         Args:
             candidates: (N, T, S) True for keys that can receive votes; None: all visible keys.
@@ -92,7 +93,7 @@ def looks(
     real_keys: Any = None,
     special: Collection[int] = (),
 ) -> Looks:
-    """Combine attention weights and token ids, NumPy arrays or torch tensors; the arguments are not modified.
+    """Combine attention weights and token ids (NumPy arrays or torch tensors); the arguments are not modified.
 
     Args:
         weights: attention weights, (N, H, T, S).

@@ -18,15 +18,15 @@ from glassformer.model.pruned_attention import kv_index
 from glassformer.model.transformer import Block, Classifier, EncoderDecoder, Model
 
 COPIES = 0.2
-"""Minimum score of `copying` for a copying head."""
+"""Minimum score in `copying` for a copying head."""
 COPIES_BY_WEIGHTS = 0.5
-"""Minimum score of `copying_by_weights` for a copying head."""
+"""Minimum score in `copying_by_weights` for a copying head."""
 
 
 def no_direct_path(model: Model, stack: str, part: str) -> str | None:
-    """Return the reason why heads have no measurable direct path from a token to its logit; None if they have one."""
+    """Return the reason why heads have no measurable direct path from a token to its logit; None if there is one."""
     if isinstance(model, Classifier):
-        return "its logits are of labels, not of tokens"
+        return "the model's logits are of labels, not of tokens"
     if isinstance(model, EncoderDecoder) and stack == "enc":
         return "the output of an encoder's heads reaches no logit directly"
     if part == "cross" and getattr(model, "source_embedding", None) is not None:
@@ -41,10 +41,10 @@ def no_direct_path(model: Model, stack: str, part: str) -> str | None:
 def copying(looks: Looks, raised: Floats) -> RoleTally:
     """Compute the copying score of Olsson et al. (2022), between -1 and 1, on tokens that do not repeat.
 
-    The raise of a token is the logit that the head's output contributes to it, minus the mean over the vocabulary, or 0
-    if that is negative. With a_j the raise of the token at position j, and R the sum over the sequence's tokens,
-    r_j = a_j / (a_j + R), which is 1/2 if no other token is raised. The score of a query is 4 r - 1, where r is the
-    mean of r_j over keys, weighted by attention; chance is the unweighted mean over all visible keys.
+    The raise of a token is the head's contribution to its logit minus the mean contribution over the vocabulary, or 0
+    if this difference is negative. With a_j the raise of the token at position j, and R the sum over the sequence's
+    tokens, r_j = a_j / (a_j + R), which is 1/2 if no other token is raised. The score of a query is 4 r - 1, where r is
+    the mean of r_j over keys, weighted by attention; chance is the unweighted mean over all visible keys.
 
     Args:
         looks: attention of the layer.
@@ -82,9 +82,9 @@ def raised_logits(model: Model, made: AttentionTrace, keys: Tensor) -> Floats:
 def copying_by_weights(model: Model, block: Block) -> list[float]:
     """Return Σ λ / Σ |λ| of each self-attention head, λ the eigenvalues of W_U W_O W_V W_E (Elhage et al. 2021).
 
-    1: all eigenvalues are positive (tokens raise their own logits); -1: all are negative. The matrix is (V, V) of rank
-    K, so its nonzero eigenvalues are those of the (K, K) product in cyclic order. The gains of the norms before the
-    head and before the logits are included in W_V and W_U.
+    The score is 1 if all eigenvalues are positive (tokens raise their own logits) and -1 if all are negative. The
+    matrix is (V, V) of rank K, so its nonzero eigenvalues are those of the (K, K) product in cyclic order. The gains of
+    the norms before the head and before the logits are included in W_V and W_U.
     """
     layer = block.attention
     assert isinstance(layer, Attention)

@@ -17,8 +17,8 @@ COVERED = 0.5
 def alignment(looks: Looks) -> RoleTally:
     """Compute Spearman's correlation between the target position and the source position with the largest weight.
 
-    Special keys are excluded; tied keys count at their mean position. Uniform attention scores 0. There is one value
-    for each sequence with at least 3 target rows.
+    Special keys are excluded, and tied keys count at their mean position. Uniform attention scores 0. Each sequence
+    with at least 3 target rows gives one value.
     """
     candidates = looks.allowed & ~looks.special_keys[:, None, :]  # (N, T, S)
     positions = looks.votes(candidates) @ np.arange(looks.keys.shape[1], dtype=np.float64)  # (N, H, T)
@@ -38,7 +38,7 @@ def end_sink(looks: Looks) -> RoleTally:
 
 
 def coverage(looks: Looks) -> Floats:
-    """Return the share (N, H) of source text tokens whose total weight, over target rows, is at least `COVERED`."""
+    """Return the fraction (N, H) of source text tokens whose total weight over target rows is at least `COVERED`."""
     text = looks.allowed.any(axis=1) & ~looks.special_keys  # (N, S)
     given = np.einsum("nhts,nt->nhs", looks.weights, looks.rows.astype(np.float64))  # (N, H, S)
     covered = (given >= COVERED) & text[:, None]  # (N, H, S)
@@ -46,7 +46,7 @@ def coverage(looks: Looks) -> Floats:
 
 
 def hidden_weight(looks: Looks) -> Floats:
-    """Return the largest weight (H,) of a real query on a masked key; it must be exactly 0."""
+    """Return the largest weight (H,) of any real query on a masked key, which must be exactly 0."""
     hidden = np.where((looks.allowed | ~looks.real[..., None])[:, None], 0.0, looks.weights)  # (N, H, T, S)
     found: Floats = np.abs(hidden).max(axis=(0, 2, 3))
     return found

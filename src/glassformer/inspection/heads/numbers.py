@@ -16,7 +16,7 @@ def entropy(weights: Floats) -> Floats:
 
 
 def numbers(looks: Looks) -> dict[str, Floats]:
-    """Return statistics summed over the queries in `looks.rows`, (N, H) each; divide by their number for means.
+    """Return statistics, each summed over the queries in `looks.rows`, (N, H).
 
     - `entropy`: in nats; `entropy_share`: relative to ln(visible keys), so that uniform attention has 1.
     - `confidence`: largest weight on a token that is not special (Voita et al. 2019).
@@ -39,8 +39,8 @@ def numbers(looks: Looks) -> dict[str, Floats]:
 def divergence(looks: Looks) -> tuple[Floats, float]:
     """Sum the Jensen-Shannon divergences between a head's rows at equal positions of different sequences, in nats.
 
-    0: the attention depends on positions alone, not on tokens; the maximum is ln 2. Positions count if both sequences
-    have a row there and the same visible keys.
+    A divergence of 0 means that attention depends only on positions, not on tokens; the maximum is ln 2. Positions
+    count if both sequences have a row there and the same visible keys.
 
     Returns:
         The sum over pairs of sequences and positions, (H,), and the number of terms.
@@ -57,6 +57,6 @@ def divergence(looks: Looks) -> tuple[Floats, float]:
 
 
 def _equal_rows(one: Bools, other: Bools) -> Bools:
-    """Return True for each row (T,) in which two masks (T, S) are equal."""
+    """Return, for each row (T,), whether two masks (T, S) are equal there."""
     same: Bools = (one == other).all(axis=-1)
     return same

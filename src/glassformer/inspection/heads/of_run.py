@@ -66,7 +66,7 @@ def probes_for(
 
     Args:
         model, config: model and configuration of the run.
-        reader, tokenizer: tokenizers of the input and of the output; the same if the run has only one.
+        reader, tokenizer: tokenizers of the input and of the output; the same if the run has only one tokenizer.
         data: prepared training data, or None if it is not available.
         text: probe to use instead of the run's own data.
     """

@@ -1,4 +1,4 @@
-"""Forward passes of a model over probe sequences, one batch at a time."""
+"""Forward passes of a model on probe sequences, one batch at a time."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class ProbedLayer:
 
     Attributes:
         site: name of the layer.
-        looks: its attention weights and tokens.
+        looks: attention weights and tokens of the layer.
         raised: (N, H, T, S) from `copying.raised_logits`; None if the layer has no direct path to the logits or the
             probe's tokens repeat.
-        gold: gold relations of the probe, if any: relation -> (N, T, S).
+        gold: relation -> (N, T, S), for probes with gold relations; otherwise empty.
     """
 
     site: Site

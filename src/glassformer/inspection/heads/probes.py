@@ -18,7 +18,7 @@ from glassformer.text.batches import padded
 from glassformer.text.tokenizers import Tokenizer
 
 SEGMENT = 25
-"""Number of random tokens in a segment (Olsson et al. 2022, as are `COPIES` and `EXAMPLES`)."""
+"""Number of random tokens in a segment; `SEGMENT`, `COPIES` and `EXAMPLES` are those of Olsson et al. 2022."""
 COPIES = 4
 """Number of times that a segment occurs in one sequence."""
 EXAMPLES = 10
@@ -29,21 +29,21 @@ TEXTS = 16
 MANY = 200
 """Number of sentences with gold relations."""
 EDGE = 0.1
-"""Share of the most frequent, and of the least frequent, tokens that random sequences exclude."""
+"""Fraction of the vocabulary to exclude from random sequences, both of most frequent and of least frequent tokens."""
 LARGE = 100
-"""Minimum vocabulary size for excluding the most and least frequent tokens."""
+"""Minimum vocabulary size at which the most and the least frequent tokens are excluded."""
 
 
 @dataclass(frozen=True, eq=False)
 class HeadProbe:
-    """Input sequences of one kind.
+    """Probe: input sequences of one kind.
 
     Attributes:
-        name: "text", "repeated", "distinct" or "sentences".
-        words: description for readers.
+        name: kind of the sequences: "text", "repeated", "distinct" or "sentences".
+        words: description of the sequences for reports.
         rows: ids of each sequence; for an encoder-decoder the source ids.
         targets: decoder input ids of an encoder-decoder; otherwise None.
-        gold: gold relations of "sentences": relation -> (T, T) for each sequence.
+        gold: for "sentences", gold relations: relation -> (T, T) mask of each sequence.
     """
 
     name: str
@@ -54,7 +54,7 @@ class HeadProbe:
 
     @property
     def distinct(self) -> bool:
-        """Return True if no token of a sequence repeats, as the copying score requires."""
+        """Whether no token occurs twice in a sequence, as the copying score requires."""
         return self.name == "distinct"
 
 
@@ -73,7 +73,7 @@ class TokenPool:
 
 
 def vocabulary(tokenizer: Tokenizer, counts: Ids | None = None) -> TokenPool:
-    """Return the text tokens of a vocabulary; with `counts` (V,), exclude the most and the least frequent."""
+    """Return the text tokens of a vocabulary; `counts` (V,) serves to exclude the most and least frequent tokens."""
     special = special_ids(tokenizer) | {tokenizer.unknown_id}
     pool = np.array([token for token in range(tokenizer.vocab_size) if token not in special], dtype=np.int64)
     pool = pool[[bool(tokenizer.token_bytes(int(token))) for token in pool]]
@@ -96,7 +96,7 @@ def marks(tokenizer: Tokenizer) -> frozenset[int]:
 
 
 def random_probes(model: Model, source: TokenPool, target: TokenPool) -> list[HeadProbe]:
-    """Return a probe of repeated random tokens and one of distinct random tokens, as long as the context allows.
+    """Return a probe of repeated and one of distinct random tokens, each with sequences as long as the context allows.
 
     Args:
         model: the model; source sequences end with the end token, all others begin with a special token.
@@ -129,8 +129,8 @@ def _sample(generator: np.random.Generator, from_: TokenPool, length: int, copie
 def sentence_probe(model: Model, tokenizer: Tokenizer, start: bool, corpus: str | None) -> HeadProbe | None:
     """Return a probe of generated sentences with gold relations, or None if the corpus has none for this model.
 
-    Sentences that cannot be aligned with tokens, or that are longer than the context, are skipped; if none remains, the
-    result is None, too.
+    Sentences that cannot be aligned with tokens, or that are longer than the context, are skipped; if no sentence
+    remains, the result is None.
 
     Args:
         model: a decoder or an encoder.

@@ -1,9 +1,8 @@
-"""Gold relations between words: verb and subject in sentences of the corpus `agreement`, "it" and its noun in
-sentences of `coreference`.
+"""Gold relations between words: verb and subject (corpus `agreement`), "it" and its noun (corpus `coreference`).
 
 The relations come from the grammar that generates the sentences, so no parser is needed. The score of a head is the
-share of rows whose largest weight is on the gold partner, compared with the best fixed offset (Voita et al. 2019,
-section 5.3).
+fraction of rows whose largest weight is on the gold partner; it is compared with the best fixed offset (Voita et al.
+2019, section 5.3).
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ RELATIONS: Mapping[str, tuple[str, ...]] = {
     "agreement": ("verb to subject", "before verb to subject", "subject to verb"),
     "coreference": ("it to noun", "noun to it"),
 }
-"""Relations of each corpus. "before verb to subject" starts at the token that predicts the verb.
+"""Relations of each corpus. The query of "before verb to subject" is the token that predicts the verb.
 
-Attention to later tokens needs an encoder, and so does "it to noun": the adjective after "it" determines the noun.
+Relations to later tokens need an encoder. So does "it to noun", because the adjective after "it" determines the noun.
 """
 BACKWARDS = ("subject to verb", "noun to it")
-"""Relations from the second word of a link to its first."""
+"""Relations from the second word of a link to the first one."""
 Span = tuple[int, int]
 
 
@@ -51,7 +50,7 @@ class Sentence:
 
 
 def sentences(size: int, seed: int = 0) -> Iterator[Sentence]:
-    """Generate sentences with 1 to `Agreement.most` nouns between subject and verb; deterministic in its arguments."""
+    """Generate sentences with 1 to `Agreement.most` nouns between subject and verb; the arguments determine them."""
     for index in range(size):
         numbers = generator(seed, FROM + index)
         nouns = 1 + below(numbers, Agreement.most)
@@ -61,7 +60,7 @@ def sentences(size: int, seed: int = 0) -> Iterator[Sentence]:
 
 
 def sentences_with_it(size: int, seed: int = 0) -> Iterator[Sentence]:
-    """Generate sentences of `coreference` with "it", half of them about the animal; deterministic in its arguments."""
+    """Generate sentences of `coreference`, in half of which "it" is the animal; the arguments determine them."""
     for index in range(size):
         scene, point, _ = draw_scene(seed, FROM + index, held=False)
         role = ROLES[index % 2]
@@ -75,11 +74,11 @@ SENTENCES: Mapping[str, Callable[[int], Iterator[Sentence]]] = {
     "agreement": sentences,
     "coreference": sentences_with_it,
 }
-"""Function of each corpus that generates a given number of sentences."""
+"""For each corpus, a function that generates a given number of sentences."""
 
 
 def why_none(corpus: str | None, causal: bool) -> str:
-    """Return the reason why a run on this corpus has no sentences with gold relations."""
+    """Return the reason why there is no sentence with gold relations for a run on this corpus."""
     if corpus not in RELATIONS:
         return f"gold relations exist only for the corpora {' and '.join(RELATIONS)}"
     if corpus == "coreference" and causal:
@@ -126,7 +125,7 @@ def gold(sentence: Sentence, spans: list[Span], relation: str, before: int) -> B
     Args:
         sentence: the sentence.
         spans: character spans of the sentence's tokens.
-        relation: one of the corpus' `RELATIONS`.
+        relation: a relation of the corpus, from `RELATIONS`.
         before: number of tokens that the model reads before the sentence.
     """
     size = len(spans) + before

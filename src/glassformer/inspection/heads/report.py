@@ -17,9 +17,9 @@ class LeftOut:
     """Role that was not scored.
 
     Attributes:
-        part: heads concerned: "dec.self", "enc.self" or "dec.cross".
+        part: attention layers concerned: "dec.self", "enc.self" or "dec.cross".
         role: name of the role.
-        reason: reason why it was not scored.
+        reason: reason why the role was not scored.
     """
 
     part: str
@@ -34,7 +34,7 @@ class HeadReport:
     Attributes:
         head: name of the head.
         roles: score of each role.
-        numbers: statistics such as entropy and attention distance, means over rows.
+        numbers: statistics such as entropy and attention distance, averaged over rows.
         importance: importance of the head for the loss; None if it was not measured.
     """
 
@@ -88,9 +88,9 @@ class HeadSurvey:
 
     @property
     def sinks(self) -> float | None:
-        """Share of self-attention heads of the last stack that are sinks: Sink_1 of Gu et al. 2025, ε = 0.3.
+        """Fraction of the last stack's self-attention heads that are sinks: Sink_1 of Gu et al. 2025, with ε = 0.3.
 
-        Measured on the first 64 tokens, as in the paper, or on all tokens of shorter texts. None without text.
+        It is measured on the first 64 tokens, as in the paper, or on all tokens of shorter texts; None without text.
         """
         stack = self.heads[-1].head.site.stack if self.heads else ""
         weights = [

@@ -12,7 +12,7 @@ from glassformer.inspection.heads.attention_arrays import Bools, Floats, Looks
 
 REPEATS = 1000  # bootstrap samples
 LIFT = 5.0
-"""Minimum ratio of a head's score to that of uniform attention for an earned role."""
+"""Minimum ratio of a head's score to the score of uniform attention for an earned role."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +48,7 @@ class RoleScore:
         threshold: minimum score for an earned role.
         earned: True if the score reaches the threshold, the lift reaches `LIFT`, and the interval is above chance.
         rows: number of rows that were measured.
-        probe: name of the probe that was measured.
+        probe: name of the probe on which the role was measured.
         detail: further values: the offset of a positional head, the baseline of a syntactic head.
     """
 
@@ -63,7 +63,7 @@ class RoleScore:
     detail: dict[str, float]
 
     def if_also(self, condition: bool) -> RoleScore:
-        """Return a copy that is earned only if `condition` is also True."""
+        """Return a copy whose role is earned only if `condition` is also True."""
         return replace(self, earned=self.earned and condition)
 
 
@@ -82,7 +82,7 @@ def mass(looks: Looks, pattern: Bools, rows: Bools | None = None) -> RoleTally:
 def counted(looks: Looks, values: Floats, pattern: Bools, rows: Bools | None, candidates: Bools) -> RoleTally:
     """Tally values (N, H, T, S), such as weights or votes, on a pattern; they sum to 1 over `candidates` (N, T, S).
 
-    The other arguments are those of `mass`.
+    For the other arguments, see `mass`.
     """
     wanted = pattern & candidates  # (N, T, S)
     here = looks.rows & (wanted.any(axis=-1) if rows is None else rows)  # (N, T)
@@ -135,6 +135,6 @@ def judge(
 
 @cache
 def _counts(n: int, seed: int) -> Floats:
-    """Return bootstrap counts (repeats, n): how often each of n sequences is drawn, with replacement, in n draws."""
+    """Return bootstrap counts (repeats, n): how often each of n sequences occurs in a sample of n with replacement."""
     generator = np.random.Generator(np.random.Philox(seed))
     return generator.multinomial(n, np.full(n, 1 / n), size=REPEATS).astype(np.float64)

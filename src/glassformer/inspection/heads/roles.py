@@ -1,9 +1,10 @@
 """Roles of self-attention heads, each with a score between 0 and 1 and a chance level.
 
-Previous token, self and first token are shares of attention weight (Clark et al. 2019; Olsson et al. 2022; Gu et al.
-2025), as is delimiter (Clark et al. 2019, section 3.2). Duplicate token and induction: Olsson et al. 2022, "prefix
-matching". Positional, rare-word and syntactic heads count the largest weight of each row (Voita et al. 2019,
-section 5). Only the rows in `Looks.rows` with a visible key of the role count.
+The scores of previous token, self and first token (Clark et al. 2019; Olsson et al. 2022; Gu et al. 2025), delimiter
+(Clark et al. 2019, section 3.2), and duplicate token and induction (Olsson et al. 2022, "prefix matching") are
+fractions of the attention weight. The scores of positional, rare-word and syntactic heads are fractions of the rows
+whose largest weight is on a key of the role (Voita et al. 2019, section 5). Only rows in `Looks.rows` with a visible
+key of the role count.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ SINK_LENGTH = 64
 """Number of rows over which `sink_weight` is measured."""
 POSITIONAL = 0.90
 FREQUENT = 500
-"""Number of most frequent tokens that are not rare words (Voita et al. 2019, section 5.4)."""
+"""Number of most frequent tokens that do not count as rare words (Voita et al. 2019, section 5.4)."""
 
 
 @dataclass(frozen=True)
 class Role:
-    """Role that is scored by its share of attention weight.
+    """Role that is scored by the fraction of attention weight on its keys.
 
     Attributes:
         threshold: minimum score for an earned role.
@@ -41,23 +42,23 @@ class Role:
 
 
 def at_offset(looks: Looks, offset: int) -> Bools:
-    """Return the mask (1, T, S) of the key `offset` positions after each query."""
+    """Return a mask (1, T, S), True at the key `offset` positions after each query."""
     return (looks.offsets == offset)[None]
 
 
 def first(looks: Looks) -> Bools:
-    """Return the mask (1, 1, S) of the first key."""
+    """Return a mask (1, 1, S), True at the first key."""
     return (np.arange(looks.keys.shape[1]) == 0)[None, None]
 
 
 def same_before(looks: Looks) -> Bools:
-    """Return the mask (N, T, S) of earlier copies of each query's token."""
+    """Return a mask (N, T, S), True at earlier copies of each query's token."""
     same = looks.queries[:, :, None] == looks.keys[:, None, :]  # (N, T, S)
     return same & (looks.offsets < 0)
 
 
 def after_same_before(looks: Looks) -> Bools:
-    """Return the mask (N, T, S) of the tokens that followed earlier copies of each query's token."""
+    """Return a mask (N, T, S), True at the tokens that follow earlier copies of each query's token."""
     same = same_before(looks)  # (N, T, S)
     return np.concatenate([np.zeros_like(same[..., :1]), same[..., :-1]], axis=-1)  # (N, T, S)
 
@@ -70,7 +71,7 @@ ROLES: Mapping[str, Role] = {
     "duplicate": Role(0.4, same_before, probe="repeated"),
     "induction": Role(0.4, after_same_before, probe="repeated"),
 }
-"""Roles that are scored by their share of weight; the thresholds are those of the papers above and of ARENA (0.4)."""
+"""Roles scored by attention weight on their keys; the thresholds are those of the papers above and of ARENA (0.4)."""
 DELIMITER = 0.5
 RARE = 0.5
 
@@ -94,7 +95,7 @@ def delimiter(looks: Looks, marks: Collection[int]) -> RoleTally:
 def rare_word(looks: Looks, counts: Ids) -> RoleTally:
     """Count the rows whose largest weight is on the rarest token of the sequence.
 
-    Sequences without a token outside the `FREQUENT` most frequent ones have no rows.
+    Sequences in which all tokens are among the `FREQUENT` most frequent ones contribute no rows.
 
     Args:
         looks: attention of a self-attention layer.
@@ -119,7 +120,7 @@ def offset_votes(looks: Looks, span: int) -> tuple[Floats, Floats, Floats]:
     """Count how often the largest weight is at each offset -span … span, as input for `positional`.
 
     Returns:
-        Votes (N, H, 2 span + 1), votes of uniform attention (N, 2 span + 1), and numbers of rows (N,).
+        Counts of the heads, (N, H, 2 span + 1), and of uniform attention, (N, 2 span + 1), and numbers of rows, (N,).
     """
     N, H = looks.weights.shape[:2]
     votes = looks.votes() * looks.rows[:, None, :, None]  # (N, H, T, S)
@@ -148,7 +149,7 @@ def positional(found: Floats, chance: Floats, rows: Floats) -> tuple[RoleTally, 
 def sink_weight(looks: Looks) -> Floats:
     """Return the mean weight (N, H) on the first key over the first `SINK_LENGTH` rows, including row 0.
 
-    This is α of Gu et al. 2025. A head above `SINK` is a sink; the share of sinks is the paper's Sink metric.
+    This is α of Gu et al. 2025. A head above `SINK` is a sink; the fraction of sinks is the paper's Sink metric.
     """
     rows = looks.real & (np.arange(looks.queries.shape[1]) < SINK_LENGTH)  # (N, T)
     taken = np.einsum("nht,nt->nh", looks.weights[..., 0], rows.astype(np.float64))  # (N, H)

@@ -37,7 +37,7 @@ NO_ROWS = {
 
 @dataclass(frozen=True, eq=False)
 class TokenFacts:
-    """Facts about the tokens of a run.
+    """Special tokens, punctuation and token frequencies of a run.
 
     Attributes:
         special: ids of special tokens that are not text; for an encoder-decoder those of the target.
@@ -56,7 +56,7 @@ class TokenFacts:
 
 @dataclass
 class _Layer:
-    """Tallies of one attention layer, collected batch by batch.
+    """Collects the tallies of one attention layer, batch by batch.
 
     Attributes:
         tallies: role -> tally of each batch.
@@ -82,12 +82,12 @@ class _Layer:
 def survey(model: Model, probes: Sequence[HeadProbe], known: TokenFacts) -> HeadSurvey:
     """Score all heads in all possible roles.
 
-    Attention weights are reduced batch by batch, so they need no more memory for more sequences.
+    Attention weights are reduced batch by batch, so that more sequences need no more memory.
 
     Args:
         model: a model of any family; it is not modified.
         probes: input sequences, from `glassformer.inspection.heads.probes`.
-        known: facts about the tokens.
+        known: special tokens, punctuation and token frequencies of the run.
     """
     layers: dict[Site, _Layer] = defaultdict(_Layer)
     for probe in probes:
@@ -111,7 +111,7 @@ def survey(model: Model, probes: Sequence[HeadProbe], known: TokenFacts) -> Head
 
 
 def _tally(layer: _Layer, passed: ProbedLayer, probe: HeadProbe, known: TokenFacts, span: int) -> None:
-    """Add the tallies of one batch of a probe to those of its layer."""
+    """Add the tallies of one batch of a probe to those of the layer."""
     here = passed.looks
     if passed.raised is not None:
         layer.add("copying", copying.copying(here, passed.raised), probe.name)
@@ -146,7 +146,7 @@ def _tally_text(layer: _Layer, site: Site, here: Looks, known: TokenFacts, span:
 
 
 def _judged(layer: _Layer) -> tuple[dict[str, list[RoleScore]], dict[str, str]]:
-    """Return the scores of each head by role, and the roles without rows with the reason."""
+    """Return the scores of all heads by role, and the reasons for roles without rows."""
     found: dict[str, list[RoleScore]] = {}
     without: dict[str, str] = {}
     for role, tallies in layer.tallies.items():
@@ -174,7 +174,7 @@ def _judged(layer: _Layer) -> tuple[dict[str, list[RoleScore]], dict[str, str]]:
 
 
 def _require_copying(scored: dict[str, list[RoleScore]]) -> None:
-    """Require that an induction head also copies (Olsson et al. 2022), by either copying score, if one is available.
+    """Require that an induction head also copies (Olsson et al. 2022), by at least one of the copying scores available.
 
     On tokens that do not repeat, an induction head has no earlier copy to attend to, so its weights are often better
     evidence of copying than its outputs.
@@ -186,7 +186,7 @@ def _require_copying(scored: dict[str, list[RoleScore]]) -> None:
 
 
 def _best_offset(hits: Sequence[tuple[Floats, float]]) -> float:
-    """Return the share of rows whose gold partner is at the best fixed offset."""
+    """Return the fraction of rows whose gold partner is at the best fixed offset."""
     total = sum(hit for hit, _ in hits)
     rows = sum(count for _, count in hits)
     return float(np.max(total) / max(rows, 1.0))
@@ -204,7 +204,7 @@ def _numbers(layer: _Layer, head: int) -> dict[str, float]:
 
 
 def _by_weights(model: Model, site: Site) -> list[RoleScore] | None:
-    """Return the copying score by weights of each head, which has no chance level and no interval."""
+    """Return each head's copying score from its weights, which has no chance level and no interval."""
     if site.part == "cross" or copying.no_direct_path(model, site.stack, site.part) is not None:
         return None
     block = stacks(model)[site.stack].blocks[site.layer]
@@ -219,7 +219,7 @@ def _by_weights(model: Model, site: Site) -> list[RoleScore] | None:
 def _impossible(
     model: Model, site: Site, scored: Collection[str], without: Collection[str], known: TokenFacts
 ) -> Iterator[tuple[str, str]]:
-    """Yield the roles that were not measured, with the reason."""
+    """Yield each role that was not measured, with the reason."""
     if "copying" not in scored and "copying" not in without:
         reason = copying.no_direct_path(model, site.stack, site.part)
         yield "copying", reason or "the context is too short for random tokens"

@@ -9,12 +9,12 @@ from glassformer.inspection.heads.role_scores import RoleScore
 
 NUMBERS = {
     "entropy": "entropy of the attention weights, in nats",
-    "entropy_share": "entropy as a share of that of uniform attention",
+    "entropy_share": "entropy relative to uniform attention",
     "confidence": "largest weight on a token that is not special, mean over rows",
     "distance": "distance to the key in tokens, weighted by attention",
-    "distance_share": "distance as a share of that of uniform attention",
+    "distance_share": "distance relative to uniform attention",
     "divergence": "Jensen-Shannon, in nats, between texts at equal positions; 0: depends on positions only",
-    "coverage": "share of source tokens with a total weight of at least 0.5",
+    "coverage": "fraction of source tokens with a total weight of at least 0.5",
     "first_of_64": "weight on the first token in the first 64 rows",
     "hidden_weight": "largest weight on padding or later tokens: must be 0",
 }

@@ -15,7 +15,7 @@ from glassformer.tasks import AnyTextModel, TextClassifier, Translator
 from glassformer.text.rows import Row
 
 LONGEST = 128
-"""Maximum number of tokens of a row: memory grows with their square, and every role can be measured on 128."""
+"""Maximum length of a row in tokens: memory grows with its square, and 128 tokens suffice for every role."""
 STAND_IN = 64
 """Number of random tokens in a row if there is no text."""
 SHORTEST = 3
@@ -23,7 +23,7 @@ SHORTEST = 3
 
 
 def held_out_probe(rows: Sequence[Row]) -> HeadProbe | None:
-    """Return a probe of evenly spaced rows of a run's validation part, or None if all of these rows are too short.
+    """Return a probe of evenly spaced rows of a run's validation split, or None if all these rows are too short.
 
     Args:
         rows: held-out rows of the run's task: running text, masked texts, labelled texts, or pairs.
@@ -35,8 +35,8 @@ def held_out_probe(rows: Sequence[Row]) -> HeadProbe | None:
 
 
 def _ids(row: Row) -> tuple[Ids, Ids]:
-    """Return the encoder and decoder input ids of a row; for tasks without a source, the same ids twice."""
-    ids = row.inputs if row.loss_mask is None else row.targets  # the targets of a masked row have no holes
+    """Return the encoder and decoder input ids of a row; they are the same for tasks without a source."""
+    ids = row.inputs if row.loss_mask is None else row.targets  # the targets of a masked row are the text without masks
     read: Ids = ids[:LONGEST].astype(np.int64)
     if row.source is None:
         return read, read
@@ -98,7 +98,7 @@ def window_probe(model: AnyTextModel, text: str, name: str) -> HeadProbe:
 
 
 def _fitting(ids: list[int], model: AnyTextModel, where: str) -> list[int]:
-    """Return the ids unless there are none, or too many for the context with a special token."""
+    """Return the ids, or raise an error if there are none, or too many for the context with a special token."""
     if not ids:
         raise GlassError(f"{where} is empty", "Give a text.")
     room = model.config.model.context - 1

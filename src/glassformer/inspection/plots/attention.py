@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from glassformer.inspection.explain import Subject
 
 THUMBNAIL = 64
-"""Pixels, and maximum number of cells, of the longer side of a map when all heads are shown."""
+"""Maximum length of a map's longer side when all heads are shown, in pixels and in cells."""
 MIDDLE = 256
-"""Pixels, and maximum number of cells, of the longer side of a map when the heads of one layer are shown."""
+"""Maximum length of a map's longer side when the heads of one layer are shown, in pixels and in cells."""
 ACROSS = 4
-"""Number of maps in a row when the heads of one layer are shown."""
+"""Number of maps side by side when the heads of one layer are shown."""
 MOST_KEYS = 3
 """Number of keys in the list of the largest weights of a query."""
 DECIMALS = 6  # decimal places of weights in JSON
@@ -38,7 +38,7 @@ def look(subject: Subject, shown: HeadSite | Site | None = None) -> AttentionMap
         shown: a head or a layer; None: all heads.
 
     Raises:
-        GlassError: there are no heads, or the weights of one layer alone exceed the memory budget of a recording.
+        GlassError: there are no heads, or even the weights of a single layer exceed the memory budget of a recording.
     """
     match shown:
         case HeadSite():
@@ -56,7 +56,7 @@ def draw_attention(found: AttentionMaps, scale: Scale = "linear", fonts: Fonts |
     Args:
         found: attention maps from `look`.
         scale: scale of the colours.
-        fonts: fonts for the labels; None: find fonts for the texts.
+        fonts: fonts for the labels; None: find fonts that have the characters of the tokens.
     """
     fonts = fonts or find_fonts(found.texts())
     sites = list(dict.fromkeys(head.site for head in found.maps))

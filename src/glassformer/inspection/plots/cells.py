@@ -1,6 +1,6 @@
 """Conversion of attention weights to coloured cells: pooling, scales and colours, without matplotlib figures.
 
-NaN marks masked cells, which differ from weights of 0.
+NaN marks masked cells, which are not drawn like weights of 0.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MASKED = (226, 226, 226, 255)
 
 
 def block_for(length: int, most: int) -> int:
-    """Return the block size for which `length` fits into `most` cells.
+    """Return the block size with which `length` tokens fit into `most` cells.
 
     >>> block_for(256, 256), block_for(257, 256), block_for(1024, 256)
     (1, 2, 4)
@@ -58,7 +58,7 @@ def pooled(weights: Floats, block: int) -> Floats:
 
 
 def positions(weights: Floats, scale: Scale) -> Floats:
-    """Return the positions on the colour bar, from 0 to 1, of weights from 0 to 1."""
+    """Return the position of each weight (0 to 1) on the colour bar (0 to 1)."""
     clipped = np.clip(weights, 0.0, 1.0)
     match scale:
         case "linear":
@@ -87,5 +87,5 @@ def painted(weights: Floats, scale: Scale) -> Pixels:
 
 
 def is_dark(weight: float, scale: Scale) -> bool:
-    """Return True if the colour of a weight is dark, so that text on it must be white."""
+    """Return whether the colour of a weight is so dark that text on it must be white."""
     return bool(positions(np.array(weight), scale) < 0.6)

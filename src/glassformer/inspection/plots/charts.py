@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#b3a100")
-"""Colours that people with any colour vision can distinguish (Okabe and Ito 2008)."""
+"""Colours that people with any type of colour vision can distinguish (Okabe and Ito 2008)."""
 ROW = 24  # height of a row in pixels
 Points = Sequence[tuple[float, float]]
 
@@ -41,7 +41,7 @@ def draw_lens(
     title: str = "logit lens: the likeliest next token after each layer",
     families: Families = (BASE,),
 ) -> Figure:
-    """Draw the prediction of each layer at each position: its likeliest token and that token's probability.
+    """Draw the likeliest token and its probability after each layer, at each position.
 
     Args:
         probabilities: probabilities of the likeliest tokens, (layers, T).
@@ -108,7 +108,7 @@ def _table(
     what: str,
     families: Families,
 ) -> Figure:
-    """Draw a table of coloured cells with a text in each."""
+    """Draw a table of coloured cells, each with a text."""
     widths = [text_width(word, LABEL, families) for row in words for word in row]
     cell = max(36, *widths) + 10
     left = MARGIN + max(text_width(name, LABEL, families) for name in rows) + 8
@@ -133,7 +133,7 @@ def _table(
 
 
 def draw_curve(curves: Mapping[str, Sequence[Points]], x: str, y: str, title: str = "") -> Figure:
-    """Draw a line for each name: its curve, or the mean of its curves with a band from minimum to maximum.
+    """Draw a line for each name: its only curve, or the mean of its curves with a band from minimum to maximum.
 
     Args:
         curves: curves of points (x, y) by name; all curves of a name have the same x values.

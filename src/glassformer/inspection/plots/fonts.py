@@ -1,8 +1,8 @@
 """Fonts for labels in any script: select the needed fonts on this machine, and list characters without a font.
 
 matplotlib 3.11 shapes text with HarfBuzz, so Bangla conjuncts and vowel signs, joined Arabic and right-to-left text are
-drawn correctly if a font for them is installed. Without a font, matplotlib would draw a box and warn; here the token is
-shown by its id instead.
+drawn correctly if a font for them is installed. Without such a font, matplotlib would draw a box and warn; here, the
+token's id is shown instead.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Fonts:
         if not self.missing:
             return None
         some = " ".join(sorted(self.missing)[:20])
-        return f"no font on this machine has {some}: tokens with them are shown by their ids (install a font for them)"
+        return f"no installed font has {some}: tokens with these characters are shown as ids (install a font for them)"
 
 
 def find_fonts(texts: Iterable[str]) -> Fonts:

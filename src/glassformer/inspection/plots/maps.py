@@ -1,4 +1,4 @@
-"""Heat maps of attention: one head with its tokens as labels, the heads of a layer, or all heads side by side."""
+"""Heat maps of attention: one head with tokens as labels, the heads of one layer, or all heads side by side."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 MOST_CELLS = 256
 """Maximum number of cells per side of the map of one head; longer texts are pooled."""
 LARGE = 1024
-"""Approximate pixels of the longer side of the map of one head; cells have at most `LARGEST_CELL` pixels."""
+"""Approximate length in pixels of the longer side of the map of one head; cells have at most `LARGEST_CELL` pixels."""
 LARGEST_CELL = 40
 LEGIBLE = 12
-"""Minimum size in pixels of a cell with a token label; smaller cells get a ruler."""
+"""Minimum size of a cell with a token label, in pixels; smaller cells get a ruler instead of labels."""
 GAP = 10
 LARGEST_LETTERS = 15.0
 
@@ -88,8 +88,8 @@ def draw_maps(
     Args:
         title: title of the figure.
         grid: rows of pooled maps; weights from 0 to 1, NaN where masked.
-        block: pooling block size; a note states it.
-        labels: labels at the first column and the last row of maps; None: no labels.
+        block: pooling block size, which a note below the maps states.
+        labels: labels to draw at the first column and the last row of maps; None: no labels.
         scale: scale of the colours.
         size: minimum pixels of a map's longer side, unless a cell would exceed `LARGEST_CELL` pixels.
         families: font families for the labels.
@@ -131,14 +131,14 @@ def draw_rollout(
     families: Families = (BASE,),
     what: str = "share",
 ) -> Figure:
-    """Draw one matrix of shares, such as rollout or flow, as a map.
+    """Draw a matrix of values from 0 to 1, such as rollout or flow, as a map.
 
     Args:
-        weights: values from 0 to 1, (T, S), NaN where masked; a large matrix is pooled.
+        weights: the values, (T, S), NaN where masked; a large matrix is pooled.
         labels: labels of rows and columns.
         title: title of the figure.
         what: name of the values, shown at the colour bar.
-        scale, families: as for `draw_maps`.
+        scale, families: as in `draw_maps`.
     """
     block = block_for(max(weights.shape), MOST_CELLS)
     grid = [("", [("", pooled(weights, block))])]
@@ -174,19 +174,19 @@ def _plan(
 
 
 def _legible(cell: int, block: int) -> bool:
-    """Return True if each cell is one token and is large enough for its label."""
+    """Return whether each cell is one token and is large enough for its label."""
     return block == 1 and cell >= LEGIBLE
 
 
 def _letters(cell: int) -> float:
-    """Return the height of labels beside cells of `cell` pixels, in pixels."""
+    """Return the font height, in pixels, of labels beside cells of `cell` pixels."""
     return min(LARGEST_LETTERS, cell * 0.8)
 
 
 def _label(
     sheet: Sheet, axes: Axes, labels: MapLabels | None, block: int, plan: _Plan, sides: tuple[bool, bool]
 ) -> None:
-    """Draw token labels if they are legible, otherwise a ruler; `sides`: whether to label the left and lower side."""
+    """Draw token labels, or a ruler if labels would be illegible, at the left and the lower side as `sides` selects."""
     if labels is None:
         return
     for axis, words, outer in (("y", labels.rows, sides[0]), ("x", labels.columns, sides[1])):

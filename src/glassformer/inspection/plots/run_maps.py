@@ -53,7 +53,8 @@ def read_maps(subject: Subject, sites: Sequence[Site], most: int) -> AttentionMa
         most: maximum number of cells per side of a map; longer texts are pooled, with the same block size for all maps.
 
     Raises:
-        GlassError: the layers have no heads, or the weights of one layer alone exceed the memory budget of a recording.
+        GlassError: the layers have no heads, or even the weights of a single layer exceed the memory budget of a
+            recording.
     """
     lengths = {"enc": len(subject.ids), "dec": len(subject.ids if subject.target_ids is None else subject.target_ids)}
     longest = max(max(lengths[site.stack], lengths["enc"] if site.part == "cross" else 0) for site in sites)
@@ -77,7 +78,7 @@ def read_maps(subject: Subject, sites: Sequence[Site], most: int) -> AttentionMa
 
 
 def find_site(model: Model, name: str) -> Site:
-    """Return the attention layer of a name, such as `dec.0.self`.
+    """Return the attention layer with the given name, such as `dec.0.self`.
 
     Raises:
         GlassError: the model has no such layer; the error lists the model's layers.
@@ -86,4 +87,4 @@ def find_site(model: Model, name: str) -> Site:
     for site in sites:
         if str(site) == name:
             return site
-    raise GlassError(f"there is no attention {name!r} in this model", f"It has {', '.join(map(str, sites))}.")
+    raise GlassError(f"there is no attention layer {name!r} in this model", f"It has {', '.join(map(str, sites))}.")

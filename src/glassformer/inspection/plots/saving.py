@@ -1,4 +1,4 @@
-"""Save figures: check the path in advance, and write files atomically and reproducibly."""
+"""Save figures: check the path before drawing, and write files atomically and reproducibly."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 WITHOUT: dict[str, dict[str, Any]] = {".png": {"Software": None}, ".svg": {"Date": None, "Creator": None}}
 """Metadata to leave out of files, by format, so that equal figures give equal bytes."""
 SALT = "glassformer"
-"""Salt of SVG element ids, which would otherwise be random."""
+"""Fixed salt of SVG element ids, without which the ids would be random."""
 
 
 def refuse_no_picture(path: Path, option: str = "--out") -> None:

@@ -1,4 +1,4 @@
-"""Figure with a pixel layout, in which all cells have exactly the same size."""
+"""Figure with a layout in pixels, so that all cells have exactly the same size."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Sheet:
     def image(self, pixels: Pixels, x: int, y: int, cell: tuple[int, int]) -> Axes:
         """Add an image with cells of `cell` pixels (width, height).
 
-        One unit of the axes is one cell, counted from the top left corner.
+        The unit of the axes is a cell, counted from the top left corner.
         """
         rows, columns = pixels.shape[:2]
         axes = self.axes(x, y, columns * cell[0], rows * cell[1])
@@ -65,14 +65,14 @@ class Sheet:
         return axes
 
     def text(self, x: float, y: float, words: str, size: float, **style: str | list[str]) -> Text:
-        """Add a line of text, vertically centred at y; `style` can override the font family for token texts."""
+        """Add a line of text, vertically centred at y; `style` can set another font family, such as that of tokens."""
         look = {"size": points(size), "family": BASE, "color": INK, "va": "center", **style}
         return self.figure.text(x / self.width, 1 - y / self.height, words, parse_math=False, **look)  # type: ignore[arg-type]
 
     def ticks(
         self, axes: Axes, axis: str, values: Sequence[float], labels: Sequence[str], size: float, upright: bool = False
     ) -> None:
-        """Set tick labels along one axis, without parsing math."""
+        """Set tick labels along one axis, without math parsing."""
         target = axes.xaxis if axis == "x" else axes.yaxis
         target.set_ticks(
             list(values),

@@ -1,4 +1,4 @@
-"""Pruning of chosen heads: write a new run without them."""
+"""Pruning of heads that the user chooses: write a new run without these heads."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from glassformer.runs.folder import Folder, Which, refuse_existing
 
 @dataclass(frozen=True)
 class ByHand:
-    """Result of removing chosen heads from a run.
+    """Result of `prune_by_hand`.
 
     Attributes:
         folder: folder of the new run.
@@ -37,7 +37,7 @@ def prune_by_hand(
     checkpoint: str | None = None,
     note: Callable[[str], None] = lambda text: None,
 ) -> ByHand:
-    """Write a new run without these heads; its outputs equal those of the run with the heads replaced by zeros.
+    """Write a new run without some heads; its outputs equal those of the original run with these heads zeroed.
 
     Args:
         folder: folder of the run.
@@ -45,7 +45,7 @@ def prune_by_hand(
         heads: names of the heads, such as `dec.0.self.3`, at least one.
         which: checkpoint to prune, "best" or "last".
         device: device of the model.
-        checkpoint: name that this checkpoint must have; None: any.
+        checkpoint: name that this checkpoint must have; None: any name.
         note: function that receives messages for the user.
 
     Raises:

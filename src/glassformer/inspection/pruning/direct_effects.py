@@ -1,7 +1,7 @@
-"""Direct effect of a head on the loss: remove its direct path to the logits and keep everything else unchanged.
+"""Direct effect of a head on the loss: the effect of removing its direct path to the logits and nothing else.
 
-A head adds c to the residual stream. With the scale of the final norm held fixed, the norm is linear, and the logits
-without the head are those of the model minus head(norm(c)) (Elhage et al. 2021).
+A head adds c to the residual stream. If the scale of the final norm is held fixed, the norm is linear, and the logits
+without the direct path are those of the model minus head(norm(c)) (Elhage et al. 2021).
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def _by_head(layer: Attention) -> Tensor:
 
 
 def _held(norm: nn.Module, x: Tensor, c: Tensor) -> Tensor:
-    """Return the contribution of a part c of a norm's input x to its output, (B, T, D), scaled as x is; no bias."""
+    """Return the contribution (B, T, D) of c, a part of a norm's input x, to the norm's output, without the bias."""
     if isinstance(norm, nn.LayerNorm):
         scale = (x.var(dim=-1, keepdim=True, unbiased=False) + norm.eps).sqrt()  # (B, T, 1)
         return (c - c.mean(dim=-1, keepdim=True)) / scale * norm.weight  # (B, T, D)
@@ -103,7 +103,7 @@ def _held(norm: nn.Module, x: Tensor, c: Tensor) -> Tensor:
 
 
 def _read(model: Model, x: Tensor, real: Tensor) -> Tensor:
-    """Return the contribution of a part x (B, T, D) of the stack's output to the logits, (B, T, V) or (B, C)."""
+    """Return the contribution of x (B, T, D), a part of the stack's output, to the logits (B, T, V) or (B, C)."""
     if not isinstance(model, Classifier):
         own = model.head.weight  # (V, D), or None for tied embeddings
         return F.linear(x, model.embedding.tokens.weight if own is None else own)  # (B, T, V)

@@ -1,4 +1,4 @@
-"""Importance of each head for the loss, from one backward pass. Michel, Levy and Neubig 2019, section 4.1.
+"""Importance of each head for the loss, from one backward pass (Michel, Levy and Neubig 2019, section 4.1).
 
     I_h = E_x |∂L(x) / ∂ξ_h|        ξ_h: gate of head h, equal to 1
 
@@ -46,7 +46,7 @@ def head_importance(model: Model, data: TaskRows) -> dict[str, float]:
 
 
 def _named(model: Model, values: Mapping[str, Tensor]) -> dict[str, float]:
-    """Convert values (H) by attention layer to values by name of the head."""
+    """Convert values (H) of each attention layer to a value for each head name."""
     return {
         f"{site}.{number}": float(values[str(site)][index])
         for site, layer in attentions(model).items()

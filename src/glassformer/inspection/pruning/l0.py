@@ -34,9 +34,9 @@ class L0:
     Attributes:
         penalty: λ, in nats per open head of an attention layer.
         steps: number of training steps with gates.
-        rate: factor on the run's learning rates, constant over the steps.
+        rate: factor on the run's learning rates; constant during these steps.
         gate_rate: learning rate of ln α, for Adam without weight decay.
-        gates_alone: True to train the gates alone and keep the weights.
+        gates_alone: True to train the gates only and leave the weights unchanged.
     """
 
     penalty: float
@@ -50,7 +50,7 @@ def learn_gates(stepper: Stepper, first: int, how: L0, note: Callable[[str], Non
     """Continue training from step `first` with gates, and return the final gates (H) by attention site.
 
     Also return the number of targets trained on. The weights change in place, unless `how.gates_alone` is True. The
-    gates have their own random generator, so that rows and dropout of a step are the same as in normal training.
+    gates have their own random generator, so that each step has the same rows and dropout as in normal training.
 
     Raises:
         GlassError: a loss or a gradient is not finite.

@@ -1,4 +1,4 @@
-"""Run folder of a pruned model, which works like any other run: it generates, resumes, verifies and exports."""
+"""Run folder of a pruned model, which can generate, resume, be verified and be exported like any other run."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def pruned(opened: OpenedRun, names: Sequence[str]) -> Pruned:
 
 
 def pruned_by_gates(opened: OpenedRun, how: L0, note: Callable[[str], None]) -> Pruned:
-    """Train with gates, remove the heads whose final gates are 0, and multiply the other gates into the weights.
+    """Train with gates, remove heads whose final gates are 0, and multiply the other gates into the weights.
 
     Raises:
         GlassError: the run keeps an average of its weights.
@@ -107,13 +107,13 @@ def _cut_out(
 def write_pruned(out: Path, opened: OpenedRun, found: Pruned, facts: Mapping[str, Any]) -> None:
     """Write the run folder of a pruned model atomically; `out` must not exist yet or be empty.
 
-    The training state is that of the checkpoint, except that the best loss is measured anew and the log is empty.
+    The training state is that of the checkpoint, except that the best loss is measured again and the log is empty.
 
     Args:
         out: folder of the new run.
         opened: the original run.
         found: the pruned model.
-        facts: facts on the pruning method, for the manifest.
+        facts: JSON values that describe the pruning, for the manifest.
     """
     config = opened.config
     config = config.replace(model={**config.model.model_dump(), "removed_heads": found.model.config.removed_heads})

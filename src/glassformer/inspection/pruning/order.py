@@ -1,4 +1,4 @@
-"""Remove heads step by step, and measure the pruning curve: the loss by number of removed heads."""
+"""Remove heads step by step, and measure the pruning curve: the loss as a function of the number of removed heads."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from glassformer.training.validation import loss_on_rows
 
 Order = Literal["importance", "ablation", "random", "reverse"]
 Choose = Callable[[Model, int], Sequence[str]]
-"""Function that returns the names of the next heads to remove from a model, given their number."""
+"""Function (model, number of heads) -> names of the next heads to remove."""
 
 
 @dataclass(frozen=True)
 class Point:
-    """Point of a pruning curve.
+    """One step of a pruning curve: the heads removed, and the loss without them.
 
     Attributes:
         removed: number of heads removed so far.
@@ -45,8 +45,8 @@ def choose_by(order: Order, data: TaskRows, normalised: bool = False, seed: int 
     """Return a function that chooses the next heads to remove, from the current state of the model.
 
     Args:
-        order: `importance`: least important first (Michel et al. 2019); `ablation`: smallest increase of the loss by
-            zero ablation first; `random`; or `reverse`: most important first.
+        order: "importance": least important head first (Michel et al. 2019); "ablation": head with the smallest loss
+            increase by zero ablation first; "random"; or "reverse": most important head first.
         data: rows for choosing heads; keep them separate from the rows that the curve is measured on.
         normalised: divide importance by its l2 norm in each attention layer, as Michel et al. 2019 do. All layers are
             then pruned to a similar degree, including the more important ones.
@@ -85,7 +85,7 @@ def prune_steps(
         choose: function that chooses the next heads before each step.
         measured: rows to measure the loss on.
         step: number of heads removed at a time; the last step may be smaller.
-        most: total number of heads to remove.
+        most: maximum number of heads to remove in total.
     """
     estimate = loss_on_rows(model, measured)
     yield Point(0, estimate.loss, estimate.ci95, ()), model
@@ -110,7 +110,7 @@ def area(points: Sequence[Point]) -> float:
 
 
 def attention_effects(model: Model, measured: TaskRows) -> dict[str, float]:
-    """Return the loss without all heads of an attention layer minus the loss, in nats per target, by attention site."""
+    """Return, by attention site, the loss without all heads of this layer minus the loss, in nats per target."""
     whole = loss_on_rows(model, measured).loss
     found = {}
     for site, layer in attentions(model).items():

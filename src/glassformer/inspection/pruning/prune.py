@@ -37,14 +37,14 @@ class PruningRequest:
     Attributes:
         folder: folder of the run.
         out: folder of the new run; None: write no run.
-        heads, fraction, max_loss: amount to prune: a number of heads, a share of all heads, or as many heads as a limit
-            on the loss allows.
+        heads, fraction, max_loss: amount to prune, given as a number of heads, a fraction of all heads, or a maximum
+            loss.
         order: order in which heads are removed.
-        step: share of all heads that is removed at a time.
+        step: fraction of all heads that is removed at a time.
         per_layer: normalise importance within each attention layer, as Michel et al. 2019 do.
         curve: measure the whole curve for `order`, the reverse order and random orders.
         random_orders: number of random orders.
-        effects: kind of ablation for measuring the effect of each single head; None: no measurement.
+        effects: kind of ablation with which to measure the effect of each head; None: no measurement.
         l0: settings for learning gates instead of using an order.
         tokens: number of training tokens for choosing heads, and of validation tokens for measuring.
         seed: seed of random orders.
@@ -78,7 +78,7 @@ class Effect:
 
     Attributes:
         name: name of the head.
-        importance: importance I_h of Michel et al. 2019.
+        importance: I_h of Michel et al. 2019 (see `head_importance`).
         ablation: loss without the head minus loss.
         direct: loss without the head's direct path to the logits minus loss; None if there is no such path.
     """
@@ -91,18 +91,18 @@ class Effect:
 
 @dataclass
 class PruningReport:
-    """Measurements of heads, and the pruned run if one was written.
+    """Measurements of heads, with those of the pruned run if `prune_run` wrote one.
 
     Attributes:
         run: folder of the run.
         task: task of the run.
         rows: number of targets that losses were measured on.
-        loss: loss with all heads, on the validation part.
-        ablation: kind of ablation for the effects.
+        loss: loss with all heads, on the validation split.
+        ablation: kind of ablation with which effects were measured.
         effects: effect of each head.
-        points: pruning curve of the new run.
-        curves: pruning curves by order; `random` has several.
-        attentions: change of the loss when all heads of one attention layer are removed.
+        points: pruning curve from the full model to the new run.
+        curves: pruning curves by order; "random" has several curves.
+        attentions: change of the loss without all heads of an attention layer, by attention site.
         new: folder of the new run.
         removed: names of the heads removed from the new run.
         new_loss: loss of the new run.
@@ -175,7 +175,7 @@ def _effect_lines(report: PruningReport) -> Iterator[str]:
         yield f"{each.name:<{width}}  {each.importance:>10.5f}  {each.ablation:>+15.5f}  {direct:>13}".rstrip()
     yield ""
     yield f"{report.ablation} effect: loss without the head minus loss; the head is {ABLATION_KINDS[report.ablation]}"
-    yield "direct effect: the same if only the head's direct path to the logits is removed; empty if there is none"
+    yield "direct effect: loss without the head's direct path to the logits minus loss; empty if there is no such path"
     yield SELF_REPAIR
 
 
@@ -236,7 +236,7 @@ def refuse_unclear(request: PruningRequest) -> None:
         raise GlassError("--per-layer was given, but importance is not used", "Leave --per-layer out.")
     for name, value in (("--fraction", request.fraction), ("--step", request.step)):
         if value is not None and not 0 < value <= 1:
-            raise GlassError(f"{name} = {value:g}", "Give a share above 0, and 1 at most.")
+            raise GlassError(f"{name} = {value:g}", "Give a fraction above 0 and at most 1.")
     numbers = [
         ("--tokens", request.tokens, 1),
         ("--random-orders", request.random_orders, 1),
@@ -256,7 +256,7 @@ def refuse_unclear(request: PruningRequest) -> None:
 
 
 def _first_training_rows(opened: OpenedRun, tokens: int) -> TaskRows:
-    """Return the rows of the first training steps, with at least `tokens` tokens, sorted by length."""
+    """Return the rows of the first training steps, at least `tokens` tokens in total, sorted by length."""
     rows: list[Any] = []
     step = 0
     while sum(map(len, rows)) < tokens:
@@ -266,7 +266,7 @@ def _first_training_rows(opened: OpenedRun, tokens: int) -> TaskRows:
 
 
 def _wanted(request: PruningRequest, total: int) -> int:
-    """Return the largest number of heads to remove."""
+    """Return the maximum number of heads to remove."""
     if total == 0:
         raise GlassError(f"{request.folder} has no heads left", "There is nothing to prune.")
     if request.heads is not None and not 1 <= request.heads <= total:

@@ -1,4 +1,4 @@
-"""Remove heads from a model: their rows of the query, key and value projections, and their output columns.
+"""Remove heads: their rows of the query, key and value projections, and their columns of the output projection.
 
 A key-value head is removed together with the last query head that uses it. The smaller model computes the same logits
 as the full model with these heads' gates at 0. Output biases stay.
@@ -39,7 +39,7 @@ def without(model: Model, names: Collection[str]) -> Model:
 
     Args:
         model: a model of any family; some heads may already be removed.
-        names: names of the heads to remove, such as `dec.0.self.3`.
+        names: names of heads to remove, such as `dec.0.self.3`.
 
     Raises:
         GlassError: the model has no such head, or its heads cannot be removed (see `refuse_unprunable`).
@@ -59,7 +59,7 @@ def without(model: Model, names: Collection[str]) -> Model:
 
 
 def _empty(model: Model, config: ModelConfig) -> Model:
-    """Build a model with a given configuration, and the vocabulary, classes and dtype of `model`."""
+    """Build a model from a configuration, with the vocabulary, classes and dtype of `model`."""
     source = model.source_embedding if isinstance(model, EncoderDecoder) else None
     classes = model.head.out_features if isinstance(model, Classifier) else None
     own = None if source is None else source.tokens.num_embeddings
@@ -136,7 +136,7 @@ def cut_optimizers(before: list[Optimizer], after: list[Optimizer], larger: Mode
 
 
 def _cut_state(value: object, shape: torch.Size, cut: Cut | None) -> object:
-    """Return an optimizer state value: a moment is cut like its parameter, a step count is copied."""
+    """Return an optimizer state value for the smaller model: cut moments like the parameter, and copy step counts."""
     if not isinstance(value, Tensor):
         return value
     return _cut(value, cut if value.shape == shape else None).clone()

@@ -1,6 +1,6 @@
 """Choice of the next token: its probability after each filter, and the exponential race that samples it.
 
-All values come from `generation.sampling` for the same logits, with one more filter at a time.
+`generation.sampling` computes all values from the same logits, with one more filter at a time.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FILTERS = {"repetition_penalty": 1.0, "temperature": 1.0, "top_k": None, "top_p"
 
 @dataclass(frozen=True)
 class SamplingStage:
-    """Distribution over all tokens after one filter and all filters before it.
+    """Distribution over all tokens after a filter and all filters before it.
 
     Attributes:
         filter: name of the setting; None for the model's distribution without filters.
@@ -41,7 +41,7 @@ class SamplingStage:
 
 @dataclass(frozen=True)
 class Runner:
-    """Token in the exponential race.
+    """Token that takes part in the exponential race.
 
     Attributes:
         token: id of the token.
@@ -61,7 +61,7 @@ class Draw:
     """Choice of one token from its logits, with the steps that lead to it.
 
     Attributes:
-        how: "drawn" (sampled by the race), "likeliest" (greedy), or "beam search".
+        how: "drawn" (sampled by the exponential race), "likeliest" (greedy), or "beam search".
         token: id of the chosen token, or class of a classifier.
         stages: the model's distribution, then one for each active filter.
         seed, step: seed and position that determine the random numbers; `step` counts generated tokens from 1.
@@ -76,7 +76,7 @@ class Draw:
     runners: tuple[Runner, ...]
 
     def runner(self, token: int) -> Runner | None:
-        """Return a token of the race, or None if it is not part of it."""
+        """Return the race entry of a token, or None if the token does not take part."""
         return next((each for each in self.runners if each.token == token), None)
 
 
@@ -108,7 +108,7 @@ def model_stage(logits: Tensor) -> SamplingStage:
 
 
 def _stages(logits: Tensor, settings: SampleConfig, previous: Sequence[int]) -> tuple[SamplingStage, ...]:
-    """Return the distributions after zero, one, two, ... active filters; the token is sampled from the last."""
+    """Return the distributions after zero, one, two, ... active filters; the token is sampled from the last one."""
     now = settings.replace(**FILTERS)
     stages = [model_stage(logits)]
     for name, neutral in FILTERS.items():

@@ -27,11 +27,11 @@ class Moment:
     """One forward pass, and the choice made from its logits.
 
     Attributes:
-        read: input ids of the stack that yields the logits: a window of a text longer than the context; for an
-            encoder-decoder the target ids with the leading token.
+        read: input ids of the stack that yields the logits, at most one window of a long text; for an encoder-decoder,
+            the target ids with the leading token.
         source: encoder input ids of an encoder-decoder; otherwise None.
         unread: number of tokens of the text that the model does not read.
-        places: positions in `read` that the head reads: one, or all positions that a classifier pools.
+        places: position in `read` that the head reads, or all positions that a classifier pools.
         logits: (V), or (classes), on the CPU.
         draw: choice of the token or class.
     """
@@ -45,7 +45,7 @@ class Moment:
 
 
 def of_next_token(model: Writes, text: str, settings: SampleConfig, step: int) -> Moment:
-    """Return the choice of the generated token number `step`, from 1, in the output of `glass generate`.
+    """Return the choice of generated token number `step`, counted from 1, as in `glass generate`.
 
     Raises:
         GlassError: the generated text ends before that token.
@@ -68,10 +68,10 @@ def of_next_token(model: Writes, text: str, settings: SampleConfig, step: int) -
 
 
 def of_hole(model: MaskFiller, text: str, hole: int) -> Moment:
-    """Return the choice for hole number `hole`, from 1: the likeliest token that is not special.
+    """Return the choice for [MASK] number `hole`, counted from 1: the likeliest token that is not special.
 
     Raises:
-        GlassError: there is no such hole.
+        GlassError: the text has no such [MASK].
     """
     ids = model.ids(text)
     holes = [position for position, token in enumerate(ids) if token == model.mask_id]
@@ -90,7 +90,7 @@ def of_hole(model: MaskFiller, text: str, hole: int) -> Moment:
 
 
 def of_label(model: TextClassifier, text: str) -> Moment:
-    """Return the choice of a text's label: the likeliest class."""
+    """Return the choice of a label for a text: the likeliest class."""
     ids = model.ids(text)
     tokens = torch.tensor([ids], device=_device(model))  # (1, T)
     with inference(model.model):
@@ -102,7 +102,7 @@ def of_label(model: TextClassifier, text: str) -> Moment:
 
 
 def _sampled(model: Writes, prompt: list[int], settings: SampleConfig, step: int) -> tuple[list[int], Tensor]:
-    """Return the first `step` generated tokens, and the logits of the last one, (V)."""
+    """Return the first `step` generated tokens, and the logits (V) from which the last of them was sampled."""
     writer = Writer(model.tokenizer, model.ids_before_text(prompt), settings.stop)
     settings = settings.replace(tokens=step)
     start = model.tokenizer.target_start
@@ -121,7 +121,7 @@ def _sampled(model: Writes, prompt: list[int], settings: SampleConfig, step: int
 
 
 def _found(model: Writes, prompt: list[int], settings: SampleConfig, step: int) -> tuple[list[int], Tensor]:
-    """Return the first `step` tokens that beam search finds, and the logits of the last one, (V)."""
+    """Return the first `step` tokens that beam search finds, and the logits (V) at the last of them."""
     start = model.tokenizer.target_start
     best = beam_search(
         model.model, [prompt], settings, model.tokenizer.end_id, wanted=1, start=start, more_ends=model.more_ends

@@ -1,4 +1,4 @@
-"""Find the id of a token or label from user input."""
+"""Find the id of a token or the index of a label that the user names."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def token_named(tokenizer: Tokenizer, name: str) -> int:
         if int(name) >= tokenizer.vocab_size:
             raise GlassError(
                 f"token {name} is outside the vocabulary",
-                f"Ids of this tokenizer go from 0 to {tokenizer.vocab_size - 1}. For a token with the text {name} give "
-                f"it in double quotes: '\"{name}\"'.",
+                f"Ids of this tokenizer go from 0 to {tokenizer.vocab_size - 1}. For the token with the text {name}, "
+                f"add double quotes: '\"{name}\"'.",
             )
         return int(name)
     text = name[1:-1] if len(name) > 2 and name[0] == name[-1] == '"' else name
@@ -61,7 +61,7 @@ def label_named(labels: Sequence[str], name: str) -> int:
 
 
 def _name_one(tokenizer: Tokenizer, text: str) -> str:
-    """Return a remedy: suggest the text with or without a leading space if that is one token."""
+    """Return a remedy for an unknown token: the text with, or without, a leading space if this is a token."""
     other = text.removeprefix(" ") if text.startswith(" ") else f" {text}"
     ids = tokenizer.encode(other) if other else []
     if len(ids) == 1 and ids[0] != tokenizer.unknown_id:

@@ -4,22 +4,25 @@ In a pre-norm model, the residual stream at position i, before the final norm, i
 
     x_i = token + position + Σ_layers (Σ_heads Σ_j A[h, i, j] v_j W_O^h + b_O) + Σ_layers feed-forward
 
-(plus the heads of cross-attention in an encoder-decoder). With the scale σ_i of the final norm held at its value for
-the whole sum, the norm and the head are linear in x_i. With w the head's row of the token and g = gain · w:
+(plus the heads of cross-attention in an encoder-decoder). If the scale σ_i of the final norm is held fixed at its value
+for the whole sum, the norm and the head are linear in x_i. Let w be the token's row of the head's matrix, and let
+g = gain · w:
 
     logit = Σ_i s_i u_i · x_i + beta · w + head bias,    u_i = g / σ_i             RMSNorm
                                                          u_i = (g - mean g) / σ_i  LayerNorm
                                                          u_i = w                   no norm
 
-LayerNorm subtracts the mean of x_i; subtracting it from g instead is equivalent, since (x - mean x) · g =
-x · (g - mean g). The share s_i is 1 if the head reads one position, and 1 / n for each of n pooled positions. Thus each
-part contributes s_i u_i · part, and the contributions add up to the logit up to rounding; they are computed in float64.
+LayerNorm subtracts the mean of x_i. Instead, the mean of g can be subtracted from g, because
+(x - mean x) · g = x · (g - mean g). The factor s_i is 1 if the head reads one position, and 1 / n for each of n pooled
+positions. Thus, each part contributes s_i u_i · part. The contributions are computed in float64 and add up to the
+logit, up to rounding.
 
-With norms on the outputs (norm_order = output), x_i is the sum of norm(part). The scales of these norms are held fixed,
-too: u is pulled back through each of them as w is through the final norm, and the sum is equally exact.
+With norms on the outputs of parts (norm_order = output), x_i is the sum of norm(part). The scales of these norms are
+held fixed, too: u is pulled back through each norm as w is through the final norm, and the sum is equally exact.
 
 In a post-norm model, each part passes through the norms of all later layers, whose scales depend on all parts together.
-No such sum exists, so these models are refused, and so are heads with a transform, whose activation is not linear.
+No such sum exists, so these models are refused. Models with a head transform are refused as well, because its
+activation is not linear.
 """
 
 from __future__ import annotations
@@ -60,13 +63,13 @@ class LogitPart:
     """Contribution of one part of the model to a logit.
 
     Attributes:
-        kind: kind of part; "attention bias" is that of an attention layer's output projection, "head bias" that of the
-            model's output layer.
+        kind: kind of part; "attention bias" is the bias of an attention layer's output projection, "head bias" that of
+            the model's output layer.
         value: contribution to the logit, in units of the logit.
         layer: block of the part, from 0; None if it belongs to no block.
         head: attention head, from 0; None if the part is not a head.
-        sources: split of `value` by source position, (S), for heads and embeddings: positions of the row, or of the
-            encoder's memory for a cross head. None for other parts.
+        sources: split of `value` by source position, (S), for heads and embeddings; positions are those of the row, or
+            of the encoder's memory for a cross head. None for other parts.
     """
 
     kind: Kind
@@ -114,9 +117,9 @@ def split_logit(
     Args:
         model: a model of any family, not post-norm, and without a transform in its head.
         trace: forward pass of the model.
-        places: positions that the head reads: the position of the logit, or all positions that a classifier pools.
+        places: the position of the logit, or all positions that a classifier pools.
         token: token or class of the logit.
-        against: second token or class: split the difference of the two logits instead.
+        against: second token or class; if given, the difference of the two logits is split.
 
     Raises:
         GlassError: the model's logits have no exact split.
@@ -184,7 +187,7 @@ def output_norm(
 
 
 def final_directions(model: Model, trace: Trace, rows: list[int], w: Tensor) -> Tensor:
-    """Return w (P, D) pulled back through the final norm, as directions (P, D) in the residual stream before it."""
+    """Return w (P, D) pulled back through the final norm, as directions (P, D) in the stream before this norm."""
     return _directions(stack_of(model).norm, double(trace.stack.blocks[-1].after[0, rows]), w)
 
 
@@ -215,12 +218,12 @@ def total(parts: Sequence[LogitPart]) -> float:
 
 
 def double(x: Tensor) -> Tensor:
-    """Convert a tensor to float64 on the CPU, detached."""
+    """Convert a tensor to float64 on the CPU, and detach it from the autograd graph."""
     return x.detach().to(device="cpu").to(torch.float64)
 
 
 def head_rows(model: Model, tokens: Sequence[int], against: int | None = None) -> tuple[Tensor, Tensor | None]:
-    """Return the head's weights (P, D) and biases (P) for tokens or classes, minus those of `against` if given."""
+    """Return the head's weights (P, D) and biases (P) of tokens or classes, minus those of `against` if given."""
     own: Tensor | None = model.head.weight  # (V, D), or (C, D) of a classifier
     biases: Tensor | None = model.head.bias  # (V) or (C)
     matrix = model.embedding.tokens.weight if own is None else own  # (V, D) or (C, D)
@@ -252,9 +255,9 @@ def _directions(norm: nn.Module, x: Tensor, w: Tensor) -> Tensor:
 
 
 def _embedded(norm: nn.Module, stack: StackTrace, rows: list[int], u: Tensor) -> Iterator[DirectionPart]:
-    """Yield the contributions of each position's own embedding; those of other positions arrive through heads.
+    """Yield the contributions of each position's own embedding; other positions' embeddings contribute through heads.
 
-    The scale of a norm after the embedding is held fixed, too: u is pulled back through it.
+    If a norm follows the embedding, its scale is held fixed, too, and u is pulled back through this norm.
     """
     vectors: dict[Kind, Tensor] = {"token embedding": double(stack.token_vectors[0, rows])}  # (P, D)
     if stack.position_vectors is not None:

@@ -1,4 +1,4 @@
-"""`Receipt`: one logit of a run, split into contributions, with the choice of the token."""
+"""`Receipt`: one logit of a run, split into contributions, and the choice of the token made from all logits."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class Receipt:
         token: token or class of the logit.
         against: token or class whose logit is subtracted; None: no logit is subtracted.
         parts: contributions, in the order of the model.
-        logit: logit of the forward pass; equals the sum of the parts up to its rounding.
+        logit: logit of the forward pass, which equals the sum of the parts up to rounding.
         names: function from an output id to the text of the token, or to the label.
-        read, source: texts of the tokens of `moment`.
+        read, source: texts of the tokens in `moment.read` and in `moment.source`.
     """
 
     config: Config
@@ -59,7 +59,7 @@ class Receipt:
         return total(self.parts)
 
     def ranked(self) -> list[tuple[LogitPart, float]]:
-        """Return the parts by absolute value, the largest first, each with its share of the sum of absolute values."""
+        """Return the parts, largest absolute value first, each with its fraction of the sum of absolute values."""
         sizes = sum(abs(part.value) for part in self.parts)
         order = sorted(self.parts, key=lambda part: -abs(part.value))
         return [(part, abs(part.value) / sizes if sizes else 0.0) for part in order]
@@ -135,8 +135,8 @@ def write_receipt(
 
     Args:
         model: text model of a run of any task.
-        text: prompt, source text, text with holes, or text to classify.
-        token: token (text or id) or label to explain; None: the one that the model chooses.
+        text: prompt, source text, text with [MASK], or text to classify.
+        token: token (text or id) or label to explain; None: the choice of the model.
         against: token or label whose logit is subtracted; None: no logit is subtracted.
         settings: sampling settings; None: those of the run.
         step: number of the generated token, from 1.

@@ -1,4 +1,4 @@
-"""Script that recomputes the logit of a receipt from the run's files with NumPy alone."""
+"""Script that recomputes a receipt's logit from the files of the run, with NumPy and without PyTorch."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def snippet(receipt: Receipt, folder: Path, which: Which = "best") -> str:
         explained += f" against {in_quotes(receipt.names(receipt.against))}"
     return SCRIPT.format(
         run=json.dumps(folder.resolve().as_posix(), ensure_ascii=False),
-        comment=f"# {explained}: glass receipt said {receipt.logit:.6f}",
+        comment=f"# {explained}: glass receipt printed {receipt.logit:.6f}",
         checkpoint=json.dumps(open_run(folder).checkpoint(which).name),
         arrays="\n".join(arrays),
         names=", ".join(names),

@@ -13,7 +13,7 @@ from glassformer.inspection.receipt.receipt import Receipt
 
 BAR = 24  # characters of the longest bar
 SOURCES = 6  # maximum number of source tokens that are listed
-SHOWN = 5  # maximum number of tokens whose probabilities are shown after each filter
+SHOWN = 5  # maximum number of tokens whose probabilities after each filter are shown
 
 
 def table(receipt: Receipt, top: int = 12) -> str:
@@ -21,7 +21,7 @@ def table(receipt: Receipt, top: int = 12) -> str:
 
     Args:
         receipt: the receipt.
-        top: number of parts to list one by one; the others share one line.
+        top: number of parts to list one by one; the others are summed up in one line.
     """
     return "\n".join([*_head(receipt), "", *_parts(receipt, top), "", *_sources(receipt), "", *_draw(receipt)])
 
@@ -35,7 +35,7 @@ def _head(receipt: Receipt) -> list[str]:
         pair = f"{_named(receipt, receipt.token)} against {_named(receipt, receipt.against)}"
         lines = [f"{what} {pair}: difference of their logits {receipt.logit:.6f}"]
     if receipt.token != chosen:
-        lines.append(f"the model chooses another one: {_named(receipt, chosen)}")
+        lines.append(f"the model itself chooses {_named(receipt, chosen)}")
     if moment.unread:
         unread = counted(moment.unread, "tokens of the text are", "token of the text is")
         lines.append(f"{unread} not read: the model reads {len(moment.read):,}")
@@ -74,7 +74,7 @@ def _mostly(receipt: Receipt, part: LogitPart) -> str:
 
 
 def _sources(receipt: Receipt) -> list[str]:
-    """Return the lines on source tokens, by their contributions through heads and embeddings."""
+    """Return the lines on the contributions of source tokens, through heads and embeddings."""
     lines = _by_size("contributions by token, through all heads and embeddings", receipt.by_source(), receipt.read)
     if receipt.source is not None:
         title = "contributions by token of the source, through all cross heads"

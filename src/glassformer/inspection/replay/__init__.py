@@ -1,7 +1,7 @@
 """Attention heads during training: snapshots in the run folder, births of head roles, and animations.
 
-`snapshot` is the file format, `head_arrays` computes a snapshot from a model, `history` reads all snapshots of a run;
-`table`, `page` and `animation` show them. `glassformer.inspection.replay.of_run` takes snapshots during training.
+`snapshot` defines the file format, `head_arrays` computes a snapshot from a model, and `of_run` takes snapshots during
+training. `history` reads all snapshots of a run, and `table`, `page` and `animation` show this history.
 """
 
 from glassformer.inspection.replay.history import Birth, History, read_history

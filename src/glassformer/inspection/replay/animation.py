@@ -25,10 +25,10 @@ MAP_TOP = 32
 CURVE = 120
 """Height of the curves in pixels."""
 BELOW = 44
-"""Height of the step labels and the legend below the curves, in pixels."""
+"""Height in pixels of the step labels and the legend below the curves."""
 FRAMES_PER_SECOND = 5
 LAST = 10
-"""Number of frames of the last snapshot."""
+"""Number of frames for which the last snapshot is shown."""
 DARK = np.array([0, 80, 140])
 """Colour of a weight of 1; 0 is white."""
 BLUE = COLOURS[0]

@@ -1,4 +1,4 @@
-"""Compute the arrays of a snapshot from a model: the scores of `glass heads`, and attention maps of a few texts."""
+"""Compute the arrays of a snapshot from a model: the scores of `glass heads`, and attention maps on a few texts."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from glassformer.model.transformer import EncoderDecoder, Model
 from glassformer.text.tokenizers import Tokenizer
 
 TEXT = 32
-"""Maximum number of tokens of a text in a map."""
+"""Maximum number of tokens of a mapped text."""
 REPEATED = 48
-"""Maximum number of random tokens in a map: enough to include the beginning of the second copy."""
+"""Maximum number of mapped random tokens; it includes the beginning of the second copy."""
 SIZES = ((4, 48), (2, 48), (1, 48), (1, 40), (1, 32), (1, 24), (1, 16), (1, 8))
-"""Pairs of the number of texts and the maximum number of tokens of a map; the first pair that fits is used."""
+"""Pairs (number of texts, maximum number of tokens per map); the first pair whose maps fit is used."""
 MOST_BYTES = 400_000
-"""Maximum number of bytes of the maps of one snapshot before compression: 64 snapshots stay below 30 MB."""
+"""Maximum size in bytes of a snapshot's maps before compression, so that 64 snapshots stay below 30 MB."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +32,7 @@ class MappedText:
     """Text whose attention maps are stored.
 
     Attributes:
-        shown: texts of its tokens.
+        shown: the text's tokens, as they are displayed.
         source: ids of the input tokens, (T,); for an encoder-decoder those of the source, (S,).
         target: decoder input ids of an encoder-decoder, (T,); otherwise None.
     """
@@ -49,7 +49,7 @@ class HeadArrays:
     Attributes:
         labels: names of heads, roles and statistics, and the mapped texts.
         scores: role scores, (heads, R), NaN if not measured.
-        reached: bool, (heads, R), True if the score reaches its threshold.
+        reached: bool, (heads, R), True if the score reaches threshold, lift and interval, as in `heads.judge`.
         numbers: statistics, (heads, M), NaN if not measured.
         maps: attention maps (H, T, S) by index of the text and attention site, as bytes from 0 to 255.
     """
@@ -86,7 +86,7 @@ def look(model: Model, probes: Sequence[HeadProbe], known: TokenFacts, texts: Se
 
 
 def _reaches(scored: RoleScore) -> bool:
-    """Return True if the score reaches its threshold, lift and interval; unlike `earned`, copying is not required."""
+    """Return whether a score reaches its threshold, lift and interval; unlike for `earned`, copying is not required."""
     high = scored.score >= scored.threshold and (scored.lift is None or scored.lift >= LIFT)
     return high and scored.interval is not None and scored.interval[0] > (scored.chance or 0.0)
 
@@ -109,7 +109,7 @@ def mapped_texts(model: Model, probes: Sequence[HeadProbe], reader: Tokenizer, w
     Args:
         model: the model, which determines the size of the maps.
         probes: the probes; "text" and "repeated" are used, if available.
-        reader, writer: tokenizers of source and target; the same if the run has only one.
+        reader, writer: tokenizers of source and target; the same if the run has only one tokenizer.
     """
     for texts, longest in SIZES:
         found = [
@@ -123,7 +123,7 @@ def mapped_texts(model: Model, probes: Sequence[HeadProbe], reader: Tokenizer, w
 
 
 def _chosen(probe: HeadProbe, texts: int) -> list[int]:
-    """Return indices of evenly spaced rows: `texts` rows of the text probe, one row of the repeated probe."""
+    """Return indices of evenly spaced rows: `texts` rows of the text probe, or one row of the repeated probe."""
     wanted = {"text": min(texts, len(probe.rows)), "repeated": 1}.get(probe.name, 0)
     return [number * len(probe.rows) // wanted for number in range(wanted)]
 
@@ -136,7 +136,7 @@ def _mapped(probe: HeadProbe, row: int, longest: int, reader: Tokenizer, writer:
 
 
 def _size(model: Model, shown: Shown) -> int:
-    """Return the bytes of all maps of a text."""
+    """Return the size in bytes of all maps of a text."""
     assert bool(shown.target) == isinstance(model, EncoderDecoder)
     sides = {site: shown.rows_and_columns(Site(site.stack, site.layer, site.part)) for site in attentions(model)}
     return sum(layer.heads * len(sides[site][0]) * len(sides[site][1]) for site, layer in attentions(model).items())

@@ -21,7 +21,7 @@ from glassformer.inspection.replay.snapshot import (
 from glassformer.runs.folder import Run
 
 IN_A_ROW = 3
-"""Number of consecutive snapshots in which a head must reach a role to count as born; one alone may be chance."""
+"""Number of consecutive snapshots in which a head must have a role for its birth; a single one may be chance."""
 
 
 @dataclass(frozen=True)
@@ -73,11 +73,11 @@ class History:
 
     @cached_property
     def reached(self) -> Flags:
-        """True where a score is high enough for its role, (snapshots, heads, R)."""
+        """Whether each score is high enough for its role, (snapshots, heads, R)."""
         return np.stack([snapshot.reached for snapshot in self.snapshots])
 
     def births(self, role: str | None = None, only: str | None = None) -> list[Birth]:
-        """List the births in one role or in any, of one head or of all, the earliest first."""
+        """List the births of one role or all roles, in one head or all heads, the earliest first."""
         found = []
         for column, name in enumerate(self.labels.roles):
             for row, head in enumerate(self.labels.heads):
@@ -93,7 +93,11 @@ class History:
         return curve
 
     def chosen(self, head: str | None, role: str | None) -> tuple[str, str]:
-        """Return the head and role of one curve; None is replaced by the first birth or the best last score."""
+        """Return the head and role of a curve, and choose those that are None.
+
+        If both are None, the head is that of the first birth. Otherwise, a missing head or role is the one with the
+        best score in the last snapshot.
+        """
         if head is None and role is None:
             births = self.births()
             head = births[0].head if births else self.labels.heads[0]
@@ -107,7 +111,7 @@ class History:
 
     def _best_role(self, head: str) -> str:
         row = self.labels.heads.index(head)
-        # Adding 10 ranks reached roles before all others.
+        # Scores are at most 1, so adding 10 ranks reached roles before all others.
         last = np.nan_to_num(self.scores[-1, row], nan=-np.inf) + 10 * self.reached[-1, row]  # (R,)
         return self.labels.roles[int(last.argmax())]
 
@@ -134,7 +138,7 @@ class History:
         return name
 
     def facts(self, role: str | None = None, only: str | None = None) -> dict[str, Any]:
-        """Return births and curves as a JSON-serializable dict, for one role or all, and one head or all."""
+        """Return births and curves as a JSON-serializable dict; `role` and `only` select one role and one head."""
         roles = [each for each in self.labels.roles if role in (None, each)]
         return {
             "steps": self.steps,
@@ -155,7 +159,7 @@ class History:
 def _halves(snapshot: Snapshot) -> list[float] | None:
     """Return the mean loss on repeated random tokens in the first copy and in later copies; None without such tokens.
 
-    The first token of the second copy is in neither mean, because it cannot be predicted.
+    The first token of the second copy is excluded from both means, because it cannot be predicted.
     """
     from glassformer.inspection.heads.probes import COPIES
 

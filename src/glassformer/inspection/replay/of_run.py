@@ -30,7 +30,7 @@ LOSSES = 2000
 
 
 class Camera:
-    """Camera that takes snapshots of the models of one run, on fixed texts: equal weights give equal snapshots.
+    """Takes snapshots of a run's model, always on the same texts, so that equal weights give equal snapshots.
 
     Args:
         config: configuration of the run.
@@ -103,7 +103,7 @@ class Recorder:
         self.camera = Camera(trainer.config, trainer.task, data, trainer.model)
 
     def look(self, model: Model, step: int, last: bool) -> None:
-        """Take a snapshot if one is due or the step is the last; delete some in between if there are too many."""
+        """Take a snapshot if one is due or the step is the last; if there are too many, delete intermediate ones."""
         if last or step in self.steps:
             self.folder.mkdir(exist_ok=True)
             write_snapshot(self.camera.snapshot(model, step), self.folder)
@@ -112,7 +112,7 @@ class Recorder:
                 files[step].unlink()
 
     def forget_after(self, step: int) -> None:
-        """Delete the snapshots of later steps and the partial files of a killed process."""
+        """Delete the snapshots of steps after `step`, and the partial files of a killed process."""
         later = [path for at, path in snapshot_files(self.folder).items() if at > step]
         for path in (*later, *self.folder.glob("*.partial")):
             path.unlink()
@@ -124,7 +124,7 @@ class SnapshotAgreement:
 
     Attributes:
         step: step of both snapshots.
-        maps: largest difference of attention weights, from 0 to 1; snapshots store them in steps of 1/255.
+        maps: largest difference of attention weights, which snapshots store in steps of 1/255.
         scores: largest difference of role scores.
         losses: largest difference of losses, in nats.
     """

@@ -13,9 +13,9 @@ from glassformer.inspection.replay.snapshot import Shown
 from glassformer.inspection.sites import Site
 
 MOST_HEADS = 8
-"""Maximum number of heads on one page; the maps of each take up to half a megabyte."""
+"""Maximum number of heads on one page; each head's maps take up to half a megabyte."""
 ON_REPEATED = ("induction", "duplicate")
-"""Roles that are shown on repeated random tokens."""
+"""Roles whose maps are shown on repeated random tokens."""
 
 
 def make_page(history: History, title: str, head: str | None = None, role: str | None = None) -> str:
@@ -24,7 +24,7 @@ def make_page(history: History, title: str, head: str | None = None, role: str |
     Args:
         history: the history to show.
         title: title of the page.
-        head: the only head to show; None: the heads with births, the earliest first, or one head if there are none.
+        head: the only head to show; None: heads with births, the earliest first, or one head if there are no births.
         role: show only heads with a birth of this role, and select the role first; None: any role.
     """
     born = list(dict.fromkeys(birth.head for birth in history.births(role)))

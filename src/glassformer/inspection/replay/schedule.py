@@ -1,6 +1,6 @@
 """Schedule of snapshots: a pure function of two settings, so that a resumed run has the same schedule.
 
-A run that is extended has a new schedule from then on; `thinned` selects the snapshots to keep.
+An extended run continues with a new schedule, and `thinned` selects the snapshots to keep.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterable
 MOST = 64
 """Maximum number of snapshots of one run, however often it is extended."""
 OPEN_END = 1_000_000
-"""Last scheduled step of a run without a known end; its final step always has a snapshot."""
+"""Last scheduled step of a run without a known end; the run's final step always gets a snapshot."""
 
 
 def snapshot_steps(count: int, end: int | None) -> list[int]:
@@ -19,8 +19,8 @@ def snapshot_steps(count: int, end: int | None) -> list[int]:
     Steps that would coincide are moved one apart, and the remaining steps are spaced again.
 
     Args:
-        count: number of steps; fewer if the run has fewer steps. A single step is at the end.
-        end: last step; None if unknown: then one snapshot is reserved for the final step.
+        count: number of steps to return, or fewer if the run has fewer steps; a single step is the last one.
+        end: last step; None if unknown, in which case one snapshot is reserved for the final step.
 
     >>> snapshot_steps(8, 100)
     [0, 1, 2, 4, 9, 20, 45, 100]

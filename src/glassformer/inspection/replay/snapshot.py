@@ -1,4 +1,4 @@
-"""Snapshot of all heads of a model at one training step, in a self-contained file.
+"""Snapshot of all heads of a model at one training step, as a self-contained file.
 
 `snapshots/step-000512.npz` holds compressed plain arrays without pickled objects. Equal models give equal bytes.
 """
@@ -63,7 +63,7 @@ class SnapshotLabels:
 
 @dataclass(frozen=True, eq=False)
 class Snapshot:
-    """Measurements of all heads at one step, with R roles, M statistics and H heads of a site.
+    """Measurements of all heads at one step, with R roles, M statistics, and H heads per attention site.
 
     Attributes:
         step: training step.
@@ -74,7 +74,7 @@ class Snapshot:
         maps: attention maps (H, T, S) by index of the text and site: 255 times the weights, rounded.
         losses: (rows, T) losses on validation rows in nats, by position; NaN where nothing is predicted.
         repeated: (rows, T) losses on repeated random tokens, for language models; otherwise (0, 0).
-        prompt, sample: a prompt, and the text that the model generated for it.
+        prompt, sample: a prompt, and the text that the model generated after it.
     """
 
     step: int
@@ -146,7 +146,7 @@ def read_snapshot(path: Path) -> Snapshot:
     except (OSError, EOFError, zipfile.BadZipFile, zlib.error, *MALFORMED) as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         raise GlassError(
-            f"{path} is damaged: {reason}", "Copy it again, or delete it: the other snapshots do not need it."
+            f"{path} is damaged: {reason}", "Copy it again, or delete it; the other snapshots do not depend on it."
         ) from None
 
 
@@ -180,5 +180,5 @@ def _checked(arrays: dict[str, npt.NDArray[Any]]) -> Snapshot:
 
 def _typed(array: npt.NDArray[Any], dtype: type, shape: tuple[int, ...] | None = None) -> npt.NDArray[Any]:
     if array.dtype != dtype or (array.shape != shape if shape else array.ndim != 2):
-        raise ValueError(f"an array has an unexpected shape {array.shape} or type {array.dtype}")
+        raise ValueError(f"an array has the unexpected shape {array.shape} or type {array.dtype}")
     return array

@@ -13,7 +13,7 @@ BAR = 20
 
 
 def birth_lines(history: History, role: str | None = None, head: str | None = None) -> Iterator[str]:
-    """Yield a line for each birth with its loss, and a summary of the snapshots."""
+    """Yield a line for each birth with step, loss and scores, and a summary of the snapshots."""
     steps = history.steps
     losses = history.losses
     births = history.births(role, head)
