@@ -344,7 +344,7 @@ TEMPLATES: dict[str, tuple[Any, str | None, str]] = {  # what the tokenizer has,
         {"rag": SHOUTED, "tool_use": SHOUTED},
         None,
         "note: no chat template is imported: they are named rag, tool_use, and none is named default. "
-        "Copy the one to use to runs/one/chat_template.jinja",
+        "Copy one of them to runs/one/chat_template.jinja",
     ),
 }
 

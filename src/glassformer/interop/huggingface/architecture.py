@@ -139,7 +139,7 @@ class Architecture:
         return found
 
     def shapes(self, config: ModelConfig, classes: int | None) -> tuple[Tensors, Tensors]:
-        """Return our tensors and theirs for these settings on the device "meta", which has names and shapes but no data."""
+        """Return our tensors and theirs for these settings on the device "meta": names and shapes without data."""
         with shapes_only():
             ours = dict(build_model(config, classes=classes).state_dict())
         return ours, self.to_theirs(ours, config)

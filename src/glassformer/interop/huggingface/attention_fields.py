@@ -61,7 +61,7 @@ class HeadFields:
         return found
 
     def refusals(self, config: ModelConfig) -> list[Refusal]:
-        """Return refusals for grouped key and value heads, or a free head width, if the class lacks a field for them."""
+        """Return refusals for grouped key and value heads or a free head width, if the class lacks such a field."""
         found = []
         if config.heads != config.G and self.kv_heads is None:
             found.append(Refusal("kv_heads", config.G, None))

@@ -44,13 +44,13 @@ def rows_before(count: int) -> Change:
 
 @dataclass(frozen=True)
 class Weight:
-    """A tensor of theirs that is one of ours, or several of ours concatenated along the first axis.
+    """A tensor of theirs that is made from one tensor of ours, or from several concatenated along the first axis.
 
     Attributes:
         ours: names of our tensors; `{i}` stands for the number of a layer.
         theirs: name of their tensor.
-        change: the conversion, applied after ours are concatenated.
-        always: whether their class always has the tensor; it is zeros if our settings leave it out.
+        change: the conversion, applied after our tensors are concatenated.
+        always: whether their class always has the tensor; if our model lacks it, export writes zeros.
         when: returns whether the rule applies to the settings; None: always.
     """
 
@@ -78,7 +78,7 @@ class Folded:
     Attributes:
         theirs: name of the table.
         rows: number of rows.
-        into: their name of the other table.
+        into: their name for the other table.
     """
 
     theirs: str
@@ -88,7 +88,7 @@ class Folded:
 
 @dataclass(frozen=True)
 class Sinusoids:
-    """A table of theirs with the sinusoids of Vaswani et al. 2017, all sines first; files may omit it."""
+    """A table of theirs with the sinusoids of Vaswani et al. 2017, all sines before all cosines; files may omit it."""
 
     theirs: str
 
@@ -118,7 +118,7 @@ class Unused:
 
     Attributes:
         theirs: name of the tensor.
-        shape: returns its shape for our settings.
+        shape: function that returns its shape for our settings.
     """
 
     theirs: str
@@ -135,7 +135,7 @@ def weight(
     always: bool = False,
     when: Callable[[ModelConfig], bool] | None = None,
 ) -> Weight:
-    """Return the rule that maps one tensor of ours to one of theirs."""
+    """Return the rule that maps one tensor of ours to one tensor of theirs."""
     return Weight((ours,), theirs, change, always, when)
 
 
@@ -172,10 +172,10 @@ def to_theirs(rules: Sequence[Rule], ours: Tensors, config: ModelConfig, owner: 
         rules: rules of their class.
         ours: our state dict, on any device, "meta" included.
         config: settings of our model.
-        owner: name of their class, for errors.
+        owner: name of their class, for error messages.
 
     Raises:
-        GlassError: their class lacks a tensor, and its value is not the implied one.
+        GlassError: their class lacks a tensor of ours, and does not imply its value.
     """
     left = dict(ours)
     found = Tensors()
