@@ -100,7 +100,7 @@ REFUSED: list[tuple[Task, str, str, str]] = [  # task, settings, words of the pr
         "Leave data.column out",
     ),
     ("translate", "source=stories", "stories has no pairs", "reverse"),
-    ("classify", "source=reverse", "reverse has no labels", "Corpora with labels"),
+    ("classify", "source=reverse", "reverse has no labels", "Choose a corpus with labels"),
     ("translate", "source=pairs.csv column=englisch", "no column 'englisch'; it has english, french", "mean english"),
     ("translate", "source=pairs.tsv column=3", "no column '3'", "column 1 to 2"),
     ("translate", "source=two.jsonl target_column=frr", "no column 'frr'; it has en, fr", "Did you mean fr"),

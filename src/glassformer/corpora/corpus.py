@@ -34,15 +34,15 @@ class Generated(Protocol):
 
     @property
     def name(self) -> str:
-        """Name for `glass train NAME`."""
+        """Return the name for `glass train NAME`."""
 
     @property
     def summary(self) -> str:
-        """Description in one line, as `glass data list` prints it."""
+        """Return the one-line description that `glass data list` prints."""
 
     @property
     def tasks(self) -> tuple[str, ...]:
-        """Supported tasks among "lm", "masked", "classify", "translate", "summarize", "chat"; the default is first."""
+        """Return the supported tasks (such as "lm", "classify" or "translate"), with the default first."""
 
     def recommended(self, task: str) -> Mapping[str, str]:
         """Return the recommended settings for a task, as `Config.with_changes` takes them."""

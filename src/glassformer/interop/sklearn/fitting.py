@@ -118,7 +118,7 @@ def warn_of_cut_texts(store: RecordStore, config: Config, what: str) -> None:
 
 
 def _held(job: FitJob) -> npt.NDArray[np.bool_]:
-    """Return a (texts,) mask, True for texts to hold out. Equal texts stay together, and labels keep their fractions."""
+    """Return a (texts,) mask of texts to hold out. Equal texts stay together, and labels keep their proportions."""
     if not job.held_out:
         return np.zeros(len(job.sources), dtype=np.bool_)
     found = Survey(RECORD_KINDS[job.config.train.task], records=len(job.sources))
