@@ -1,4 +1,4 @@
-"""Report of a comparison: a table for the terminal, a Markdown file, and a self-contained HTML file."""
+"""Write the report of a comparison: a table for the terminal, a Markdown file, and a self-contained HTML file."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class StudyReport:
 
     @property
     def page(self) -> Path:
-        """Path of the HTML file."""
+        """Return the path of the HTML file."""
         return self.folder / "report.html"
 
     def facts(self) -> dict[str, Any]:
