@@ -64,7 +64,7 @@ def test_names_are_fit_for_folders_on_every_system() -> None:
             "Did you mean causal-mask?",
         ),
         (["remove=nothing,causal-mask", "train.task=lm,masked"], "remove=causal-mask with train.task = masked", "lm"),
-        (["data.source=stories,-"], "- is standard input", "Save it in a file"),
+        (["data.source=stories,-"], "- is standard input", "Save the text in a file"),
         (
             ["train.steps=" + ",".join(map(str, range(1, 40))), "train.warmup=" + ",".join(map(str, range(10)))],
             "are more than 1,000 runs",

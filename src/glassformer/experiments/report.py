@@ -105,7 +105,7 @@ def comparison_report(grid: Grid, table: ResultTable, pictures: Mapping[str, str
         notes.append(f"The true entropy of the text is {table.entropy:.4f}: no causal model can do better on average.")
     if removals:
         notes.append("When generating: the loss of the token after each window, which is not in the model's input.")
-        notes.append("Restored: the loss of the same weights in a model with all its parts.")
+        notes.append("Restored: the loss of the same weights in the complete model.")
         notes += [f"ln V = {math.log(table.choices):.4f}: all tokens equally likely."] if table.choices else []
     notes += [*warnings_of(grid), *table.warnings]
     notes += [f"{run} failed: {why}" for row in table.rows for run, why in row.failures]

@@ -3,7 +3,7 @@
 ::
 
     grid.json           all cells with all their settings
-    runs/CELL-seed-N/   the run folder of each run (marked if its model lacks a component: only experiments open it then)
+    runs/CELL-seed-N/   the run folder of each run; if its model lacks a component, only experiments can open it
     results/*.json      result of each run
     worker.log          standard error of the worker processes
     report.md  report.html  curves.svg  bars.svg

@@ -162,7 +162,7 @@ class SlotReader:
         return NextLogits(ready, logits)
 
     def _read_waiting(self, rows: Sequence[Sequence[int]]) -> list[tuple[list[int], Tensor]]:
-        """Read waiting rows, give slots to rows read to their end, and return these in groups, with logits (rows, V)."""
+        """Read waiting rows, give slots to rows read to their end, and return these in groups with logits (rows, V)."""
         chosen = self._next_waiting(rows)
         unread = [self._unread(row, rows[row]) for row in chosen]
         if self.limit is not None and isinstance(self.model, Decoder) and len(unread[0]) > self.limit:
