@@ -63,7 +63,11 @@ def test_names_are_fit_for_folders_on_every_system() -> None:
             "--vary remove=causal-msk: unknown part 'causal-msk'",
             "Did you mean causal-mask?",
         ),
-        (["remove=nothing,causal-mask", "train.task=lm,masked"], "remove=causal-mask with train.task = masked", "lm"),
+        (
+            ["remove=nothing,causal-mask", "train.task=lm,masked"],
+            "remove=causal-mask needs a language model, but train.task = masked",
+            "lm",
+        ),
         (["data.source=stories,-"], "- is standard input", "Save the text in a file"),
         (
             ["train.steps=" + ",".join(map(str, range(1, 40))), "train.warmup=" + ",".join(map(str, range(10)))],

@@ -1,4 +1,4 @@
-"""`coreference`: sentences in which only the adjective decides the referent of "it".
+"""`coreference`: sentences in which only the adjective determines the referent of "it".
 
 In "The horse did not cross the river because it was too tired.", "it" is the horse; with "too wide", it is the river
 (after Levesque et al. 2012, "The Winograd schema challenge"). Documents contain either "it" or the noun again.
@@ -152,7 +152,7 @@ class Coreference:
         Args:
             size: number of pairs.
             seed: random seed.
-            held: whether to use held-out combinations; if not, those of documents, for comparison.
+            held: whether to use held-out combinations; if not, combinations in documents, for comparison.
         """
         for index in range(size):
             twin, role = divmod(index, 2)

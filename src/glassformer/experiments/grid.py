@@ -37,7 +37,7 @@ class Cell:
     """One combination of the varied values.
 
     Attributes:
-        values: varied setting -> its value in this cell, as a string.
+        values: the value of each varied setting in this cell, as a string.
         config: all settings, with the first seed.
     """
 
@@ -211,7 +211,10 @@ def _refuse_odd(cell: Cell) -> None:
             "a comparison reads its text more than once, but - is standard input", "Save the text in a file."
         )
     if cell.removed == "causal-mask" and config.train.task != "lm":
-        raise GlassError(f"remove=causal-mask with train.task = {config.train.task}", "Set train.task = lm.")
+        raise GlassError(
+            f"--vary remove=causal-mask needs a language model, but train.task = {config.train.task}",
+            "Set train.task = lm.",
+        )
 
 
 def difference(old: Grid, new: Grid) -> str | None:

@@ -67,7 +67,7 @@ class Nothing(nn.Module):
 
 
 def _remove_causal_mask(model: Model) -> None:
-    """Remove the causal mask: each token attends to later tokens, including the one that it has to predict."""
+    """Remove the causal mask: each token attends to later tokens, including the token that it has to predict."""
     for stack in stacks(model).values():
         stack.causal = False
 

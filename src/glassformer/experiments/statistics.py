@@ -70,7 +70,7 @@ class Contrast:
 
     @property
     def finding(self) -> str:
-        """Return "lower" or "higher" if |delta| is at least `CLAIM` sd, else "not told apart"; a note if sd is missing."""
+        """Return "lower" or "higher" if |delta| is at least `CLAIM` sd, else "not told apart"."""
         if self.ratio is None or self.delta is None:
             return "no sd, no claim"
         return "not told apart" if self.ratio < CLAIM else "lower" if self.delta < 0 else "higher"

@@ -44,7 +44,7 @@ PATIENCE = 60.0
 
 
 def train(folder: Path, grid: Grid, job: GridJob) -> dict[str, Any]:
-    """Train one run of a grid, resuming it if it has been started, and return its result.
+    """Train one run of a grid, or resume it if it was started before, and return its result.
 
     Raises:
         GlassError: as in `glass train`.

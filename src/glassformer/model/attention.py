@@ -313,7 +313,7 @@ class Attention(nn.Module):
         return z
 
     def split_heads(self, x: Tensor, heads: int, norm: nn.RMSNorm | None = None) -> Tensor:
-        """Reshape (B, T, heads K) -> (B, heads, T, K); `norm` is over each head, or over all heads as one vector."""
+        """Reshape (B, T, heads K) -> (B, heads, T, K); `norm` normalizes each head, or all heads as one vector."""
         if norm is not None:  # compute in the norm's own precision under autocast
             parts = x.unflatten(-1, (-1, len(norm.weight)))  # (B, T, heads, K) or (B, T, 1, heads K)
             x = norm(parts.to(norm.weight.dtype)).to(x.dtype).flatten(2)  # (B, T, heads K)

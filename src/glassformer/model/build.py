@@ -33,7 +33,7 @@ def build_model(
         classes: number of classes, which makes an encoder a `Classifier`; not needed if `config.classes` is set.
 
     Raises:
-        GlassError: a size differs from the one in `config`, or V is not given.
+        GlassError: a size differs from its value in `config`, or V is not given.
     """
     V = _agreed("vocab_size", config.vocab_size, vocab_size, "the tokenizer has {} tokens")
     S = _agreed(

@@ -133,7 +133,7 @@ def precision_in_words(config: Config) -> str:
 
 
 def why(device: torch.device) -> str:
-    """Return the reason why `auto` means float32 or bfloat16 on a device."""
+    """Return the reason for which `auto` chooses float32 or bfloat16 on a device."""
     if device.type == "cuda":
         return f"this GPU has {'' if bfloat16_is_faster(device) else 'no '}bfloat16 instructions"
     if device.type == "cpu":

@@ -81,7 +81,7 @@ class Batch:
 
 
 def padded(rows: Sequence[npt.NDArray[Any]]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return rows of any lengths, right-padded with zeros, as (B, T) int64, and a (B, T) mask, False on padding."""
+    """Pad rows on the right with zeros; return them as (B, T) int64, and a (B, T) mask, False on padding."""
     import torch
 
     ids = np.zeros((len(rows), max(map(len, rows))), dtype=np.int64)  # (B, T)

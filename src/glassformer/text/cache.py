@@ -94,7 +94,7 @@ def _publish(temporary: Path, folder: Path, checked: Callable[[Path], object]) -
 
 
 def _remove_abandoned(cache: Path) -> None:
-    """Delete files and folders of killed processes; recent ones may belong to a process that is still running."""
+    """Delete files and folders of killed processes, except recent ones, whose process may still be running."""
     for left in (*cache.glob(".building-*"), *cache.glob("incoming-*")):
         try:
             newest = max(path.stat().st_mtime for path in (left, *left.rglob("*")))

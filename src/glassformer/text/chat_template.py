@@ -139,7 +139,7 @@ class ChatTemplate:
         if len(pieces) < 2:
             raise GlassError(
                 "the chat template changes earlier messages when an answer follows, so answers cannot be located",
-                "Use a template that appends each message and leaves earlier ones unchanged.",
+                "Use a template that appends each message and leaves earlier messages unchanged.",
             )
         if names.starts:
             pieces[0] = pieces[0].removeprefix(START_MARK)
@@ -155,7 +155,7 @@ class ChatTemplate:
 
 
 def _answer_length(text: str, content: str) -> int:
-    """Return the length of an answer including the special token that ends it; without one, of the whole text.
+    """Return the length of an answer with the special token that ends it, or of the text if no special token does.
 
     Args:
         text: the answer, followed by text of the template.

@@ -112,7 +112,7 @@ def _are_numbers(values: Sequence[str]) -> bool:
 
 
 def _repeat(values: Sequence[str]) -> bool:
-    """Return whether a column repeats a few values, as a column of labels does."""
+    """Return whether a column repeats a few values, like a label column."""
     return len(set(values)) <= len(values) // 4
 
 

@@ -68,7 +68,7 @@ def _role_and_content(message: object, position: str) -> tuple[str, str]:
 
 
 def _joined_parts(parts: Sequence[Any]) -> str | None:
-    """Return the joined parts of a message's content, or None if one part is not text."""
+    """Return the joined parts of a message's content, or None if a part is not text."""
     texts = [part.get("text") if isinstance(part, Mapping) and part.get("type") == "text" else None for part in parts]
     known = [text for text in texts if isinstance(text, str)]
     return "".join(known) if len(known) == len(texts) else None

@@ -1,10 +1,11 @@
-"""Find duplicate documents: exact ones by a hash of the text, near ones by MinHash over runs of words (n-grams).
+"""Find exact duplicates of documents by a hash of the text, and near duplicates by MinHash over word n-grams.
 
-Two documents are near duplicates if they share many runs of `RUN` words. MinHash (Broder 1997, "On the resemblance and
-containment of documents") estimates the Jaccard similarity J of their sets of runs: under a random order of all runs,
-both documents have the same first run with probability J. `BANDS` x `ROWS` such orders in bands (Leskovec, Rajaraman
-and Ullman, "Mining of Massive Datasets", section 3.4) find a pair with probability 1 - (1 - J^ROWS)^BANDS: 77 % at J =
-0.75, 99 % at 0.85, 5 % at 0.5. `RUN`, `BANDS` and `ROWS` have the values of FineWeb (Penedo et al. 2024).
+Two documents are near duplicates if they share many runs of `RUN` words (n-grams). MinHash (Broder 1997, "On the
+resemblance and containment of documents") estimates the Jaccard similarity J of their sets of runs: under a random
+order of all runs, both documents have the same first run with probability J. `BANDS` x `ROWS` such orders in bands
+(Leskovec, Rajaraman and Ullman, "Mining of Massive Datasets", section 3.4) find a pair with probability 1 - (1 -
+J^ROWS)^BANDS: 77 % at J = 0.75, 99 % at 0.85, 5 % at 0.5. `RUN`, `BANDS` and `ROWS` have the values of FineWeb (Penedo
+et al. 2024).
 """
 
 from __future__ import annotations

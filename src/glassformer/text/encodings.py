@@ -97,7 +97,7 @@ def scan(blocks: Blocks, setting: str, name: str) -> Scan:
 
     Raises:
         BinaryError: the input is not text; the error names the first NUL byte or the format.
-        GlassError: the encoding is unknown, or not the one in `setting`; the error names the first invalid byte.
+        GlassError: the encoding is unknown, or differs from `setting`; the error names the first invalid byte.
     """
     head = next(blocks(), b"")
     if setting == "auto":
@@ -262,7 +262,7 @@ def _utf7_text(run: bytes) -> str | None:
 
 
 def _script(character: str) -> str:
-    """Return the script of a letter, by the first word of its name; East Asian scripts count as one."""
+    """Return the script of a letter: the first word of its Unicode name; East Asian scripts count as one script."""
     word = unicodedata.name(character, "").partition(" ")[0]
     return "EAST ASIAN" if word in EAST_ASIAN else word
 

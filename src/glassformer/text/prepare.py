@@ -65,7 +65,7 @@ class Prepared:
         folder: folder of all files; `open_prepared(kind, folder)` opens it again without the source.
         text_hash: SHA-256 over the content of all sources.
         reused: whether an earlier result was reused.
-        notes: notes for the user: encoding, columns, records left out, the split, repeats, tokens, unknown share.
+        notes: notes for the user: encoding, columns, records left out, the split, repeats, tokens, unknown tokens.
     """
 
     kind: RecordKind
@@ -172,7 +172,7 @@ def prepare_source(
     progress: Progress = silent,
     given: tuple[Tokenizer, ...] = (),
 ) -> Prepared:
-    """Prepare open sources, as `prepare` does; `own` is the separate validation source, if there is one."""
+    """Prepare open sources, as `prepare` does; `own` is the separate validation source, or None."""
     kind = source.kind
     folder = folder_of(cache, _everything(source, own, tokenizer, given))
     if found := reusable(folder, lambda folder: open_prepared(kind, folder)):

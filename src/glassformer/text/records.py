@@ -36,8 +36,7 @@ class RecordKind:
         labels: number of labels per record; "several": any number, such as one for each token.
         stores: suffix of each role's token store on disk; empty: the token store has the name of the record store.
         mask_token: whether the tokenizer needs a mask token.
-        loss_spans: whether each record lists the spans of its last text that count for the loss; if not, all of it
-            counts.
+        loss_spans: whether each record lists the spans of its last text that count for the loss; if not, all tokens do.
         noun: the word for such records in messages.
     """
 

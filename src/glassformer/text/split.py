@@ -38,7 +38,7 @@ NEAR_ENOUGH = 0.25
 """Maximum relative difference between the fraction of characters in whole documents and `validation_fraction`."""
 REGIONAL_INDICATORS = frozenset(map(chr, range(0x1F1E6, 0x1F200)))
 LOOK_BACK = 64  # characters that are searched for a clean position to cut
-LOOK_AHEAD = 16  # characters after the cut that decide where a grapheme cluster ends
+LOOK_AHEAD = 16  # characters after the cut that determine where a grapheme cluster ends
 GRAPHEME = regex.compile(r"\X")
 
 

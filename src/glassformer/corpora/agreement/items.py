@@ -88,7 +88,7 @@ class Item:
         chain: nouns between the subject and its verb.
         links: preposition before each noun of the chain; the first is "" unless the frame is "across".
         verb: verb of the frame; "" for "across" and without a frame.
-        predicate: index in `PREDICATES`.
+        predicate: index in the `PREDICATES` of the subject.
         front: preposition and noun at the beginning, or None.
     """
 

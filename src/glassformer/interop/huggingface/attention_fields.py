@@ -94,7 +94,7 @@ class Rope:
         new = theirs.get("rope_parameters", None)
         for name, scaling in (("rope_scaling", old), ("rope_parameters", new)):
             if scaling is not None and not isinstance(scaling, dict):
-                raise theirs.refuse(name, scaling, "It must be an object or null.")
+                raise theirs.refuse(name, scaling, "Set it to an object or null.")
         for name, scaling in (("rope_scaling", old or {}), ("rope_parameters", new or {})):
             kind = scaling.get("rope_type", scaling.get("type", "default"))
             if kind != "default":
@@ -110,7 +110,7 @@ class Rope:
         for name, value in table.items():
             raise theirs.refuse(f"rope_parameters.{name}", value, "Only rope_theta is supported.")
         if isinstance(theta, bool) or not isinstance(theta, int | float) or not math.isfinite(theta):
-            raise GlassError(f"{theirs.path} has rope_theta = {theta!r}", "It must be a number.")
+            raise GlassError(f"{theirs.path} has rope_theta = {theta!r}", "Set it to a number.")
         return {"positions": "rotary", "rotary_base": float(theta)}
 
     def write(self, config: ModelConfig) -> dict[str, Any]:

@@ -67,7 +67,7 @@ def architecture_named(name: str) -> Architecture:
 
 
 def architecture_of(model_type: str, kinds: Any) -> Architecture:
-    """Return the architecture with this `model_type`; if there are several, the one whose classes include `kinds[0]`.
+    """Return the architecture with this `model_type`; if there are several, the first whose classes include `kinds[0]`.
 
     Raises:
         GlassError: as in `architecture_named`.

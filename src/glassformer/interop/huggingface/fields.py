@@ -76,7 +76,7 @@ class Theirs:
         if (value is None and default is None) or (isinstance(value, wanted) and not wrong and finite):
             return value
         words = {int: "a whole number", float: "a number", bool: "true or false"}[kind]
-        raise GlassError(f"{self.path} has {name} = {value!r}", f"It must be {words}.")
+        raise GlassError(f"{self.path} has {name} = {value!r}", f"Set it to {words}.")
 
     def same(self, name: str, value: Any) -> None:
         """Check an optional field of older files, which must have this value."""

@@ -21,7 +21,7 @@ from glassformer.training.checkpoint import TrainState, save_checkpoint
 from glassformer.training.optimizers import make_optimizers
 
 SPECIAL = ("eos_token_id", "decoder_start_token_id", "forced_bos_token_id")
-"""Fields whose value in `generation_config.json` overrides the one in `config.json`."""
+"""Fields whose value in `generation_config.json` overrides the value in `config.json`."""
 WRITING: dict[str, Any] = {
     "no_repeat_ngram_size": 0,
     "encoder_no_repeat_ngram_size": 0,
@@ -156,8 +156,8 @@ def _in_frames(found: Imported, words: ImportedTokenizer) -> bool:
 def _chat_template(folder: Path, out: Path) -> tuple[str | None, list[str]]:
     """Return the chat template, and notes on templates that are left out.
 
-    As in transformers, template files take precedence over the tokenizer's entry, and of several templates the one
-    named default is used.
+    As in transformers, template files take precedence over the tokenizer's entry, and of several templates, the
+    template named default is used.
 
     Raises:
         GlassError: a template cannot be read.

@@ -55,12 +55,12 @@ def read_model(folder: Folder) -> Imported:
     values = read_json(path, "a config.json")
     kind = values.get("model_type")
     if not isinstance(kind, str):
-        raise GlassError(f"{path} has no field model_type", f"It must be one of: {', '.join(ARCHITECTURES)}.")
+        raise GlassError(f"{path} has no field model_type", f"Set it to one of: {', '.join(ARCHITECTURES)}.")
     architecture = architecture_of(kind, values.get("architectures"))
     task, labels = _task(architecture, values, path)
     config = architecture.read_config(values, str(path))
     if config.vocab_size is None or config.vocab_size < 2:
-        raise GlassError(f"{path} has vocab_size = {config.vocab_size}", "It must be 2 or more.")
+        raise GlassError(f"{path} has vocab_size = {config.vocab_size}", "Set it to 2 or more.")
     if architecture.classes[task].endswith("ForTokenClassification") and task == "classify":
         config = config.replace(pooling=_pooling(values, path))
     found = find_tensors(folder)
@@ -68,7 +68,7 @@ def read_model(folder: Folder) -> Imported:
     if layers > len(found.shapes):  # refuse before all these layers are allocated
         raise GlassError(
             f"{path} has {layers} layers, but {folder} has only {len(found.shapes)} tensors",
-            "One of the two belongs to another model: copy both again from their source.",
+            "Copy config.json and the weights again from the same model.",
         )
     wanted, expected = architecture.shapes(config, len(labels) or None)
     names = _matched(architecture, found, {name: tuple(tensor.shape) for name, tensor in expected.items()}, path)
@@ -120,7 +120,7 @@ def _not_read(architecture: Architecture, named: Any, path: Path) -> GlassError:
 
 def _pooling(values: dict[str, Any], path: Path) -> str:
     if values["summary_type"] not in ("first", "mean"):
-        raise GlassError(f"{path} has summary_type = {values['summary_type']!r}", "It must be first or mean.")
+        raise GlassError(f"{path} has summary_type = {values['summary_type']!r}", "Set it to first or mean.")
     return str(values["summary_type"])
 
 
@@ -152,7 +152,7 @@ def _matched(
         if found.shapes[names[wanted]] != expected[wanted]:
             raise GlassError(
                 f"{names[wanted]} has shape {found.shapes[names[wanted]]}, but {path} implies {expected[wanted]}",
-                "One of the two belongs to another model: copy both again from their source.",
+                "Copy config.json and the weights again from the same model.",
             )
     _check_rest(architecture, found, names)
     return names

@@ -28,7 +28,7 @@ SAME = Change(lambda t, _: t, lambda t, _: t)
 TRANSPOSED = Change(lambda t, _: t.T if t.ndim == 2 else t, lambda t, _: t.T if t.ndim == 2 else t)
 """GPT-2's Conv1D stores a matrix as (inputs, outputs)."""
 ONE_ROW = Change(lambda t, _: t[None], lambda t, _: t[0])
-"""(V) <-> (1, V)."""
+"""Our tensor is (V), and theirs is (1, V)."""
 UNSCALED = Change(lambda t, c: t / math.sqrt(c.K), lambda t, c: t * math.sqrt(c.K))
 """T5 does not divide scores by sqrt(K); its query matrix includes the factor (Raffel et al. 2020, section 3.1.1)."""
 SHRUNK = Change(

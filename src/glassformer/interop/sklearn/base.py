@@ -160,7 +160,7 @@ class TransformerEstimator(BaseEstimator):
         """Save the fitted estimator as a run folder: weights as safetensors, everything else as JSON and TOML.
 
         `load` reads the folder, and so do `glass classify` and `glass generate`. A `random_state` that is not a number
-        is not saved, as it is not needed after `fit`.
+        is not saved, because it is not needed after `fit`.
 
         Raises:
             NotFittedError: the estimator is not fitted.

@@ -3,7 +3,7 @@
 ::
 
     OUT.encoding/job.json            hash of the job's inputs; a job with other inputs starts over
-    OUT.encoding/parts/00007.jsonl   read: the documents of a part; 00007.npz: facts about each document
+    OUT.encoding/parts/00007.jsonl   read: the documents of a part; 00007.npz: their sizes and hashes
     OUT.encoding/plans/00007         decide: which documents are kept, and the split
     OUT.encoding/tokens/00007.train  encode: token stores of each part
     OUT.encoding/logs/STAGE          datatrove's records of completed tasks, which are not repeated

@@ -1,6 +1,6 @@
 """Frames: the special tokens around an input text, such as a token before it, `[CLS] … [SEP]` or `… </s> en_XX`.
 
-A tokenizer that glassformer trained has no frame: the task and the settings decide where its end token is added. An
+A tokenizer that glassformer trained has no frame: the task and the settings determine where its end token is added. An
 imported tokenizer may have the frame that its model was trained with.
 """
 

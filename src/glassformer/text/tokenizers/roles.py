@@ -29,7 +29,7 @@ class Roles:
         drops_space: whether decoding drops the space before the first token.
         special: all ids that represent no text: special tokens, the unknown token, and embedding rows without a token.
         padding: id of the padding token, which no text contains; None: there is none.
-        frame: ids around an input text; None: the task and the settings decide.
+        frame: ids around an input text; None: the task and the settings determine the frame.
         target_start: ids at the beginning of the decoder's input in an encoder-decoder model.
         more_ends: further ids that end a generated text.
     """

@@ -51,7 +51,7 @@ class StreamDecoder:
         self._at_start = tokenizer.drops_space
 
     def feed(self, id: int) -> str:
-        """Return the characters that a token completes; empty if it contains only a part of a character."""
+        """Return the characters that a token completes; empty if it completes none."""
         data = self._tokenizer.token_bytes(id)
         if self._at_start and data:
             self._at_start = False
@@ -220,7 +220,7 @@ class Tokenizer:
         return self._bytes[id]
 
     def token_text(self, id: int) -> str:
-        r"""Return a printable form of one token: a part of a character as `\xe0`, a newline as `\n`, a special name."""
+        r"""Return a printable form of one token; a single byte is shown as `\xe0`, a newline as `\n`."""
         self._check(id)
         if id in self.special:
             return str(self._hf.id_to_token(id) or f"<{id}>")
