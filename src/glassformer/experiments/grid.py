@@ -1,7 +1,7 @@
-"""Grid of settings: every combination of the varied values, each with the same seeds. This module does not import
-torch.
+"""Grid of settings: every combination of the varied values, each with the same seeds.
 
-A grid is stored in `grid.json` in its folder. When a comparison is resumed, the grid must be the same.
+This module does not import torch. A grid is stored in `grid.json` in its folder. When a comparison is resumed, the grid
+must be the same.
 """
 
 from __future__ import annotations

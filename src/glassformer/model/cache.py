@@ -1,4 +1,4 @@
-"""Key-value cache: the keys and values of earlier tokens. The caller that generates owns it, never the model."""
+"""Key-value cache: the keys and values of earlier tokens. The caller owns the cache, never the model."""
 
 from __future__ import annotations
 

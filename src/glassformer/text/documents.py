@@ -1,4 +1,4 @@
-"""Cut plain text into documents in bounded memory; a document that is too long for it is yielded in pieces."""
+"""Cut plain text into documents, in bounded memory: a very long document is yielded in several pieces."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ def open_encoded(
     found = open_prepared(kind, folder)
     if given and found.tokenizer.digest != given[0].digest:
         raise GlassError(
-            f"the text in {folder} was not encoded with the tokenizer of the run to start from",
+            f"the text in {folder} was not encoded with the tokenizer of the run that --from names",
             "Encode it with that tokenizer: glass data encode DATA --tokenizer RUN/tokenizer.json --out OUT",
         )
     if kind.mask_token and found.tokenizer.mask_id is None:

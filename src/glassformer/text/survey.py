@@ -133,7 +133,7 @@ class Survey:
         return True
 
     def _add_document(self, facts: Facts) -> None:
-        """Record where the document starts; if there are too many starts, drop every second one."""
+        """Record where the document starts; if there are too many starts, drop every second start."""
         if self.records % self.start_step == 0:
             self.starts.append(self.characters)
         if len(self.starts) > MOST_MARKS:

@@ -1,4 +1,4 @@
-"""Export to and import from Hugging Face model folders, exactly; otherwise refuse, with the reason.
+"""Export runs to Hugging Face model folders and import such folders, exactly or not at all; errors state the reason.
 
 One description per class (`decoders`, `encoders`, `pairs`) maps the fields of `config.json` to our settings, and the
 tensors of the class to ours. Import and export use the same description, so they cannot disagree. Import needs only

@@ -1,4 +1,4 @@
-"""Choose the Hugging Face class for a model, or refuse with the reasons."""
+"""Choose the Hugging Face class for a model, or explain why no class fits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Validation of the estimators' inputs: texts in any one-dimensional container."""
+"""Validate the inputs of estimators: texts in any one-dimensional container."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class RefusedError(GlassError, ValueError):
 
 @contextmanager
 def refused() -> Iterator[None]:
-    """Turn every `GlassError` inside into a `RefusedError`."""
+    """Turn every `GlassError` raised in the block into a `RefusedError`."""
     try:
         yield
     except RefusedError:

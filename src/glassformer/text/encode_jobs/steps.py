@@ -1,4 +1,4 @@
-"""Tasks of each stage. A task takes a job and its number, reads files of the previous stage, and writes its own.
+"""Tasks of each stage. A task takes a job and its number, reads files of the previous stage, and writes its own files.
 
 The tasks use the same functions as encoding in one process (`prepare.make`). A plan records the position of its part in
 the whole text, so the joined parts equal the output of one process, token for token.

@@ -1,4 +1,4 @@
-"""A bounded, uniform, reproducible sample of text of any size, for trainers that keep their input in memory."""
+"""Draw a uniform, reproducible sample of bounded size from a text, for trainers that keep their input in memory."""
 
 from __future__ import annotations
 
