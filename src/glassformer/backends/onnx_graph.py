@@ -56,7 +56,7 @@ of its output."""
 
 MICROSOFT = "com.microsoft"  # domain of onnxruntime's own operators
 OPSET = 20
-IR_VERSION = 10  # of the file format; the default of onnx may be newer than onnxruntime supports
+IR_VERSION = 10  # version of the file format; onnx's default may be newer than onnxruntime supports
 BLOCK = 64  # number of inputs that share a scale in 8 bits; a power of 2
 LEVELS = 127  # largest 8-bit value, relative to the zero point
 ZERO = 128  # zero point: the byte that represents 0

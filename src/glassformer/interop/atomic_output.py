@@ -23,7 +23,7 @@ def appear_whole(target: str, out: Path, fill: Callable[[Path], Sequence[Measure
     Args:
         target: name of the target format, for error messages.
         out: the new folder or file; missing parent folders are created, and removed again if the export fails.
-        fill: writes the folder or file at the given path, and compares it with the run.
+        fill: function that writes the folder or file at the given path, and compares it with the run.
 
     Returns:
         The comparisons.

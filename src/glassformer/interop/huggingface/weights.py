@@ -215,7 +215,7 @@ def _check_implied(rule: Implied, ours: Tensors, left: Tensors, owner: str) -> N
 
 
 def _zeros(name: str, ours: Tensors) -> Tensor:
-    """Return zeros for a bias that our model leaves out, of the size of its layer's output."""
+    """Return zeros for a bias that our model lacks, one for each output of the layer."""
     gains = ours[name.removesuffix("bias") + "weight"] if name != "head.bias" else ours["embedding.tokens.weight"]
     return gains.new_zeros(gains.shape[0])
 
