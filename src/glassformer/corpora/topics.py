@@ -2,8 +2,8 @@
 
 A text is three to five sentences from a fixed list of frames, which do not depend on the topic. Every gap of a frame is
 filled independently: with a neutral word, with a word of the text's topic, or with a word of another topic. All topics
-have equally many words of each kind, so the counts c of words of each topic are sufficient for classification. Per gap, let
-r = (probability of the text's topic) / (probability of one particular other topic). Then
+have equally many words of each kind, so the counts c of words of each topic are sufficient for classification. For one
+gap, let r = (probability of the text's topic) / (probability of one particular other topic). Then
 
     p(label | text)  =  r^c(label) / (r^c(sport) + r^c(weather) + r^c(music) + r^c(food))
 
