@@ -52,7 +52,7 @@ def test_names_are_fit_for_folders_on_every_system() -> None:
         (["model.positions"], "has no =", "--vary SECTION.FIELD=VALUE,VALUE"),
         (["model.positions=rotary"], "fewer than two values", "--vary model.positions=VALUE,VALUE"),
         (["model.positions=rotary,"], "an empty value", "Give at least two"),
-        (["model.positions=rotary,none,rotary"], "has rotary twice", "Remove one"),
+        (["model.positions=rotary,none,rotary"], "has rotary twice", "Give each value once"),
         (["train.learning_rate=1e-3,0.001"], "are the same", "Leave one of the values out"),
         (["model.heads=1,2", "model.heads=4,8"], "was given twice", "all its values at once"),
         (["model.positions=learned,rotery"], "positions=rotery: model.positions = 'rotery'", "Did you mean rotary?"),

@@ -54,7 +54,7 @@ def test_messages_of_one_role_in_a_row_are_joined() -> None:
 @pytest.mark.parametrize(
     ("message", "problem"),
     [
-        ({"role": "narrator", "content": "x"}, "has the role 'narrator'"),
+        ({"role": "narrator", "content": "x"}, "has the unknown role 'narrator'"),
         ({"role": "user"}, "with text in both"),
         ({"role": "user", "content": 5}, "with text in both"),
         ({"role": "user", "content": [{"type": "image", "image": "x"}]}, "with text in both"),

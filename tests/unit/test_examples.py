@@ -79,7 +79,7 @@ REFUSED: list[tuple[Task, str, str, str]] = [  # task, settings, words of the pr
     ("translate", "source=pairs.tsv target=1.txt", "pairs.tsv is a table", "Leave data.target out"),
     ("translate", "source=folder target=1.txt", "folder is a folder", "plain text file"),
     ("translate", "source=folder", "the folder .*folder holds no table", "data.target"),
-    ("classify", "source=folder", "the folder .*folder holds no table", "one folder per label"),
+    ("classify", "source=folder", "the folder .*folder holds no table", "one subfolder per label"),
     ("translate", "source=3.txt target=3.txt column=1", "data.column cannot be combined with data.target", "Leave one"),
     (
         "translate",
@@ -118,10 +118,10 @@ REFUSED: list[tuple[Task, str, str, str]] = [  # task, settings, words of the pr
     ("classify", "source=mail.csv column=title,boby", "no column 'boby'", "Did you mean body"),
     ("classify", "source=mail.csv label_column=labell", "no column 'labell'", "Did you mean label"),
     ("classify", "source=short.csv label_column=1", "none except the label reads like text", "data.column"),
-    ("classify", "source=spam.tsv split=tail validation_fraction=0.7", "one label only: 'spam'", "split to random"),
+    ("classify", "source=spam.tsv split=tail validation_fraction=0.7", "only one label: 'spam'", "split to random"),
     ("classify", "source=news.tsv split=tail validation_fraction=0.01", "no validation example has a label", "random"),
-    ("classify", "source=same.tsv label_column=1", "each label has one distinct text", "Give more texts"),
-    ("classify", "source=bad.jsonl", "line 2 of bad.jsonl is not JSON", "correct that line"),
+    ("classify", "source=same.tsv label_column=1", "each label has only one distinct text", "Give more texts"),
+    ("classify", "source=bad.jsonl", "line 2 of bad.jsonl is not JSON", "Correct that line"),
     ("classify", "source=spam.tsv validation=spam.tv", "spam.tv does not exist", "Did you mean .*spam.tsv"),
 ]
 

@@ -163,7 +163,7 @@ REFUSED: dict[str, tuple[bytes, dict[str, object], str, str]] = {
     "undefined.txt": (b"abc\x81", {"encoding": "windows-1252"}, "byte 0x81 at offset 3", "Correct that byte"),
     "odd.txt": (b"\xff\xfea\0b", {}, "is not UTF-16 LE: byte 0x62 at offset 4", "Correct that byte"),
     "lone.txt": (b"\xff\xfea\0\0\xd8b\0", {}, "byte 0x00 at offset 4", "Correct that byte"),
-    "not-gzip.gz": (b"plain text", {}, "is not gzip", "rename"),
+    "not-gzip.gz": (b"plain text", {}, "is not a gzip file", "rename"),
     "cut.txt.gz": (gzip.compress(BANGLA.encode() * 9, mtime=0)[:-12], {}, "damaged gzip", "again"),
     "missing.csv": (CSV.encode(), {"column": "txet"}, "no column 'txet'; it has id, text", "Did you mean text?"),
     "missing.jsonl": (JSONL.encode(), {"column": "body"}, "no column 'body'; it has id, text", "Choose one of"),

@@ -162,7 +162,7 @@ def test_texts_are_taken_as_they_are(texts: list[str]) -> None:
 
 def test_labels_and_targets_must_be_as_many_as_texts() -> None:
     for kind in (TransformerClassifier, TransformerTranslator):
-        with pytest.raises(RefusedError, match="3 texts in X and 2 in y"):
+        with pytest.raises(RefusedError, match="X has 3 texts, but y has 2"):
             kind(**WORDS).fit(["a", "b", "c"], ["x", "y"])
 
 
