@@ -206,7 +206,7 @@ SPOILT: dict[str, tuple[Spoil, str, str]] = {
     "a turned tensor": (
         lambda f: tensors_of(f, lambda t: t.update({WEIGHT: t[WEIGHT].T.contiguous()})),
         WEIGHT,
-        "copy",
+        "Copy",
     ),
     "a tensor with nan": (lambda f: tensors_of(f, lambda t: t[WEIGHT].fill_(float("nan"))), "not finite", "damaged"),
     "a quantised tensor": (

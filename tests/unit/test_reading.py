@@ -167,7 +167,12 @@ REFUSED: dict[str, tuple[bytes, dict[str, object], str, str]] = {
     "cut.txt.gz": (gzip.compress(BANGLA.encode() * 9, mtime=0)[:-12], {}, "damaged gzip", "again"),
     "missing.csv": (CSV.encode(), {"column": "txet"}, "no column 'txet'; it has id, text", "Did you mean text?"),
     "missing.jsonl": (JSONL.encode(), {"column": "body"}, "no column 'body'; it has id, text", "Choose one of"),
-    "headless.csv": (b"Go on.,Ga door.\nRun!,Ren!\n", {"column": "en"}, "1: 'Go on.', 2: 'Ga door.'", "column 1 to 2"),
+    "headless.csv": (
+        b"Go on.,Ga door.\nRun!,Ren!\n",
+        {"column": "en"},
+        "1: 'Go on.', 2: 'Ga door.'",
+        "column number: 1 to 2",
+    ),
     "two.csv": (b"a,b\nx y z t,u v w q\n", {}, "columns a, b all hold text", "data.column"),
     "none.csv": (b"id,size\n1,2\n3,4\n", {}, "no column reads like text", "data.column"),
     "broken.jsonl": (b'{"text": "a"}\n{"text": \n', {"column": "text"}, "line 2 of broken.jsonl is not JSON", "line"),
