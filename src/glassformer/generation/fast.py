@@ -116,7 +116,7 @@ def _decoding_parts(model: Decoder | EncoderDecoder) -> list[nn.Module]:
 
 
 def layout_pays(weight: Tensor, steps: int) -> bool:
-    """Return whether oneDNN can reorder weights like this one, and `steps` steps are enough to make that worthwhile."""
+    """Return whether oneDNN can reorder weights like `weight`, and `steps` steps are enough to save its cost."""
     if weight.device.type != "cpu" or steps < LAYOUT_STEPS or not torch.backends.mkldnn.is_available():
         return False
     if not all(hasattr(torch.ops.mkldnn, name) for name in KERNELS):
