@@ -38,7 +38,7 @@ def frame_of(tokenizer: Tokenizer, config: Config) -> Frame:
     """Return the frame of the text that a run's model reads; of an encoder-decoder, of its sources.
 
     Args:
-        tokenizer: tokenizer of that text.
+        tokenizer: tokenizer of the text that the model reads.
         config: settings of the run.
     """
     if tokenizer.frame is not None:
