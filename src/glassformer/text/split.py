@@ -181,7 +181,7 @@ def _end_of_text(found: Survey, data: DataConfig, held: int) -> DocumentSplit:
 
 
 def _near_boundary(found: Survey, held: int, limit: int) -> int | None:
-    """Return the document start nearest to `held`, and at most `limit`, characters before the end; None if none is near."""
+    """Return the document start nearest to `held` (at most `limit`) characters before the end; None if none is near."""
     total = found.characters
     after = bisect_left(found.starts, total - held)
     candidates = [start for start in found.starts[max(0, after - 1) : after + 1] if start > 0]

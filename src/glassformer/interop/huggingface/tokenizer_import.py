@@ -239,5 +239,5 @@ def _check_frame(frame: Frame, own: Tokenizer, task: Task, theirs: tokenizers.To
         must = "TEXT, or one start token and TEXT" + (", with or without an end token" if task == "masked" else "")
         raise GlassError(
             f"{path} frames a text as {shown}, but models of this task need {must}",
-            "Its tensors can be read in Python: glassformer.interop.huggingface.read_model.read_model(FOLDER).",
+            "Read only its tensors, in Python: glassformer.interop.huggingface.read_model.read_model(FOLDER).",
         )
