@@ -108,7 +108,7 @@ THE_TEXT = [
         "again",
         write("a.txt.gz", gzip.compress(b"how are you today " * 500)[:-12]),
     ),
-    M("no gzip", train("a.txt.gz"), "a.txt.gz is not gzip", "rename", write("a.txt.gz", b"how are you today")),
+    M("no gzip", train("a.txt.gz"), "a.txt.gz is not a gzip file", "rename", write("a.txt.gz", b"how are you today")),
     M(
         "CSV without that column",
         train("a.csv", "--data.column", "txt"),
