@@ -123,7 +123,7 @@ THE_TEXT = [
         "data.column",
         write("a.csv", b"title,text\nhow are you today,and what about me\na good day to you,the same to you\n"),
     ),
-    M("column of plain text", train("proverbs.txt", "--data.column", "text"), "'text' & plain text", "unset"),
+    M("column of plain text", train("proverbs.txt", "--data.column", "text"), "'text' & plain text", "data.column out"),
     M(
         "JSONL with a broken line",
         train("a.jsonl"),
