@@ -108,7 +108,7 @@ THE_TEXT = [
         "again",
         write("a.txt.gz", gzip.compress(b"how are you today " * 500)[:-12]),
     ),
-    M("no gzip", train("a.txt.gz"), "a.txt.gz is not gzip", "rename", write("a.txt.gz", b"how are you today")),
+    M("no gzip", train("a.txt.gz"), "a.txt.gz is not a gzip file", "rename", write("a.txt.gz", b"how are you today")),
     M(
         "CSV without that column",
         train("a.csv", "--data.column", "txt"),
@@ -123,7 +123,7 @@ THE_TEXT = [
         "data.column",
         write("a.csv", b"title,text\nhow are you today,and what about me\na good day to you,the same to you\n"),
     ),
-    M("column of plain text", train("proverbs.txt", "--data.column", "text"), "'text' & plain text", "unset"),
+    M("column of plain text", train("proverbs.txt", "--data.column", "text"), "'text' & plain text", "data.column out"),
     M(
         "JSONL with a broken line",
         train("a.jsonl"),

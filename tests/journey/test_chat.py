@@ -143,8 +143,11 @@ def test_a_template_of_ones_own_goes_into_the_run(task_home: Path, tmp_path: Pat
         (["chat", "runs/lm", "Hi"], "learnt train.task = lm and cannot chat"),
         (["chat", "runs/classify", "Hi"], "learnt train.task = classify and cannot chat"),
         (["chat", "runs/chat", "--json"], "--json was given without QUESTION"),
-        (["train", "book.txt", "--task", "chat", "--out", "new"], "is plain text: it holds no conversations"),
-        (["train", "talks.jsonl", "talks.jsonl", "--task", "chat", "--out", "new"], "data.target does not go with"),
+        (["train", "book.txt", "--task", "chat", "--out", "new"], "is plain text and has no conversations"),
+        (
+            ["train", "talks.jsonl", "talks.jsonl", "--task", "chat", "--out", "new"],
+            "data.target cannot be combined with",
+        ),
         (
             ["train", "talks.jsonl", "--task", "chat", "--chat-template", "none.jinja", "--out", "new"],
             "none.jinja does not exist",

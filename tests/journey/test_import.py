@@ -141,8 +141,12 @@ SPOILT: dict[str, tuple[Spoil, str, str]] = {
     "config that is no JSON": (lambda f: (f / "config.json").write_text("{'a': 1"), "not valid JSON", "Copy"),
     "config that is a list": (lambda f: (f / "config.json").write_text("[]"), "not a JSON object", "Copy"),
     "no model type": (lambda f: change_config(f, model_type=...), "has no field model_type", "gpt2"),
-    "unknown architecture": (lambda f: change_config(f, model_type="rwkv7"), "'rwkv7' is not known", "Choose one of"),
-    "near architecture": (lambda f: change_config(f, model_type="gpt"), "'gpt' is not known", "gpt2"),
+    "unknown architecture": (
+        lambda f: change_config(f, model_type="rwkv7"),
+        "unknown architecture 'rwkv7'",
+        "Choose one of",
+    ),
+    "near architecture": (lambda f: change_config(f, model_type="gpt"), "unknown architecture 'gpt'", "gpt2"),
     "olmo3": (lambda f: change_config(f, model_type="olmo3"), "olmo3", "olmo2"),
     "another head": (
         lambda f: change_config(f, architectures=["GPT2ForSequenceClassification"]),
@@ -153,13 +157,13 @@ SPOILT: dict[str, tuple[Spoil, str, str]] = {
     "a field that is text": (lambda f: change_config(f, n_embd="30"), "n_embd = '30'", "whole number"),
     "a field below one": (lambda f: change_config(f, n_layer=0), "layers = 0", "1 or more"),
     "heads that do not divide": (lambda f: change_config(f, n_head=7), "n_head = 7", "Correct"),
-    "another width": (lambda f: change_config(f, n_embd=35), "implies", "another model"),
-    "another vocabulary": (lambda f: change_config(f, vocab_size=777), "777", "another model"),
+    "another width": (lambda f: change_config(f, n_embd=35), "implies", "same model"),
+    "another vocabulary": (lambda f: change_config(f, vocab_size=777), "777", "same model"),
     "more layers": (lambda f: change_config(f, n_layer=3), "has no tensor transformer.h.2.", "Copy"),
     "fewer layers": (
         lambda f: change_config(f, n_layer=1),
         "tensor that gpt2 models do not have: transformer.h.1.",
-        "not ignored",
+        "no effect on the result",
     ),
     "an activation that is not ours": (
         lambda f: change_config(f, activation_function="quick_gelu"),
@@ -171,10 +175,14 @@ SPOILT: dict[str, tuple[Spoil, str, str]] = {
         "scale_attn_by_inverse_layer_idx = True",
         "False",
     ),
-    "a field that nobody knows": (lambda f: change_config(f, secret_scale=2.0), "secret_scale", "not ignored"),
+    "a field that nobody knows": (
+        lambda f: change_config(f, secret_scale=2.0),
+        "secret_scale",
+        "no effect on the result",
+    ),
     "quantised": (lambda f: change_config(f, quantization_config={"bits": 4}), "quantization_config", ""),
     "a head that is not tied": (lambda f: change_config(f, tie_word_embeddings=False), "lm_head.weight", ""),
-    "a million layers": (lambda f: change_config(f, n_layer=10**6), "1000000 layers", "another model"),
+    "a million layers": (lambda f: change_config(f, n_layer=10**6), "1000000 layers", "same model"),
     "an epsilon that is no number": (lambda f: change_config(f, layer_norm_epsilon=float("nan")), "= nan", "a number"),
     "a list for a name": (lambda f: change_config(f, architectures=[["x"]]), "['x'], which is not supported", "GPT2"),
     "truncated weights": (lambda f: cut(f / "model.safetensors"), "not a complete safetensors file", "Copy"),
@@ -190,11 +198,15 @@ SPOILT: dict[str, tuple[Spoil, str, str]] = {
     "a missing shard": (lambda f: index_of(f, "gone.safetensors"), "gone.safetensors is missing", "Copy"),
     "a shard elsewhere": (lambda f: index_of(f, "../gpt2.safetensors"), "outside its folder", ""),
     "a missing tensor": (lambda f: tensors_of(f, lambda t: t.pop(WEIGHT)), f"has no tensor {WEIGHT}", "Copy"),
-    "a tensor too many": (lambda f: tensors_of(f, lambda t: t.update(extra=torch.ones(2))), "extra", "remove it"),
+    "a tensor too many": (
+        lambda f: tensors_of(f, lambda t: t.update(extra=torch.ones(2))),
+        "extra",
+        "Remove the tensor",
+    ),
     "a turned tensor": (
         lambda f: tensors_of(f, lambda t: t.update({WEIGHT: t[WEIGHT].T.contiguous()})),
         WEIGHT,
-        "copy",
+        "Copy",
     ),
     "a tensor with nan": (lambda f: tensors_of(f, lambda t: t[WEIGHT].fill_(float("nan"))), "not finite", "damaged"),
     "a quantised tensor": (
@@ -344,7 +356,7 @@ TEMPLATES: dict[str, tuple[Any, str | None, str]] = {  # what the tokenizer has,
         {"rag": SHOUTED, "tool_use": SHOUTED},
         None,
         "note: no chat template is imported: they are named rag, tool_use, and none is named default. "
-        "Copy the one to use to runs/one/chat_template.jinja",
+        "Copy one of them to runs/one/chat_template.jinja",
     ),
 }
 

@@ -90,8 +90,8 @@ def test_a_label_of_one_text_and_a_sorted_file(folder: Path) -> None:
         folder=folder,
     )
     assert notes.returncode == 2
-    assert "the training part of two.csv has one label only: 'family'" in notes.stderr
-    assert "Set data.split to random: the file is sorted by its labels." in notes.stderr
+    assert "the training split of two.csv has only one label: 'family'" in notes.stderr
+    assert "Set data.split to random, because the file is sorted by label." in notes.stderr
 
 
 def test_labels_that_were_never_learnt(folder: Path) -> None:
@@ -104,7 +104,7 @@ def test_labels_that_were_never_learnt(folder: Path) -> None:
     assert "36 texts, " in done.stdout
     (folder / "test.csv").write_text("label,text\nhum,who is it\nhum,what is it\nhim,is it\n", encoding="utf-8")
     cause, remedy = refused("evaluate", "run", "test.csv", "--data.label_column=label", folder=folder)
-    assert "no label of test.csv was learnt: its most frequent label is 'hum'" in cause
+    assert "no label of test.csv is in the training data; its most frequent label is 'hum'" in cause
     assert "family, spam, work" in remedy
     cause, remedy = refused("evaluate", "run", "test.csv", "--data.label_column=lable", folder=folder)
     assert "test.csv has no column 'lable'; it has label, text" in cause
@@ -118,10 +118,10 @@ def test_files_to_measure_on_that_do_not_fit(folder: Path) -> None:
     assert remedy.startswith("Did you mean test.")
     append(folder / "test.de", "noch eine .\n")
     cause, remedy = refused("evaluate", "run", "test.en", "test.de", folder=folder)
-    assert "test.en has 30 lines, test.de 31: they cannot be parallel" in cause
+    assert "test.en has 30 lines and test.de has 31, so they are not parallel" in cause
     assert "'noch eine .'" in remedy
     cause, _ = refused("evaluate", "run", "test.en", folder=folder)
-    assert "test.en is plain text: it holds no targets" in cause
+    assert "test.en is plain text and has no targets" in cause
     append(folder / "val.en", LONG + "\n")
     append(folder / "val.de", "das Ende .\n")
     done = here("evaluate", "run", "val.en", "val.de", folder=folder)

@@ -94,7 +94,7 @@ def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
         path.write_bytes(path.read_bytes()[:100])
         with pytest.raises(GlassError, match=f"rows{suffix} cannot be read as") as refused:
             prepared("lm", path, column="text")
-        assert refused.value.remedy == "Write or download it again."
+        assert refused.value.remedy == "Write or download the file again."
 
 
 def test_what_changes_while_it_is_read_is_refused(tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ def test_names_are_fit_for_folders_on_every_system() -> None:
         (["model.positions"], "has no =", "--vary SECTION.FIELD=VALUE,VALUE"),
         (["model.positions=rotary"], "fewer than two values", "--vary model.positions=VALUE,VALUE"),
         (["model.positions=rotary,"], "an empty value", "Give at least two"),
-        (["model.positions=rotary,none,rotary"], "has rotary twice", "Remove one"),
+        (["model.positions=rotary,none,rotary"], "has rotary twice", "Give each value once"),
         (["train.learning_rate=1e-3,0.001"], "are the same", "Leave one of the values out"),
         (["model.heads=1,2", "model.heads=4,8"], "was given twice", "all its values at once"),
         (["model.positions=learned,rotery"], "positions=rotery: model.positions = 'rotery'", "Did you mean rotary?"),
@@ -63,8 +63,12 @@ def test_names_are_fit_for_folders_on_every_system() -> None:
             "--vary remove=causal-msk: unknown part 'causal-msk'",
             "Did you mean causal-mask?",
         ),
-        (["remove=nothing,causal-mask", "train.task=lm,masked"], "remove=causal-mask with train.task = masked", "lm"),
-        (["data.source=stories,-"], "- is standard input", "Save it in a file"),
+        (
+            ["remove=nothing,causal-mask", "train.task=lm,masked"],
+            "remove=causal-mask needs a language model, but train.task = masked",
+            "lm",
+        ),
+        (["data.source=stories,-"], "- is standard input", "Save the text in a file"),
         (
             ["train.steps=" + ",".join(map(str, range(1, 40))), "train.warmup=" + ",".join(map(str, range(10)))],
             "are more than 1,000 runs",

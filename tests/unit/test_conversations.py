@@ -54,12 +54,12 @@ def test_messages_of_one_role_in_a_row_are_joined() -> None:
 @pytest.mark.parametrize(
     ("message", "problem"),
     [
-        ({"role": "narrator", "content": "x"}, "has the role 'narrator'"),
+        ({"role": "narrator", "content": "x"}, "has the unknown role 'narrator'"),
         ({"role": "user"}, "with text in both"),
         ({"role": "user", "content": 5}, "with text in both"),
         ({"role": "user", "content": [{"type": "image", "image": "x"}]}, "with text in both"),
         ("Hi", "with text in both"),
-        ({"role": "user", "content": "\ud83d"}, "holds half a character"),
+        ({"role": "user", "content": "\ud83d"}, "has a lone surrogate"),
     ],
 )
 def test_messages_that_cannot_be_read_are_refused_with_their_position(message: Any, problem: str) -> None:
@@ -175,9 +175,9 @@ def test_what_teaches_nothing_is_left_out_and_counted(tmp_path: Path) -> None:
         ([{"messages": [{"role": "user", "content": "x"}]}] * 3, "holds no example that can be used"),
         (
             [{"messages": [{"role": "cook", "content": "x"}]}] * 3,
-            "line 1 of talks.jsonl: a message has the role 'cook'",
+            "line 1 of talks.jsonl: a message has the unknown role 'cook'",
         ),
-        ([{"a": 1, "b": 2, "c": 3}] * 3, "which are source and target is not clear"),
+        ([{"a": 1, "b": 2, "c": 3}] * 3, "the source and target are not clear"),
     ],
 )
 def test_tables_without_conversations_are_refused_and_leave_nothing(

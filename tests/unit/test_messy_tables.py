@@ -135,7 +135,7 @@ def test_a_text_after_the_closing_quote_is_refused_with_its_line(write: Write, t
     source = write("t.csv", HEADER + with_commas(ROWS[:4]) + 'spam,"Free" entry to all\n')
     error = refusal("classify", source, tmp_path)
     assert error.problem == (
-        "line 6, column 2 of t.csv: the quote at character 6 is closed at character 11, and text follows"
+        "line 6, column 2 of t.csv: the quote at character 6 is closed at character 11, but text follows"
     )
 
 
@@ -529,7 +529,7 @@ def test_blank_lines_at_the_end_of_one_of_two_files_are_left_out(write: Write, t
         found = made(tmp_path, "translate", source=source, target=target, split="tail")
         assert len(texts(found)) == 3
         assert "2 blank lines at the end of a.de, where the other file has none" in notes(found)
-    with pytest.raises(GlassError, match=r"b\.en has 1 line, b\.de 2: they cannot be parallel"):
+    with pytest.raises(GlassError, match=r"b\.en has 1 line and b\.de has 2, so they are not parallel"):
         made(tmp_path, "translate", source=write("b.en", "one\n"), target=write("b.de", "eins\nzwei\n"))
 
 

@@ -163,17 +163,22 @@ REFUSED: dict[str, tuple[bytes, dict[str, object], str, str]] = {
     "undefined.txt": (b"abc\x81", {"encoding": "windows-1252"}, "byte 0x81 at offset 3", "Correct that byte"),
     "odd.txt": (b"\xff\xfea\0b", {}, "is not UTF-16 LE: byte 0x62 at offset 4", "Correct that byte"),
     "lone.txt": (b"\xff\xfea\0\0\xd8b\0", {}, "byte 0x00 at offset 4", "Correct that byte"),
-    "not-gzip.gz": (b"plain text", {}, "is not gzip", "rename"),
+    "not-gzip.gz": (b"plain text", {}, "is not a gzip file", "rename"),
     "cut.txt.gz": (gzip.compress(BANGLA.encode() * 9, mtime=0)[:-12], {}, "damaged gzip", "again"),
     "missing.csv": (CSV.encode(), {"column": "txet"}, "no column 'txet'; it has id, text", "Did you mean text?"),
     "missing.jsonl": (JSONL.encode(), {"column": "body"}, "no column 'body'; it has id, text", "Choose one of"),
-    "headless.csv": (b"Go on.,Ga door.\nRun!,Ren!\n", {"column": "en"}, "1: 'Go on.', 2: 'Ga door.'", "column 1 to 2"),
+    "headless.csv": (
+        b"Go on.,Ga door.\nRun!,Ren!\n",
+        {"column": "en"},
+        "1: 'Go on.', 2: 'Ga door.'",
+        "column number: 1 to 2",
+    ),
     "two.csv": (b"a,b\nx y z t,u v w q\n", {}, "columns a, b all hold text", "data.column"),
     "none.csv": (b"id,size\n1,2\n3,4\n", {}, "no column reads like text", "data.column"),
     "broken.jsonl": (b'{"text": "a"}\n{"text": \n', {"column": "text"}, "line 2 of broken.jsonl is not JSON", "line"),
     "list.jsonl": (b'["a"]\n', {}, "holds a list", '"text"'),
-    "half.jsonl": (b'{"text": "\\ud83d x"}\n', {"column": "text"}, "half a character (\\ud83d)", "both"),
-    "plain.txt": (b"some text", {"column": "text"}, "plain.txt is plain text", "Leave it unset"),
+    "half.jsonl": (b'{"text": "\\ud83d x"}\n', {"column": "text"}, "a lone surrogate (\\ud83d)", "both"),
+    "plain.txt": (b"some text", {"column": "text"}, "plain.txt is plain text", "Leave data.column out"),
 }
 
 

@@ -162,12 +162,12 @@ def test_texts_are_taken_as_they_are(texts: list[str]) -> None:
 
 def test_labels_and_targets_must_be_as_many_as_texts() -> None:
     for kind in (TransformerClassifier, TransformerTranslator):
-        with pytest.raises(RefusedError, match="3 texts in X and 2 in y"):
+        with pytest.raises(RefusedError, match="X has 3 texts, but y has 2"):
             kind(**WORDS).fit(["a", "b", "c"], ["x", "y"])
 
 
 @pytest.mark.parametrize(
-    ("labels", "words"), [(["x"] * 4, "1 class only, 'x'"), ([0.5, 1.5, 2.5, 0.5], "continuous"), (None, "y is None")]
+    ("labels", "words"), [(["x"] * 4, "only 1 class, 'x'"), ([0.5, 1.5, 2.5, 0.5], "continuous"), (None, "y is None")]
 )
 def test_labels_that_cannot_be_learnt(labels: Any, words: str) -> None:
     with pytest.raises(ValueError, match=words):
@@ -359,7 +359,7 @@ def test_the_vocabulary_is_that_of_only_what_is_learnt_from() -> None:
 def test_nothing_held_out_means_the_last_weights() -> None:
     model = TransformerClassifier(**{**WORDS, "steps": 7}, validation_fraction=0).fit(TEXTS, LABELS)
     assert (model.best_step_, model.n_steps_, model.validation_loss_) == (7, 7, None)
-    with pytest.raises(RefusedError, match="needs a held-out part"):
+    with pytest.raises(RefusedError, match="needs held-out texts"):
         model.set_params(patience=2).fit(TEXTS, LABELS)
 
 

@@ -27,7 +27,7 @@ def open_engine(name: BackendName, model: Decoder | EncoderDecoder, greedy: bool
 
     Args:
         name: backend; not "auto".
-        model: model that generates.
+        model: model that generates text.
         greedy: whether decoding is greedy; onnxruntime's threads then busy-wait between steps.
 
     Raises:
@@ -49,7 +49,7 @@ def choose_engine(
     """Return the engine of a backend; for `auto`, choose it from the number of texts and the settings.
 
     Raises:
-        GlassError: as `open_engine`; never for `auto`.
+        GlassError: as in `open_engine`; never for `auto`.
     """
     greedy = settings.beams == 1 and settings.temperature == 0
     if name != "auto":

@@ -31,10 +31,11 @@ class OnnxEngine:
     Implements `Engine`.
 
     Args:
-        model: on the CPU. Do not change its weights while the engine is in use; it keeps optimized copies.
+        model: model on the CPU. Do not change its weights while the engine is in use, because it keeps optimized
+            copies.
         threads: number of threads, including the caller's.
-        precision: of the matrix multiplications, see `step_graph`; "int8" is faster but approximate.
-        spins: let idle threads busy-wait between steps too, not only within a step. On two cores this makes greedy
+        precision: precision of the matrix multiplications, see `step_graph`; "int8" is faster but approximate.
+        spins: whether idle threads busy-wait between steps too, not only within a step. On two cores this makes greedy
             decoding of one row up to 1.2 times as fast, but beam search, which uses PyTorch's threads between steps,
             1.2 to 1.4 times slower.
 
@@ -76,7 +77,7 @@ class OnnxEngine:
         return self._run(tokens[:, None], positions.expand(B, 1), ends, torch.arange(B), cache)  # (slots, V)
 
     def read_prompts(self, tokens: Sequence[Sequence[int]], own: Cache) -> Tensor:
-        """Read chunks of prompts and return logits (B, V). Padding is on the right, where nothing attends."""
+        """Read chunks of prompts and return logits (B, V). Padding is on the right, where no token attends to it."""
         done = own.length
         ids, _ = pad_right(tokens, torch.device("cpu"))  # (B, T)
         B, T = ids.shape
@@ -168,7 +169,7 @@ def check_supported(model: Decoder | EncoderDecoder) -> None:
     device = model.embedding.tokens.weight.device.type
     if device != "cpu":
         raise GlassError(
-            f"onnxruntime computes on the CPU, and the model is on {device}",
+            f"onnxruntime computes on the CPU, but the model is on {device}",
             "Move the model to the CPU, or use PyTorch.",
         )
     part = unknown_part(model)

@@ -51,12 +51,12 @@ from glassformer.model.transformer import Block, Decoder, EncoderDecoder, FeedFo
 Precision = Literal["float32", "int8"]
 Attribute = int | float | str | list[int]
 Part = Callable[[str, str | None], str]
-"""Function that adds the nodes of a part of a block: name of its input, name of the residual stream to add to or None
--> name of its output."""
+"""Function that adds the nodes of a sublayer: (name of its input, name of the residual stream to add or None) -> name
+of its output."""
 
 MICROSOFT = "com.microsoft"  # domain of onnxruntime's own operators
 OPSET = 20
-IR_VERSION = 10  # of the file format; the default of onnx may be newer than onnxruntime supports
+IR_VERSION = 10  # version of the file format; onnx's default may be newer than onnxruntime supports
 BLOCK = 64  # number of inputs that share a scale in 8 bits; a power of 2
 LEVELS = 127  # largest 8-bit value, relative to the zero point
 ZERO = 128  # zero point: the byte that represents 0
@@ -87,9 +87,9 @@ def step_graph(model: Decoder | EncoderDecoder, precision: Precision = "float32"
     """Build the graph of a decoder, or of the decoder of an encoder-decoder, without dropout.
 
     Args:
-        model: on the CPU.
-        precision: of the matrix multiplications: "float32", or "int8" for 8-bit weights and inputs. Everything else,
-            including the embedding, is float32, even if the model has another data type.
+        model: model on the CPU.
+        precision: precision of the matrix multiplications: "float32", or "int8" for 8-bit weights and inputs.
+            Everything else, including the embedding, is float32, even if the model has another data type.
     """
     import onnx
 
@@ -243,7 +243,7 @@ class _Builder:
     Args:
         model: a decoder or an encoder-decoder.
         nodes: the nodes of the graph, to which this class adds.
-        precision: of the matrix multiplications.
+        precision: precision of the matrix multiplications.
         padded: head width of the operator.
     """
 
@@ -298,7 +298,7 @@ class _Builder:
         return self._norm(x, embedding.norm)  # (N, D)
 
     def _part(self, x: str, order: str, norm: nn.Module, part: Part) -> str:
-        """Add a part of a block with its norm and residual connection: (N, D) -> (N, D). See `BLOCKS`."""
+        """Add a sublayer with its norm and residual connection: (N, D) -> (N, D). See `BLOCKS`."""
         match order:
             case "pre":
                 return part(self._norm(x, norm), x)
@@ -463,8 +463,8 @@ class _Builder:
 
         Args:
             heads: (H') index of each head in the weight; None: a head of zeros.
-            width: K'; None: the operator's head width. Each half of a head is padded separately, as a rotation pairs
-                channel i with channel i + K'/2.
+            width: K'; None: the operator's head width. Each half of a head is padded separately, because a rotation
+                pairs channel i with channel i + K'/2.
         """
         width = width or self.padded
         if width == self.config.K and list(heads) == list(range(len(weight) // width)):

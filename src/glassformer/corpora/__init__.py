@@ -1,6 +1,6 @@
 """Generated corpora of documents, pairs, labelled texts and conversations, with names for `glass train NAME`.
 
-For most of them, the best possible loss or accuracy is known exactly.
+For most corpora, the best possible loss or accuracy is known exactly.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def find_corpus(name: str) -> Generated:
     """Return the corpus with this name, of any kind.
 
     Raises:
-        GlassError: there is no such corpus; the remedy names the nearest one.
+        GlassError: there is no such corpus; the remedy names the corpus with the nearest name.
     """
     if name not in CORPORA:
         raise GlassError(f"unknown generated corpus {name!r}", nearest(name, CORPORA))
@@ -141,4 +141,4 @@ def _find(name: str, kind: type[Kind], what: str) -> Kind:
     if isinstance(corpus, kind):
         return corpus
     able = ", ".join(other for other, found in CORPORA.items() if isinstance(found, kind))
-    raise GlassError(f"the corpus {name} has no {what}", f"Corpora with {what}: {able}.")
+    raise GlassError(f"the corpus {name} has no {what}", f"Choose a corpus with {what}: {able}.")

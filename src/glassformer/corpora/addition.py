@@ -1,7 +1,7 @@
 """`addition`: lines such as "12+345=357".
 
 Each number has 1, 2 or 3 digits with equal probability and is uniform among the numbers of that length, without leading
-zeros (0 itself has one digit). Short sums are few, so some lines of a validation split also occur in training.
+zeros (0 itself has one digit). There are few short sums, so some lines of a validation split also occur in training.
 """
 
 from __future__ import annotations

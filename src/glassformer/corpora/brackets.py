@@ -3,10 +3,10 @@
 In "([]{<>})", a closing bracket matches the most recently opened bracket that is still open, at any distance. Documents
 have one to `most` pairs of brackets; for each number of pairs, all arrangements and kinds are equally likely.
 
-Minimal pairs end with the closing bracket in question. The wrong text closes another kind: that of the bracket opened
-last, if it is different, so that the heuristic "close the bracket opened last" fails. The distance is the number of
-brackets in between, with equally many pairs for each range. Nothing is held out: documents contain short texts too, and
-long ones almost never.
+A minimal pair ends with the closing bracket that is tested. The wrong text ends with another kind of bracket: the kind
+of the bracket opened last, if it differs, so that the heuristic "close the bracket opened last" fails. The distance is
+the number of brackets between the two matching brackets; there are equally many pairs for each range of distances.
+Nothing is held out: documents contain short texts too, and long ones almost never.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from glassformer.corpora.corpus import TEXT_TASKS, MinimalPair, below, generator
 KINDS = ("()", "[]", "{}", "<>")
 OPENING = {kind[0]: kind[1] for kind in KINDS}
 DISTANCES = ((0, 0), (1, 3), (4, 6), (7, 10), (11, 18))
-"""Ranges (minimum, maximum) of the distance in minimal pairs, in pairs of brackets in between."""
+"""Ranges (minimum, maximum) of the distance in minimal pairs, counted in pairs of brackets."""
 PAIRS_FROM = 1 << 32
 """First index of the random generators of minimal pairs; documents start at 0."""
 
@@ -68,7 +68,7 @@ def closes(text: str) -> bool:
 
 
 def last_opened(text: str) -> str:
-    """Return the closing bracket of the bracket opened last, even if already closed; "" if none was opened."""
+    """Return the closing bracket for the bracket opened last, even if it is closed already; "" if none was opened."""
     return next((OPENING[bracket] for bracket in reversed(text) if bracket in OPENING), "")
 
 

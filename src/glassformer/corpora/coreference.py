@@ -1,12 +1,12 @@
-"""`coreference`: sentences in which only the adjective decides the referent of "it".
+"""`coreference`: sentences in which only the adjective determines the referent of "it".
 
 In "The horse did not cross the river because it was too tired.", "it" is the horse; with "too wide", it is the river
 (after Levesque et al. 2012, "The Winograd schema challenge"). Documents contain either "it" or the noun again.
 
 Minimal pairs replace "it" by either noun; only tokens after that noun are scored (partial scoring: Trinh & Le 2018, "A
-simple method for commonsense reasoning"). Pairs come as twins with different adjectives, so that the other noun is
-correct. A twin counts only if both of its pairs are correct; chance is one in four. Some combinations of an animal, a
-thing and an adjective are held out: documents never contain them, and minimal pairs contain no others.
+simple method for commonsense reasoning"). Pairs come as twins with different adjectives, so that a different noun is
+correct in each. Twins count as correct only if both pairs are correct; chance is one in four. Some combinations of an
+animal, a thing and an adjective are held out: documents never contain them, and minimal pairs contain no others.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def adjectives(animal: str, thing: str, role: str, held: bool) -> tuple[str, ...
 
 @cache
 def meetings(held: bool) -> tuple[tuple[str, str], ...]:
-    """Return the (animal, thing) pairs that both have at least one adjective in this split."""
+    """Return the pairs (animal, thing) in which both have an adjective that is held out, or one that is not."""
     return tuple(
         (animal, thing)
         for animal, thing in product(ANIMALS, THINGS)
@@ -138,7 +138,7 @@ class Coreference:
         return {"tokenizer.kind": "words", "data.windows": "documents", "model.context": "28"}
 
     def documents(self, size: int, seed: int) -> Iterator[str]:
-        """Yield one sentence per document; the reason is about the animal or the thing, by "it" or by name, equally."""
+        """Yield one sentence per document; its reason names the animal or the thing, by "it" or the noun, at random."""
         for index in range(size):
             scene, first, second = draw_scene(seed, index, held=False)
             role, named = divmod(int(second * 4), 2)
@@ -152,7 +152,7 @@ class Coreference:
         Args:
             size: number of pairs.
             seed: random seed.
-            held: use held-out combinations; False: use combinations of documents, for comparison.
+            held: whether to use held-out combinations; if not, combinations in documents, for comparison.
         """
         for index in range(size):
             twin, role = divmod(index, 2)

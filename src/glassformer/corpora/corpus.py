@@ -18,8 +18,8 @@ LEARNS_PAIRS: Mapping[str, str] = {
     "train.warmup": "50",
     "train.batch": "64",
 }
-"""Settings with which pairs with a small vocabulary are learnt in minutes. Positions are learned: cross-attention needs
-the positions of source tokens, which rotary and relative positions do not provide."""
+"""Settings with which a model learns pairs with a small vocabulary in minutes. Positions are learned, because
+cross-attention needs the positions of source tokens, which rotary and relative positions do not provide."""
 TEXT_TASKS = ("lm", "masked")
 """Tasks of a corpus of documents: language modelling and masked language modelling."""
 
@@ -34,15 +34,15 @@ class Generated(Protocol):
 
     @property
     def name(self) -> str:
-        """Name for `glass train NAME`."""
+        """Return the name for `glass train NAME`."""
 
     @property
     def summary(self) -> str:
-        """Description in one line, as `glass data list` prints it."""
+        """Return the one-line description that `glass data list` prints."""
 
     @property
     def tasks(self) -> tuple[str, ...]:
-        """Supported tasks among "lm", "masked", "classify", "translate", "summarize", "chat"; the default is first."""
+        """Return the supported tasks (such as "lm", "classify" or "translate"), with the default first."""
 
     def recommended(self, task: str) -> Mapping[str, str]:
         """Return the recommended settings for a task, as `Config.with_changes` takes them."""
@@ -122,15 +122,15 @@ class MinimalPair:
     """Condition of the pair. In `agreement`, the numbers of the subject and of the last noun before the verb: SS, SP,
     PS or PP; in `coreference`, the role of the correct noun; in `brackets`, the range of the distance."""
     attractors: int
-    """Number of nouns between subject and verb with the other number than the subject. In `brackets`, 1 if the bracket
-    opened last is of another kind than the one to close, otherwise 0."""
+    """Number of nouns between subject and verb whose grammatical number is not the subject's. In `brackets`, 1 if the
+    bracket opened last is not of the kind to close, otherwise 0."""
     twin: int
     """Number of the group; pairs with the same number are twins."""
 
 
 @runtime_checkable
 class MinimalPairCorpus(Corpus, Protocol):
-    """Interface of a generated corpus of documents with minimal pairs that test whether a rule was learnt.
+    """Interface of a generated corpus of documents with minimal pairs that test whether a model has learned a rule.
 
     Minimal pairs of words contain combinations that are held out from the documents.
     """

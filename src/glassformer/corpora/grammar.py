@@ -134,7 +134,7 @@ class Grammar:
     """A grammar of slots and sentences; sentences are joined by one space.
 
     Raises:
-        ValueError: wordings of one sentence draw different slots, or a slot is drawn before the one it depends on.
+        ValueError: wordings of one sentence draw different slots, or a slot is drawn before the slot it depends on.
     """
 
     def __init__(self, slots: Sequence[Slot], sentences: Sequence[Sequence[Wording]]) -> None:

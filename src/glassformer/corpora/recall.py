@@ -52,7 +52,7 @@ class Recall:
             yield f"{''.join(shown)}|{''.join(asked)}"
 
     def entropy(self) -> float:
-        """Sum the entropies of the number of pairs, the keys in order, the values, and the order of the questions."""
+        """Sum the entropies of the number of pairs, the keys in order, the values, and the order of the queries."""
         sizes = range(self.fewest, self.most + 1)
         return math.log(len(sizes)) + sum(_cost(pairs) for pairs in sizes) / len(sizes)
 

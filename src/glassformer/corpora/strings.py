@@ -1,6 +1,6 @@
 """`copy`, `reverse`, `sort`: "input=answer" lines whose answer is a function of the input.
 
-The length of the input is uniform, and so are its characters. The probability of a line is that of its input, so a
+The length of the input is uniform, and so are its characters. A line has the same probability as its input, so a
 perfect model has no loss on the characters after "=".
 """
 
@@ -60,11 +60,11 @@ class StringTask:
             yield given, self.change(given)
 
     def answer(self, source: str) -> str | None:
-        """Return the answer to an input, which may be longer than those of `pairs`; None for other characters."""
+        """Return the answer to an input of any length; None if a character is not in the alphabet, or there is none."""
         return self.change(source) if source and set(source) <= set(self.alphabet) else None
 
     def entropy(self) -> float:
-        """Return the entropy of the length plus that of the input's characters, in nats per document."""
+        """Return the entropy of the length plus the entropy of the input's characters, in nats per document."""
         return math.log(self.longest) + (self.longest + 1) / 2 * math.log(len(self.alphabet))
 
     def log_probability(self, document: str) -> float:

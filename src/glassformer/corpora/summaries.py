@@ -133,7 +133,7 @@ class Summaries:
 
 @cache
 def summary_grammars() -> Mapping[str, Grammar]:
-    """Return the grammars by whose facts come first, "hero" or "friend"; cached."""
+    """Return two grammars, by the person whose facts come first, "hero" or "friend"; cached."""
     return {first: _grammar(first) for first in WISHES}
 
 
@@ -166,6 +166,6 @@ def _grammar(first: str) -> Grammar:
 
 
 def _both(heros: str, friends: str, values: list[Word], first: str) -> list[Slot]:
-    """Return a slot of the hero and a slot of the friend with different values; the first in the story comes first."""
+    """Return a slot of the hero and a slot of the friend with different values, in the order of the story."""
     one, other = (heros, friends) if first == "hero" else (friends, heros)
     return [free(one, values), other_than(other, one, values)]

@@ -51,7 +51,7 @@ class Derivation(NamedTuple):
 
 
 class Rules:
-    """A builder for the rules of a grammar."""
+    """Builder for the rules of a grammar."""
 
     def __init__(self, languages: Sequence[str]) -> None:
         self.languages = tuple(languages)
@@ -66,7 +66,7 @@ class Rules:
         self.table.setdefault(category, []).append(Rule(weight, tuple(parts), read))
 
     def choose(self, category: str, other: str, weight: float = 1.0) -> None:
-        """Add a rule that expands a category to another category."""
+        """Add a rule that expands a category into another category."""
         self.add(category, [other], *["0"] * len(self.languages), weight=weight)
 
 
@@ -100,7 +100,7 @@ class SynchronousGrammar:
 
     @cached_property
     def beginnings(self) -> dict[str, dict[str, frozenset[str]]]:
-        """Possible first words of each category, by language."""
+        """Return the possible first words of each category, by language."""
         return {language: self._beginnings(language) for language in self.rules[self.start][0].sides}
 
     def _beginnings(self, language: str) -> dict[str, frozenset[str]]:

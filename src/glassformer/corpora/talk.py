@@ -8,7 +8,7 @@ would take much longer than ten minutes to learn whose city is asked for.)
 
 One in eight facts is held out: `talk` states it but never asks about it, and the last question of a conversation of
 `talk-held-out` always does. For example, `Where does Ada live?` may never be asked in training when Ada lives in Oslo.
-A model that answers such a question has learnt to look facts up instead of memorizing answers.
+A model that answers such a question has learned to look facts up instead of memorizing answers.
 """
 
 from __future__ import annotations
@@ -106,12 +106,12 @@ class Fact:
 
     @property
     def question(self) -> str:
-        """Question about the fact."""
+        """Return the question about the fact."""
         return self.kind.asked.format(name=self.name)
 
     @property
     def answer(self) -> str:
-        """Answer to the question, which is the fact itself."""
+        """Return the answer to the question, which is the fact itself."""
         return self.kind.told.format(name=self.name, value=self.value)
 
 
@@ -130,7 +130,7 @@ class Talk:
 
     @property
     def summary(self) -> str:
-        """Description in one line, as `glass data list` prints it."""
+        """Return the one-line description that `glass data list` prints."""
         last = "; the last question of each is never asked in talk" if self.held_out else ""
         return f"conversations: facts about people, questions about them, and the right answers{last}"
 
@@ -176,7 +176,7 @@ class Talk:
         usual = [fact for fact in asked if not is_held_out(fact)]
         rare = [fact for fact in asked if is_held_out(fact)]
         chosen = [*usual[: count - 1], *rare[:1]] if self.held_out else usual[:count]
-        if not (rare if self.held_out else chosen):  # no question is allowed about these facts
+        if not (rare if self.held_out else chosen):  # the corpus cannot ask about these facts
             return self._conversation(numbers)
         messages: list[dict[str, str]] = []
         told = " ".join(fact.answer for fact in facts)

@@ -2,8 +2,8 @@
 
 A text is three to five sentences from a fixed list of frames, which do not depend on the topic. Every gap of a frame is
 filled independently: with a neutral word, with a word of the text's topic, or with a word of another topic. All topics
-have equally many words of each kind, so the counts c of words of each topic are sufficient for classification. With
-r = (probability of the own topic) / (probability of one given other topic) per gap,
+have equally many words of each kind, so the counts c of words of each topic are sufficient for classification. For one
+gap, let r = (probability of the text's topic) / (probability of one particular other topic). Then
 
     p(label | text)  =  r^c(label) / (r^c(sport) + r^c(weather) + r^c(music) + r^c(food))
 
@@ -55,7 +55,7 @@ class Topics:
 
     Args:
         own: probability that a gap holds a word of the text's own topic.
-        other: probability that it holds a word of another topic, each equally likely; otherwise it is neutral.
+        other: probability that a gap holds a word of any other topic, all equally likely; all other words are neutral.
         fewest: minimum number of sentences in a text.
         most: maximum number of sentences in a text; all numbers in between are equally likely.
     """
@@ -121,8 +121,8 @@ class Topics:
     def _right(self, words: int) -> float:
         """Return the mean largest posterior if `words` gaps hold a word of some topic.
 
-        It is the sum of p(label) p(row of topics | label) over all rows of topics, for the best label of each row; the
-        term depends on the largest count only.
+        It is the sum of p(label) p(row of topics | label) over all rows of topics, for the best label of each row. Each
+        term depends only on the largest count.
         """
         own = self.own / (self.own + self.other)
         other = (1 - own) / (len(LABELS) - 1)
@@ -163,7 +163,7 @@ def _gap_counts(fewest: int, most: int) -> dict[int, float]:
 
 @cache
 def _patterns() -> tuple[re.Pattern[str], ...]:
-    """Return a pattern for each frame that matches its filled forms."""
+    """Return a pattern for each frame, which matches the frame with any words in its gaps."""
     known = {kind: "|".join(lists[kind] for lists in (NEUTRAL, *WORDS.values())) for kind in NEUTRAL}
     return tuple(
         re.compile(GAP.sub(lambda gap: f"({known[gap[0]].replace(' ', '|')})", frame.replace(".", r"\.")))

@@ -1,4 +1,4 @@
-"""True entropy of generated text: the exact probability of given documents under their corpus."""
+"""Compute the exact probability of documents under the corpus that generated them."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from glassformer.corpora import find_text_corpus
 
 
 class Documents(Protocol):
-    """Protocol of a token store, with the members that true entropies need."""
+    """Protocol of a token store, with the members that `true_nats` needs."""
 
     @property
     def tokens(self) -> NDArray[np.integer[Any]]:
-        """Ids of all tokens of the text in order, (N,)."""
+        """Return the ids of all tokens of the text in order, (N,)."""
 
     @property
     def document_ends(self) -> NDArray[np.integer[Any]]:
-        """Index one past the last token of each document, (documents,)."""
+        """Return the index one past the last token of each document, (documents,)."""
 
 
 class TextDecoder(Protocol):
-    """Protocol of a tokenizer, with the members that true entropies need."""
+    """Protocol of a tokenizer, with the members that `true_nats` needs."""
 
     def decode(self, ids: Sequence[int]) -> str:
         """Decode token ids to text; special tokens are dropped."""
@@ -34,8 +34,8 @@ class TextDecoder(Protocol):
 def true_nats(documents: Documents, tokenizer: TextDecoder, corpus: str) -> tuple[float, str] | None:
     """Return -ln p of the documents in nats, and a note on how it was computed.
 
-    If decoding does not restore the documents, return the entropy of the corpus times their number instead. Return None
-    if the corpus does not know its probabilities.
+    If decoding does not restore the documents, return the entropy of the corpus times the number of documents. Return
+    None if the corpus has no exact probabilities.
     """
     source = find_text_corpus(corpus)
     start = 0

@@ -1,4 +1,4 @@
-"""Cost of one forward and backward pass in seconds and bytes, and its scaling exponents.
+"""Measure the cost of a forward and backward pass in seconds and bytes, and fit its scaling exponents.
 
 Time is measured on one thread. Memory is the tensors that autograd saves for the backward pass, each storage counted
 once, without parameters: the part of training memory that grows with the text. An exponent is the slope of a
@@ -32,7 +32,7 @@ from glassformer.model.transformer import FeedForward
 SIZES: Mapping[str, tuple[int, ...]] = MappingProxyType(
     {"T": (128, 256, 512, 1024, 2048), "D": (64, 128, 256, 512, 1024), "L": (1, 2, 4, 8, 16)}
 )
-"""Values of the length T, the width D and the number of layers L; the other two are held at `HELD`."""
+"""Values of the length T, the width D and the number of layers L. While one varies, `HELD` has the other values."""
 HELD = MappingProxyType({"T": 256, "D": 64, "L": 1})
 HEADS = 4
 VOCABULARY = 64
@@ -40,7 +40,7 @@ FITTED = 4
 """Number of largest sizes that the power law is fitted to."""
 REPEATS = 5
 STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
-"""The 97.5 % point of Student's t with 1, 2, ... degrees of freedom."""
+"""The 97.5 % quantile of Student's t distribution with 1, 2, ... degrees of freedom."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Fit:
 
     Attributes:
         power: slope of log y against log x.
-        margin: half the width of its 95 % confidence interval; None for a fit to two points.
+        margin: half the width of the 95 % confidence interval of `power`; None for a fit to two points.
         scale: y at x = 1.
     """
 
@@ -71,10 +71,10 @@ class Fit:
 
 @dataclass(frozen=True)
 class Law:
-    """Measured cost of one part of the model as one size grows.
+    """Measured cost of one component of the model as one size grows.
 
     Attributes:
-        part: name of the measured part.
+        part: name of the measured component.
         size: the size that grew: T, D or L.
         theory: expected exponents of time and of memory.
         sizes: values of the size.
@@ -91,12 +91,12 @@ class Law:
 
     @property
     def time(self) -> Fit:
-        """Power law of time: a fit to the seconds at the largest sizes."""
+        """Return the power law of time, fitted to the seconds at the largest sizes."""
         return fit_power(self.sizes[-FITTED:], self.seconds[-FITTED:])
 
     @property
     def memory(self) -> Fit:
-        """Power law of memory: a fit to the bytes kept at the largest sizes."""
+        """Return the power law of memory, fitted to the bytes kept at the largest sizes."""
         return fit_power(self.sizes[-FITTED:], self.kept[-FITTED:])
 
 
@@ -147,12 +147,12 @@ PLANS: tuple[tuple[str, Callable[[Mapping[str, int]], MeasuredPass], Mapping[str
     ("feed-forward", feedforward_work, {"T": ("1", "1"), "D": ("2", "1")}),
     ("whole model", model_work, {"T": ("1 to 2", "1"), "D": ("1 to 2", "1"), "L": ("1", "1")}),
 )
-"""(part, function that makes its forward pass, expected exponents of time and of memory by size). With F = 4 D,
-O(T D F) is O(T D^2)."""
+"""(component, function that makes its forward pass, expected exponents of time and memory by size). With F = 4 D, O(T D
+F) is O(T D^2)."""
 
 
 def measure_costs(sizes: Mapping[str, Sequence[int]], note: Callable[[str], None]) -> list[Law]:
-    """Measure every part of `PLANS` on the CPU with one thread; the other sizes are held at `HELD`."""
+    """Measure every component of `PLANS` on the CPU with one thread; one size varies at a time, see `HELD`."""
     laws = []
     with threads(1):
         for part, make, theories in PLANS:
@@ -165,7 +165,7 @@ def measure_costs(sizes: Mapping[str, Sequence[int]], note: Callable[[str], None
 
 
 def _seconds(works: Sequence[MeasuredPass]) -> tuple[float, ...]:
-    """Return the fastest time of each pass; rounds alternate over all passes, so that other load affects all alike."""
+    """Return the shortest time of each pass. The passes take turns, so that other load affects all of them alike."""
     best = [math.inf] * len(works)
     for _ in range(REPEATS + 1):  # the first round warms up
         for number, work in enumerate(works):
@@ -201,7 +201,7 @@ def refuse_used_folder(folder: Path) -> None:
     """Check that a folder is new, empty, or holds only an earlier cost report.
 
     Raises:
-        GlassError: it holds other files, or it is a file.
+        GlassError: the folder holds other files, or is a file.
     """
     if folder.exists() and not folder.is_dir():
         raise GlassError(f"{folder} is a file, not a folder", "Choose another --out.")
@@ -236,7 +236,7 @@ def cost_report(laws: Sequence[Law], folder: Path) -> StudyReport:
         "Theory: attention takes O(T^2 d) operations, a feed-forward layer O(T d d_ff); here d_ff = 4 d.",
         f"Exponents with their 95 % interval, fitted to the {FITTED} largest sizes. Other sizes are fixed: {held}, "
         f"{HEADS} heads, one row, float32, one thread.",
-        "The fused kernel never stores the T x T weights, so its memory grows with T, but its time still with T^2.",
+        "The fused kernel never stores the T x T weights, so its memory grows with T, but its time grows with T^2.",
         "Where theory gives two exponents, the cost has terms of both; the larger dominates as the size grows.",
     ]
     return StudyReport(

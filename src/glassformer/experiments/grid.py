@@ -1,6 +1,7 @@
-"""Grid of settings: every combination of the varied values, each with the same seeds. This module imports no torch.
+"""Grid of settings: every combination of the varied values, each with the same seeds.
 
-A grid is stored in `grid.json` in its folder. When a comparison is resumed, the grid must be the same.
+This module does not import torch. A grid is stored in `grid.json` in its folder. When a comparison is resumed, the grid
+must be the same.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ NOTHING = "nothing"
 REMOVABLE = MappingProxyType(
     {"causal-mask": "no causal mask", "residuals": "no residual connections", "feedforward": "no feed-forward layers"}
 )
-"""Parts that can be removed from a model although no setting does so, and the description of such a model."""
+"""Components that can be removed from a model, although no setting removes them, and a description of the result."""
 MOST_CELLS = 1000
 """Maximum number of runs of a grid."""
 
@@ -36,7 +37,7 @@ class Cell:
     """One combination of the varied values.
 
     Attributes:
-        values: varied setting -> its value in this cell, as a string.
+        values: the value of each varied setting in this cell, as a string.
         config: all settings, with the first seed.
     """
 
@@ -45,12 +46,12 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """Name made of fields and values, such as `positions=rotary learning_rate=1e-3`."""
+        """Return a name made of fields and values, such as `positions=rotary learning_rate=1e-3`."""
         return " ".join(f"{key.rpartition('.')[2]}={value}" for key, value in self.values.items())
 
     @property
     def removed(self) -> str | None:
-        """Part that is removed from the model, a key of `REMOVABLE`; None if the model is complete."""
+        """Return the component that is removed, a key of `REMOVABLE`; None if the model is complete."""
         return None if self.values.get(REMOVE, NOTHING) == NOTHING else self.values[REMOVE]
 
 
@@ -69,9 +70,9 @@ class Grid:
 
     Attributes:
         cells: all cells in order.
-        seeds: number of seeds per cell; they count up from the seed of the settings.
+        seeds: number of seeds per cell; seeds count up from the seed of the settings.
         question: question that the grid answers; may be empty.
-        hint: advice on reading the answer; may be empty.
+        hint: advice on interpreting the results; may be empty.
     """
 
     cells: tuple[Cell, ...]
@@ -81,7 +82,7 @@ class Grid:
 
     @property
     def varied(self) -> list[str]:
-        """Names of the settings that vary between cells."""
+        """Return the names of the settings that vary between cells."""
         return list(self.cells[0].values)
 
     def jobs(self) -> list[GridJob]:
@@ -140,7 +141,7 @@ def parse_variations(items: Sequence[str]) -> dict[str, tuple[str, ...]]:
             what = "fewer than two values" if len(values) < 2 else "an empty value"
             raise GlassError(
                 f"--vary {item} has {what}",
-                f"Give at least two, with commas: --vary {key}=VALUE,VALUE",
+                f"Give at least two values, separated by commas: --vary {key}=VALUE,VALUE",
             )
         _check_variation(key, values)
         found[key] = values
@@ -155,12 +156,14 @@ def _check_variation(key: str, values: Sequence[str]) -> None:
                     f"--vary {REMOVE}={value}: unknown part {value!r}", nearest(value, [NOTHING, *REMOVABLE])
                 )
     elif key == "train.seed":
-        raise GlassError("train.seed cannot vary: every cell has the same seeds", "Give their number: --seeds 3")
+        raise GlassError(
+            "train.seed cannot vary: every cell has the same seeds", "Set the number of seeds instead: --seeds 3"
+        )
     else:
         parse_changes({key: values[0]})
     if len(set(values)) < len(values):
         twice = next(value for value in values if values.count(value) > 1)
-        raise GlassError(f"--vary {key} has {twice} twice", "Remove one.")
+        raise GlassError(f"--vary {key} has {twice} twice", "Give each value once.")
 
 
 def make_grid(
@@ -169,12 +172,13 @@ def make_grid(
     """Make the cells of all combinations of values, the last setting changing fastest, and check their settings.
 
     Args:
-        vary: setting, or `remove` -> its values as strings.
+        vary: the values of each setting (or of `remove`), as strings.
         seeds: number of runs per cell.
         settings: function from changed settings to all settings of a run.
 
     Raises:
-        GlassError: nothing varies, there are no seeds or too many runs, a combination is impossible, or two are equal.
+        GlassError: nothing varies, there are no seeds or too many runs, a combination is impossible, or two cells are
+            equal.
     """
     if not vary:
         raise GlassError("nothing varies", "Give --vary SECTION.FIELD=VALUE,VALUE or --study NAME.")
@@ -203,10 +207,13 @@ def make_grid(
 def _refuse_odd(cell: Cell) -> None:
     config = cell.config
     if config.data.source == "-" or "-" in (config.data.target, config.data.validation):
-        raise GlassError("a comparison reads its text more than once, but - is standard input", "Save it in a file.")
+        raise GlassError(
+            "a comparison reads its text more than once, but - is standard input", "Save the text in a file."
+        )
     if cell.removed == "causal-mask" and config.train.task != "lm":
         raise GlassError(
-            f"remove=causal-mask with train.task = {config.train.task}", "It needs a language model: train.task = lm."
+            f"--vary remove=causal-mask needs a language model, but train.task = {config.train.task}",
+            "Set train.task = lm.",
         )
 
 

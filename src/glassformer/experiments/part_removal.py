@@ -1,7 +1,7 @@
-"""Remove parts of the model that no setting can remove, to measure their effect.
+"""Remove components of the model that no setting can remove, to measure their effect.
 
-A removal changes a model after it is built as usual, so that the initial weights are those of the complete model. Such
-runs are marked in their manifest, and only experiments open them.
+A component is removed after the model is built as usual, so that the initial weights are those of the complete model.
+Such runs are marked in their manifest, and only experiments open them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from glassformer.training.setup import Alteration
 
 
 class BareBlock(Block):
-    """A block without residual connections: the output of each part replaces the residual stream."""
+    """A block without residual connections: the output of each sublayer replaces the residual stream."""
 
     def __init__(self, block: Block) -> None:
         nn.Module.__init__(self)
@@ -39,7 +39,7 @@ class BareBlock(Block):
         memory_mask: Mask = EVERY_KEY,
         cache: LayerCache | None = None,
     ) -> Tensor:
-        """Apply the parts without adding their inputs: (B, T, D) -> (B, T, D)."""
+        """Apply the sublayers without adding their inputs: (B, T, D) -> (B, T, D)."""
         attention = partial(self.attention, mask=mask, rotation=rotation, cache=cache)
         x = self._in_place(attention, self.attention_norm, x)  # (B, T, D)
         if self.cross is not None and self.cross_norm is not None:
@@ -48,7 +48,7 @@ class BareBlock(Block):
         return self._in_place(self.feedforward, self.feedforward_norm, x)  # (B, T, D)
 
     def _in_place(self, part: Callable[[Tensor], Tensor], norm: nn.Module, x: Tensor) -> Tensor:
-        """Return the output of a part for the stream x (B, T, D), with norm and dropout, without adding x."""
+        """Return the output of a sublayer for the stream x (B, T, D), with norm and dropout, without adding x."""
         match self.norm_order:
             case "pre":
                 return self.dropout(part(norm(x)))  # (B, T, D)
@@ -59,7 +59,7 @@ class BareBlock(Block):
 
 
 class Nothing(nn.Module):
-    """A replacement for a part that returns zeros, so that it adds nothing to the residual stream."""
+    """Replacement for a sublayer that returns zeros, so that it adds nothing to the residual stream."""
 
     def forward(self, x: Tensor) -> Tensor:
         """Return zeros: (B, T, D) -> (B, T, D)."""
@@ -67,7 +67,7 @@ class Nothing(nn.Module):
 
 
 def _remove_causal_mask(model: Model) -> None:
-    """Remove the causal mask: each token attends to later tokens, including the one that it has to predict."""
+    """Remove the causal mask: each token attends to later tokens, including the token that it has to predict."""
     for stack in stacks(model).values():
         stack.causal = False
 

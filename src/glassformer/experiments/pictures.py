@@ -84,7 +84,7 @@ def validation_curve(run: Path) -> Curve:
 
 
 def band(runs: Sequence[Curve]) -> tuple[list[int], list[float], list[float], list[float]]:
-    """Return the steps that all curves share, and the minimum, mean and maximum at each."""
+    """Return the steps that all curves share, and the minimum, mean and maximum at each step."""
     if not runs:
         return [], [], [], []
     tables = [dict(run) for run in runs]

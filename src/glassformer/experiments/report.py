@@ -1,4 +1,4 @@
-"""Report of a comparison: a table for the terminal, a Markdown file, and a self-contained HTML file."""
+"""Write the report of a comparison: a table for the terminal, a Markdown file, and a self-contained HTML file."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class StudyReport:
 
     @property
     def page(self) -> Path:
-        """Path of the HTML file."""
+        """Return the path of the HTML file."""
         return self.folder / "report.html"
 
     def facts(self) -> dict[str, Any]:
@@ -105,7 +105,7 @@ def comparison_report(grid: Grid, table: ResultTable, pictures: Mapping[str, str
         notes.append(f"The true entropy of the text is {table.entropy:.4f}: no causal model can do better on average.")
     if removals:
         notes.append("When generating: the loss of the token after each window, which is not in the model's input.")
-        notes.append("Restored: the loss of the same weights in a model with all its parts.")
+        notes.append("Restored: the loss of the same weights in the complete model.")
         notes += [f"ln V = {math.log(table.choices):.4f}: all tokens equally likely."] if table.choices else []
     notes += [*warnings_of(grid), *table.warnings]
     notes += [f"{run} failed: {why}" for row in table.rows for run, why in row.failures]

@@ -3,7 +3,7 @@
 ::
 
     grid.json           all cells with all their settings
-    runs/CELL-seed-N/   an ordinary run folder each (marked if its model lacks a part; only experiments open it then)
+    runs/CELL-seed-N/   the run folder of each run; if its model lacks a component, only experiments can open it
     results/*.json      result of each run
     worker.log          standard error of the worker processes
     report.md  report.html  curves.svg  bars.svg
@@ -43,10 +43,10 @@ def run_grid(folder: Path, grid: Grid, jobs: int, note: Callable[[str], None]) -
         folder: folder of this grid; new, empty, or with the same grid.
         grid: grid to train.
         jobs: number of parallel processes, of one thread each.
-        note: called with progress messages.
+        note: function that receives progress messages.
 
     Raises:
-        GlassError: the folder holds something else, or the text cannot be read or has changed.
+        GlassError: the folder holds other files or another grid, or the text cannot be read or has changed.
     """
     if jobs < 1:
         raise GlassError(f"--jobs {jobs} is less than one", "Give the number of runs to train in parallel.")
@@ -66,7 +66,7 @@ def run_grid(folder: Path, grid: Grid, jobs: int, note: Callable[[str], None]) -
         _refuse_other_text(grid, done, hashes)
         open_jobs = [job for job in grid.jobs() if "loss" not in done.get(job.name, {})]
         if len(open_jobs) < len(grid.jobs()):
-            note(f"{len(grid.jobs()) - len(open_jobs)} of {counted(len(grid.jobs()), 'runs')} are done already")
+            note(f"{len(grid.jobs()) - len(open_jobs)} of {counted(len(grid.jobs()), 'runs')} are already done")
         Pool(folder, open_jobs, min(jobs, len(open_jobs)), note).train()
     return read_results(folder, grid)
 
@@ -195,7 +195,7 @@ class Pool:
             worker.wait()
 
     def _ask(self, worker: subprocess.Popen[str], job: GridJob) -> Result:
-        """Have a worker train a run; return its result, or a failure with the worker's exit code."""
+        """Let a worker train a run; return its result, or a failure with the worker's exit code."""
         assert worker.stdin is not None
         assert worker.stdout is not None
         file = self.folder / "results" / f"{job.name}.json"

@@ -1,4 +1,4 @@
-"""Means and standard deviations over seeds, and differences between cells."""
+"""Compute means and standard deviations over seeds, and differences between cells."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class Spread:
 
     @property
     def mean(self) -> float | None:
-        """Mean of the values; None if there are none."""
+        """Return the mean of the values; None if there are none."""
         return math.fsum(self.values) / len(self.values) if self.values else None
 
     @property
     def sd(self) -> float | None:
-        """Sample standard deviation, with n - 1 in the denominator; None for fewer than two values."""
+        """Return the sample standard deviation, with n - 1 in the denominator; None for fewer than two values."""
         if len(self.values) < 2:
             return None
         mean = math.fsum(self.values) / len(self.values)
@@ -44,11 +44,11 @@ class Spread:
 
 @dataclass(frozen=True)
 class Contrast:
-    """The difference of a cell from the baseline.
+    """Difference between a cell and the baseline.
 
     Attributes:
-        delta: difference of the means; None if one is missing.
-        sd: larger standard deviation of the two; None if one is missing.
+        delta: difference of the means; None if a mean is missing.
+        sd: the larger of the two standard deviations; None if a standard deviation is missing.
     """
 
     delta: float | None
@@ -63,14 +63,14 @@ class Contrast:
 
     @property
     def ratio(self) -> float | None:
-        """Absolute value of delta in standard deviations; None if either is missing."""
+        """Return |delta| / sd; None if delta or sd is missing."""
         if self.delta is None or self.sd is None:
             return None
         return abs(self.delta) / self.sd if self.sd else (math.inf if self.delta else 0.0)
 
     @property
     def finding(self) -> str:
-        """`lower` or `higher` if the difference is at least `CLAIM` standard deviations, otherwise `not told apart`."""
+        """Return "lower" or "higher" if |delta| is at least `CLAIM` sd, else "not told apart"."""
         if self.ratio is None or self.delta is None:
             return "no sd, no claim"
         return "not told apart" if self.ratio < CLAIM else "lower" if self.delta < 0 else "higher"
@@ -82,11 +82,11 @@ class CellResult:
 
     Attributes:
         name: name of the cell.
-        values: varied setting -> its value in this cell.
+        values: the value of each varied setting in this cell.
         spread: `ResultTable.measure` over seeds.
         contrast: difference from the baseline; None for the baseline itself.
         writing: loss when generating (see `worker.writing_loss`); empty if not measured.
-        restored: loss with all parts restored (see `worker.restored_loss`); empty if not measured.
+        restored: loss with all components restored (see `worker.restored_loss`); empty if not measured.
         seconds: mean training time in seconds; None if no seed has finished.
         parameters: number of parameters of the model; None if no seed has finished.
         failures: (run, error message) of each failed run.
@@ -106,7 +106,7 @@ class CellResult:
 
     @property
     def measured(self) -> str:
-        """Mean and standard deviation as text."""
+        """Return the mean and the standard deviation as text."""
         finished_without = not self.spread.values and self.seconds is not None
         return "no figure" if finished_without else str(self.spread)
 
@@ -120,7 +120,7 @@ class ResultTable:
         unit: unit of prediction of the loss, such as "token".
         rows: one row for each cell, in the grid's order.
         baseline: index of the baseline cell.
-        choices: vocabulary size V if all cells have the same, otherwise None.
+        choices: vocabulary size V if all cells have the same size, otherwise None.
         entropy: true entropy of the text if it is known and the same for all cells, otherwise None.
         warnings: warnings about the interpretation of the results.
     """
@@ -135,7 +135,7 @@ class ResultTable:
 
     @property
     def title(self) -> str:
-        """Unit of the measure in words, such as "nats per token"."""
+        """Return the unit of the measure in words, such as "nats per token"."""
         return "bits per byte" if self.measure == "bits_per_byte" else f"nats per {self.unit}"
 
 
@@ -144,8 +144,8 @@ def tabulate(grid: Grid, results: Mapping[str, Mapping[str, Any]], baseline: int
 
     Args:
         grid: the grid that was trained.
-        results: run name -> its result, as `run_grid` returns them.
-        baseline: index of the cell that the others are compared with.
+        results: results by run name, as `run_grid` returns them.
+        baseline: index of the cell that the other cells are compared with.
     """
     done = [[results.get(name, {}) for name in names] for names in _jobs_by_cell(grid)]
     finished = [result for cell in done for result in cell if "loss" in result]

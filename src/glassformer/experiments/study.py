@@ -22,9 +22,9 @@ class Study:
     Attributes:
         name: file name without the suffix.
         question: question that the study answers.
-        hint: advice on reading the answer.
+        hint: advice on interpreting the results.
         settings: settings of all cells, as `SECTION.FIELD` -> string.
-        vary: setting -> its values as strings.
+        vary: the values of each varied setting, as strings.
     """
 
     name: str
@@ -44,7 +44,7 @@ def load_study(name: str) -> Study:
     """Load the study with this name.
 
     Raises:
-        GlassError: there is no such study; the remedy names the nearest one.
+        GlassError: there is no such study; the remedy names the study with the nearest name.
     """
     if name not in study_names():
         raise GlassError(f"unknown study {name!r}", nearest(name, [*study_names(), COST]))

@@ -40,14 +40,14 @@ from glassformer.training.trainer import Trainer
 from glassformer.training.validation import validation_loss
 
 PATIENCE = 60.0
-"""Seconds to wait for another process that still holds a run, such as one that is being killed."""
+"""Seconds to wait for another process that still holds a run, such as a process that is being killed."""
 
 
 def train(folder: Path, grid: Grid, job: GridJob) -> dict[str, Any]:
-    """Train one run of a grid, resuming it if it has been started, and return its result.
+    """Train one run of a grid, or resume it if it was started before, and return its result.
 
     Raises:
-        GlassError: as for `glass train`.
+        GlassError: as in `glass train`.
     """
     run_folder = folder / "runs" / job.name
     alteration = ALTERATIONS[job.cell.removed] if job.cell.removed else None
@@ -110,7 +110,7 @@ def writing_loss(trainer: Trainer) -> float:
 
 
 def restored_loss(trainer: Trainer) -> float | None:
-    """Return the loss in nats per token of the same weights in a complete model; None if a part has no weights."""
+    """Return the loss in nats per token of the same weights in a complete model; None if some weights are missing."""
     whole = build_model(trainer.config.model, trainer.model.vocab_size)
     weights = trainer.model.state_dict()
     if whole.state_dict().keys() != weights.keys():

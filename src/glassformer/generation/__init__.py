@@ -1,7 +1,7 @@
-"""Generation from token ids to token ids; text is handled elsewhere.
+"""Generate token ids from token ids; text is handled elsewhere.
 
 `decoding` is the token loop: rows join, grow and leave. It serves single prompts, batches, streams and the server. The
 loop gets next-token logits from `logit_readers` (with a cache: `slot_reader` and `slot_cache`; or without) and tokens
-from `sampling`. `beam` is beam search with the same readers. `fast` computes one token of each row with fewer
+from `sampling`. `beam` is beam search with the same readers. `fast` computes the next token of each row with fewer
 operations.
 """

@@ -1,6 +1,6 @@
 """Beam search for the likeliest texts, for decoders and encoder-decoders.
 
-With b beams, n the number of tokens of a hypothesis, and log p the sum of their log-probabilities:
+Let b be the number of beams, n the number of tokens of a hypothesis, and log p the sum of their log-probabilities.
 
 * **Score.** log p / ((5 + n) / 6)^alpha, where alpha is the length penalty (Wu et al. 2016, section 7, equation 14). An
   end token counts as a token. With alpha = 0 the score is log p, which favours short texts.
@@ -10,9 +10,10 @@ With b beams, n the number of tokens of a hypothesis, and log p the sum of their
 * **Pool.** A hypothesis that ends enters the pool of its source if it is among the b likeliest continuations; with
   b = 1 the search is therefore greedy. The pool keeps the `wanted` best scores; among equal scores, the earliest.
 * **End.** The search for a source ends when its pool is full and no running hypothesis has, at its present length, a
-  better score than the worst in the pool. With alpha = 0 none can become better, so a search for fewer hypotheses finds
-  the first ones of a search for more, sooner. With alpha > 0 a longer text could still become better; the search does
-  not wait for it. At the maximum number of tokens, the running hypotheses enter the pool without an end token.
+  better score than the worst in the pool. With alpha = 0 no score can improve, so a search for fewer hypotheses finds
+  the best hypotheses of a search for more, but ends sooner. With alpha > 0 the score of a longer text could still
+  improve; the search does not wait for it. At the maximum number of tokens, the running hypotheses enter the pool
+  without an end token.
 * **Ties** go to the hypothesis in the lower row, then to the lower token id.
 
 The rows of one source are adjacent. All sources have the same number of rows at any time, because they start together
@@ -68,7 +69,7 @@ class Child:
     Attributes:
         parent: row of the running hypothesis that is continued.
         token: id of the added token.
-        log_probability: sum over all tokens, the added token included.
+        log_probability: sum of the log-probabilities of all generated tokens, including the added token.
     """
 
     parent: int
@@ -120,7 +121,7 @@ def beam_search(
     their windows move together.
 
     Args:
-        model: its mode and gradients are not changed.
+        model: model that generates; its mode and gradients are not changed.
         prompts: token ids, at least one each; lengths may differ.
         settings: `tokens`, `beams` and `length_penalty` are used; the other settings are for sampling.
         end_id: end token; None: all hypotheses have `settings.tokens` tokens, unless `more_ends` has an end token.
@@ -128,7 +129,7 @@ def beam_search(
         wanted: number of hypotheses to return, at most `settings.beams`; None: `settings.beams`. A smaller number ends
             the search sooner.
         start: tokens that start the targets of an encoder-decoder; empty: the end token.
-        watch: called with each step.
+        watch: function that is called with each step.
         engine: engine of this model, which computes the logits; None: PyTorch.
         more_ends: further end tokens.
 
@@ -234,8 +235,8 @@ def _search(
 def _candidates(logits: Tensor, beams: Sequence[_Beam], n: int) -> list[list[Child]]:
     """Return the n likeliest continuations of each beam, likeliest first, from logits (rows, V).
 
-    Find the n likeliest tokens of each row in the order of their logits, then the n likeliest of these: the greedy
-    token then comes first even if rounding makes two sums equal.
+    Find the n likeliest tokens of each row in the order of their logits, then the n likeliest of these, so that the
+    greedy token comes first even if rounding makes two sums equal.
     """
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))  # (rows, V)
     ids = likeliest(logits, n)  # (rows, k), k = min(n, V)

@@ -35,7 +35,7 @@ def window_start(length: int, context: int) -> int:
 
 
 def window(row: Sequence[int], context: int) -> Sequence[int]:
-    """Return the part of a row in the context window."""
+    """Return the tokens of a row that are in the context window."""
     return row[window_start(len(row), context) :]
 
 

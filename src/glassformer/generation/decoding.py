@@ -36,8 +36,8 @@ class TokenStep:
         rows: numbers of these rows, in no particular order.
         tokens: sampled token of each of these rows; end tokens are included.
         logits: (len(rows), V) logits before temperature and the other sampling settings are applied.
-        ended: rows that end with this step -> the reason: "end": an end token; "stop": the caller's stop condition;
-            "length": the maximum number of tokens was reached.
+        ended: the reason by row, for rows that end with this step: "end" (an end token), "stop" (the caller's stop
+            condition) or "length" (the maximum number of tokens).
     """
 
     rows: tuple[int, ...]
@@ -81,7 +81,8 @@ class TokenLoop:
         reader: reader of the model, whose mode and gradients are not changed, not even between steps.
         end_id: end token; None: no end token.
         target_start: tokens that start the targets of an encoder-decoder; empty: the end token.
-        stop: called after each token with the row's number and its generated tokens; True ends the row.
+        stop: function that is called after each token with the row's number and its generated tokens; True ends the
+            row.
         more_ends: further end tokens.
 
     Raises:
@@ -206,12 +207,13 @@ def generate(
     fewer than 1 in a million tokens). For texts longer than the context, see `generation.context_window`.
 
     Args:
-        model: its mode and gradients are not changed, not even between steps.
+        model: model that generates; its mode and gradients are not changed, not even between steps.
         prompts: token ids, at least one each; lengths may differ.
         settings: sampling settings; `prompt` and `stop`, which are text, are not used here.
         end_id: end token; None: no end token.
-        stop: called after each token with the row's index and the tokens generated so far; True ends the row.
-        seeds: one per prompt; None: `settings.seed` for all, so equal prompts give equal rows.
+        stop: function that is called after each token with the row's index and the tokens generated so far; True ends
+            the row.
+        seeds: seed of each prompt; None: `settings.seed` for all, so equal prompts give equal rows.
         cached: whether to use a key-value cache; False is slow and meant for tests.
         start: tokens that start the targets of an encoder-decoder; empty: the end token.
         engine: engine of this model, which computes the logits; None: PyTorch.
@@ -243,7 +245,7 @@ def candidates(
         start: tokens that start the target of an encoder-decoder.
 
     Raises:
-        GlassError: as `generate`.
+        GlassError: as in `generate`.
     """
     check_prompts(model, [prompt])
     with inference(model):
@@ -297,8 +299,8 @@ def check_prompts(model: Decoder | EncoderDecoder, prompts: Sequence[Sequence[in
         outside = next((token for token in prompt if not 0 <= token < vocab_size), None)
         if outside is not None:
             raise GlassError(
-                f"{name} {index} holds the token {outside}, outside the vocabulary",
-                f"Ids of this model go from 0 to {vocab_size - 1}.",
+                f"{name} {index} holds the token {outside}, which is outside the vocabulary",
+                f"Give ids from 0 to {vocab_size - 1}.",
             )
         if isinstance(model, EncoderDecoder) and len(prompt) > model.config.context:
             raise GlassError(
@@ -311,7 +313,7 @@ def start_of_targets(model: Decoder | EncoderDecoder, end_id: int | None, start:
     """Return the tokens that start the targets of an encoder-decoder: `start`, or else the end token.
 
     Raises:
-        GlassError: both are missing, for an encoder-decoder.
+        GlassError: the model is an encoder-decoder, and both are missing.
     """
     found = list(start) or ([] if end_id is None else [end_id])
     if isinstance(model, EncoderDecoder) and not found:

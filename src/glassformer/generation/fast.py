@@ -4,9 +4,9 @@ A decoding step does little arithmetic; it waits for weights to arrive from memo
 equal the model's up to rounding. The model's own modules are used wherever they cost little:
 
 * **Matrix multiplications.** Queries, keys and values are one multiplication with concatenated copies of their weights,
-  and so are the gate and the up-projection. The last multiplication of a part adds to the residual stream in the same
-  kernel. On a CPU, weights are reordered for oneDNN's kernels (with operators that `torch.compile` uses too) if that
-  saves time and this version of torch has the operators. The reordered copy lives as long as the decoder.
+  and so are the gate and the up-projection. The last multiplication of a sublayer adds to the residual stream in the
+  same kernel. On a CPU, weights are reordered for oneDNN's kernels (with operators that `torch.compile` uses too) if
+  that saves time and this version of torch has the operators. The reordered copy lives as long as the decoder.
 * **Masks.** The last token of a row may attend to every key in the window except padding: usually to all keys.
 * **Grouped query attention.** The query heads of a key head attend as if they were several tokens, and so do rows that
   share a memory.
@@ -110,13 +110,13 @@ def hooks_of(model: Decoder | EncoderDecoder) -> list[dict[int, Callable[..., ob
 
 
 def _decoding_parts(model: Decoder | EncoderDecoder) -> list[nn.Module]:
-    """Return all modules of a decoder, or of the decoder side of an encoder-decoder."""
+    """Return all modules of a decoder, or of the decoder of an encoder-decoder."""
     stack = model.stack if isinstance(model, Decoder) else model.decoder
     return [part for whole in (model.embedding, stack, model.head) for part in whole.modules()]
 
 
 def layout_pays(weight: Tensor, steps: int) -> bool:
-    """Return whether oneDNN can reorder weights like this one, and `steps` steps are enough to make that worthwhile."""
+    """Return whether oneDNN can reorder weights like `weight`, and `steps` steps are enough to save its cost."""
     if weight.device.type != "cpu" or steps < LAYOUT_STEPS or not torch.backends.mkldnn.is_available():
         return False
     if not all(hasattr(torch.ops.mkldnn, name) for name in KERNELS):
@@ -184,9 +184,9 @@ class FastDecoder:
         return self.embedding_norm(x)  # (B, D)
 
     def _mask(self, positions: Tensor, key_positions: Tensor, attention_mask: Tensor | None) -> Tensor | None:
-        """Return the bias of the scores (B or 1, 1 or H, 1, S), -inf at masked keys; None if there is none.
+        """Return the bias of the scores (B or 1, 1 or H, 1, S), -inf at masked keys; None if no bias is needed.
 
-        A causal mask is not needed, as no key comes after the query.
+        A causal mask is not needed, because no key comes after the query.
         """
         allowed = None if attention_mask is None else attention_mask[:, None, None, :]  # (B, 1, 1, S)
         window = self.stack.window
@@ -211,7 +211,7 @@ class _StepInputs:
 
 Norm = Callable[[Tensor], Tensor]
 Part = Callable[[Tensor, Tensor | None, LayerCache, _StepInputs], Tensor]
-"""Part of a block: function that returns its output (B, D), plus the residual stream (B, D) if that is given."""
+"""Sublayer of a block: a function that returns its output (B, D), plus the residual stream (B, D) if given."""
 
 
 def _pre(x: Tensor, part: Part, norm: Norm, cache: LayerCache, shared: _StepInputs) -> Tensor:
@@ -230,7 +230,7 @@ ORDERS = {"pre": _pre, "post": _post, "output": _output}
 
 
 def _parts(block: Block, layout: bool) -> list[tuple[Part, Norm]]:
-    """Return the parts of a block in the order of the forward pass, each with its norm."""
+    """Return the sublayers of a block in the order of the forward pass, each with its norm."""
     parts: list[tuple[Part, Norm]] = [(_SelfAttention(block.attention, layout), _norm(block.attention_norm))]
     if block.cross is not None and block.cross_norm is not None:
         parts.append((_CrossAttention(block.cross, layout), _norm(block.cross_norm)))

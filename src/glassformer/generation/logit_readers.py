@@ -1,8 +1,8 @@
 """Readers: read rows of tokens and return next-token logits, with or without a key-value cache.
 
 Generation uses `CachedReader`. `PlainReader` is the reference for tests, and reads models for which a cache would be
-wrong (with the causal mask removed). Rows can be added and removed at any time. A decoder reads the context window of a
-row; a row of an encoder-decoder is a target with a source: see `generation.context_window`.
+wrong (without a causal mask). Rows can be added and removed at any time. A decoder reads the context window of a row; a
+row of an encoder-decoder is a target with a source: see `generation.context_window`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Reader(Protocol):
         """Reorder, repeat or drop rows: new row i is old row `rows[i]`."""
 
     def read(self, rows: Sequence[Sequence[int]]) -> NextLogits:
-        """Read all rows and return their next-token logits; `rows` are all tokens of each row, from the first on."""
+        """Read all rows and return their next-token logits; `rows` holds all tokens of each row."""
 
 
 class PlainReader:
@@ -97,7 +97,7 @@ def make_reader(
     """Return a reader of a model.
 
     Args:
-        model: must not change between two reads.
+        model: model that must not change between two reads.
         steps: approximate number of reads to come.
         engine: engine of this model, which computes the logits; None: PyTorch.
         limit: see `SlotReader`.
@@ -114,8 +114,8 @@ class CachedReader(SlotReader):
     """Reader with a key-value cache that computes with PyTorch.
 
     Args:
-        model: must not change between two reads: reordered copies of its weights are kept for speed.
-        steps: approximate number of reads to come; decides whether reordering the weights is worthwhile.
+        model: model that must not change between two reads, because reordered copies of its weights are kept for speed.
+        steps: approximate number of reads to come; determines whether reordering the weights is worthwhile.
         limit: see `SlotReader`.
     """
 
@@ -152,7 +152,7 @@ class TorchEngine:
             return self.model.decode(tokens[:, None], memory, memory_mask, cache)[:, 0]  # (slots, V)
 
     def read_prompts(self, tokens: Sequence[Sequence[int]], own: Cache) -> Tensor:
-        """Read chunks of prompts and return logits (B, V). Padding is on the right, where nothing attends."""
+        """Read chunks of prompts and return logits (B, V). Padding is on the right, where no token attends to it."""
         assert isinstance(self.model, Decoder)
         ids, _ = pad_right(tokens, self.weight.device)  # (B, T)
         x = self.model.stack(ids, self.model.embedding, cache=own)  # (B, T, D)

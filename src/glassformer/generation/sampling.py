@@ -1,4 +1,4 @@
-"""Sampling: from the logits of one position to one token. Pure functions, on the CPU in float64.
+"""Sample one token from the logits of one position, with pure functions on the CPU in float64.
 
 The order is fixed: repetition penalty, temperature, top-k, top-p, min-p, sampling. If two tokens are equally likely,
 the lower id comes first, so no result depends on how a sort orders equal values.

@@ -1,6 +1,6 @@
 """Key-value cache with slots: rows join and leave, each row has a slot, and its tokens start at column 0.
 
-In `Cache` all rows have the same length. Here the next token of a row is written at the end of that row, so nothing is
+In `Cache` all rows have the same length. In `SlotCache` the next token of a row is written at its end, so nothing is
 padded or shifted, and there are never more columns than the context has tokens. Columns after the end of a row may hold
 old values of other rows, which the mask excludes.
 
@@ -48,7 +48,7 @@ class SlotCache(Cache):
 
     @property
     def slots_per_source(self) -> int:
-        """Number of slots that share a memory; 1 without a memory."""
+        """Return the number of slots that share a memory; 1 without a memory."""
         return len(self.lengths) // len(self.source_lengths) if self.source_lengths else 1
 
     def extend(self, new: int, attention_mask: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor | None]:
@@ -252,7 +252,7 @@ class _Selection:
         rows: indices of rows, possibly repeated.
         lengths: number of columns in use of each old row.
         equal_lengths: whether all slots hold the same number of tokens.
-        device: of the tensors.
+        device: device of the tensors.
     """
 
     def __init__(self, rows: Sequence[int], lengths: Sequence[int], equal_lengths: bool, device: torch.device) -> None:
@@ -270,8 +270,8 @@ class _Selection:
     def apply(self, room: Tensor) -> Tensor:
         """Select the rows of a tensor (slots, G, columns, K), in place unless it has too few slots; return it.
 
-        In a larger tensor, unused columns are zero, as masked values must be finite. If all rows have the same length,
-        they are left uninitialised: only beam search repeats rows, and there rows keep equal lengths.
+        In a larger tensor, unused columns are zero, because masked values must be finite. If all rows have the same
+        length, unused columns are left uninitialised: only beam search repeats rows, and there rows keep equal lengths.
         """
         columns = room.narrow(2, 0, self.filled)  # (slots, G, filled, K)
         if self.count > room.shape[0]:
@@ -295,8 +295,9 @@ class _Selection:
 def _with_room(held: Sequence[Tensor], slots: int, columns: int) -> list[Tensor]:
     """Return tensors (slots, G, columns, K) of at least this size with the contents of `held`.
 
-    The number of slots at least doubles when it grows. Larger tensors are parts of a single allocation: a large one is
-    returned to the system when it is freed, while many medium ones would fragment the memory of the process.
+    The number of slots at least doubles when it grows. Larger tensors are views of a single allocation: a large
+    allocation is returned to the system when it is freed, but many medium allocations would fragment the memory of the
+    process.
     """
     had, _, had_columns, K = held[0].shape
     if had >= slots and had_columns >= columns:

@@ -1,7 +1,7 @@
 """Read rows of different lengths with a slot-based key-value cache.
 
 `SlotReader` decides which tokens are read and where their keys and values are stored. An `Engine` computes the logits.
-There are two: PyTorch, in `generation.logit_readers`, and onnxruntime, in `backends.onnx_engine`.
+There are two engines: PyTorch in `generation.logit_readers`, and onnxruntime in `backends.onnx_engine`.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ class Engine(Protocol):
 
     Attributes:
         name: name of the library that computes.
-        precision: of the matrix multiplications, such as float32.
+        precision: precision of the matrix multiplications, such as float32.
         cache_config: model settings that give the shape of the cached keys and values.
         cache_type: data type of the cached keys and values.
         torch_threads: number of PyTorch's threads for sampling; None: as many as PyTorch uses already. An engine with
-            threads of its own gets one, because idle threads of PyTorch busy-wait and would slow down the others.
+            threads of its own sets 1, because idle threads of PyTorch busy-wait and would slow down its threads.
     """
 
     name: str
@@ -84,14 +84,14 @@ class _RowState:
 
 
 class SlotReader:
-    """Reader with a slot-based key-value cache: reads each token once, and the whole window of a row when it shifts.
+    """Reader with a slot-based key-value cache: reads each token once, and a row's whole window when it shifts.
 
     New rows and rows whose window shifts wait for a slot. Each read gives slots to all waiting rows or, with a `limit`,
     to as many as it allows: shifted rows first, then new rows in order of arrival.
 
     Args:
-        model: must not change between two reads: an engine may keep copies of its weights.
-        engine: computes the logits.
+        model: model that must not change between two reads, because an engine may keep copies of its weights.
+        engine: engine that computes the logits.
         limit: maximum number of tokens of waiting rows per read, so that running rows are not delayed for long. A
             longer decoder prompt is read in chunks over several reads. For an encoder-decoder, only source tokens
             count, and a longer source is read whole. None: no limit.
@@ -162,7 +162,7 @@ class SlotReader:
         return NextLogits(ready, logits)
 
     def _read_waiting(self, rows: Sequence[Sequence[int]]) -> list[tuple[list[int], Tensor]]:
-        """Read waiting rows and give slots to rows read to their end; return groups of these with logits (rows, V)."""
+        """Read waiting rows, give slots to rows read to their end, and return these in groups with logits (rows, V)."""
         chosen = self._next_waiting(rows)
         unread = [self._unread(row, rows[row]) for row in chosen]
         if self.limit is not None and isinstance(self.model, Decoder) and len(unread[0]) > self.limit:

@@ -1,4 +1,4 @@
-"""Atomic export: the output appears whole after all comparisons pass, or not at all; existing files are kept."""
+"""Atomic export: the complete output appears if all comparisons pass, else nothing. Existing files are kept."""
 
 from __future__ import annotations
 
@@ -14,18 +14,16 @@ from glassformer.interop.export_report import Measured
 def refuse_taken(out: Path) -> None:
     """Raise a `GlassError` if `out` exists, even as a broken symbolic link."""
     if out.exists() or out.is_symlink():
-        raise GlassError(
-            f"{out} already exists and is not overwritten", "Choose another --out, or move the existing one away."
-        )
+        raise GlassError(f"{out} already exists and is not overwritten", f"Choose another --out, or move {out} away.")
 
 
 def appear_whole(target: str, out: Path, fill: Callable[[Path], Sequence[Measured]]) -> tuple[Measured, ...]:
     """Write to a temporary path, and rename it to `out` if every comparison is within its limit; else delete it.
 
     Args:
-        target: name of the target format, for errors.
+        target: name of the target format, for error messages.
         out: the new folder or file; missing parent folders are created, and removed again if the export fails.
-        fill: writes the folder or file at the given path, and compares it with the run.
+        fill: function that writes the folder or file at the given path, and compares it with the run.
 
     Returns:
         The comparisons.

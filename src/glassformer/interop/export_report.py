@@ -1,4 +1,4 @@
-"""The request for an export and its report, the same for all target formats."""
+"""Export requests and export reports, in the same form for all target formats."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Measured:
 
     @property
     def ok(self) -> bool:
-        """True if the difference is within the limit; False for NaN."""
+        """Return whether the difference is within the limit; False for NaN."""
         return self.value <= self.limit
 
     def line(self) -> str:
@@ -70,7 +70,7 @@ class ExportReport:
         target: "hf", "onnx" or "gguf".
         architecture: the target's name for the architecture.
         out: the folder or file.
-        bytes: total size.
+        bytes: total size of the export.
         measured: all comparisons with the run, each within its limit.
         checked_by: the program that loaded the export for comparison, with its version.
         notes: remarks for the user.

@@ -1,4 +1,4 @@
-"""Comparison of another program's output with the run's: logits, and greedy tokens step by step."""
+"""Compare another program's output with the run's: logits, and greedy tokens step by step."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ TOKENS = 64
 LOGITS = 1e-3
 """Largest allowed difference between the logits of a float32 export and the run's."""
 LEVEL = 1e-5
-"""Logits of the run that differ by less than this count as tied: rounding decides which token is chosen."""
+"""Logits of the run that differ by less than this count as tied, because rounding decides which token is chosen."""
 
 Logits = NDArray[np.floating]
 Next = Callable[[Sequence[int], Sequence[int]], Logits]
-"""Maps a source (empty for a decoder) and the tokens so far to the other program's logits (V) of the next token."""
+"""Function of a source (empty for a decoder) and the tokens so far: the other program's logits (V) of the next one."""
 
 
 def logits_limit(right: Sequence[Logits]) -> float:
@@ -39,20 +39,20 @@ def largest_difference(one: Sequence[Logits], other: Sequence[Logits]) -> float:
 
 
 def random_rows(rows: int, length: int, vocab_size: int) -> list[list[int]]:
-    """Return pseudo-random token ids (rows, length), the same at every call."""
+    """Return pseudo-random token ids (rows, length), equal in every call."""
     generator = torch.Generator().manual_seed(rows * 100_003 + length)
     return torch.randint(vocab_size, (rows, length), generator=generator).tolist()
 
 
 def check_greedy(opened: OpenedRun, theirs: Next, how: str) -> Measured:
-    """Generate `TOKENS` greedy tokens after three prompts (or for three sources), and count those that differ.
+    """Generate `TOKENS` greedy tokens after three prompts (or for three sources), and count differing tokens.
 
     The run generates with its cache, as `glass generate` does. At every step the other program gets the run's tokens,
-    so that each step is compared by itself. A target is no longer than the context, and ends at the end token.
+    so an earlier difference has no effect. A target is no longer than the context, and ends at the end token.
 
     Args:
         opened: the run, in float32; a decoder or an encoder-decoder.
-        theirs: computes the other program's logits.
+        theirs: function that returns the other program's logits.
         how: how the other program generates, for the report.
     """
     model = opened.model

@@ -2,8 +2,8 @@
 
 Vaswani et al. 2017, section 3.2. `glassformer.base.shapes` defines the letters of the shapes.
 
-The hook points of an `Attention` are `nn.Identity` modules that its tensors pass through: PyTorch's own forward hooks
-read a tensor there, or replace it by returning another. They have no parameters and change no values.
+The hook points of an `Attention` are `nn.Identity` modules that its tensors pass through. PyTorch's own forward hooks
+can read a tensor there, or replace it by returning another tensor. Hook points have no parameters and change no values.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ class Mask:
 
     Attributes:
         allowed: (B or 1, 1, T or 1, S) bool, True where a query may attend to a key; None: everywhere, unless
-            `is_causal`. A row without an allowed key is set to True for all keys, so that its softmax is finite;
-            its z is zeroed later, by `fully_masked`.
-        is_causal: query t attends to keys 0 … t. Set only if T = S without padding, where the fused kernel needs no
-            mask tensor.
+            `is_causal`. A row without an allowed key is set to True for all keys, so that its softmax is finite; its z
+            is zeroed later, with `fully_masked`.
+        is_causal: whether query t attends to keys 0 … t. True only if T = S and there is no padding, so that the fused
+            kernel needs no mask tensor.
         fully_masked: (B or 1, 1, T or 1, 1) bool, True for queries without an allowed key (padding); their z is zero.
         bias: (B or 1, H, T, S) bias added to the scores, -inf at masked keys.
     """
@@ -71,13 +71,13 @@ EVERY_KEY = Mask()
 def self_attention_mask(
     positions: Tensor, key_positions: Tensor, attention_mask: Tensor | None, causal: bool, window: int | None
 ) -> Mask:
-    """Return the self-attention mask. Plain causal and bidirectional masks hold no tensor: the fused kernel needs none.
+    """Return the self-attention mask. Plain causal and bidirectional masks hold no tensor; the fused kernel needs none.
 
     Args:
         positions: (B or 1, T) positions of the queries.
         key_positions: (B or 1, S) positions of the keys.
         attention_mask: (B, S) bool, False at keys that are padding; None: no padding.
-        causal: a token attends to itself and to earlier tokens; otherwise to both sides.
+        causal: whether a token attends only to itself and to earlier tokens; if not, to both sides.
         window: number of tokens that a token attends to on the left (and, if not causal, on the right), itself
             included; None: all. Beltagy et al. 2020, section 3.1.
     """
@@ -158,8 +158,8 @@ def attend(
         v: (B, G, S, any width) values.
         mask: see `Mask`.
         dropout: dropout probability of the pattern's entries.
-        explicit: compute step by step, pass each step to `hooks`, and also return the pattern.
-        hooks: read and may replace the tensors of the explicit computation.
+        explicit: whether to compute step by step, pass each step to `hooks`, and also return the pattern.
+        hooks: functions that read and may replace the tensors of the explicit computation.
 
     Returns:
         z (B, H, T, width of v), and the pattern (B, H, T, S) if `explicit`, else None.
@@ -189,8 +189,8 @@ def explicit_attention(
     """Compute z (B, H, T, K) and the pattern (B, H, T, S) step by step; arguments as in `attend`.
 
     Args:
-        zero_fully_masked: zero the pattern and z of queries without an allowed key. If False, the caller zeroes their
-            z, which is cheaper if the pattern is not used.
+        zero_fully_masked: whether to zero the pattern and z of queries without an allowed key. If not, the caller must
+            zero their z, which is cheaper if the pattern is not used.
     """
     if q.shape[1] != k.shape[1]:
         group = q.shape[1] // k.shape[1]
@@ -233,9 +233,9 @@ class Attention(nn.Module):
     """Multi-head, grouped-query (Ainslie et al. 2023) or multi-query attention: self-attention or cross-attention.
 
     Hook points, in the order of the forward pass: `hook_q` (B, H, T, K), `hook_k` and `hook_v` (B, G, S, K), after
-    norms and rotation and with the cached keys and values; `hook_products`, `hook_scores` and `hook_pattern`
-    (B, H, T, S, see `ScoreHooks`); `hook_z` (B, H, T, K). The three of shape (B, H, T, S) run only while a hook is
-    registered on one of them, and attention is then computed explicitly; the others always run.
+    norms and rotation and with the cached keys and values; `hook_products`, `hook_scores` and `hook_pattern` (B, H, T,
+    S, see `ScoreHooks`); `hook_z` (B, H, T, K). The three hook points of shape (B, H, T, S) run only while a hook is
+    registered on any of them, and attention is then computed explicitly; the other hook points always run.
 
     Args:
         config: model settings.
@@ -278,9 +278,9 @@ class Attention(nn.Module):
         """Map (B, T, D) -> (B, T, D); keys and values come from `memory` (B, S, D) if given, else from x.
 
         Args:
-            mask: of queries (T) and keys (S).
-            rotation: of queries and keys, with rotary positions.
-            cache: keys and values of earlier tokens, or of the memory; those computed here are added.
+            mask: mask for T queries and S keys.
+            rotation: rotation of queries and keys; None: no rotary positions.
+            cache: keys and values of earlier tokens, or of the memory; new keys and values are added to it.
         """
         q = self.split_heads(self.query(x), self.heads, self.query_norm)  # (B, H, T, K)
         if memory is not None and cache is not None and cache.memory is not None:
@@ -303,7 +303,7 @@ class Attention(nn.Module):
         return self.output(z.transpose(1, 2).flatten(2))  # (B, T, D)
 
     def compute_z(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
-        """Compute z (B, H, T, K) from queries (B, H, T, K), keys and values (B, G, S, K); explicitly if hooked."""
+        """Compute z (B, H, T, K) from queries (B, H, T, K), keys and values (B, G, S, K); explicitly with hooks."""
         dropout = self.dropout if self.training else 0.0
         if is_observed(self.hook_products) or is_observed(self.hook_scores) or is_observed(self.hook_pattern):
             hooks = ScoreHooks(self.hook_products, self.hook_scores, self.hook_pattern)
@@ -313,7 +313,7 @@ class Attention(nn.Module):
         return z
 
     def split_heads(self, x: Tensor, heads: int, norm: nn.RMSNorm | None = None) -> Tensor:
-        """Reshape (B, T, heads K) -> (B, heads, T, K); `norm` is over each head, or over all heads as one vector."""
+        """Reshape (B, T, heads K) -> (B, heads, T, K); `norm` normalizes each head, or all heads as one vector."""
         if norm is not None:  # compute in the norm's own precision under autocast
             parts = x.unflatten(-1, (-1, len(norm.weight)))  # (B, T, heads, K) or (B, T, 1, heads K)
             x = norm(parts.to(norm.weight.dtype)).to(x.dtype).flatten(2)  # (B, T, heads K)

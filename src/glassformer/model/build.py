@@ -1,4 +1,4 @@
-"""Build a model from settings, with initial weights that give an initial loss of ln V for all settings."""
+"""Build a model from settings, with initial weights that give an initial loss near ln V for all settings."""
 
 from __future__ import annotations
 
@@ -27,12 +27,13 @@ def build_model(
     Args:
         config: model settings.
         vocab_size: V; not needed if `config.vocab_size` is set.
-        seed: of the initial weights.
-        source_vocab_size: of an encoder-decoder with two vocabularies; or set `config.source_vocab_size`.
-        classes: number of classes, which makes an encoder a `Classifier`; or set `config.classes`.
+        seed: seed of the initial weights.
+        source_vocab_size: vocabulary size of the source in an encoder-decoder with two vocabularies; not needed if
+            `config.source_vocab_size` is set.
+        classes: number of classes, which makes an encoder a `Classifier`; not needed if `config.classes` is set.
 
     Raises:
-        GlassError: a size differs from the one in `config`, or V is not given.
+        GlassError: a size differs from its value in `config`, or V is not given.
     """
     V = _agreed("vocab_size", config.vocab_size, vocab_size, "the tokenizer has {} tokens")
     S = _agreed(
@@ -57,7 +58,7 @@ def build_model(
 
 
 def _agreed(name: str, wanted: int | None, found: int | None, words: str) -> int | None:
-    """Return the size from the settings or the data; raise an error if they differ."""
+    """Return the size from the settings or the data; raise a `GlassError` if the sizes differ."""
     if wanted is not None and found is not None and wanted != found:
         raise GlassError(
             f"model.{name} is {wanted}, but {words.format(found)}", f"Set model.{name} = {found}, or leave it unset."
@@ -68,11 +69,11 @@ def _agreed(name: str, wanted: int | None, found: int | None, words: str) -> int
 def initialize(model: nn.Module, config: ModelConfig, seed: int) -> None:
     """Initialise all parameters in place, with a separate random generator.
 
-    Matrices: normal with standard deviation 1 / sqrt(inputs), which preserves the size of a vector. Matrices that write
-    into the residual stream are divided by sqrt(number of such matrices), which preserves the size of the stream too
-    (Radford et al. 2019), or are zero with `zero_output`, so that every block starts as the identity (Goyal et al.
-    2017, section 5.1). An untied head: so small that all logits start near 0. A tied embedding: see `tied_std`. Biases
-    are 0, gains 1.
+    Matrices are normal with standard deviation 1 / sqrt(inputs), which preserves the size of a vector. Matrices that
+    write into the residual stream are divided by sqrt(number of such matrices), which preserves the size of the stream
+    too (Radford et al. 2019), or are zero with `zero_output`, so that every block starts as the identity (Goyal et al.
+    2017, section 5.1). An untied head is so small that all logits start near 0. For a tied embedding, see `tied_std`.
+    Biases are 0, and gains are 1.
     """
     generator = torch.Generator().manual_seed(seed)
     parts = sum(isinstance(module, Attention | FeedForward) for module in model.modules())

@@ -33,9 +33,9 @@ class Component:
     """Counts of one component of a model, summed over all layers.
 
     Attributes:
-        name: of the component.
+        name: name of the component.
         parameters: number of parameters.
-        flops: of one token's forward pass at full context; an addition and a multiplication count as two.
+        flops: FLOPs of one token's forward pass at full context; an addition and a multiplication count as two.
         cache_bytes: size of the key-value cache per token, in float32.
     """
 
@@ -58,9 +58,9 @@ def count_model(
 ) -> list[Component]:
     """Count the components of the model that these settings build, from the model's own parameters.
 
-    FLOPs count matrix multiplications, which are nearly all: 2 per weight and token, and in attention
-    2 x (key width + value width) per head and attended token, for a token at the end of a full context.
-    For an encoder-decoder they are of one source token and one target token, with a source as long as the context.
+    Only the FLOPs of matrix multiplications are counted, which are nearly all: 2 per weight and token, and in attention
+    2 x (key width + value width) per head and attended token, for a token at the end of a full context. For an
+    encoder-decoder, they are those of one source token and one target token, with a source as long as the context.
     """
     with shapes_only():
         model = build_model(config, vocab_size, source_vocab_size=source_vocab_size, classes=classes)

@@ -1,4 +1,4 @@
-"""Position encodings. Each acts at one of three points of the model.
+"""Position encodings, which act at one of three points of the model.
 
 * added to the embeddings, subclasses of `AddedPositions`: `LearnedPositions`, `SinusoidalPositions`
 * rotation of queries and keys: `RotaryPositions`
@@ -129,7 +129,8 @@ class AlibiPositions(ScorePositions):
 def alibi_slopes(heads: int) -> list[float]:
     """Return the slopes: 2^(-8/n), 2^(-16/n), … for n heads.
 
-    If n is not a power of two: the slopes for the next lower power of two, then every other slope for the next higher.
+    If n is not a power of two, return the slopes for the next lower power of two, then every other slope for the next
+    higher power.
 
     >>> alibi_slopes(4)
     [0.25, 0.0625, 0.015625, 0.00390625]
@@ -173,7 +174,7 @@ class RelativePositions(ScorePositions):
 
 
 def added_positions(config: ModelConfig) -> AddedPositions | None:
-    """Return the module that adds positions to the embeddings; None if `config.positions` is not of this kind."""
+    """Return the module that adds positions to the embeddings; None if `config.positions` names no such method."""
     match config.positions:
         case "learned":
             return LearnedPositions(config.context, config.width)
@@ -184,7 +185,7 @@ def added_positions(config: ModelConfig) -> AddedPositions | None:
 
 
 def score_positions(config: ModelConfig, causal: bool) -> ScorePositions | None:
-    """Return the module that adds biases to the attention scores; None if `config.positions` is not of this kind."""
+    """Return the module that adds biases to the attention scores; None if `config.positions` names no such method."""
     match config.positions:
         case "alibi":
             return AlibiPositions(config.heads)

@@ -1,8 +1,8 @@
 """Choose the precision of matrix multiplications: bfloat16 if it is clearly faster on this device, else float32.
 
 A CPU's list of instructions does not show whether bfloat16 is faster: a restricted CPU (a virtual machine,
-`ONEDNN_MAX_CPU_ISA`) still lists them. The speeds are therefore measured, once per machine and environment, and cached
-in the user's cache folder.
+`ONEDNN_MAX_CPU_ISA`) still lists the bfloat16 instructions. The speeds are therefore measured, once per machine and
+environment, and cached in the user's cache folder.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def choose_precision(name: str, device: torch.device) -> torch.dtype:
 
 
 def settled(config: Config) -> Config:
-    """Return the settings with every precision `auto` replaced by the faster one on this device, `fp32` or `bf16`."""
+    """Return the settings with every precision `auto` replaced by `fp32` or `bf16`, whichever is faster here."""
     device = choose_device(config.train.device)
     names = {dtype: name for name, dtype in DTYPES.items()}
     chosen = {field: names[choose_precision(getattr(config.train, field), device)] for field in FIELDS}
@@ -100,7 +100,7 @@ def settled(config: Config) -> Config:
 
 
 def as_recorded(config: Config, device: torch.device) -> Config:
-    """Return the settings of a recorded run with every precision `auto` replaced by the one that was used.
+    """Return the settings of a recorded run with every precision `auto` replaced by the precision that was used.
 
     New runs record `fp32` or `bf16`. Older runs may have recorded `auto`, which was float32 except on a GPU with
     bfloat16, and had no `muon_precision`: Muon orthogonalised in bfloat16.
@@ -133,7 +133,7 @@ def precision_in_words(config: Config) -> str:
 
 
 def why(device: torch.device) -> str:
-    """Return the reason why `auto` means float32 or bfloat16 on a device."""
+    """Return the reason for which `auto` chooses float32 or bfloat16 on a device."""
     if device.type == "cuda":
         return f"this GPU has {'' if bfloat16_is_faster(device) else 'no '}bfloat16 instructions"
     if device.type == "cpu":
@@ -142,7 +142,7 @@ def why(device: torch.device) -> str:
 
 
 def slower_choices(config: Config) -> list[str]:
-    """Return a note for each recorded precision that is not the faster one here, with the option that changes it.
+    """Return a note for each recorded precision that is slower on this device, with the option that changes it.
 
     Args:
         config: settings of a run, after `as_recorded`.
@@ -184,7 +184,7 @@ def _known_or_timed(file: Path | None, environment: str) -> Speeds:
 
 
 def _environment() -> str:
-    """Return all facts that the speeds depend on, as JSON."""
+    """Return a description of the CPU and software that determine the speeds, as JSON."""
     facts = {
         "processor": _processor(),
         "capability": torch.backends.cpu.get_cpu_capability(),
@@ -253,7 +253,7 @@ def _read(file: Path | None, environment: str) -> Speeds | None:
 
 
 def _write(file: Path | None, environment: str, speeds: Speeds) -> None:
-    """Write speeds to a cache file; ignore write errors, as the speeds can be measured again."""
+    """Write speeds to a cache file; ignore write errors, because the speeds can be measured again."""
     if file is None:
         return
     with suppress(OSError, GlassError):

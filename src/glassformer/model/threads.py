@@ -1,4 +1,4 @@
-"""Number of threads that PyTorch uses on the CPU: inside a block, or in one thread of the program."""
+"""Set the number of CPU threads that PyTorch uses, inside a block or for one thread of the program."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def threads(count: int | None) -> Iterator[None]:
 def set_threads_here(count: int) -> None:
     """Let PyTorch use `count` threads for the calling thread, and as many as before for threads that start later.
 
-    `torch.set_num_threads` changes both numbers; so another thread restores the second one.
+    `torch.set_num_threads` changes both numbers, so another thread restores the second one.
     """
     before = torch.get_num_threads()
     torch.set_num_threads(count)

@@ -70,8 +70,8 @@ class FeedForward(nn.Module):
 class Block(nn.Module):
     """Base class of transformer blocks: self-attention, optional cross-attention to a memory, feed-forward layer.
 
-    Each part adds to the residual stream x. The three subclasses differ only in where they apply the norms; their
-    forward pass maps (B, T, D) -> (B, T, D).
+    Each sublayer adds its output to the residual stream x. The three subclasses differ only in where they apply the
+    norms; their forward pass maps (B, T, D) -> (B, T, D).
 
     Args:
         config: model settings.
@@ -92,7 +92,7 @@ class Block(nn.Module):
 
 
 class PreNormBlock(Block):
-    """Pre-norm block, normalises the input of each part: x + part(norm(x)). Xiong et al. 2020; GPT-2, Llama."""
+    """Pre-norm block, with a norm before each sublayer: x + sublayer(norm(x)). Xiong et al. 2020; GPT-2, Llama."""
 
     norm_order = "pre"
 
@@ -113,7 +113,7 @@ class PreNormBlock(Block):
 
 
 class PostNormBlock(Block):
-    """Post-norm block, normalises after each addition: norm(x + part(x)). Vaswani et al. 2017; BERT, BART."""
+    """Post-norm block, with a norm after each addition: norm(x + sublayer(x)). Vaswani et al. 2017; BERT, BART."""
 
     norm_order = "post"
 
@@ -134,7 +134,7 @@ class PostNormBlock(Block):
 
 
 class OutputNormBlock(Block):
-    """Output-norm block, normalises the output of each part: x + norm(part(x)). Team OLMo 2025, section 3 (OLMo 2)."""
+    """Output-norm block, with a norm after each sublayer: x + norm(sublayer(x)). Team OLMo 2025, section 3 (OLMo 2)."""
 
     norm_order = "output"
 
@@ -163,7 +163,7 @@ BLOCKS: dict[str, type[Block]] = {"pre": PreNormBlock, "post": PostNormBlock, "o
 
 
 class Embedding(nn.Module):
-    """Token embedding, with position vectors added if `config.positions` is of that kind."""
+    """Token embedding, with position vectors if `config.positions` is "learned" or "sinusoidal"."""
 
     def __init__(self, config: ModelConfig, vocab_size: int) -> None:
         super().__init__()
@@ -254,7 +254,7 @@ class Stack(nn.Module):
 
 
 class Head(nn.Module):
-    """Output head, from hidden states to logits; tied: with the embedding's matrix (Press and Wolf 2017)."""
+    """Output head, from hidden states to logits. A tied head uses the embedding's matrix (Press and Wolf 2017)."""
 
     def __init__(self, config: ModelConfig, vocab_size: int) -> None:
         super().__init__()
@@ -384,7 +384,8 @@ class Classifier(nn.Module):
 
 
 class EncoderDecoder(nn.Module):
-    """Encoder-decoder: the encoder reads the source, the decoder attends to it and predicts the target.
+    """Encoder-decoder: the encoder reads the source; the decoder attends to the encoder's output and predicts the
+    target.
 
     Vaswani et al. 2017.
 

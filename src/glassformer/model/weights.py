@@ -18,7 +18,8 @@ def save_tensors(tensors: dict[str, Tensor], path: Path, metadata: dict[str, str
     """Write named tensors to a safetensors file; views and device tensors are first copied to contiguous CPU memory.
 
     Raises:
-        OSError: the disk is full or another write error (safetensors gives its number only in the error's text).
+        OSError: the disk is full, or another write error occurs (safetensors gives its number only in the error's
+            text).
     """
     try:
         save_file({name: value.detach().cpu().contiguous() for name, value in tensors.items()}, path, metadata)
@@ -58,12 +59,15 @@ def load_weights(model: nn.Module, path: Path) -> None:
             )
         if found[name].shape != value.shape:
             raise GlassError(
-                f"{name} in {path} has shape {tuple(found[name].shape)}, the model needs {tuple(value.shape)}",
+                f"{name} in {path} has shape {tuple(found[name].shape)}, but the model needs {tuple(value.shape)}",
                 "The weights and config.toml belong to different models: copy both from the same run.",
             )
     extra = sorted(found.keys() - wanted.keys())
     if extra:
-        raise GlassError(f"{path} has a tensor that the model lacks: {extra[0]}", "It belongs to another model.")
+        raise GlassError(
+            f"{path} has a tensor that the model lacks: {extra[0]}",
+            "Copy the weights and config.toml from the same run.",
+        )
     with torch.no_grad():
         for name, value in wanted.items():
             value.copy_(found[name])

@@ -1,4 +1,4 @@
-"""Rows of token ids for each step, and `Batch`, which pads rows to tensors with an attention mask and a loss mask."""
+"""Select the rows of each training step, and pad them to a `Batch` of tensors with an attention and a loss mask."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Batch:
-    """Inputs, targets and masks of one forward pass, of any task.
+    """Inputs, targets and masks of one forward pass, for any task.
 
     Attributes:
         inputs: (B, T) int64 ids; rows are padded on the right with id 0.
-        targets: (B, T) int64 ids to predict; or (B, 1), one label for each row.
+        targets: (B, T) int64 ids to predict, or (B, 1) labels, one for each row.
         attention_mask: (B, T) bool, False on padding.
         loss_mask: bool of the shape of `targets`, True where the prediction counts.
         n_targets: number of targets that count.
-        source: (B, S) int64 ids that an encoder reads; None without one.
+        source: (B, S) int64 ids that the encoder of an encoder-decoder model reads; None for other models.
         source_attention_mask: (B, S) bool, False on padding.
     """
 
@@ -43,7 +43,7 @@ class Batch:
 
     @classmethod
     def from_rows(cls, rows: Sequence[Row]) -> Batch:
-        """Return rows of one task as a batch, padded to one length.
+        """Pad rows of one task to a common length and return them as a batch.
 
         Raises:
             ValueError: there are no rows, or a row has no target.
@@ -63,7 +63,7 @@ class Batch:
         return replace(batch, source=source, source_attention_mask=source_attention_mask)
 
     def to(self, device: torch.device | str) -> Batch:
-        """Copy the batch to `device`; to a GPU asynchronously, from pinned memory."""
+        """Return the batch on `device`. Copies to a GPU are asynchronous, from pinned memory."""
         gpu = str(device).startswith("cuda")
 
         def moved(tensor: torch.Tensor) -> torch.Tensor:
@@ -81,7 +81,7 @@ class Batch:
 
 
 def padded(rows: Sequence[npt.NDArray[Any]]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return rows of any lengths, right-padded with zeros, as (B, T) int64, and a (B, T) mask, False on padding."""
+    """Pad rows on the right with zeros; return them as (B, T) int64, and a (B, T) mask, False on padding."""
     import torch
 
     ids = np.zeros((len(rows), max(map(len, rows))), dtype=np.int64)  # (B, T)
@@ -101,13 +101,13 @@ def training_rows(
     step: int,
     start_id: int,
 ) -> list[Row]:
-    """Return the rows of `step`: a pure function of its arguments.
+    """Return the rows of training step `step`. The result depends only on the arguments.
 
-    Stream: `context` + 1 tokens from uniformly random positions. Documents: every row of every document once per
-    epoch, reshuffled in each epoch.
+    With `data.windows` = stream, each row has `context` + 1 tokens from a uniformly random position. With documents,
+    each epoch contains every row of every document once, in a new random order.
 
     Raises:
-        GlassError: the store has fewer than `context` + 1 tokens (stream).
+        GlassError: `data.windows` is stream and the store has fewer than `context` + 1 tokens.
     """
     if data.windows == "documents":
         pieces = store.pieces(context)
@@ -118,7 +118,7 @@ def training_rows(
     starts = len(store) - context
     if starts < 1:
         raise too_short("training", len(store), context + 1)
-    # The raw 64-bit words of Philox 4x64-10 (Salmon et al. 2011) are fixed by its definition, on every machine.
+    # Philox 4x64-10 (Salmon et al. 2011) gives the same raw 64-bit words on every machine.
     key = np.array([seed % (1 << 64), step], dtype=np.uint64)
     drawn = np.random.Philox(key=key).random_raw(batch).tolist()
     starts_of_rows = [number * starts >> 64 for number in drawn]
@@ -130,7 +130,7 @@ def validation_rows(
 ) -> ValidationRows:
     """Return rows that predict every token of a store exactly once (in a stream, except the first token).
 
-    With `limit_tokens`, return only as many rows as predict about that many tokens, spread evenly over the whole store.
+    With `limit_tokens`, return only enough rows to predict about that many tokens, spread evenly over the store.
 
     Raises:
         GlassError: the store has fewer than two tokens.
@@ -141,7 +141,7 @@ def validation_rows(
 
 
 class ValidationRows(Sequence[Row]):
-    """Non-overlapping rows over a whole store, computed on access."""
+    """Sequence of non-overlapping rows of a store; each row is computed when it is accessed."""
 
     def __init__(self, store: TokenStore, documents: bool, context: int, start_id: int, limit: int | None) -> None:
         self.store = store
@@ -179,8 +179,8 @@ def _document_row(store: TokenStore, context: int, start_id: int, row: int) -> R
 
 
 def too_short(side: str, tokens: int, needed: int) -> GlassError:
-    """Return the error for a part of the split that is too short for a single row."""
+    """Return the error for a split that is too short for a single row."""
     return GlassError(
-        f"the {side} part has {tokens:,} tokens, and a single row needs {needed:,}",
+        f"the {side} split has {tokens:,} tokens, but a single row needs {needed:,}",
         "Give a longer text, or lower model.context.",
     )

@@ -1,4 +1,4 @@
-"""Choose the examples of a step: any examples, or examples of similar length to reduce padding.
+"""Choose the examples of each training step: of any length, or of similar length to reduce padding.
 
 Both choices are pure functions of (seed, step), so training resumes exactly without saved state.
 """
@@ -16,7 +16,7 @@ Lengths = npt.NDArray[np.int64]
 
 
 class AnyLength:
-    """Batches of `batch` examples. Each epoch contains every example once, in a new random order."""
+    """Batches of `batch` examples of any length. Each epoch contains every example once, in a new random order."""
 
     def __init__(self, examples: int, batch: int, seed: int) -> None:
         self.examples = examples
@@ -25,7 +25,7 @@ class AnyLength:
 
     @property
     def steps_per_epoch(self) -> float:
-        """Return the number of steps in which every example comes once."""
+        """Return the number of steps in which each example is used once, which need not be a whole number."""
         return self.examples / self.batch
 
     def step(self, step: int) -> list[int]:
@@ -42,9 +42,9 @@ class LikeLength:
     batches.
 
     Args:
-        lengths: (N, parts) number of tokens of each example, by part (source and target; or the text alone).
-        tokens: maximum number of tokens in a batch, all parts together; a longer example is a batch of its own.
-        seed: seed of the orders.
+        lengths: (N, parts) number of tokens in each part of each example (source and target, or only the text).
+        tokens: maximum number of tokens in a batch, over all parts; a longer example becomes a batch of its own.
+        seed: seed of the random orders.
     """
 
     def __init__(self, lengths: npt.NDArray[np.integer[Any]], tokens: int, seed: int) -> None:
@@ -55,7 +55,7 @@ class LikeLength:
 
     @property
     def steps_per_epoch(self) -> int:
-        """Return the number of steps in which every example comes once."""
+        """Return the number of steps in which each example is used once."""
         return len(self._cuts) - 1
 
     def step(self, step: int) -> list[int]:
@@ -67,7 +67,7 @@ class LikeLength:
         return self._order[1][self._cuts[number] : self._cuts[number + 1]].tolist()
 
     def _sorted(self, epoch: int) -> npt.NDArray[np.int64]:
-        """Return all examples sorted by length (the last part first), equally long ones in random order."""
+        """Return all examples sorted by the length of the last part, then of the first; ties are in random order."""
         key = np.array([self.seed % (1 << 64), epoch], dtype=np.uint64)
         random = np.random.Philox(key=key).random_raw(len(self.lengths))
         return np.lexsort((random, *self.lengths.T))

@@ -16,13 +16,13 @@ from glassformer.base.errors import GlassError
 from glassformer.base.files import clear_disk_errors, sync
 from glassformer.text.store import DamagedStoreError, TokenStore
 
-ABANDONED = 24 * 3600  # seconds after which an unfinished folder is assumed to be left by a killed process
-CHECKED_IN_FULL = 64_000_000  # bytes up to which the checksum of a file is verified before it is reused
+ABANDONED = 24 * 3600  # seconds after which we assume that a killed process left an unfinished folder
+CHECKED_IN_FULL = 64_000_000  # size in bytes of the largest file whose checksum is verified before reuse
 Made = TypeVar("Made")
 
 
 def folder_of(cache: Path, everything: Mapping[str, object]) -> Path:
-    """Return the cache folder of a result that depends only on `everything`."""
+    """Return the cache folder of a result, named by a hash of `everything` that determines the result."""
     key = hashlib.sha256(json.dumps(everything, sort_keys=True).encode("utf-8")).hexdigest()
     return cache / key[:32]
 
@@ -49,7 +49,7 @@ def check_store(store: TokenStore) -> None:
 
 @contextmanager
 def building(cache: Path, folder: Path, checked: Callable[[Path], object]) -> Iterator[Path]:
-    """Make a temporary folder, which is renamed to `folder` if the block succeeds and deleted otherwise."""
+    """Make a temporary folder for the block to fill; then rename it to `folder`, or delete it if the block fails."""
     temporary: Path | None = None
     try:
         with clear_disk_errors(cache):
@@ -73,7 +73,7 @@ def _new_folder(cache: Path, name: str) -> Path:
 
 
 def _publish(temporary: Path, folder: Path, checked: Callable[[Path], object]) -> None:
-    """Rename a temporary folder to `folder`. The result of another process is kept, but replaced if it is damaged."""
+    """Rename a temporary folder to `folder`, unless another process has already made that folder undamaged."""
     for _ in range(3):
         try:
             temporary.rename(folder)
@@ -94,7 +94,7 @@ def _publish(temporary: Path, folder: Path, checked: Callable[[Path], object]) -
 
 
 def _remove_abandoned(cache: Path) -> None:
-    """Delete files and folders of killed processes; recent ones may belong to a process that is still running."""
+    """Delete files and folders of killed processes, except recent ones, whose process may still be running."""
     for left in (*cache.glob(".building-*"), *cache.glob("incoming-*")):
         try:
             newest = max(path.stat().st_mtime for path in (left, *left.rglob("*")))

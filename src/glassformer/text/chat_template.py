@@ -1,4 +1,4 @@
-"""Chat templates, which render a conversation as one text; the assistant's answers are located in that text.
+"""Render a conversation as one text with a chat template, and locate the assistant's answers in the text.
 
 A template is written in Jinja, as in Hugging Face's libraries: it receives `messages`, `add_generation_prompt`,
 `bos_token` and `eos_token`, and may call `raise_exception(message)` and `strftime_now(format)`. It runs in a sandbox,
@@ -97,7 +97,7 @@ class ChatTemplate:
             names: names of the special tokens that the template may write.
 
         Raises:
-            GlassError: as `render`.
+            GlassError: as in `render`.
         """
         return names.mark(self.render(messages, next_turn, START_MARK, END_MARK))
 
@@ -106,10 +106,10 @@ class ChatTemplate:
 
         A mark replaces each special token that the template writes; an answer ends with the first mark after it. Each
         piece is encoded separately, so an answer has the same tokens in any position. There is only one piece if the
-        template renders earlier messages differently once later messages follow.
+        template renders earlier messages differently when later messages follow.
 
         Raises:
-            GlassError: as `render`.
+            GlassError: as in `render`.
         """
         hidden = [{**message, "content": names.hide(message["content"])} for message in messages]
         whole = self.marked(hidden, next_turn, names)
@@ -118,7 +118,7 @@ class ChatTemplate:
             if message["role"] == "assistant":
                 before = self.marked(hidden[:number], True, names)
                 after = self.marked(hidden[: number + 1], False, names)
-                if not whole.startswith(after):  # a template may end each conversation, whatever its last message is
+                if not whole.startswith(after):  # some templates end every conversation with an end token
                     after = after.removesuffix(END_MARK)
                 if not after.startswith(before) or not whole.startswith(after) or len(before) < borders[-1]:
                     return [names.show(whole)]
@@ -129,17 +129,17 @@ class ChatTemplate:
     def training_text(self, messages: Sequence[Message], names: SpecialNames = NO_NAMES) -> tuple[str, Spans]:
         """Return a conversation as one text, and the spans of its answers in that text.
 
-        A mark replaces each special token. A final end token is left out because rows end with one; so is an initial
-        start token if rows begin with one.
+        A mark replaces each special token. A final end token is left out, because every row ends with one. An initial
+        start token is left out if rows begin with one.
 
         Raises:
-            GlassError: as `render`; or the template hides where answers begin and end.
+            GlassError: as in `render`, or the answers cannot be located in the text.
         """
         pieces = self.pieces(messages, False, names)
         if len(pieces) < 2:
             raise GlassError(
-                "the chat template rewrites earlier messages once an answer follows, so answers cannot be located",
-                "Use a template that appends each message and leaves earlier ones unchanged.",
+                "the chat template changes earlier messages when an answer follows, so answers cannot be located",
+                "Use a template that appends each message and leaves earlier messages unchanged.",
             )
         if names.starts:
             pieces[0] = pieces[0].removeprefix(START_MARK)
@@ -155,13 +155,13 @@ class ChatTemplate:
 
 
 def _answer_length(text: str, content: str) -> int:
-    """Return the length of an answer including the special token that ends it, or of the whole text if none does.
+    """Return the length of an answer with the special token that ends it, or of the text if no special token does.
 
     Args:
-        text: the answer, and the template's text after it.
+        text: the answer, followed by text of the template.
         content: content of the message.
     """
-    without_names = MARK.sub(lambda mark: END_MARK * len(mark.group()), text)  # a name may contain a short answer
+    without_names = MARK.sub(lambda mark: END_MARK * len(mark.group()), text)  # a name may contain the answer
     found = without_names.rfind(content.strip())
     if found < 0:  # the template changed the answer
         return max((mark.end() for mark in MARK.finditer(text)), default=len(text))

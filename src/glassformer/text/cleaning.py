@@ -1,4 +1,4 @@
-"""Clean documents: remove control characters and superfluous white space, keep every character of a script."""
+"""Clean documents: remove control characters and superfluous white space, but no character of any script."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ import re
 from collections.abc import Iterable, Iterator
 
 LINE_ENDS = re.compile(r"\r\n?|[\x0b\x0c\x85]")
-"""Line ends, including vertical tab, form feed and next line: if these were removed, two words would be joined."""
+"""Line ends, including vertical tab, form feed and next line, whose removal could join two words."""
 UNSEEN = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\ufeff\ufffe\uffff]")
 """Control characters except tab and line ends, byte order marks, and two code points that are not characters."""
 BEFORE_LINE_END = re.compile(r"[^\S\n]+\n")
 BLANK_LINES = re.compile(r"\n{3,}")
-HELD = 2_000_000  # characters of white space that are held back unchanged
+HELD = 2_000_000  # maximum number of white-space characters to hold back unchanged
 
 
 def cleaned(parts: Iterable[tuple[str, bool]]) -> Iterator[tuple[str, bool]]:
-    r"""Yield one document, cleaned, in parts: the text of each part, and whether it is the last part.
+    r"""Clean one document that comes in parts, and yield the text of each part and whether it is the last part.
 
-    Line ends become `\n`. Control characters and byte order marks are removed, and so are white space before a line end
-    and around the document, and all but one of several blank lines. Joiners (U+200C, U+200D) are kept, because they
-    belong to words. The joined result does not depend on how the document is cut into parts.
+    Line ends become `\n`. Control characters, byte order marks, and white space before line ends and around the
+    document are removed. Several blank lines become one. Joiners (U+200C, U+200D) are kept, because they belong to
+    words. The joined result does not depend on how the document is cut into parts.
     """
     held = ""
     begun = False

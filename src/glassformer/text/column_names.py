@@ -31,18 +31,18 @@ LANGUAGES = _words(
     "ta te tg th tl tr uk ur uz vi xh yo zh zu ben deu eng fra hin ita jpn nld por rus spa zho"
 )
 LONGEST_NAME = 40  # characters
-MOST_WORDS = 3  # in the name of a column
-FEW = 20  # fewest rows in which repeated values are evidence of labels
-LEAST = 3  # fewest rows in which numbers or texts below a word are evidence of a header
+MOST_WORDS = 3  # in a column name
+FEW = 20  # minimum number of rows for repeated values to be evidence of labels
+LEAST = 3  # minimum number of rows for numbers or texts below a word to be evidence of a header
 NUMBER = re.compile(r"[+-]?\d+([.,]\d+)*([eE][+-]?\d+)?%?")
 MISSING = frozenset(("na", "n/a", "nan", "null", "none", "unknown"))
 SENTENCE_ENDS = (".", "!", "?", "।", "。", "！", "？", "…", '."', '!"', '?"')  # no name ends like this
-JOINERS = "\u200c\u200d"  # they occur inside words of Persian, Hindi, Bangla and others
+JOINERS = "\u200c\u200d"  # they occur inside words of Persian, Hindi, Bangla and other languages
 Verdict = Literal["names", "doubtful", "row"]
 
 
 def usual_names(cells: Sequence[str]) -> bool:
-    """Return whether each cell is a usual name of a column, or the code of a language."""
+    """Return whether each cell is a usual column name or a language code."""
     return all(
         cell.lower() in USUAL_NAMES or (cell in (cell.lower(), cell.upper()) and cell.lower() in LANGUAGES)
         for cell in map(str.strip, cells)
@@ -50,15 +50,15 @@ def usual_names(cells: Sequence[str]) -> bool:
 
 
 def reads_like_text(cell: str) -> bool:
-    """Return whether a cell has three words, or two and at least 20 characters."""
+    """Return whether a cell has at least three words, or at least two words and 20 characters."""
     return len(cell.split()) >= 3 or (len(cell) >= 20 and any(c.isalpha() for c in cell) and " " in cell)
 
 
 def judge_row_1(rows: Sequence[Sequence[str]]) -> Verdict:
-    """Return whether the first row holds names, is a row like the others, or could be either.
+    """Return "names" if row 1 holds column names, "row" if it holds data, and "doubtful" if it could hold either.
 
-    A row of short texts looks like names, and would be lost if it were read as a header. Row 1 is therefore a header
-    only if its names are usual, or if it differs from the rows below in more than its length.
+    A data row of short texts looks like column names, and would be lost if it were read as a header. Row 1 is therefore
+    a header only if its names are usual, or if it differs from the rows below in more than the length of its cells.
     """
     cells = [cell.strip() for cell in rows[0]]
     named = [cell for cell in cells if cell]
@@ -90,7 +90,7 @@ def _could_be_a_name(cell: str) -> bool:
 
 
 def _differs(cells: Sequence[str], columns: Sequence[Sequence[str]]) -> bool:
-    """Return whether row 1, whose names are all different, is unlike the rows below."""
+    """Return whether row 1, whose cells are all different, is unlike the rows below."""
     pairs = [(cell, values) for cell, values in zip(cells, columns, strict=True) if cell]
     if any(len(values) >= LEAST and _are_numbers(values) for _, values in pairs):
         return True
@@ -112,14 +112,14 @@ def _are_numbers(values: Sequence[str]) -> bool:
 
 
 def _repeat(values: Sequence[str]) -> bool:
-    """Return whether a column repeats a few values, as a column of labels does."""
+    """Return whether a column repeats a few values, like a label column."""
     return len(set(values)) <= len(values) // 4
 
 
 def _is_word_above_texts(pairs: Sequence[tuple[str, Sequence[str]]]) -> bool:
     """Return whether row 1 has a single word above the only column of texts.
 
-    With two such columns, row 1 may be a pair of short texts, as in many collections of sentence pairs.
+    With two columns of texts, row 1 may be a pair of short texts, as in many collections of sentence pairs.
     """
     texts = [
         (cell, values)

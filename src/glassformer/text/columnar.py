@@ -1,4 +1,4 @@
-"""Parquet and Arrow files, read as JSON lines, so that columns are chosen and rows are read as in a .jsonl file."""
+"""Read Parquet and Arrow files as JSON lines, so that their columns and rows are handled as in a .jsonl file."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ ROWS = 1024
 
 
 def columnar_of(name: str) -> Columnar | None:
-    """Return the format of a file of this name; None if it is neither Parquet nor Arrow."""
+    """Return the format that the suffix of a file name indicates; None if it is neither Parquet nor Arrow."""
     return COLUMNAR_SUFFIXES.get(Path(name.lower()).suffix)
 
 
 def json_lines(path: Path, name: str) -> Iterator[str]:
-    """Yield a line of JSON for each row. Values that JSON lacks, such as dates, become text.
+    """Yield a line of JSON for each row. Values without a JSON type, such as dates, become strings.
 
     Raises:
         GlassError: pyarrow is not installed, or the file is damaged.
@@ -39,11 +39,11 @@ def json_lines(path: Path, name: str) -> Iterator[str]:
                 yield json.dumps(row, ensure_ascii=False, default=_as_text) + "\n"
     except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
         problem = " ".join(str(error).split())[:200]
-        raise GlassError(f"{name} cannot be read as {kind}: {problem}", "Write or download it again.") from None
+        raise GlassError(f"{name} cannot be read as {kind}: {problem}", "Write or download the file again.") from None
 
 
 def _as_text(value: object) -> str | None:
-    """Return a value that JSON lacks as text: bytes are decoded as UTF-8, or become None if they are not valid."""
+    """Return a value without a JSON type as text. Bytes are decoded as UTF-8; invalid UTF-8 becomes None."""
     if not isinstance(value, bytes):
         return str(value)
     try:
@@ -60,7 +60,7 @@ def _parquet_batches(path: Path) -> Iterator[Any]:
 
 
 def _arrow_batches(path: Path) -> Iterator[Any]:
-    """Read the file format, or the streaming format that the library `datasets` writes."""
+    """Yield the record batches of an Arrow file, or of the streaming format that the library `datasets` writes."""
     import pyarrow
 
     with pyarrow.memory_map(str(path)) as source:

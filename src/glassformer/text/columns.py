@@ -1,4 +1,4 @@
-"""Find the columns of a table that hold the text, the source and its target, or the label and its text."""
+"""Choose the columns of a table to read: the text, the source and target, the label and text, or the messages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from glassformer.text.column_names import (
 from glassformer.text.records import RecordKind
 from glassformer.text.tables import Table
 
-LONGEST_LABEL = 40  # characters, if no setting names the column of labels
+LONGEST_LABEL = 40  # characters; does not apply if a setting names the label column
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class ChosenColumns:
 
 
 def choose_text(table: Table, wanted: str | None) -> ChosenColumns:
-    """Choose the column called `wanted` (or number `wanted`, from 1), or the only column that reads like text.
+    """Choose the column with the name or number (from 1) `wanted`; if `wanted` is None, the only column of text.
 
     Raises:
         GlassError: there is no such column, or the choice is not clear; the error names the columns.
@@ -47,10 +47,10 @@ def choose_text(table: Table, wanted: str | None) -> ChosenColumns:
 
 
 def choose_pair(table: Table, source: str | None, target: str | None) -> ChosenColumns:
-    """Choose the columns of source and target: as named, or else the first and the second of two columns.
+    """Choose the source and target columns: the columns named, else the first and the second of two columns.
 
-    If there are more columns, exactly two must read like text (in JSONL: hold strings). Column names that tell source
-    from target (source and target, text and summary, ...) take precedence over the order.
+    If there are more than two columns, exactly two must read like text (in JSONL: hold strings). Column names that tell
+    source from target (source and target, text and summary, ...) take precedence over the order.
 
     Raises:
         GlassError: there is no such column, both are the same, or the choice is not clear.
@@ -61,8 +61,8 @@ def choose_pair(table: Table, source: str | None, target: str | None) -> ChosenC
         rest = [index for index in _pair_candidates(table) if index not in named]
         if len(rest) != named.count(None):
             raise GlassError(
-                f"{table.name} has the columns {', '.join(table.names)}: which are source and target is not clear",
-                "Set data.column to the source and data.target_column to the target.",
+                f"{table.name} has the columns {', '.join(table.names)}; the source and target are not clear",
+                "Set data.column to the source column and data.target_column to the target column.",
             )
         if len(rest) == 2 and (_means(table, rest[0], TARGET_NAMES) and _means(table, rest[1], SOURCE_NAMES)):
             rest.reverse()
@@ -78,12 +78,12 @@ def choose_pair(table: Table, source: str | None, target: str | None) -> ChosenC
 
 
 def choose_conversation(table: Table, column: str | None, answer: str | None) -> ChosenColumns:
-    """Choose the column of messages, or the columns of a question and its answer as `choose_pair` does.
+    """Choose the messages column, or else the question and answer columns as `choose_pair` does.
 
     Args:
         table: the table to choose from.
-        column: name of the column of messages, or of the question.
-        answer: name of the column of the answer.
+        column: name of the messages column or the question column.
+        answer: name of the answer column.
 
     Raises:
         GlassError: there is no such column, or the choice is not clear.
@@ -102,16 +102,16 @@ def choose_conversation(table: Table, column: str | None, answer: str | None) ->
 
 
 def _holds_lists(table: Table, index: int) -> bool:
-    """Return whether most values of a column are None in the table, which keeps no lists or objects."""
+    """Return whether most values of a column are None. A table stores lists and objects as None."""
     values = table.columns[index]
     return 2 * sum(value is not None for value in values) < len(values)
 
 
 def choose_labelled(table: Table, label: str | None, text: str | None) -> ChosenColumns:
-    """Choose the column of the label and the columns of the text.
+    """Choose the label column and the text columns.
 
-    Columns that are not named are found by their values: the label has short values that repeat, the text has values
-    that read like text. `text` may name several columns, separated by commas.
+    Columns that are not named are found by their values: labels are short and repeat; texts read like text. `text` may
+    name several columns, separated by commas.
 
     Raises:
         GlassError: there is no such column, one column is both label and text, or the choice is not clear.
@@ -125,7 +125,7 @@ def choose_labelled(table: Table, label: str | None, text: str | None) -> Chosen
             texts = others
     if not texts:
         raise GlassError(
-            f"{table.name} has the columns {', '.join(table.names)}: none but the label reads like text",
+            f"{table.name} has the columns {', '.join(table.names)}; none except the label reads like text",
             "Set data.column to the text to classify.",
         )
     if found in texts:
@@ -139,14 +139,14 @@ def choose_labelled(table: Table, label: str | None, text: str | None) -> Chosen
 
 
 def label_text(value: object) -> str | None:
-    """Return a label as text: numbers, true and false as in JSON; None for null, lists and objects."""
+    """Return a label as text. Numbers, true and false are written as in JSON; null, lists and objects give None."""
     if isinstance(value, bool | int | float):
         return json.dumps(value)
     return value if isinstance(value, str) else None
 
 
 def label_texts(value: object, kind: RecordKind) -> tuple[str, ...] | None:
-    """Return the labels of a record as text; None if the value is not a label, or is a list but one is expected."""
+    """Return the labels of a record as text; None if the value is not a label, or is a list where one is expected."""
     if isinstance(value, list) and kind.labels == "several":
         labels = tuple(text for each in value if (text := label_text(each)) is not None)
         return labels if len(labels) == len(value) else None
@@ -168,8 +168,8 @@ def _find(table: Table, wanted: str) -> int:
         raise GlassError(f"{table.name} has no column {wanted!r}; it has {shown}", nearest(wanted, table.names))
     first = ", ".join(f"{number + 1}: {cell[:20]!r}" for number, cell in enumerate(table.first))
     raise GlassError(
-        f"{table.name} has no column {wanted!r}; its first row does not look like names ({first})",
-        f"Give column {span(1, len(table.names))}.",
+        f"{table.name} has no column {wanted!r}; its first row does not look like column names ({first})",
+        f"Give a column number: {span(1, len(table.names))}.",
     )
 
 
@@ -187,13 +187,17 @@ def _means(table: Table, index: int, names: frozenset[str]) -> bool:
 
 
 def _share_of_text(table: Table, index: int) -> float:
-    """Return the share of a column's nonempty values that read like text."""
+    """Return the fraction of a column's nonempty values that read like text."""
     filled = [value for value in table.columns[index] if isinstance(value, str) and value.strip()]
     return sum(map(reads_like_text, filled)) / len(filled) if filled else 0.0
 
 
 def _only_text(table: Table) -> int:
-    """Return the index of the only column whose values mostly read like text; a single column is always chosen."""
+    """Return the index of the only column with mostly text, or of a table's single column.
+
+    Raises:
+        GlassError: no column, or more than one, has mostly text.
+    """
     if len(table.names) == 1:
         return 0
     plausible = [index for index in range(len(table.names)) if _share_of_text(table, index) >= 0.5]
@@ -215,7 +219,7 @@ def _pair_candidates(table: Table) -> list[int]:
 
 
 def _label(table: Table, texts: list[int]) -> int:
-    """Return the column with a usual name of labels; else the one with few distinct, short values."""
+    """Return the index of the column with a usual label name, else of the only column with few short values."""
     usual = [i for i in range(len(table.names)) if i not in texts and _means(table, i, LABEL_NAMES)]
     if len(usual) == 1:
         return usual[0]
@@ -234,6 +238,6 @@ def _label(table: Table, texts: list[int]) -> int:
             return choice[0]
     some = f"columns {', '.join(table.names[i] for i in several)} could be the label" if several else ""
     raise GlassError(
-        f"{table.name} has the columns {', '.join(table.names)}: {some or 'none has few short values that repeat'}",
-        "Set data.label_column to the column of the label.",
+        f"{table.name} has the columns {', '.join(table.names)}; {some or 'none has a few short values that repeat'}",
+        "Set data.label_column to the label column.",
     )

@@ -1,4 +1,4 @@
-"""Conversations: convert the messages of data sets to one form, and make the records that a chat model learns from."""
+"""Convert the messages of conversations to one format, and make the records that a chat model is trained on."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from glassformer.text.special_names import SpecialNames
 
 ROLES = ("system", "user", "assistant")
 OTHER_NAMES = {"human": "user", "gpt": "assistant", "bot": "assistant", "developer": "system"}
-"""Names of the roles in other data sets: ShareGPT, OpenAI."""
+"""Our role for each role name of ShareGPT and OpenAI."""
 
 
 def messages_of(value: object, position: str) -> list[Message] | None:
-    """Return the messages of a conversation in one form, or None if the value is not a list.
+    """Return the messages of a conversation in one format, or None if the value is not a list.
 
     A message is an object with `role` and `content`, or `from` and `value`. Consecutive messages of one role are joined
     by line ends. Content may be a list of parts of the type `text`.
 
     Args:
-        value: a field of a table.
-        position: position of the row, for errors.
+        value: the conversation, as read from a table.
+        position: position of the row, for error messages.
 
     Raises:
         GlassError: a message lacks these fields, has an unknown role, or has content that is not text.
@@ -58,17 +58,17 @@ def _role_and_content(message: object, position: str) -> tuple[str, str]:
         content.encode("utf-8")
     except UnicodeEncodeError:
         raise GlassError(
-            f"{position}: a message holds half a character (a lone surrogate)",
-            "Write the character whole: characters beyond U+FFFF need both \\u escapes.",
+            f"{position}: a message has a lone surrogate (half a character)",
+            "Write both \\u escapes of each character beyond U+FFFF.",
         ) from None
     role = OTHER_NAMES.get(role, role)
     if role not in ROLES:
-        raise GlassError(f"{position}: a message has the role {role!r}", f"Roles are {', '.join(ROLES)}.")
+        raise GlassError(f"{position}: a message has the unknown role {role!r}", f"Use one of: {', '.join(ROLES)}.")
     return role, content
 
 
 def _joined_parts(parts: Sequence[Any]) -> str | None:
-    """Return the joined parts of a message's content, or None if one part is not text."""
+    """Return the joined parts of a message's content, or None if a part is not text."""
     texts = [part.get("text") if isinstance(part, Mapping) and part.get("type") == "text" else None for part in parts]
     known = [text for text in texts if isinstance(text, str)]
     return "".join(known) if len(known) == len(texts) else None
@@ -80,10 +80,10 @@ def conversation_records(
     tally: Tally,
     names: SpecialNames = NO_NAMES,
 ) -> Iterator[RecordPiece]:
-    """Yield a record for each conversation; conversations without an answer to learn are counted and left out.
+    """Yield a record for each conversation. Conversations without an answer are counted and left out.
 
     Args:
-        rows: the position of each row, and its messages, or its question and answer.
+        rows: the position of each row, with either its messages or its question and answer.
         template: renders a conversation as text.
         tally: counts conversations that are left out or changed.
         names: names of the special tokens that the template may write.
@@ -115,7 +115,7 @@ def conversation_records(
 
 
 def _question_and_answer(values: Sequence[object]) -> list[Message] | None:
-    """Return a conversation of one question and one answer, or None if one of them is not text."""
+    """Return a conversation of one question and one answer, or None if the question or the answer is not text."""
     if not all(isinstance(value, str) for value in values):
         return None
     return [{"role": role, "content": str(value)} for role, value in zip(("user", "assistant"), values, strict=True)]

@@ -1,4 +1,4 @@
-"""Notes on prepared data for the user: records read, left out, held out, repeated and encoded."""
+"""Write notes for the user on prepared data: records read, left out, held out, repeated and encoded."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from glassformer.text.survey import Survey, mark_of
 from glassformer.text.tokenizers import Tokenizer
 
 SHOWN_LABELS = 12
-AT_ONCE = 65_536  # records of the training part whose hashes are compared together
+AT_ONCE = 65_536  # number of training records whose hashes are compared together
 NUMBER = re.compile(r"[+-]?\d+(\.\d*)?")
 Stores = Mapping[Side, Mapping[str, StoreWriter]]
 Marks = npt.NDArray[np.uint64]
@@ -46,13 +46,13 @@ def survey_notes(found: Survey) -> list[str]:
 
 
 def listed(names: list[str]) -> str:
-    """Return the first names, and how many more there are."""
+    """Return the first names, separated by commas, and the number of further names."""
     more = f" and {len(names) - SHOWN_LABELS:,} more" if len(names) > SHOWN_LABELS else ""
     return ", ".join(names[:SHOWN_LABELS]) + more
 
 
 def document_split_notes(found: Survey, split: DocumentSplit, data: DataConfig, stores: Stores) -> list[str]:
-    """Return notes on the part of a running text that is held out, and on documents that both parts share."""
+    """Return notes on the validation split of a running text, and on documents that are in both splits."""
     train = stores["train"]["text"]
     held = stores["validation"]["text"]
     share = held.characters / max(train.characters + held.characters, 1)
@@ -80,7 +80,7 @@ def document_split_notes(found: Survey, split: DocumentSplit, data: DataConfig, 
 
 
 def record_split_note(source: Source, own: Source | None, train: int, validation: int) -> str:
-    """Return a note on how the validation part was chosen, and how many records it has."""
+    """Return a note on how the validation split was chosen, and how many records it has."""
     labelled = source.kind.labels != "none"
     noun = "texts" if labelled else source.kind.noun
     if own is not None:
@@ -106,7 +106,7 @@ def label_notes(found: Survey, own: Survey | None, labels: Mapping[str, int] | N
     if once := sorted(name for name, number in found.label_names.items() if counts[number] == 1):
         notes.append(f"{counted(len(once), 'labels are', 'label is')} seen once only: {listed(once)}")
     unseen = {name: int(counts[number]) for name, number in found.label_names.items() if name not in labels}
-    if unseen:  # they occur only in the held-out end of the source
+    if unseen:  # these labels occur only in the held-out end of the source
         notes += [*unseen_notes(unseen, list(labels)), "data.split = random keeps some of each label in both parts"]
     if own is not None:
         own_counts = own.label_counts()
@@ -116,7 +116,7 @@ def label_notes(found: Survey, own: Survey | None, labels: Mapping[str, int] | N
 
 
 def unseen_notes(unseen: Mapping[str, int], labels: Sequence[str]) -> list[str]:
-    """Return a note on labels that were never learnt: the number of examples of each, and the nearest known label."""
+    """Return a note on labels that are not in the training split: their numbers of examples, and the nearest label."""
     if not unseen:
         return []
     most = sorted(unseen, key=lambda name: (-unseen[name], name))
@@ -128,7 +128,7 @@ def unseen_notes(unseen: Mapping[str, int], labels: Sequence[str]) -> list[str]:
 
 
 def overlap_notes(found: Survey, own: Survey | None, held: Held) -> list[str]:
-    """Return notes on repeated examples, sources with several answers, and texts on both sides of the split."""
+    """Return notes on repeated examples, sources with several answers, and texts that are in both splits."""
     sources, both = _marks_of(found)
     pairs = found.kind.labels == "none"
     kind, text, answers = ("pairs", "sources", "targets") if pairs else ("examples", "texts", "labels")
@@ -155,7 +155,7 @@ def overlap_notes(found: Survey, own: Survey | None, held: Held) -> list[str]:
 
 
 def overlap_note(store: RecordStore, train: RecordStore) -> str | None:
-    """Return a note on the records of `store` that are also in `train`, with equal texts and labels; None: no record.
+    """Return a note on the records of `store` that are also in `train`, with equal texts and labels; None if none is.
 
     Memory: about 20 bytes for each record of `store`, for any length of the texts and any size of `train`.
 
@@ -212,6 +212,6 @@ def _token_counts(kind: RecordKind, stores: Mapping[str, StoreWriter]) -> str:
 
 
 def unknown_share(stores: Mapping[str, StoreWriter]) -> float:
-    """Return the share of unknown tokens among the tokens of all texts; end tokens are not counted."""
+    """Return the fraction of tokens that are unknown, over all texts; end tokens are not counted."""
     tokens = sum(store.tokens - store.documents for store in stores.values())
     return sum(store.unknown for store in stores.values()) / max(1, tokens)

@@ -13,17 +13,17 @@ from glassformer.base.config import DataConfig
 from glassformer.base.errors import GlassError
 from glassformer.base.wording import quoted, span
 
-FIELD_LIMIT = 64_000_000  # characters in one cell; a longer cell has a quote that is never closed
+FIELD_LIMIT = 64_000_000  # maximum characters in a cell; a longer cell must have an unclosed quote
 SAMPLE_LINES = 200
 SAMPLE_TEXT = 1_000_000  # characters
 DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|"}
-LEAST_ROWS = 3  # lines with the same number of cells that make an unusual delimiter credible
+LEAST_ROWS = 3  # minimum number of lines with equally many cells to accept an unusual delimiter
 SWALLOWED = 3  # a quoted cell with at least this many lines that look like rows is refused
 QUOTED = r'"([^"]*+(?:""[^"]*+)*+)"'
 NUMBER = re.compile(r"[+-]?\d*[.,]?\d*(?:[eE][+-]?\d+)?|NA")
-STRAY = 'Double a quote inside a quoted cell (""), or set data.quoting: '
+STRAY = 'Write a quote inside a quoted cell as "", or set data.quoting to '
 Record = tuple[int, int, list[str]]
-"""The first line of a record, its last one, and its cells."""
+"""The first and the last line number of a record, and its cells."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Dialect:
 
 
 def text_lines(chunks: Iterable[str], name: str) -> Iterator[str]:
-    """Yield lines with their line ends. Only `\\n` ends a line, and `\\r\\n` inside quotes is unchanged."""
+    """Yield lines with their line ends. Only `\\n` ends a line; `\\r` is left unchanged."""
     carry = ""
     for chunk in chunks:
         *whole, carry = (carry + chunk).split("\n")
@@ -54,7 +54,7 @@ def text_lines(chunks: Iterable[str], name: str) -> Iterator[str]:
             yield line + "\n"
         if len(carry) > FIELD_LIMIT:
             raise GlassError(
-                f"a line of {name} is longer than {FIELD_LIMIT:,} characters", "Is it a table? Give plain text as .txt."
+                f"a line of {name} is longer than {FIELD_LIMIT:,} characters", "Give plain text as a .txt file."
             )
     if carry:
         yield carry
@@ -75,7 +75,7 @@ def records(lines: Iterator[str], dialect: Dialect, name: str) -> Iterator[Recor
 
 
 def _standard(lines: Iterator[str], dialect: Dialect, name: str) -> Iterator[Record]:
-    held: list[str] = []  # the lines of the record that is being read
+    held: list[str] = []  # the lines of the current record
 
     def holding() -> Iterator[str]:
         for line in lines:
@@ -107,7 +107,7 @@ def _spaced(lines: Iterator[str], dialect: Dialect, name: str) -> Iterator[Recor
 def _spaced_cells(
     lines: Iterator[str], dialect: Dialect, name: str
 ) -> Iterator[tuple[int, int, list[tuple[str, bool]]]]:
-    """Yield records of cells with spaces around them, and for each cell whether the spaces are outside its quotes."""
+    """Yield records whose cells may be surrounded by spaces, and for each cell whether spaces surround its quotes."""
     end = re.escape(dialect.delimiter)
     cell = re.compile(rf'([ ]*+)(?:{QUOTED}([ ]*+)|([^{end}"\r\n][^{end}\r\n]*|))(?:({end})|\r?\n|\Z)')
     held: list[str] = []
@@ -189,12 +189,12 @@ def _refuse_swallowed(cells: Sequence[str], delimiter: str, width: int, lines: t
     if rows >= SWALLOWED and 2 * rows >= inside:
         raise GlassError(
             f"lines {span(*lines)} of {name} are one quoted cell, and {rows:,} of its lines look like rows",
-            f"{STRAY}line (a stray quote is a character), none (every quote is), or standard if the cell is right.",
+            f"{STRAY}line (a stray quote is a character), none (every quote is one) or standard (keep the cell).",
         )
 
 
 def _rows_inside(cells: Sequence[str], delimiter: str, width: int) -> tuple[int, int]:
-    """Return how many lines inside cells look like rows, and how many there are; a cell's first line is not counted."""
+    """Return the number of lines inside cells that look like rows, and of all such lines; first lines do not count."""
     inside = [line for cell in cells if "\n" in cell for line in cell.split("\n")[1:]]
     if width < 2:
         return 0, len(inside)
@@ -202,7 +202,7 @@ def _rows_inside(cells: Sequence[str], delimiter: str, width: int) -> tuple[int,
 
 
 def _looks_like_a_row(line: str, delimiter: str, width: int) -> bool:
-    """Return whether a line has as many cells as a row, none of them empty or after a space (as in prose)."""
+    """Return whether a line has as many cells as a row, and no cell is empty or begins with a space (as in prose)."""
     parts = line.rstrip("\r").split(delimiter)
     return len(parts) == width and all(parts) and not any(part[0].isspace() for part in parts[1:])
 
@@ -219,7 +219,7 @@ def _fault(record: str, dialect: Dialect, first: int, name: str, error: str) -> 
     if found is None or "limit" in error:
         return GlassError(
             f"{name} is not a valid table near line {first}: {error}",
-            "Correct that line (a quote that is never closed?), or save the text as a .txt file.",
+            "Correct that line (check for an unclosed quote), or save the text as a .txt file.",
         )
     column, start, end = found
     line, character = _line_and_column(record, start)
@@ -229,8 +229,8 @@ def _fault(record: str, dialect: Dialect, first: int, name: str, error: str) -> 
     else:
         last, closing = _line_and_column(record, end - 1)
         where = f"at character {closing}" if last == line else f"in line {first + last}"
-        problem += f"closed {where}, and text follows"
-    return GlassError(problem, f"{STRAY}line (a stray quote is a character) or none (every quote is).")
+        problem += f"closed {where}, but text follows"
+    return GlassError(problem, f"{STRAY}line (a stray quote is a character) or none (every quote is one).")
 
 
 def _line_and_column(text: str, at: int) -> tuple[int, int]:
@@ -239,7 +239,7 @@ def _line_and_column(text: str, at: int) -> tuple[int, int]:
 
 
 def _unclosed(record: str, dialect: Dialect) -> tuple[int, int, int | None] | None:
-    """Return column, start and closing quote (None: there is none) of the first quoted cell with an invalid end."""
+    """Return column, start and end (None: no closing quote) of the first quoted cell that does not end correctly."""
     spaces = re.compile("[ ]*+" if dialect.quoting == "spaced" else "")
     in_quotes = re.compile(rf"{QUOTED}{spaces.pattern}")
     ends = re.compile(rf"[{re.escape(dialect.delimiter)}\n]")
@@ -272,10 +272,11 @@ def find_dialect(
     """Return the dialect of a table, detected from its first lines, and notes for the user.
 
     Args:
-        text: opens the text again. A table with tabs is read to its end if its quotes may be ordinary characters.
-        format: the format, by the file's name.
+        text: function that opens the text again. A tab-separated table may be read to its end, to find out whether its
+            quotes are ordinary characters.
+        format: format that the file's name indicates.
         name: the file's name, for messages.
-        data: `delimiter` and `quoting`, unless "auto", override the detection.
+        data: settings; `delimiter` and `quoting` override the detection, unless they are "auto".
 
     Raises:
         GlassError: the lines end with carriage returns alone.
@@ -354,7 +355,7 @@ def _delimiter(
 
 
 def _likeliest(lines: Sequence[str], format: Literal["csv", "tsv"]) -> str:
-    """Return the usual delimiter, unless only another one splits all lines into the same number of cells."""
+    """Return the usual delimiter, unless only another delimiter splits all lines into the same number of cells."""
     first = lines[0] if lines else ""
     if format == "tsv":
         usual = "\t"
@@ -372,9 +373,9 @@ def _likeliest(lines: Sequence[str], format: Literal["csv", "tsv"]) -> str:
 
 
 def _share_of_prose(lines: Sequence[str], delimiter: str) -> float | None:
-    """Return the share of cells after the first of each row that begin with a space, as after a comma in a sentence.
+    """Return the fraction of cells that begin with a space, as after a comma in prose; first cells are not counted.
 
-    None: the delimiter does not split all lines into the same number of cells, two or more.
+    Return None if the delimiter does not split all lines into the same number of cells, two or more.
     """
     split = _line_splitter(delimiter)
     rows = [split(line) for line in lines]
@@ -386,7 +387,7 @@ def _share_of_prose(lines: Sequence[str], delimiter: str) -> float | None:
 
 
 def _is_spaced(sample: Sequence[str], dialect: Dialect, name: str) -> bool:
-    """Return whether spaces separate quotes from delimiters: in row 1, or below it if all rows are equally wide."""
+    """Return whether spaces separate quotes from delimiters in row 1, or in any row if all have equally many cells."""
     some = len(sample) if len(sample) < SAMPLE_LINES else len(sample) // 2  # the last record may be cut
     widths: set[int] = set()
     spaced = False
@@ -452,7 +453,7 @@ def _is_machine_quoted(lines: Iterator[str], skipped: int) -> tuple[bool, str]:
 
 
 def _written_cells(record: str, cell: re.Pattern[str]) -> list[tuple[str, bool]] | None:
-    """Return the cells of a record, and for each whether it is quoted; None if there is a quote elsewhere."""
+    """Return the cells of a record, each with whether it is quoted; None if an unquoted cell contains a quote."""
     cells: list[tuple[str, bool]] = []
     at = 0
     while True:

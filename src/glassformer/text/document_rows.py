@@ -1,4 +1,4 @@
-"""Documents as rows: the tokens of each row of at most `context` predictions, and a shuffle that needs no memory."""
+"""Cut documents into rows of at most `context` predictions, and shuffle rows without storing a permutation."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import hashlib
 import numpy as np
 import numpy.typing as npt
 
-BLOCK = 1024  # documents between two stored counts
-ROUNDS = 6
+BLOCK = 1024  # documents between two stored row counts
+ROUNDS = 6  # of the Feistel network
 
 
 class DocumentPieces:
-    """All rows of a store in documents mode, located without keeping a list of rows.
+    """The rows of a store with `data.windows` = documents, located without a list of rows in memory.
 
     A document of n tokens (its end token included) is predicted in ceil(n / context) rows. Row k of a document predicts
     tokens k*context ... (k+1)*context - 1 and begins with the token before them; row 0 begins with the start token.
@@ -43,7 +43,7 @@ class DocumentPieces:
         return rows
 
     def span(self, row: int) -> tuple[int, int, bool]:
-        """Return the tokens that `row` predicts, as [start, stop), and whether they begin a document."""
+        """Return the range (start, stop) of the tokens that `row` predicts, and whether it begins a document."""
         block = int(np.searchsorted(self._totals, row, side="right")) - 1
         first = block * BLOCK
         before = np.cumsum(self._rows_of(first))

@@ -1,4 +1,4 @@
-"""Cut plain text into documents, in bounded memory: a document too long to hold comes in several pieces."""
+"""Cut plain text into documents, in bounded memory: a very long document is yielded in several pieces."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ HELD = 2_000_000  # characters of one document kept in memory before it is passe
 
 
 def documents(chunks: Iterable[str], unit: str) -> Iterator[Iterator[tuple[str, bool]]]:
-    """Yield documents as iterators of (text, whether the document ends with it).
+    """Yield each document as an iterator over its pieces: (text, whether it is the last piece).
 
     Line ends between lines, and blank lines between paragraphs, are not part of the documents; all other text is
-    unchanged. Lines and paragraphs of white space alone are skipped.
+    unchanged. Lines and paragraphs with only white space are skipped.
 
     Args:
         chunks: the text of a file.
@@ -36,14 +36,14 @@ def _whole(chunks: Iterable[str]) -> Iterator[tuple[str, bool]]:
 
 
 def _separated(chunks: Iterable[str], separator: re.Pattern[str]) -> Iterator[tuple[str, bool]]:
-    """Cut at `separator`; a part longer than HELD is passed on in several pieces."""
+    """Cut the text at `separator`; a document longer than HELD is yielded in several pieces."""
     carry = ""
     begun = False
     for chunk in chunks:
         carry += chunk
         solid = len(carry.rstrip(" \t\r\n"))  # white space at the end may be the beginning of a separator
         if len(carry) - solid > HELD:
-            solid = len(carry)  # so much white space is not held back: memory is bounded
+            solid = len(carry)  # pass on long white space, to bound memory
         *whole, rest = separator.split(carry[:solid])
         carry = rest + carry[solid:]
         for text in whole:

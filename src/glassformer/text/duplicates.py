@@ -1,10 +1,11 @@
-"""Find duplicate documents: exact ones by a hash of the text, near ones by MinHash over runs of words (n-grams).
+"""Find exact duplicates of documents by a hash of the text, and near duplicates by MinHash over word n-grams.
 
-Two documents are near duplicates if they share many runs of `RUN` words. MinHash (Broder 1997, "On the resemblance
-and containment of documents") estimates that share, the Jaccard similarity J: under a random order of all runs, both
-documents have the same first run with probability J. `BANDS` x `ROWS` such orders in bands (Leskovec, Rajaraman and
-Ullman, "Mining of Massive Datasets", section 3.4) find a pair with probability 1 - (1 - J^ROWS)^BANDS: 77 % at
-J = 0.75, 99 % at 0.85, 5 % at 0.5. `RUN`, `BANDS` and `ROWS` have the values of FineWeb (Penedo et al. 2024).
+Two documents are near duplicates if they share many runs of `RUN` words (n-grams). MinHash (Broder 1997, "On the
+resemblance and containment of documents") estimates the Jaccard similarity J of their sets of runs: under a random
+order of all runs, both documents have the same first run with probability J. `BANDS` x `ROWS` such orders in bands
+(Leskovec, Rajaraman and Ullman, "Mining of Massive Datasets", section 3.4) find a pair with probability 1 - (1 -
+J^ROWS)^BANDS: 77 % at J = 0.75, 99 % at 0.85, 5 % at 0.5. `RUN`, `BANDS` and `ROWS` have the values of FineWeb (Penedo
+et al. 2024).
 """
 
 from __future__ import annotations
@@ -22,9 +23,10 @@ BANDS = 14
 ROWS = 8
 RUN = 5
 CHUNK = 4096  # runs hashed at once
-LONGEST = 2_000_000  # characters of a word that may continue in the next part
+LONGEST = 2_000_000  # maximum characters of a word that is held back because it may continue in the next part
 NO_SPACES = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}\p{Tibetan}"
-# A word is a run of letters, marks and digits: a vowel sign does not split it. Without spaces, each letter is a word.
+# A word is a run of letters, marks and digits, so vowel signs do not split it. In scripts without spaces, each letter
+# is a word.
 WORD = regex.compile(rf"(?V1)[{NO_SPACES}]\p{{M}}*|[[\p{{L}}\p{{M}}\p{{N}}]--[{NO_SPACES}]]+")
 Hashes = npt.NDArray[np.uint64]
 
@@ -38,7 +40,7 @@ def _orders() -> tuple[Hashes, Hashes]:
 
 
 class Sketch:
-    """A MinHash sketch of one document, to compare it with others; the document may come in parts."""
+    """A MinHash sketch of one document, which may be read in parts."""
 
     def __init__(self) -> None:
         self._words: list[str] = []
@@ -52,7 +54,7 @@ class Sketch:
         matches = [match.span() for match in WORD.finditer(text)]
         self._open = ""
         if matches and matches[-1][1] == len(text) and len(text) - matches[-1][0] < LONGEST:
-            self._open = text[matches.pop()[0] :]  # it may continue in the next part
+            self._open = text[matches.pop()[0] :]  # the last word may continue in the next part
         self._words += [text[start:end] for start, end in matches]
         self._take_runs()
 
@@ -74,7 +76,7 @@ class Sketch:
         self._empty = False
 
     def bands(self, mark: int) -> bytes:
-        """Finish the document and return BANDS hashes of 8 bytes; without any word, they depend only on its `mark`."""
+        """Finish the document and return BANDS hashes of 8 bytes. If it has no words, they depend only on `mark`."""
         if self._open:
             self._words.append(self._open)
             self._take_runs()
@@ -87,7 +89,7 @@ class Sketch:
 
 
 class DuplicateFinder:
-    """Finder of duplicate documents. Memory: 16 bytes for each document, 112 more to find near duplicates."""
+    """Find duplicate documents. Memory: 16 bytes per document, and 112 more to find near duplicates."""
 
     def __init__(self) -> None:
         self._indices = array("Q")
@@ -95,7 +97,7 @@ class DuplicateFinder:
         self._bands = bytearray()
 
     def add(self, index: int, mark: int, bands: bytes) -> None:
-        """Add a document, whose `index` is larger than all before; `bands` is empty to find only exact duplicates."""
+        """Add a document with an `index` above all earlier ones. Leave `bands` empty to find only exact duplicates."""
         self._indices.append(index)
         self._marks.append(mark)
         self._bands += bands

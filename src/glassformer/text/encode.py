@@ -1,4 +1,4 @@
-"""Encode records into stores. A long text is encoded in pieces, which give the same tokens as the whole text."""
+"""Encode records into stores. A long text is encoded in pieces that give the same tokens as the whole text."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from glassformer.text.store import StoreWriter
 if TYPE_CHECKING:
     from glassformer.text.tokenizers import Tokenizer
 
-PIECE = 128_000  # characters encoded as one string
-AHEAD = 4_000  # characters that must be known after a cut, so that it can be checked
-UNCUT = 4_000_000  # characters without a safe position to cut, after which a text is cut anyway
-BATCH = 512_000  # characters, of all roles together, given to the tokenizer at once
+PIECE = 128_000  # characters in one piece of a long text
+AHEAD = 4_000  # characters needed after a cut to check that it is safe
+UNCUT = 4_000_000  # a text without a safe position to cut is cut after this many characters anyway
+BATCH = 512_000  # characters, over all roles, passed to the tokenizer at once
 BATCH_TEXTS = 8192
 LINES = 1024  # of texts.jsonl, written at once
 
@@ -37,14 +37,14 @@ def no_progress(characters: int) -> None:
 
 
 class RecordWriter:
-    """Writer that encodes the records of one part. `close` completes the part, `abandon` leaves it incomplete.
+    """Encode records and write them to a record store. `close` completes the store, `abandon` leaves it incomplete.
 
     Memory grows by 4 bytes for each label, by 8 for each record that may have several labels, and by 1 for each token
     of a text with loss spans.
 
     Args:
         kind: the kind of records.
-        prefix: the name of the part, as in `RecordStore.open`.
+        prefix: path prefix of the store, as in `RecordStore.open`.
         tokenizers: tokenizer of each role.
         labels: index of each label by name; None for records without labels.
         progress: receives the number of newly encoded characters.
@@ -83,7 +83,7 @@ class RecordWriter:
 
     @property
     def records(self) -> int:
-        """Return the number of records, once the part is complete."""
+        """Return the number of records; valid after `close`."""
         return min(store.documents for store in self.stores.values())
 
     @property
@@ -94,9 +94,10 @@ class RecordWriter:
     def add(
         self, texts: tuple[str, ...], labels: tuple[str, ...] = (), last: bool = True, loss_spans: Spans = ()
     ) -> None:
-        """Append a record, whose labels must be known, or a piece of a running text, which ends with its `last` piece.
+        """Append a record, or a piece of a running text; `last` marks the last piece. All labels must be in
+        `self.labels`.
 
-        `loss_spans` are the parts of the last text that count for the loss, for kinds of records with loss spans.
+        `loss_spans` are the spans of the last text that count for the loss; only for kinds of records with loss spans.
         """
         for encoder, text in zip(self._encoders, texts, strict=False):
             if encoder.loss_mask is not None:
@@ -119,11 +120,11 @@ class RecordWriter:
         self._lines = []
 
     def abandon(self) -> None:
-        """Close the files without completing the part."""
+        """Close the files without completing the store."""
         self._open.close()
 
     def close(self) -> None:
-        """Flush everything to the disk; `sums` then has the size and SHA-256 of the files that are not token stores."""
+        """Write everything to disk; `sums` then has the size and SHA-256 of each file that is not a token store."""
         for encoder in self._encoders:
             encoder.flush()
         if self._texts is not None:
@@ -183,10 +184,11 @@ class TextEncoder:
         self._collected = 0
 
     def add_with_spans(self, text: str, spans: Spans) -> None:
-        """Append a whole text, of which the parts in `spans` count for the loss.
+        """Append a whole text, in which only the tokens in `spans` count for the loss.
 
-        Every part is encoded separately, so that no token crosses the border of a span. Marks become the tokens that
-        they represent. The end token after the text counts if the last part does, unless that part is itself a mark.
+        The text is cut at the borders of spans and around marks, and each piece is encoded separately, so no token
+        crosses the border of a span. A mark becomes the token that it represents. The end token after the text counts
+        if the last piece does, unless the last piece is a mark.
         """
         borders = [0, *(border for span in spans for border in span), len(text)]
         pieces = [
@@ -198,7 +200,7 @@ class TextEncoder:
             self._collect(self._without_pieces(piece, True, counts), number == len(pieces), counts)
 
     def add(self, text: str, last: bool) -> None:
-        """Append a text, or a piece of one, which ends with its `last` piece."""
+        """Append a text, or a piece of a text; `last` marks the last piece."""
         if self._begun:
             text = self._begun + text
             self._begun = ""
@@ -217,7 +219,7 @@ class TextEncoder:
         return text
 
     def _cut(self, text: str, complete: bool) -> int:
-        """Return the length of the piece to cut off `text`; 0: no cut yet, or none needed if it is `complete`."""
+        """Return the length of the piece to cut off `text`; 0 if there is no safe cut and the text may remain whole."""
         near = PIECE
         while near <= len(text) - AHEAD:
             if cut := self.tokenizer.safe_cut(text, near):
@@ -260,7 +262,7 @@ class TextEncoder:
 
 
 class Meter:
-    """Progress meter of a long job, which reports every few seconds: share done, millions of characters per second."""
+    """Progress meter for a long job. Every few seconds, it reports the percentage done and the speed."""
 
     def __init__(self, what: str, total: int, say: Callable[[str], None], every: float = 2.0) -> None:
         self.what = what

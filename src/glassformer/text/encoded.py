@@ -1,4 +1,4 @@
-"""Encoded texts: encode a text once, into a named folder, and train on it any number of times."""
+"""Encode a text once into a named folder, so that any number of runs can train on it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from glassformer.text.tokenizers import Tokenizer
 def encode_here(
     kind: RecordKind, data: DataConfig, vocabulary: TokenizerOrigin, out: Path, progress: Callable[[str], None]
 ) -> Prepared:
-    """Read and split a text, train the tokenizer and encode, in this process; `out` appears when it is complete.
+    """Read, split and encode a text in this process, and train the tokenizer; `out` appears when it is complete.
 
     Raises:
         GlassError: `out` is not empty; the source cannot be read or split; the disk is full.
@@ -53,7 +53,7 @@ def settings_of_encoded(source: str) -> dict[str, dict[str, Any]]:
         return {name: dict(facts[name]) for name in ("data", "tokenizer")}
     except (OSError, *MALFORMED):
         raise GlassError(
-            f"{folder} does not say how its text was encoded", "Encode the text again: glass data encode DATA --out OUT"
+            f"{folder} lacks the settings of its encoding", "Encode the text again: glass data encode DATA --out OUT"
         ) from None
 
 
@@ -83,7 +83,7 @@ def open_encoded(
     found = open_prepared(kind, folder)
     if given and found.tokenizer.digest != given[0].digest:
         raise GlassError(
-            f"the text in {folder} was encoded with another tokenizer than that of the run to begin from",
+            f"the text in {folder} was not encoded with the tokenizer of the run that --from names",
             "Encode it with that tokenizer: glass data encode DATA --tokenizer RUN/tokenizer.json --out OUT",
         )
     if kind.mask_token and found.tokenizer.mask_id is None:

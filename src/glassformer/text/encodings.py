@@ -1,7 +1,7 @@
 """Detect encodings and decode bytes; undecodable input is refused with the offset of the first invalid byte.
 
-Detection reads the whole input once, in blocks. UTF-8 is tried first; Windows-1252 is chosen only for text that reads
-like a Western language in it, because nearly every byte string is valid Windows-1252. Encodings that look like ASCII
+Detection reads the whole input once, in blocks. UTF-8 is tried first; Windows-1252 is chosen only if the decoded text
+reads like a Western language, because nearly every byte string is valid Windows-1252. Encodings that look like ASCII
 (ISO-2022, UTF-7) are refused, unless `data.encoding` is set to utf-8.
 """
 
@@ -41,7 +41,7 @@ MAGIC = {
 
 @dataclass(frozen=True)
 class Encoding:
-    """An encoding: the name of a Python codec, and the length of the byte order mark to skip."""
+    """The name of a Python codec, and the number of bytes to skip (the byte order mark)."""
 
     codec: str
     skip: int = 0
@@ -66,10 +66,10 @@ class Scan:
 
 
 class BinaryError(GlassError):
-    """The input is not text. In a folder such files are left out; elsewhere the error is shown.
+    """Error for input that is not text. Such files in a folder are left out; other sources raise the error.
 
     Attributes:
-        kind: the kind of file, for the note on files that are left out: "binary, NUL byte at offset 12".
+        kind: description of the file for the note on files left out, such as "binary: NUL byte at offset 12".
     """
 
     def __init__(self, problem: str, remedy: str, kind: str) -> None:
@@ -78,7 +78,7 @@ class BinaryError(GlassError):
 
 
 class UndecodableError(Exception):
-    """Error for bytes that the encoding does not allow, or a NUL; offsets count bytes of the unpacked input."""
+    """Error for a byte that the encoding does not allow, or a NUL. The offset counts bytes of the unpacked input."""
 
     def __init__(self, offset: int, byte: int, nul: bool = False) -> None:
         super().__init__(offset, byte)
@@ -88,16 +88,16 @@ class UndecodableError(Exception):
 
 
 def scan(blocks: Blocks, setting: str, name: str) -> Scan:
-    """Find the encoding of an input and check every byte of it.
+    """Detect the encoding of an input, and check all its bytes.
 
     Args:
-        blocks: opens the input; called once, or twice when it is not UTF-8.
-        setting: `auto`, or the encoding to insist on (`utf-8`, `utf-16`, `windows-1252`).
+        blocks: function that opens the input; it is called several times.
+        setting: `auto`, or the required encoding (`utf-8`, `utf-16`, `windows-1252`).
         name: the input's name, for messages.
 
     Raises:
         BinaryError: the input is not text; the error names the first NUL byte or the format.
-        GlassError: the encoding is unknown, or not the one in `setting`; the error names the first invalid byte.
+        GlassError: the encoding is unknown, or differs from `setting`; the error names the first invalid byte.
     """
     head = next(blocks(), b"")
     if setting == "auto":
@@ -187,9 +187,9 @@ def _first_guess(head: bytes, setting: str, name: str) -> Encoding:
 
 
 def _utf16_by_nuls(head: bytes) -> Encoding | None:
-    """Return the kind of UTF-16 without a byte order mark, or None if the bytes do not look like UTF-16.
+    """Return the encoding of UTF-16 text without a byte order mark; None if the bytes do not look like UTF-16.
 
-    Spaces, line ends and Latin letters have NUL bytes, which UTF-16 puts only at odd or only at even offsets.
+    In UTF-16, spaces, line ends and Latin letters have a NUL byte: always at odd offsets (LE) or at even offsets (BE).
     """
     sample = head[: 1 << 16]
     even = sample[::2].count(0)
@@ -223,7 +223,7 @@ def _refuse_seven_bit_encodings(head: bytes, name: str) -> None:
     if offset is not None:
         raise GlassError(
             f"{name} looks like {label} (at byte offset {offset}): read as UTF-8, its text would be garbled",
-            "Save it as UTF-8; or set data.encoding to utf-8 if it is UTF-8 after all.",
+            "Save it as UTF-8. If it already is UTF-8, set data.encoding to utf-8.",
         )
 
 
@@ -262,7 +262,7 @@ def _utf7_text(run: bytes) -> str | None:
 
 
 def _script(character: str) -> str:
-    """Return the script of a letter, by the first word of its name; East Asian scripts count as one."""
+    """Return the script of a letter: the first word of its Unicode name; East Asian scripts count as one script."""
     word = unicodedata.name(character, "").partition(" ")[0]
     return "EAST ASIAN" if word in EAST_ASIAN else word
 
@@ -318,14 +318,14 @@ def _refusal(name: str, encoding: Encoding, error: UndecodableError, setting: st
         )
     other = ", or set data.encoding to auto" if setting != "auto" else ""
     return GlassError(
-        f"{name} is not {LABELS[encoding.codec]}: {where}", f"Correct that byte, save it as UTF-8{other}."
+        f"{name} is not {LABELS[encoding.codec]}: {where}", f"Correct that byte, or save the file as UTF-8{other}."
     )
 
 
 SHOWN_AROUND = 12  # bytes to show on each side of a byte that is not UTF-8
 ISO_2022 = re.compile(rb"\x1b\$(?:[@AB]|[()*+][A-Z@])")  # the escape sequences that announce two-byte characters
 UTF7_SEQUENCE = re.compile(rb"\+([A-Za-z0-9+/]*)-?")
-LEAST_UTF7 = 4  # characters outside ASCII: fewer may be plus signs in plain text
+LEAST_UTF7 = 4  # minimum number of non-ASCII characters; fewer may come from plus signs in plain text
 EAST_ASIAN = ("CJK", "HIRAGANA", "KATAKANA", "HANGUL", "FULLWIDTH", "HALFWIDTH", "KATAKANA-HIRAGANA", "IDEOGRAPHIC")
 LETTER = rb"A-Za-z\x8a\x8c\x8e\x9a\x9c\x9e\x9f\xc0-\xd6\xd8-\xf6\xf8-\xff"
 UNDEFINED = re.compile(rb"[\x81\x8d\x8f\x90\x9d]")
@@ -344,7 +344,7 @@ NEVER_TURKISH = re.compile(rb"[\xc1\xc6\xcd\xe1\xe6\xed]")  # a and i with acute
 
 
 def _is_western(blocks: Blocks, offset: int) -> bool:
-    """Return whether bytes that are not UTF-8 (from `offset` on) read like a Western language in Windows-1252."""
+    """Return whether input that is not UTF-8 (at `offset`) reads like a Western language in Windows-1252."""
     start = high = letters = high_letters = odd = turkish = not_turkish = sequences = in_sequences = 0
     for block in blocks():
         # Well-formed UTF-8 before the first bad byte: a damaged UTF-8 file, not Windows-1252.

@@ -1,4 +1,4 @@
-"""Hash a text, to recognize the text that a run was trained on."""
+"""Hash a text, to check whether a run was trained on it."""
 
 from __future__ import annotations
 

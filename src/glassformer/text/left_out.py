@@ -1,4 +1,4 @@
-"""Counts of rows, documents or examples that were left out or noted in reading, each with one position to show."""
+"""Count rows, documents or examples that were left out or noted, and keep one position for each reason."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ class Tally:
     Attributes:
         left_out: number left out, by reason.
         remarks: number used but noted, by remark.
-        places: for each reason or remark, the weight and the position to show: of the largest weight, or the first.
+        places: for each reason or remark, the weight and the position of its example: the one with the largest weight,
+            or the first of equal weight.
     """
 
     left_out: Counter[str] = field(default_factory=Counter)
@@ -43,7 +44,7 @@ class Tally:
         return notes + [f"{reason}: for example {position}" for reason, (_, position) in sorted(self.places.items())]
 
     def as_json(self) -> dict[str, Any]:
-        """Return the counts in a form that JSON can hold."""
+        """Return the counts and positions as a JSON-serializable dictionary."""
         return {"left_out": self.left_out, "remarks": self.remarks, "places": self.places}
 
     def add(self, other: Mapping[str, Any]) -> None:

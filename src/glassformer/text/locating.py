@@ -95,13 +95,13 @@ def _suggestion(path: Path, corpora: list[str]) -> str:
 def _folder(folder: Path) -> Located:
     """Return all files below `folder`, sorted by name at each level, and note the entries that are left out.
 
-    Left out are hidden entries, links to folders (which may lead anywhere, or in a circle), broken links, pipes and
-    devices (reading them could block).
+    Hidden entries, broken links, links to folders (which may form a cycle), and pipes and devices (which may block) are
+    left out.
     """
     if is_encoded(folder):
         raise GlassError(
             f"{folder} holds the tokens of a text, not a text",
-            "Give it to glass train or glass plan with --task lm or masked; elsewhere, name the text itself.",
+            "Use it only with glass train or glass plan and --task lm or masked. Give other commands the text itself.",
         )
     found: list[tuple[Path, str]] = []
     odd: list[str] = []
@@ -146,7 +146,7 @@ def _why_not_read(path: Path) -> str:
 
 
 def listed(names: list[str]) -> str:
-    """Return the first names, and how many more there are."""
+    """Return the first names, separated by commas, and the number of further names."""
     more = f" and {len(names) - SHOWN_NAMES} more" if len(names) > SHOWN_NAMES else ""
     return ", ".join(names[:SHOWN_NAMES]) + more
 

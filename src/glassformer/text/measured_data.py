@@ -1,4 +1,4 @@
-"""Evaluation data, which is never used for training: encode all of its records with existing tokenizers."""
+"""Encode all records of evaluation data, which is never used for training, with existing tokenizers."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ class WholeData:
 
     Attributes:
         store: all records.
-        text_hash: SHA-256 of the source's content; for running text, as in the manifest of a run trained on it.
+        text_hash: SHA-256 of the source's content; for running text, equal to the hash in the manifest of a run trained
+            on the same text.
         left_out: number of records that are not in the store, by reason.
-        notes: notes for the user on the reading, including records left out.
+        notes: notes for the user on how the data was read, including records left out.
     """
 
     store: RecordStore
@@ -46,7 +47,7 @@ def encode_whole(
         data: the source and how to read it.
         tokenizers: tokenizer of each role.
         folder: folder to write the store to.
-        labels: the learnt labels, in the order of their indices; records with another label are left out.
+        labels: the labels of the training data, in the order of their indices; records with other labels are left out.
 
     Raises:
         GlassError: the source cannot be read, or has no record that can be used.
@@ -82,4 +83,6 @@ def encode_whole(
 
 def _never_learnt(name: str, unseen: Counter[str], labels: Sequence[str]) -> GlassError:
     label = unseen.most_common(1)[0][0]
-    return GlassError(f"no label of {name} was learnt: its most frequent label is {label!r}", nearest(label, labels))
+    return GlassError(
+        f"no label of {name} is in the training data; its most frequent label is {label!r}", nearest(label, labels)
+    )

@@ -58,14 +58,14 @@ class Prepared:
 
     Attributes:
         kind: the kind of records.
-        tokenizers: tokenizer of each role, trained on the training part only; roles that share a vocabulary have the
+        tokenizers: tokenizer of each role, trained on the training split only; roles that share a vocabulary have the
             same object.
-        train, validation: the stores of the two parts.
+        train, validation: the stores of the two splits.
         labels: the names of the labels, sorted; label `i` is `labels[i]`. Empty for records without labels.
         folder: folder of all files; `open_prepared(kind, folder)` opens it again without the source.
         text_hash: SHA-256 over the content of all sources.
         reused: whether an earlier result was reused.
-        notes: notes for the user: encoding, columns, records left out, the split, repeats, tokens, unknown share.
+        notes: notes for the user: encoding, columns, records left out, the split, repeats, tokens, unknown tokens.
     """
 
     kind: RecordKind
@@ -98,7 +98,7 @@ class TokenizerOrigin:
     """The origin of the tokenizers: given tokenizers, a file, or training.
 
     Attributes:
-        config: settings of the training.
+        config: settings for training tokenizers.
         file: file of one tokenizer for all roles.
         given: tokenizers to use unchanged: one for all roles, or one for each role.
     """
@@ -112,7 +112,7 @@ class TokenizerOrigin:
 
         Args:
             kind: the kind of records.
-            texts: function that receives roles and returns the texts of the training part in these roles.
+            texts: function that receives roles and returns the texts of the training split in these roles.
         """
         if self.given:
             of_roles = self.given if len(self.given) > 1 else self.given * len(kind.roles)
@@ -127,7 +127,9 @@ class TokenizerOrigin:
             return train_tokenizer(self.config, texts, kind.mask_token)
         found = Tokenizer.load(self.file)
         if kind.mask_token and found.mask_id is None:
-            raise GlassError(f"{self.file} has no mask token", "Give the tokenizer of a masked run, or train one.")
+            raise GlassError(
+                f"{self.file} has no mask token", "Give the tokenizer of a run with train.task = masked, or train one."
+            )
         return found
 
 
@@ -139,7 +141,7 @@ def prepare(
     progress: Progress = silent,
     given: tuple[Tokenizer, ...] = (),
 ) -> Prepared:
-    """Read and split data, train the tokenizers and encode; or reuse an earlier result for the same data and settings.
+    """Read, split and encode data, and train the tokenizers; or reuse the result for the same data and settings.
 
     Args:
         kind: the kind of records that the task learns from.
@@ -170,7 +172,7 @@ def prepare_source(
     progress: Progress = silent,
     given: tuple[Tokenizer, ...] = (),
 ) -> Prepared:
-    """Prepare open sources, as `prepare` does; `own` is the separate validation source, if there is one."""
+    """Prepare open sources, as `prepare` does; `own` is the separate validation source, or None."""
     kind = source.kind
     folder = folder_of(cache, _everything(source, own, tokenizer, given))
     if found := reusable(folder, lambda folder: open_prepared(kind, folder)):
@@ -228,7 +230,7 @@ def _everything(
     if kind.loss_spans:
         matters["chat_template"] = data.chat_template
         if data.chat_template != DataConfig.model_fields["chat_template"].default:
-            matters["answers_end"] = "at tokens"  # in older folders, after the text that follows the token
+            matters["answers_end"] = "at tokens"  # older versions: after the text that follows the token
     return everything | {
         "task": kind.task,
         "sources": [source.digest, own.digest if own else None],
@@ -242,7 +244,7 @@ class RecordPlan:
 
     Attributes:
         source: the source.
-        own: the separate source of the validation part, or None.
+        own: the separate validation source, or None.
         found, own_found: the survey of each source.
         split: the split.
     """
@@ -265,7 +267,7 @@ class RecordPlan:
         return sum(each.characters + each.other_characters for each in surveys)
 
     def sides(self) -> Iterator[SidedPiece]:
-        """Return the records of both parts, each in the order of its source."""
+        """Return the records of both splits, each in the order of its source."""
         split = self.split
         if isinstance(split, DocumentSplit):
             return split.sides(kept_pieces(self.source, self.found, marks=split.bucket >= 0))
@@ -273,13 +275,13 @@ class RecordPlan:
         return chain(split.sides(kept_records(self.source)), own)
 
     def training_texts(self, *roles: str) -> Iterable[str]:
-        """Return the texts of the training part in these roles; each iteration reads the source again."""
+        """Return the texts of the training split in these roles; each iteration reads the source again."""
         return TrainingTexts(self.sides, [self.source.kind.roles.index(role) for role in roles])
 
 
 @dataclass(frozen=True)
 class TrainingTexts:
-    """The texts of the training part in some roles; each iteration reads the source again."""
+    """The texts of the training split in some roles; each iteration reads the source again."""
 
     sides: Callable[[], Iterable[SidedPiece]]
     roles: list[int]
@@ -361,25 +363,25 @@ def _write(
             writer.close()
         if plan.labels is not None and not writers["validation"].records:
             raise GlassError(
-                "no validation example has a label that is in the training part",
+                "no validation example has a label that is in the training split",
                 "Set data.split to random, or give a data.validation with the same labels.",
             )
         return writers
 
 
 def _refuse_special_names(template: str, tokenizer: Tokenizer) -> None:
-    """Raise a `GlassError` if a chat template spells a special token of a tokenizer that is trained on its texts."""
+    """Raise a `GlassError` if a chat template contains the name of a special token of the newly trained tokenizer."""
     for id in sorted(tokenizer.special):
         name = tokenizer.token_text(id)
         if name in template:
             raise GlassError(
                 f"data.chat_template writes {name}, a special token of the tokenizer, which would be read as text",
-                "Give another --chat-template FILE: {{ eos_token }} where a message ends, plain words elsewhere.",
+                "In --chat-template FILE, write {{ eos_token }} where a message ends, and plain words elsewhere.",
             )
 
 
 def save_tokenizers(folder: Path, kind: RecordKind, tokenizers: Mapping[str, Tokenizer]) -> None:
-    """Save the tokenizer of each role; that of the last role, the generated text, as tokenizer.json."""
+    """Save the tokenizer of each role; the tokenizer of the last role, the generated text, is tokenizer.json."""
     for role, tokenizer in tokenizers.items():
         if role == kind.roles[-1]:
             tokenizer.save(folder / "tokenizer.json")
@@ -390,7 +392,7 @@ def save_tokenizers(folder: Path, kind: RecordKind, tokenizers: Mapping[str, Tok
 def write_text_facts(
     folder: Path, source: Source, vocabulary: TokenizerOrigin, tokenizer: Tokenizer, notes: list[str]
 ) -> None:
-    """Write facts about running text beside its stores; a training run adopts the `settings` among them."""
+    """Write the metadata of running text beside its stores; a training run adopts the `settings` in it."""
     data = source.data.model_dump(include={*RUNNING_TEXT_SETTINGS, *OMITTED_WHEN_DEFAULT, "seed"})
     settings: dict[str, dict[str, Any]] = {"data": data, "tokenizer": vocabulary.config.model_dump()}
     if vocabulary.file is not None:
@@ -410,12 +412,12 @@ def write_text_facts(
 
 
 def write_facts(folder: Path, facts: Mapping[str, Any]) -> None:
-    """Write the facts about prepared stores to `prepared.json` in their folder."""
+    """Write the metadata of prepared stores to `prepared.json` in their folder."""
     write_text(folder / "prepared.json", json.dumps(facts, indent=1, ensure_ascii=False) + "\n")
 
 
 def _notes_with_names(source: Source, own: Source | None, train: int, validation: int) -> dict[str, list[str]]:
-    """Return the groups of notes that name files, which differ for equal data in another location."""
+    """Return the groups of notes that name files, and so differ if the same data is in another location."""
     split = record_split_note(source, own, train, validation)
     return {"source": list(source.notes), "own": list(own.notes) if own else [], "split": [split]}
 
@@ -438,7 +440,7 @@ def _read_facts(folder: Path) -> dict[str, Any]:
     except FileNotFoundError:
         raise damaged(folder, f"{path.name} is missing") from None
     except MALFORMED:
-        raise damaged(folder, f"{path.name} is not usable") from None
+        raise damaged(folder, f"{path.name} is not valid") from None
     return facts
 
 
@@ -453,7 +455,7 @@ def _open(kind: RecordKind, folder: Path, reused: bool) -> Prepared:
             text_hash = facts["text_hash"]
             version = facts["version"]
         except MALFORMED:
-            raise damaged(folder, "prepared.json is not usable") from None
+            raise damaged(folder, "prepared.json is not valid") from None
         if version != kind.version:
             raise damaged(folder, "another version wrote it")
         tokenizers = _open_tokenizers(kind, folder, digests)
@@ -467,7 +469,7 @@ def _open(kind: RecordKind, folder: Path, reused: bool) -> Prepared:
 
 
 def _open_tokenizers(kind: RecordKind, folder: Path, digests: list[str]) -> dict[str, Tokenizer]:
-    """Load the tokenizer of each role, whose files must have these digests."""
+    """Load the tokenizer of each role; the files must have these digests."""
     found: dict[str, Tokenizer] = {}
     for role, digest in zip(kind.roles, digests, strict=False):  # labelled texts have one role, and two equal digests
         own_file = role != kind.roles[-1] and digest != digests[-1]

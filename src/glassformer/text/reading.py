@@ -1,4 +1,4 @@
-"""Files of a source, with their encodings and tables; they are unpacked and can be read repeatedly."""
+"""Open the files of a source: unpack them, detect their encodings, and read their text or tables repeatedly."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class SourceFile:
             raw.seek(0)
             if not packed and self.path.name.endswith(".gz"):
                 raise GlassError(
-                    f"{self.name} is not gzip, though its name says so", "Compress it again, or rename it."
+                    f"{self.name} is not a gzip file, although its name ends in .gz", "Compress it again, or rename it."
                 )
             stream = gzip.GzipFile(fileobj=raw) if packed else raw
             try:
@@ -179,7 +179,8 @@ def _one_kind(files: list[SourceFile], column_named: bool, left_out: list[str]) 
     wanted = [file for file in files if (file.format != "text") == tables_wanted]
     if not wanted:
         raise GlassError(
-            f"data.column is set, but none of the {len(files)} files is a table", "Leave it unset to read plain text."
+            f"data.column is set, but none of the {len(files)} files is a table",
+            "Leave data.column out to read plain text.",
         )
     why = "not a table" if tables_wanted else "a table; set data.column to read tables"
     left_out += [f"{file.name} ({why})" for file in files if file not in wanted]
@@ -204,7 +205,7 @@ def tables_of(files: Iterable[SourceFile]) -> list[tables.Table]:
 
 
 def describe_tables(files: Sequence[SourceFile]) -> list[str]:
-    """Return notes on how the first tables are read, and on their columns."""
+    """Return notes on how the first tables are read, including the chosen columns."""
     notes: list[str] = []
     for file in files[:SHOWN_NAMES]:
         notes += file.table.notes if file.table else ()
@@ -233,7 +234,7 @@ def refuse_plain_json(files: Sequence[SourceFile], found: Located) -> None:
             head = next(file.text(), "").lstrip()
             if head.startswith(("[", "{")):
                 raise GlassError(
-                    f"{file.name} holds JSON: as plain text, its braces and keys would be learnt too",
+                    f"{file.name} holds JSON; as plain text, the model would learn its braces and keys too",
                     "Write one object in each line of a .jsonl file (jq -c '.[]' a.json > a.jsonl). To train on "
                     "the JSON itself, copy it to a .txt file.",
                 )

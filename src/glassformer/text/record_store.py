@@ -1,6 +1,6 @@
-"""Record stores: the records of a part of the split on disk, as tokens and, except for running text, also as text.
+"""Record stores: the records of a split on disk, as tokens and, except for running text, also as text.
 
-A part called NAME of running text is one token store, NAME. Other records are stored in these files:
+The record store NAME of running text is the token store NAME. Other records are stored in these files:
 
 - `NAME.sources` and, for pairs, `NAME.targets`; for conversations, `NAME.conversations`: token stores with one document
   per record.
@@ -31,13 +31,13 @@ from glassformer.text.tokenizers import Frame, Tokenizer
 
 @dataclass(frozen=True)
 class RecordStore:
-    """Records of one part of the split. The files are memory-mapped, so memory use does not grow with their size.
+    """Records of one split. The files are memory-mapped, so memory use does not grow with their size.
 
     Attributes:
         tokens: token store of each role, with one document per record, each ended by its tokenizer's end token.
         labels: index of each label, record after record: (records,) if each record has one; None: no labels.
-        label_ends: (records,) position after each record's last label; None if each record has one label, or none.
-        loss_mask: (tokens of the last role,) True where a token counts for the loss, end tokens too; None: all count.
+        label_ends: (records,) position after each record's last label; None if each record has at most one label.
+        loss_mask: (tokens of the last role,) True where a token, or an end token, counts for the loss; None: all count.
         texts_file: the same records as text; None if the texts were not stored.
         frame: ids around a source, if its tokenizer defines them; None: the task defines them.
         target_start: ids at the beginning of a target; empty: the end token.
@@ -54,7 +54,7 @@ class RecordStore:
 
     @classmethod
     def open(cls, kind: RecordKind, prefix: Path) -> RecordStore:
-        """Open the part NAME = `prefix`.
+        """Open the record store NAME = `prefix`.
 
         Raises:
             DamagedStoreError: a file is missing or damaged.
@@ -114,7 +114,7 @@ class RecordStore:
 
     @property
     def unknown_share(self) -> float:
-        """Return the share of unknown tokens among the tokens of all texts; end tokens are not counted."""
+        """Return the fraction of tokens that are unknown, over all texts; end tokens are not counted."""
         tokens = sum(len(store) - store.documents for store in self.tokens.values())
         return sum(store.unknown for store in self.tokens.values()) / max(1, tokens)
 
@@ -144,7 +144,7 @@ class RecordStore:
         return np.stack([store.lengths for store in self.tokens.values()], axis=1)
 
     def texts(self) -> Iterator[tuple[str, ...]]:
-        """Yield each record's texts and the names of its labels, as they are in the data, in order.
+        """Yield the texts and label names of each record, unchanged and in order.
 
         Raises:
             ValueError: only the tokens were stored.
@@ -157,12 +157,12 @@ class RecordStore:
 
 
 def token_prefixes(kind: RecordKind, prefix: Path) -> list[Path]:
-    """Return the path prefix of each role's token store in the part NAME = `prefix`."""
+    """Return the path prefix of each role's token store in the record store NAME = `prefix`."""
     return [part(prefix, name) if name else prefix for name in kind.stores]
 
 
 def part(prefix: Path, name: str) -> Path:
-    """Return the path of the file or store called `name` in the part NAME = `prefix`."""
+    """Return the path of the file or token store called `name` in the record store NAME = `prefix`."""
     return prefix.with_name(f"{prefix.name}.{name}")
 
 
@@ -180,5 +180,5 @@ def _open_array(prefix: Path, name: str) -> npt.NDArray[Any]:
     except FileNotFoundError:
         raise damaged(prefix, f"{path.name} is missing") from None
     except (ValueError, EOFError):
-        raise damaged(prefix, f"{path.name} is not usable") from None
+        raise damaged(prefix, f"{path.name} is not valid") from None
     return found

@@ -1,4 +1,4 @@
-"""Records: the data that a task learns from. A record has texts, each with a role, labels, and spans for the loss.
+"""Records: the data that a task learns from. A record has texts (each with a role), labels, and spans for the loss.
 
 A record of a language model is one text; of a classifier, a text and its label; of a translator, a source and its
 target; of a chat model, a conversation as one text, in which only the answers count for the loss. The other modules of
@@ -15,15 +15,15 @@ from typing import Literal, NamedTuple
 from glassformer.base.config import Task
 
 Spans = tuple[tuple[int, int], ...]
-"""Parts of a text as (start, stop) in characters, in order."""
+"""Spans of a text, in order, each as (start, stop) in characters."""
 END_MARK = "\ufdd0"
 """Mark of an end token inside a text with spans. Unicode reserves this code point for use inside programs."""
 START_MARK = "\ufdd1"
-"""Mark of a start token inside such a text."""
+"""Mark of a start token inside a text with spans."""
 NAME_MARK = "\ufdd2"
-"""Mark before the name of another special token inside such a text."""
+"""Mark before the name of another special token inside a text with spans."""
 NAME_END_MARK = "\ufdd3"
-"""Mark after that name."""
+"""Mark after the name of a special token."""
 
 
 @dataclass(frozen=True)
@@ -34,9 +34,9 @@ class RecordKind:
         task: the task that learns from these records.
         roles: the role of each text, in order; the model reads the first text.
         labels: number of labels per record; "several": any number, such as one for each token.
-        stores: suffix of each role's token store on disk; empty: the store is named after the part of the split.
+        stores: suffix of each role's token store on disk; empty: the token store has the name of the record store.
         mask_token: whether the tokenizer needs a mask token.
-        loss_spans: whether each record says which parts of its last text count for the loss; if not, all parts do.
+        loss_spans: whether each record lists the spans of its last text that count for the loss; if not, all tokens do.
         noun: the word for such records in messages.
     """
 
@@ -50,7 +50,7 @@ class RecordKind:
 
     @cached_property
     def running_text(self) -> bool:
-        """Return whether a record is a single text, which may have any length and which the split may cut in two."""
+        """Return whether a record is a single text, which may have any length and may be cut in two by the split."""
         return len(self.roles) == 1 and self.labels == "none" and not self.loss_spans
 
     @property
@@ -99,7 +99,7 @@ class RecordPiece(NamedTuple):
         labels: names of the labels.
         position: location of the record in the data, for messages; empty if messages show none.
         first, last: whether the record begins and ends with this piece.
-        loss_spans: the parts of the last text that count for the loss, for kinds of records with loss spans.
+        loss_spans: the spans of the last text that count for the loss, for kinds of records with loss spans.
     """
 
     number: int

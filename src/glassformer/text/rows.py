@@ -1,4 +1,4 @@
-"""Rows of a batch: inputs, targets and loss mask, in one form for all tasks."""
+"""Rows of a batch: inputs, targets and loss mask, in the same format for all tasks."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import numpy.typing as npt
 
 Ids = npt.NDArray[np.integer[Any]]
 HIDDEN = 0.8
-"""Share of the tokens to predict that the mask token hides (Devlin et al. 2019)."""
+"""Fraction of the tokens to predict that the mask token replaces (Devlin et al. 2019)."""
 REPLACED = 0.1
-"""Share of the tokens to predict that another token replaces; the rest is shown."""
+"""Fraction of the tokens to predict that a random token replaces; the others stay unchanged."""
 
 
 @dataclass(frozen=True)
@@ -20,11 +20,11 @@ class Row:
     """One row of a batch.
 
     Attributes:
-        inputs: (T) ids that the model reads; in an encoder-decoder, that the decoder reads.
-        targets: (T) ids to predict, one at each input; or (1) the index of a label, for the whole row.
+        inputs: (T) ids that the model reads; in an encoder-decoder model, ids that the decoder reads.
+        targets: (T) ids to predict, one for each input; or (1) the index of the row's label.
         shifted: whether each target is the next input.
         loss_mask: (T) bool, True where the prediction counts; None: everywhere.
-        source: (S) ids that an encoder reads, its end token included; None without one.
+        source: (S) ids that the encoder of an encoder-decoder model reads, end token included; None for other models.
     """
 
     inputs: Ids
@@ -39,7 +39,7 @@ class Row:
 
         Args:
             ids: (T+1) ids.
-            source: (S) ids that an encoder reads.
+            source: (S) ids that the encoder reads.
             loss_mask: (T+1) True where the prediction of an id counts; the first value is not used. None: all count.
         """
         counts = None if loss_mask is None else loss_mask[1:]
@@ -52,17 +52,17 @@ class Row:
         return np.concatenate([self.inputs[:1], self.targets])
 
     def __len__(self) -> int:
-        """Return the number of ids of the longer side, to group rows of similar length."""
+        """Return the number of ids in the row or its source, whichever is larger, to group rows of similar length."""
         own = len(self.inputs) + self.shifted
         return own if self.source is None else max(own, len(self.source))
 
 
 def mask(ids: Ids, share: float, mask_id: int, text_ids: Ids, key: tuple[int, int]) -> Row:
-    """Return a row that predicts a share of the tokens, at least one (Devlin et al. 2019, section 3.1).
+    """Return a row that predicts a fraction `share` of the tokens, at least one (Devlin et al. 2019, section 3.1).
 
-    Of the chosen tokens, 80 % become `mask_id`, 10 % become a random token, and 10 % stay. Only ids in `text_ids`,
-    which must be sorted, are chosen or inserted, so special ids are not. The result depends only on the arguments;
-    `key` seeds the choice.
+    Of the chosen tokens, 80 % become `mask_id`, 10 % become a random token, and 10 % stay unchanged. Only ids in
+    `text_ids`, which must be sorted, are chosen or inserted, so special ids are not. The result depends only on the
+    arguments; `key` seeds the random choices.
     """
     # Raw words of Philox 4x64-10 (Salmon et al. 2011) are the same in every version and on every machine.
     random = np.random.Philox(key=np.array(key, dtype=np.uint64)).random_raw(3 * len(ids)).reshape(3, len(ids))

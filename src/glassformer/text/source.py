@@ -1,4 +1,4 @@
-"""Sources: running text, pairs, labelled texts or conversations, in files, folders, tables or generated corpora."""
+"""Open sources of running text, pairs, labelled texts or conversations: files, folders, tables, generated corpora."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ from glassformer.text.tokenizers import Tokenizer
 SHOWN_CHARACTERS = 40  # of a line, in an error
 FIRST = 50  # hashed records of a generated corpus, so that a change of its generator changes the digest
 _REMEDIES = {
-    "none": "Give the file with its targets in data.target, or a table (.csv, .tsv, .jsonl) that has both.",
-    "one": "Give a table (.csv, .tsv, .jsonl) with a column for the label, or a folder with one folder per label.",
-    "several": "Give a .jsonl file whose field for the labels holds a list.",
+    "none": "Set data.target to the file of targets, or give a table (.csv, .tsv, .jsonl) of sources and targets.",
+    "one": "Give a table (.csv, .tsv, .jsonl) with a label column, or a folder with one subfolder per label.",
+    "several": "Give a .jsonl file whose label field holds a list.",
 }
 _CONVERSATION_REMEDY = "Give a .jsonl file with a list of messages in each line, or a table of questions and answers."
 
@@ -59,13 +59,13 @@ class Source:
 
     Attributes:
         kind: the kind of records.
-        data: the settings with which it is read.
+        data: the settings for reading the source.
         name: name of the source for messages.
-        files: two parallel files, or tables, or texts (labelled texts are in folders named by their label); none for a
-            generated corpus.
+        files: two parallel files, or tables, or texts (labelled texts are in folders named after their labels); empty
+            for a generated corpus.
         corpus: the name of a generated corpus.
         digest: a hash of all the content.
-        notes: notes for the user on how it is read.
+        notes: notes for the user on how the source is read.
         parallel: whether line n of the second file answers line n of the first.
         names: names of the special tokens that a chat template may write.
     """
@@ -87,15 +87,15 @@ class Source:
 
     @property
     def readings(self) -> list[list[object]]:
-        """Return how each table is read, which identifies the records together with `digest`."""
+        """Return how each table is read; together with `digest`, this identifies the records."""
         return readings_of(self.files)
 
     def records(self, tally: Tally) -> Iterator[RecordPiece]:
-        """Yield all records in order, before any filter; rows that are not a record are counted in `tally`."""
+        """Yield all records in order, before any filter; rows that are not records are counted in `tally`."""
         return self._running_text(tally) if self.kind.running_text else self._examples(tally)
 
     def _running_text(self, tally: Tally) -> Iterator[RecordPiece]:
-        """Yield files, paragraphs or lines of plain text, rows of tables, items of a generated corpus."""
+        """Yield files, paragraphs or lines of plain text, rows of tables, or documents of a generated corpus."""
         number = 0
         for texts in self._texts(tally):
             first = True
@@ -159,7 +159,7 @@ def _label(label: str, position: str, tally: Tally) -> str:
 
 
 def _label_of(file: SourceFile) -> str:
-    """Return the label of a text in a folder: the first part of its name."""
+    """Return the label of a text in a folder: the first component of its relative path."""
     return file.name.partition("/")[0]
 
 
@@ -183,7 +183,7 @@ def _generated(kind: RecordKind, corpus: str, data: DataConfig) -> Iterator[tupl
 
 
 def _line_by_line(first: SourceFile, second: SourceFile, tally: Tally) -> Iterator[RecordPiece]:
-    """Yield a record for line n of both files; blank lines at the end of only one file are left out.
+    """Yield a record for each line number of two parallel files; blank lines at the end of only one are left out.
 
     Only `\\n` or `\\r\\n` ends a line, as in every tool for parallel files.
     """
@@ -213,9 +213,9 @@ def _refuse_unequal(names: tuple[str, str], longer: int, number: int, rest: Iter
     counts = [number - 1, number - 1]
     counts[longer] += lines
     raise GlassError(
-        f"{names[0]} has {counted(counts[0], 'lines')}, {names[1]} {counts[1]:,}: they cannot be parallel",
-        f"{names[1 - longer]} ends before line {number:,} of {names[longer]} ({shown!r}): line n of one "
-        "must answer line n of the other.",
+        f"{names[0]} has {counted(counts[0], 'lines')} and {names[1]} has {counts[1]:,}, so they are not parallel",
+        f"Make line n of one file match line n of the other: {names[1 - longer]} ends before line {number:,} of "
+        f"{names[longer]} ({shown!r}).",
     )
 
 
@@ -224,7 +224,7 @@ def _without_end(line: str) -> str:
 
 
 def _table_rows(kind: RecordKind, file: SourceFile, numbers: Iterator[int], tally: Tally) -> Iterator[RecordPiece]:
-    """Yield a record for each row of a table; rows without a text in each column are counted."""
+    """Yield a record for each row of a table; count and leave out rows that lack a text in a column."""
     missing = "rows without text in " + ("that column" if len(kind.roles) == 1 else "both columns")
     for line, values in file.rows(tally):
         position = f"line {line} of {file.name}"
@@ -239,9 +239,9 @@ def _table_rows(kind: RecordKind, file: SourceFile, numbers: Iterator[int], tall
 
 
 def _labelled_rows(kind: RecordKind, file: SourceFile, numbers: Iterator[int], tally: Tally) -> Iterator[RecordPiece]:
-    """Yield a record for each row of a table; rows without a label are counted.
+    """Yield a record for each row of a table; count and leave out rows without a label.
 
-    Several text columns are joined by line ends, empty ones left out.
+    Several text columns are joined by line ends; empty columns are left out.
     """
     for line, (value, *columns) in file.rows(tally):
         position = f"line {line} of {file.name}"
@@ -274,7 +274,7 @@ def open_source(kind: RecordKind, data: DataConfig, cache: Path, validation: boo
     with ExitStack() as stack:
         found = stack.enter_context(located(what, cache))
         if found.corpus:
-            # Another seed, so that the records differ from those of the training part if it is the same corpus.
+            # Another seed, so that validation and training records differ if both come from the same corpus.
             own = data.model_copy(update={"seed": data.seed + 1}) if validation else data
             source = _from_corpus(kind, own, found, target)
             added = ("the seed of a generated validation part is data.seed + 1",) if validation else ()
@@ -294,7 +294,7 @@ def with_names(source: Source, tokenizer: Tokenizer) -> Source:
 
 
 def hash_of_sources(source: Source, own: Source | None) -> str:
-    """Return a content hash of a source; except for running text, it covers a separate validation source too."""
+    """Return a hash of a source's content; except for running text, also of a separate validation source's content."""
     if source.kind.running_text:
         return source.digest
     return hashlib.sha256(f"{source.digest} {own.digest if own else ''}".encode("ascii")).hexdigest()
@@ -318,7 +318,7 @@ def _refuse_misplaced(kind: RecordKind, data: DataConfig) -> None:
     for name in fields:
         if getattr(data, name) is not None:
             why = "data.target" if pairs and name != "label_column" else f"train.task = {kind.task}"
-            raise GlassError(f"data.{name} does not go with {why}", "Leave one of the two out.")
+            raise GlassError(f"data.{name} cannot be combined with {why}", "Leave one of the two out.")
 
 
 def _from_corpus(kind: RecordKind, data: DataConfig, found: Located, target: str | None) -> Source:
@@ -326,7 +326,9 @@ def _from_corpus(kind: RecordKind, data: DataConfig, found: Located, target: str
     assert name is not None
     for setting, value in (("target", target), ("column", data.column), ("label_column", data.label_column)):
         if value is not None:
-            raise GlassError(f"data.{setting} does not go with the generated corpus {name}", "Leave it out.")
+            raise GlassError(
+                f"data.{setting} cannot be combined with the generated corpus {name}", f"Leave data.{setting} out."
+            )
     refuse_idle_settings((), data, name)
     first = [part for record in islice(_generated(kind, name, data), FIRST) for parts in record for part in parts]
     digest = _digest([name, str(data.size), str(data.seed), *first])
@@ -345,12 +347,12 @@ def _parallel(kind: RecordKind, data: DataConfig, wanted: list[tuple[str, Locate
     for what, found in wanted:
         if found.corpus or found.folder:
             noun = "a folder" if found.folder else "a generated corpus"
-            raise GlassError(f"{what} is {noun}, and one of two parallel files was expected", "Give a plain text file.")
+            raise GlassError(f"{what} is {noun}, but must be one of two parallel files", "Give a plain text file.")
         scanned.append(scan_files(what, data.encoding, found, tables_wanted=False))
         first = scanned[-1].files[0]
         if is_table(first):
             raise GlassError(
-                f"{first.name} is a table, and data.target asks for two parallel files of lines",
+                f"{first.name} is a table, but data.target needs two parallel text files",
                 "Leave data.target out to read both columns of one table, or give plain text files.",
             )
     files = tuple(each.files[0] for each in scanned)
@@ -370,7 +372,7 @@ def _from_texts(kind: RecordKind, data: DataConfig, what: str, found: Located) -
         if not is_table(file) and data.column is not None:
             raise GlassError(
                 f"data.column is {data.column!r}, but {file.name} is plain text",
-                "Leave it unset, or give a file that ends in .csv, .tsv or .jsonl (.gz too).",
+                "Leave data.column out, or give a file that ends in .csv, .tsv or .jsonl (.gz too).",
             )
 
     def choose(table: Table) -> ChosenColumns:
@@ -381,7 +383,7 @@ def _from_texts(kind: RecordKind, data: DataConfig, what: str, found: Located) -
 
 
 def _from_examples(kind: RecordKind, data: DataConfig, what: str, found: Located) -> Source:
-    """Open tables with a column for each part of a record; or, for labelled texts, a folder with a folder per label."""
+    """Open tables with a column for each text or label; or, for labelled texts, a folder with a subfolder per label."""
     remedy = _remedy(kind)
     has_tables = any(format_of(name) != "text" for _, name in found.files)
     nested = any("/" in name for _, name in found.files)
@@ -390,7 +392,8 @@ def _from_examples(kind: RecordKind, data: DataConfig, what: str, found: Located
         raise GlassError(f"the folder {what} holds no table (.csv, .tsv, .jsonl)", remedy)
     if by_folder and (data.column, data.label_column) != (None, None):
         raise GlassError(
-            f"the folder {what} holds no table, and data.column or data.label_column is set", "Leave them out."
+            f"the folder {what} holds no table, but data.column or data.label_column is set",
+            "Leave data.column and data.label_column out.",
         )
     if by_folder:
         found = _without_unlabelled(found)
@@ -417,7 +420,7 @@ def _without_unlabelled(found: Located) -> Located:
 
 
 def _as_table(kind: RecordKind, file: SourceFile) -> SourceFile:
-    """Return a file as a table; a file whose name is not that of a table is TSV if its first line has a tab."""
+    """Return a file as a table. A file without a table's suffix is read as TSV if its first line has a tab."""
     if is_table(file):
         return file
     first = next(text_lines(file.text(), file.name), "")
@@ -426,7 +429,7 @@ def _as_table(kind: RecordKind, file: SourceFile) -> SourceFile:
     missing = "targets" if kind.labels == "none" else "labels"
     if kind.loss_spans:
         missing = kind.noun
-    raise GlassError(f"{file.name} is plain text: it holds no {missing}", _remedy(kind))
+    raise GlassError(f"{file.name} is plain text and has no {missing}", _remedy(kind))
 
 
 def _remedy(kind: RecordKind) -> str:

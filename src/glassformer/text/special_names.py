@@ -1,4 +1,4 @@
-"""Special tokens in the text of a conversation: a template writes tokens, while a message can only spell their names.
+"""Special tokens in the text of a conversation: only a template can write them; a message cannot.
 
 In the rendered text, a mark replaces each special token that the template writes, by name (`<|im_end|>`) or as
 `eos_token`. A mark becomes one token; the same name in a message stays text.
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from glassformer.text.tokenizers import Tokenizer
 
 HIDDEN = ("\ufdd4", "\ufdd5")
-"""Marks around the number of a name that a message spells, used while the template is rendered."""
+"""Marks around the number that replaces a special name in a message while the template is rendered."""
 SPACE = r"\s*"
 RESERVED = re.compile("[\ufdd0-\ufdd5]")
 MARK = re.compile(f"[{END_MARK}{START_MARK}]|{NAME_MARK}[^{NAME_END_MARK}]*{NAME_END_MARK}")
@@ -32,7 +32,7 @@ class SpecialNames:
     Attributes:
         marks: the mark of each token, by name.
         space_before, space_after: marks of tokens that absorb the white space before or after them.
-        starts: whether rows begin with a start token, so that the template's own is left out.
+        starts: whether rows begin with a start token, so that the template's own start token is left out.
     """
 
     marks: Mapping[str, str] = field(default_factory=dict)
@@ -57,7 +57,7 @@ class SpecialNames:
 
     @cached_property
     def _written(self) -> re.Pattern[str]:
-        """Return a pattern for names in a rendered text, each in a group, with the space that its token absorbs."""
+        """Return a pattern for names in a rendered text, each in a group, with the space that the token absorbs."""
         marks = {**self.marks, START_MARK: START_MARK, END_MARK: END_MARK}
         return re.compile(
             "|".join(
@@ -116,7 +116,7 @@ def id_of_mark(text: str, tokenizer: Tokenizer) -> int | None:
 
 
 def parts_of(text: str) -> list[str]:
-    """Split a text into its marks and the parts between them."""
+    """Split a text into its marks and the texts between the marks."""
     return PART.findall(text)
 
 

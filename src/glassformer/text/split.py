@@ -1,14 +1,14 @@
-"""Split data into a training and a validation part before windows are cut, so that no window crosses the border.
+"""Divide data into a training and a validation split before rows are cut, so that no row crosses the border.
 
 Running text is split by characters (`DocumentSplit`). `end` holds out the last `validation_fraction` of the characters:
-whole documents if their share is near enough, otherwise one document is cut in two. `random` holds out whole documents,
-chosen by a hash of their text, so that equal documents are on the same side. `tail` is how older versions chose the
-end: whole documents, whatever their share. Runs and encoded texts of those versions record `tail`, so that reading the
+whole documents if their size is near enough, otherwise one document is cut in two. `random` holds out whole documents,
+chosen by a hash of their text, so that equal documents are in the same split. `tail` is how older versions chose the
+end: whole documents, whatever their size. Runs and encoded texts of those versions record `tail`, so that reading the
 text again splits it at the same position.
 
 Other records are split by number (`RecordSplit`). `end` and `tail` hold out the last records. `random` chooses by a
-hash of the first text, so that equal sources are on the same side, even with different targets; of labelled texts, it
-holds out the same share of each label.
+hash of the first text, so that equal sources are in the same split, even with different targets; of labelled texts, it
+holds out the same fraction of each label.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ Numbers = npt.NDArray[np.integer[Any]]
 Held = npt.NDArray[np.bool_]
 JOINERS = "\u200c\u200d"
 NEAR_ENOUGH = 0.25
-"""Maximum relative difference between the share of whole documents and `validation_fraction`."""
+"""Maximum relative difference between the fraction of characters in whole documents and `validation_fraction`."""
 REGIONAL_INDICATORS = frozenset(map(chr, range(0x1F1E6, 0x1F200)))
-LOOK_BACK = 64  # characters in which a clean position to cut is searched for
-LOOK_AHEAD = 16  # characters after the cut that decide where a grapheme cluster ends
+LOOK_BACK = 64  # characters that are searched for a clean position to cut
+LOOK_AHEAD = 16  # characters after the cut that determine where a grapheme cluster ends
 GRAPHEME = regex.compile(r"\X")
 
 
 class SidedPiece(NamedTuple):
-    """A record, or a piece of its text, with its side of the split. See `RecordPiece` for the other fields."""
+    """A record, or a piece of its text, and its split (`side`). See `RecordPiece` for the other fields."""
 
     side: Side
     texts: tuple[str, ...]
@@ -54,14 +54,14 @@ class SidedPiece(NamedTuple):
 
 @dataclass(frozen=True)
 class DocumentSplit:
-    """The split of running text. Characters and buckets are those of the `Survey`.
+    """The split of running text. Characters and buckets are numbered as in `Survey`.
 
     Attributes:
-        held_from: end, tail: documents that start at this character or later are held out.
-        inside: end, tail: whether the document that contains this character is cut there.
-        clusters: end: whether the cut is between grapheme clusters.
-        bucket: random: documents in this bucket of hashes or a lower one are held out (-1: not a random split).
-        limit: random: validation ends after this many characters.
+        held_from: for `end` and `tail`, documents that start at this character or later are held out.
+        inside: for `end` and `tail`, whether the document that contains this character is cut there.
+        clusters: for `end`, whether the cut is between grapheme clusters.
+        bucket: for `random`, documents in this bucket of hashes or a lower one are held out; -1 for other splits.
+        limit: for `random`, the maximum number of validation characters.
         note: a description of the split for the user.
     """
 
@@ -73,7 +73,7 @@ class DocumentSplit:
     limit: int = 0
 
     def sides(self, pieces: Iterable[KeptPiece]) -> Iterator[SidedPiece]:
-        """Yield each piece with its side; the documents of both sides come in the order of the source."""
+        """Yield each piece with its split; the documents of both splits come in the order of the source."""
         return self._by_bucket(pieces) if self.bucket >= 0 else self._by_position(pieces)
 
     def _by_bucket(self, pieces: Iterable[KeptPiece]) -> Iterator[SidedPiece]:
@@ -113,7 +113,7 @@ class RecordSplit:
 
     Attributes:
         held: (records,) True where a kept record of the source is held out.
-        labels: the index of each label of the training part, by name; None for records without labels.
+        labels: the index of each label of the training split, by name; None for records without labels.
         name: name of the source.
     """
 
@@ -122,7 +122,7 @@ class RecordSplit:
     name: str
 
     def sides(self, records: Iterable[RecordPiece]) -> Iterator[SidedPiece]:
-        """Yield each record with its side; validation records with labels outside the training part are left out."""
+        """Yield each record with its split; validation records with labels outside the training split are left out."""
         held = self.held
         for number, (_, texts, labels, _, _, _, loss_spans) in enumerate(records):
             if number >= len(held):
@@ -133,12 +133,12 @@ class RecordSplit:
                 yield SidedPiece("validation", texts, labels, True, loss_spans)
 
     def validation(self, records: Iterable[RecordPiece]) -> Iterator[SidedPiece]:
-        """Yield the records of a separate validation source whose labels are all in the training part."""
+        """Yield the records of a separate validation source whose labels are all in the training split."""
         own = (each for each in records if self.knows(each.labels))
         return (SidedPiece("validation", each.texts, each.labels, True, each.loss_spans) for each in own)
 
     def knows(self, labels: tuple[str, ...]) -> bool:
-        """Return whether all these labels are in the training part."""
+        """Return whether all these labels are in the training split."""
         return self.labels is None or all(label in self.labels for label in labels)
 
 
@@ -146,7 +146,7 @@ Split = DocumentSplit | RecordSplit
 
 
 def split_documents(found: Survey, data: DataConfig) -> DocumentSplit:
-    """Decide which characters of running text are held out.
+    """Decide which characters of running text to hold out.
 
     Raises:
         GlassError: the text is too short to be split, or all documents are equal and a random split is requested.
@@ -181,7 +181,7 @@ def _end_of_text(found: Survey, data: DataConfig, held: int) -> DocumentSplit:
 
 
 def _near_boundary(found: Survey, held: int, limit: int) -> int | None:
-    """Return the start of a document that has about `held` characters from there to the end, and at most `limit`."""
+    """Return the document start nearest to `held` (at most `limit`) characters before the end; None if none is near."""
     total = found.characters
     after = bisect_left(found.starts, total - held)
     candidates = [start for start in found.starts[max(0, after - 1) : after + 1] if start > 0]
@@ -205,7 +205,7 @@ def _tail_of_text(found: Survey, data: DataConfig, held: int) -> DocumentSplit:
 
 
 def _random_documents(found: Survey, data: DataConfig) -> DocumentSplit:
-    """Hold out the documents with the lowest hashes: the requested share, within the limit, never all documents."""
+    """Hold out the documents with the lowest hashes: the requested fraction, within the limit, never all documents."""
     documents = list(accumulate(found.bucket_documents))
     characters = list(accumulate(found.bucket_characters))
     filled = [bucket for bucket, count in enumerate(found.bucket_documents) if count]
@@ -233,7 +233,7 @@ def cluster_cut(text: str, near: int) -> int:
     """Return the last clean position at or before `near` that is between grapheme clusters, such as flags."""
     begin = max(0, near - 2 * LOOK_BACK)
     while begin > 0 and text[begin] in REGIONAL_INDICATORS:
-        begin -= 1  # two of them form a flag, and which two depends on where their sequence begins
+        begin -= 1  # two indicators form a flag; which two depends on where their sequence begins
     window = text[begin : near + LOOK_AHEAD]
     ends = {begin + cluster.end() for cluster in GRAPHEME.finditer(window)}
     for position in range(near, max(0, near - LOOK_BACK), -1):
@@ -252,7 +252,7 @@ def _is_clean(text: str, position: int) -> bool:
 
 
 def split_records(found: Survey, data: DataConfig, name: str, own_validation: bool = False) -> RecordSplit:
-    """Choose the records to hold out; none if the validation part is a separate source.
+    """Choose the records to hold out; none if there is a separate validation source.
 
     Raises:
         GlassError: the records cannot be split, or a classifier cannot learn from their labels.
@@ -268,8 +268,8 @@ def split_records(found: Survey, data: DataConfig, name: str, own_validation: bo
     names = sorted(name for name, number in found.label_names.items() if number in seen)
     if len(names) < 2:
         raise GlassError(
-            f"the training part of {name} has one label only: {names[0]!r}",
-            "Set data.split to random: the file is sorted by its labels.",
+            f"the training split of {name} has only one label: {names[0]!r}",
+            "Set data.split to random, because the file is sorted by label.",
         )
     return RecordSplit(held, {name: index for index, name in enumerate(names)}, name)
 
@@ -282,7 +282,7 @@ def _refuse_useless_labels(found: Survey, name: str) -> None:
             f"all {found.records:,} examples of {name} have" if found.records > 1 else f"the only example of {name} has"
         )
         raise GlassError(
-            f"{examples} the label {only!r}: there is nothing to tell apart",
+            f"{examples} the label {only!r}, so there is nothing to classify",
             "Give examples of at least two labels.",
         )
     if len(found.label_names) == len(found.label_numbers):
@@ -293,7 +293,7 @@ def _refuse_useless_labels(found: Survey, name: str) -> None:
 
 
 def hold_out(found: Survey, data: DataConfig) -> Held:
-    """Return (records,) True for each record of the validation part: at least one record, never all.
+    """Return a (records,) mask, True for each record to hold out: at least one record, never all.
 
     Raises:
         GlassError: the records cannot be split.
@@ -332,7 +332,7 @@ def _random_records(found: Survey, data: DataConfig) -> Held:
     for number in range(int(label.max()) + 1):
         members = np.flatnonzero(label == number)  # in the order of their hashes
         before += int(counts[members].sum())
-        # Rounded so that all labels together have the requested share.
+        # Round so that all labels together have the requested fraction.
         asked_so_far = round(data.validation_fraction * before)
         wanted = asked_so_far - asked
         asked = asked_so_far
@@ -386,11 +386,11 @@ def _keep_every_label(found: Survey, group: Numbers, held: Held) -> None:
 
 
 def _one_to_spare(label: Numbers, counts: Numbers) -> int:
-    """Return the smallest group of a label that has other groups, the first if there are several."""
+    """Return the smallest group whose label has other groups; among equally small groups, the first."""
     spare = np.flatnonzero(np.bincount(label)[label] > 1)
     if not len(spare):
         raise GlassError(
-            "each label has one distinct text: there is none to hold out",
+            "each label has only one distinct text, so there is none to hold out",
             "Give more texts of each label, or set data.validation.",
         )
     return int(spare[np.argmin(counts[spare])])

@@ -32,7 +32,7 @@ Ids = npt.NDArray[np.unsignedinteger[Any]]
 
 
 class DamagedStoreError(GlassError):
-    """Error for a store whose files are missing, cut short or altered; it has to be made again."""
+    """Error for a store whose files are missing, cut short or altered; the store must be made again."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class TokenStore:
                 **{name: header[name] for name in HEADER_FIELDS},
             )
         except MALFORMED as error:
-            raise _damaged(prefix, f"its header is not usable ({error!r})") from None
+            raise _damaged(prefix, f"its header is not valid ({error!r})") from None
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -95,7 +95,7 @@ class TokenStore:
 
     @property
     def unknown_share(self) -> float:
-        """Return the share of unknown tokens; end tokens are not counted."""
+        """Return the fraction of tokens that are unknown; end tokens are not counted."""
         return self.unknown / max(1, len(self.tokens) - self.documents)
 
     @property
@@ -163,7 +163,7 @@ class TokenStore:
         if stop - start <= chunk:
             yield tokenizer.decode(self.tokens[start:stop].tolist())
             return
-        if not tokenizer.exact:  # how tokens are joined may depend on their neighbours
+        if not tokenizer.exact:  # the text of a token may depend on its neighbours
             decoder = tokenizer.stream_decoder()
             for begin in range(start, stop, chunk):
                 yield "".join(decoder.feed(id) for id in self.tokens[begin : min(begin + chunk, stop)].tolist())
@@ -181,7 +181,7 @@ HEADER_FIELDS = ("characters", "bytes", "unknown", "vocab_size", "end_id", "toke
 
 
 class StoreWriter:
-    """Writer of one store, in constant memory. `close` completes the store."""
+    """Write a token store in constant memory. `close` completes the store."""
 
     def __init__(self, prefix: Path, tokenizer: Tokenizer) -> None:
         self.prefix = prefix
@@ -197,7 +197,7 @@ class StoreWriter:
         }
 
     def add(self, texts: Sequence[str], ids: Sequence[Sequence[int]], lasts: Sequence[bool]) -> None:
-        """Append pieces of documents: their texts, their ids, and whether each ends its document."""
+        """Append pieces of documents: the text and the ids of each piece, and whether it ends its document."""
         flat: list[int] = []
         ends = array("Q")
         for text, piece, last in zip(texts, ids, lasts, strict=True):
@@ -244,7 +244,7 @@ class StoreWriter:
             file.close()
 
     def close(self) -> None:
-        """Flush everything to the disk, the header last."""
+        """Write everything to disk, the header last."""
         self.abandon()
         header = {
             "format": FORMAT,
@@ -266,7 +266,7 @@ class StoreWriter:
 
 
 class PartWriter(StoreWriter):
-    """Writer of a part of a store for `StoreWriter.append`, with a file `NAME.digests`; the part may be empty."""
+    """Write a store that `StoreWriter.append` reads: it may be empty, and has an additional file `NAME.digests`."""
 
     def __init__(self, prefix: Path, tokenizer: Tokenizer) -> None:
         super().__init__(prefix, tokenizer)
@@ -318,4 +318,4 @@ def _check_size(path: Path, wanted: int) -> None:
     size = path.stat().st_size if path.is_file() else -1
     if size != wanted or not size:
         have = "is missing" if size < 0 else f"has {size:,} bytes"
-        raise _damaged(path, f"{path.name} {have}, {wanted:,} were written")
+        raise _damaged(path, f"{path.name} {have}, but {wanted:,} bytes were written")

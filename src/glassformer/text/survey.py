@@ -31,7 +31,7 @@ class KeptPiece(NamedTuple):
 
     Attributes:
         texts, first, last: as in `RecordPiece`.
-        start: characters of the kept documents before this one.
+        start: number of characters in the kept documents before this document.
         mark: the hash of the document; 0 if it was not requested.
     """
 
@@ -44,7 +44,7 @@ class KeptPiece(NamedTuple):
 
 @dataclass
 class Facts:
-    """Facts about one record.
+    """The sizes, hashes and labels of one record.
 
     Attributes:
         characters, words, mark: size and hash of the first text.
@@ -76,14 +76,15 @@ class Survey:
         other_characters: number of characters in all other texts.
         tally: records and rows that were left out, or used but noted.
         marks: the hash of each first text; for running text, of the first `MOST_MARKS` documents.
-        starts: running text: the number of characters before every `start_step`-th document.
-        last_length: running text: number of characters in the last document.
-        large: running text: facts about documents that come in several pieces, by number, because a single piece is not
-            enough to decide whether they are kept.
-        bucket_documents, bucket_characters: running text: documents and characters by the highest 16 bits of the hash.
+        starts: for running text, the number of characters before every `start_step`-th document.
+        last_length: for running text, the number of characters in the last document.
+        large: for running text, the `Facts` of each document that comes in several pieces, by number, because a single
+            piece is not enough to decide whether to keep the document.
+        bucket_documents, bucket_characters: for running text, documents and characters by the highest 16 bits of the
+            hash.
         repeated: a byte for each document, 1 if it repeats an earlier one; empty if duplicates are kept.
-        lengths: other records: number of characters in each first text.
-        whole_marks: other records: a hash of each whole record.
+        lengths: for other records, the number of characters in each first text.
+        whole_marks: for other records, a hash of each whole record.
         label_names: the number of each label, in order of first appearance.
         label_numbers: the numbers of all labels, record after record.
         label_ends: the number of labels up to the end of each record.
@@ -110,7 +111,7 @@ class Survey:
 
     @property
     def left_out(self) -> Counter[str]:
-        """Return how many records and rows were left out, by reason."""
+        """Return the number of records and rows left out, by reason."""
         return self.tally.left_out
 
     def add(self, number: int, facts: Facts, whole: bool, data: DataConfig) -> bool:
@@ -132,7 +133,7 @@ class Survey:
         return True
 
     def _add_document(self, facts: Facts) -> None:
-        """Record where the document starts; if there are too many starts, drop every second one."""
+        """Record where the document starts; if there are too many starts, drop every second start."""
         if self.records % self.start_step == 0:
             self.starts.append(self.characters)
         if len(self.starts) > MOST_MARKS:
@@ -195,7 +196,7 @@ def survey(source: Source, seed: int | None = None) -> Survey:
 
     Args:
         source: the source, which is read with its own settings.
-        seed: seed of the hashes; None: that of the source. Only hashes with equal seeds can be compared.
+        seed: seed of the hashes; None: the seed of the source. Only hashes with equal seeds can be compared.
 
     Raises:
         GlassError: no record is kept, or there are more than `MOST_LABELS` distinct labels.
@@ -221,7 +222,7 @@ def survey(source: Source, seed: int | None = None) -> Survey:
 
 
 def facts_of(pieces: Iterable[RecordPiece], data: DataConfig, bands: bool = False) -> Iterator[tuple[Facts, int, bool]]:
-    """Yield the facts of each record, its number, and whether it came in one piece.
+    """Yield the `Facts` of each record, its number, and whether it came in one piece.
 
     Args:
         pieces: pieces of the records.
@@ -285,7 +286,7 @@ def _hasher(seed: int) -> hashlib.blake2b:
 
 
 def why_left_out(words: int, rest: tuple[str, ...], kind: RecordKind, data: DataConfig) -> str:
-    """Return the reason to leave out a record for a blank part or its size; empty if the record is kept.
+    """Return the reason to leave out a record with a blank field or a wrong size; empty if the record is kept.
 
     Args:
         words: number of words in the first text.
@@ -303,7 +304,7 @@ def why_left_out(words: int, rest: tuple[str, ...], kind: RecordKind, data: Data
 
 
 def first_records(source: Source) -> Iterator[tuple[str, ...]]:
-    """Yield the texts and labels of each record that is not left out for its size; of a long text, its first piece."""
+    """Yield the texts and labels of each record whose size is allowed; for a long text, only its first piece."""
     counting = counts_words(source.data)
     for _, texts, labels, _, first, _, _ in source.records(Tally()):
         if first:

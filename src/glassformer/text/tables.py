@@ -21,7 +21,7 @@ from glassformer.text.delimited import Dialect, find_dialect, records, refuse_ol
 from glassformer.text.left_out import Tally
 
 Format = Literal["csv", "tsv", "jsonl"]
-SAMPLE_ROWS = 2000  # to find the columns: files are often sorted by label
+SAMPLE_ROWS = 2000  # rows from which columns are chosen; many, because files are often sorted by label
 SAMPLE_CHARACTERS = 400  # of one cell: enough to tell a text from a name
 SHOWN_CHARACTERS = 40  # of a cell, in a message
 ONLY_TABLES = ("header", "delimiter", "quoting", "extra_fields")
@@ -33,22 +33,23 @@ BEYOND = {
 EMPTY = "rows with extra fields that are empty, which are dropped"
 BREAKS = "rows with line breaks in quotes"
 JSON = json.JSONDecoder(parse_constant=lambda constant: None)
-"""Decoder that reads NaN and Infinity as null: they are not JSON, but Python writes them for missing numbers."""
+"""Decoder that reads NaN and Infinity as null. They are not JSON, but Python writes them for missing numbers."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table: how it is read, and its first rows.
+    """How a table is read, and the values in its first rows.
 
     Attributes:
         name: name of the file.
         format: format of the file.
         dialect: dialect of CSV and TSV; None: JSONL.
         header: whether row 1 holds the names of the columns.
-        names: names of the columns: those in row 1, or the keys of JSON objects, or numbers from 1.
+        names: names of the columns, from row 1 or the keys of JSON objects; without names, numbers from 1.
         first: the cells of row 1 (CSV, TSV).
-        columns: the values of each column in the first rows, long values cut; None where a row has no value.
-        extra_fields: how fields beyond the columns are treated: `data.extra_fields`, with "auto" resolved.
+        columns: the values of each column in the first rows, long values cut; None for a missing value, a list or an
+            object.
+        extra_fields: how to treat fields beyond the columns: `data.extra_fields`, with "auto" resolved.
         notes: notes for the user.
     """
 
@@ -64,13 +65,13 @@ class Table:
 
 
 def open_table(text: Callable[[], Iterable[str]], format: Format, name: str, data: DataConfig) -> Table:
-    """Open a table, judged by its first rows.
+    """Open a table, and detect its dialect and columns from its first rows.
 
     Args:
-        text: opens the decoded text again.
-        format: the format, by the file's name.
+        text: function that opens the decoded text again.
+        format: format that the file's name indicates.
         name: the file's name, for messages.
-        data: settings; if row 1 has a column that they name, it is a header.
+        data: settings; if they name a column that is in row 1, row 1 is a header.
 
     Raises:
         GlassError: there are no rows, or a line is not a valid row; the error names the line.
@@ -167,8 +168,8 @@ def _fitted(cells: list[str], table: Table, line: int, tally: Tally) -> list[str
         raise GlassError(
             f"line {line} of {table.name} has {len(cells)} fields, but the table has {width}: "
             f"the first extra field is {cells[width][:SHOWN_CHARACTERS]!r}",
-            "Put text that contains the delimiter in quotes, or set data.extra_fields: join (append the extra fields "
-            "to the last column) or cut (drop them).",
+            "Put text that contains the delimiter in quotes, or set data.extra_fields to join (append the extra "
+            "fields to the last column) or cut (drop them).",
         )
     tally.remark(BEYOND[table.extra_fields], f"line {line} of {table.name}")
     if table.extra_fields == "join":
@@ -226,18 +227,17 @@ def _usual_width(rows: Sequence[Sequence[str]]) -> int:
 
 
 def _refuse_wide_rows(rows: Sequence[Sequence[str]], width: int, name: str) -> None:
-    """Raise a `GlassError` if most rows have more fields than row 1: row 1 does not name their columns."""
+    """Raise a `GlassError` if most rows have more fields than row 1, which then does not name all columns."""
     wide = sum(len(row) > width and any(map(str.strip, row[width:])) for row in rows[1:])
     if 2 * wide > len(rows):
         raise GlassError(
             f"{wide:,} of the first {len(rows) - 1:,} rows of {name} have more fields than row 1, which has {width}",
-            "Give row 1 a name for each column (is the first column without one?), or set data.extra_fields to join "
-            "or cut.",
+            "Name every column in row 1 (the first column may lack a name), or set data.extra_fields to join or cut.",
         )
 
 
 def _refuse_sentences(rows: Sequence[Sequence[str]], delimiter: str, name: str) -> None:
-    """Raise a `GlassError` if the delimiters seem to be commas in sentences, which must not be split."""
+    """Raise a `GlassError` if the delimiters seem to be punctuation in sentences, which must not be split."""
     later = [cell for row in rows for cell in row[1:] if cell]
     widths = Counter(map(len, rows))
     if delimiter != "\t" and len(widths) > 1 and later and all(cell.startswith(" ") for cell in later):
@@ -293,7 +293,7 @@ def _json_rows(lines: Iterable[str], name: str) -> Iterator[tuple[int, dict[str,
             why = f"{error.msg} at character {error.pos + 1}" if isinstance(error, json.JSONDecodeError) else str(error)
             raise GlassError(
                 f"line {number} of {name} is not JSON: {why}",
-                "JSONL has one JSON object in each line: correct that line.",
+                "Correct that line: JSONL has one JSON object in each line.",
             ) from None
         if not isinstance(value, dict):
             raise GlassError(
@@ -308,6 +308,6 @@ def _refuse_lone_surrogates(value: str, number: int, name: str) -> None:
         value.encode("utf-8")
     except UnicodeEncodeError as error:
         raise GlassError(
-            f"line {number} of {name} holds half a character (\\u{ord(value[error.start]):04x}) in its text",
-            "Write the character whole: characters beyond U+FFFF need both \\u escapes.",
+            f"line {number} of {name} has a lone surrogate (\\u{ord(value[error.start]):04x}) in its text",
+            "Write both \\u escapes of each character beyond U+FFFF.",
         ) from None

@@ -52,12 +52,12 @@ class Agreement:
     def minimal_pairs(
         self, size: int, seed: int, held: bool = True, nouns: Sequence[int] = (1, 2, 3, 4)
     ) -> Iterator[MinimalPair]:
-        """Yield minimal pairs; pair 4 i + k is twin i in cell k. Multiples of 4 x len(nouns) x 4 pairs are balanced.
+        """Yield minimal pairs; pair 4 i + k belongs to group i and has cell k.
 
         Args:
-            size: number of pairs.
+            size: number of pairs; balanced over all conditions if it is a multiple of 16 len(nouns).
             seed: random seed.
-            held: use held-out combinations of nouns; False: use combinations of documents, for comparison.
+            held: whether to use held-out combinations of nouns; if not, combinations in documents, for comparison.
             nouns: lengths of the chains, used in turn, even if chains in documents are shorter.
 
         Raises:

@@ -28,7 +28,7 @@ from glassformer.corpora.agreement.items import (
 )
 
 FRONTED = 1 / 3
-"""Share of documents that begin with a prepositional phrase, whose noun precedes the subject."""
+"""Fraction of documents that begin with a prepositional phrase, whose noun precedes the subject."""
 Kind = tuple[str, str, int, bool]
 """(subject, frame, number of nouns in the chain, whether a prepositional phrase comes first)."""
 
@@ -91,7 +91,7 @@ def _marginal(kind: Kind, index: int) -> dict[str, float]:
     people = [noun for noun in pool if animacy(noun) == "person"]
     if index == 0:
         return dict.fromkeys(people, 1 / len(people))
-    # The first noun is not used again; the remaining ones are equally likely at every later index.
+    # The first noun is not used again; the remaining nouns are equally likely at every later index.
     used = {noun: (1 / len(people) if noun in people else 0.0) for noun in pool}
     return {noun: (1 - used[noun]) / (len(pool) - 1) for noun in pool}
 
@@ -119,7 +119,7 @@ def _any(words: Iterable[str]) -> str:
 
 
 def read(document: str, most: int) -> Kind | None:
-    """Parse a document and return its `Kind`; None if the corpus cannot generate it (a verb does not agree, say).
+    """Parse a document and return its `Kind`; None if the corpus cannot generate it, such as with a wrong verb form.
 
     The sentence is generated again from the parsed words and must equal the document.
 

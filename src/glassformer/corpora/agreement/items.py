@@ -1,4 +1,4 @@
-"""Sentences of `agreement`: words drawn once, and realized with any numbers of subject, other nouns and verb."""
+"""Sentences of `agreement`: words that are drawn once, and inflected with any grammatical numbers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from functools import cache
 from glassformer.corpora.corpus import below
 
 PEOPLE = "author pilot guard dancer farmer surgeon senator chef tailor singer banker poet".split()  # noqa: SIM905
-# Things with the preposition specific to each; people have "with".
+# Each thing and its specific preposition; people have "with".
 THINGS = {
     "key": "to",
     "cabinet": "with",
@@ -64,7 +64,7 @@ def longest_chain(held: bool) -> int:
 
 
 def animacy(noun: str) -> str:
-    """Return the animacy of a noun, "person" or "thing", which decides its frames and predicates."""
+    """Return the animacy of a noun, "person" or "thing", which determines its frames and predicates."""
     return "thing" if noun in THINGS else "person"
 
 
@@ -88,7 +88,7 @@ class Item:
         chain: nouns between the subject and its verb.
         links: preposition before each noun of the chain; the first is "" unless the frame is "across".
         verb: verb of the frame; "" for "across" and without a frame.
-        predicate: index in `PREDICATES`.
+        predicate: index in the `PREDICATES` of the subject.
         front: preposition and noun at the beginning, or None.
     """
 

@@ -126,7 +126,7 @@ def _add_sentences(rules: Rules) -> None:
 
 
 def _add_sentences_about(rules: Rules, kind: str, number: str, tense: str, weight: float) -> None:
-    """Add sentences whose second clause, if any, has the subject of the first as its subject."""
+    """Add sentences whose second clause, if any, has the same subject as the first."""
     ending = f"{kind} {number} {tense}"
     rules.choose("sentence", f"main {ending}", 3 * weight)
     main = f"main {ending}"

@@ -33,7 +33,7 @@ class Translation:
 
     @property
     def summary(self) -> str:
-        """Description in one line, as `glass data list` prints it."""
+        """Return the one-line description that `glass data list` prints."""
         return f"{self.source.title()} to {self.target.title()} from one grammar: distant agreement, one correct answer"
 
     def recommended(self, task: str) -> Mapping[str, str]:
@@ -65,7 +65,7 @@ class Translation:
 
 
 def draw(seed: int, index: int) -> Derivation:
-    """Return derivation `index`: the first one with an allowed length from its generator."""
+    """Return derivation `index`: the first derivation of an allowed length from the random generator of `index`."""
     numbers = generator(seed, index)
     while True:
         derivation = translation_grammar().draw(numbers)

@@ -14,7 +14,7 @@ class Noun(NamedTuple):
     """A noun.
 
     Args:
-        kind: "man", "woman", "thing m" or "thing f"; decides the French gender and the pronouns.
+        kind: "man", "woman", "thing m" or "thing f"; determines the French gender and the pronouns.
         english: singular and plural.
         french: singular and plural.
         bangla: bare form.
@@ -61,9 +61,10 @@ class Adjective(NamedTuple):
 
     Args:
         place: "pre" or "post": before or after the noun in French. English and Bangla put "pre" before "post".
-        of: kinds of noun that it can describe: "person", "thing" or both.
+        of: kinds of noun that the adjective can describe: "person", "thing" or both.
         english: the only form.
-        french: masculine and feminine singular, then plural; "a|b" is a before a consonant, b before a vowel.
+        french: masculine and feminine singular, then plural; "a|b" is spelled a before a consonant and b before a
+            vowel.
         bangla: the only form.
     """
 
@@ -233,7 +234,7 @@ FALL = Verb(
 )
 """A verb without an object whose subject may be a person or a thing."""
 
-# (kinds of noun, English, French, Bangla); the Bangla word follows the noun's genitive, and the phrase comes first.
+# (kinds of noun, English, French, Bangla); the Bangla word follows a genitive, and the phrase precedes its noun.
 PREPOSITIONS = (
     ("person thing", "near", "près de|d'", "কাছের"),
     ("person thing", "behind", "derrière", "পিছনের"),

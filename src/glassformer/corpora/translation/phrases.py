@@ -1,8 +1,8 @@
 """Grammar rules for nouns, adjectives, noun phrases and verbs; category names encode the features that must agree.
 
-Examples of category names: "noun man pl gen", "np thing f sg acc", "verb person sg past no". They contain a kind
-("man", "woman", "thing m", "thing f"), a number ("sg", "pl"), a Bangla case ("nom", "acc", "gen"), a tense, and "yes"
-or "no" for affirmative or negative. Languages are always in the order English, French, Bangla.
+Examples of category names: "noun man pl gen", "np thing f sg acc", "verb person sg past no". Category names contain a
+kind ("man", "woman", "thing m", "thing f"), a number ("sg", "pl"), a Bangla case ("nom", "acc", "gen"), a tense, and
+"yes" or "no" for affirmative or negative. Languages are always in the order English, French, Bangla.
 """
 
 from __future__ import annotations

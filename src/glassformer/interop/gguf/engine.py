@@ -1,4 +1,4 @@
-"""Check of a GGUF file by llama.cpp itself (package xllamacpp): it must load the file and agree with the run."""
+"""Check a GGUF file with llama.cpp itself (package xllamacpp), which must load the file and agree with the run."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ LENGTHS = (1, 7, 32, 256)
 GELU = 10
 """Factor on the limit for GELU, which llama.cpp reads from a half-precision table (`ggml_table_gelu_f16` of ggml)."""
 DISTANCE = {"f16": 5e-2, "q8_0": 5e-1}
-"""Largest allowed change of the log-probabilities by rounded weights and activations: norm of the difference / norm of
-the run's log-probabilities about their mean."""
+"""Largest allowed change of the log-probabilities due to rounded weights and activations: the norm of the difference,
+divided by the norm of the run's log-probabilities minus their mean."""
 
 
 def engine() -> str | None:
@@ -45,7 +45,7 @@ def engine() -> str | None:
 def compare_with_engine(
     opened: OpenedRun, path: Path, kind: str, target: Target, ends: Collection[int]
 ) -> list[Measured]:
-    """Compare llama.cpp with the run: log-probabilities after texts and rows of tokens, and for f32 greedy tokens.
+    """Compare llama.cpp with the run: log-probabilities after texts and rows of tokens and, for f32, greedy tokens.
 
     Args:
         opened: the run; its context is at least 2.
@@ -97,7 +97,7 @@ def known_texts(tokenizer: Tokenizer, texts: Sequence[str]) -> list[str]:
 
 
 def run_engine(path: Path, context: int, asked: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return llama.cpp's answers to requests, from a separate process with keys and values in float32.
+    """Return llama.cpp's responses to requests, from a separate process with a key-value cache in float32.
 
     Args:
         path: the GGUF file.
@@ -124,8 +124,8 @@ def run_engine(path: Path, context: int, asked: Sequence[dict[str, Any]]) -> lis
 def _next_token(given: str | list[int], size: int, whole: int) -> dict[str, Any]:
     """Return a request for the log-probabilities of all `size` tokens.
 
-    llama.cpp omits them if the generated token ends inside a character, so a logit bias makes it generate `whole`, a
-    token that does not; the reported log-probabilities do not change.
+    llama.cpp omits them if the generated token ends inside a character. A logit bias therefore makes it generate
+    `whole`, a token of whole characters; the reported log-probabilities do not change.
     """
     return {"prompt": given, "n_predict": 1, "temperature": 0, "n_probs": size, "logit_bias": [[whole, 1e5]]}
 
@@ -136,7 +136,7 @@ def _greedy(prompt: list[int], count: int) -> dict[str, Any]:
 
 
 def _answered(answer: dict[str, Any], size: int) -> Logits:
-    """Return the log-probabilities (V) in the answer to `_next_token`."""
+    """Return the log-probabilities (V) in the response to a request of `_next_token`."""
     tops = answer["completion_probabilities"][0]["top_logprobs"]
     found = np.full(size, np.nan)  # (V)
     found[[top["id"] for top in tops]] = [top["logprob"] for top in tops]
@@ -151,7 +151,7 @@ def _log_probabilities(model: Decoder, ids: Sequence[int]) -> Logits:
 
 
 def _unlikely(model: Decoder, prompt: Sequence[int], tokens: Sequence[int], ends: Collection[int], level: float) -> int:
-    """Count llama.cpp's tokens that are not the run's likeliest at their positions, ignoring tokens that end a text."""
+    """Count llama.cpp's tokens that are not the run's most likely tokens, apart from tokens that end a text."""
     ours = _log_probabilities(model, [*prompt, *tokens][:-1])[len(prompt) - 1 :]  # (tokens, V)
     ours[:, list(ends)] = -np.inf
     written = ours[np.arange(len(tokens)), list(tokens)]  # (tokens)
@@ -159,7 +159,7 @@ def _unlikely(model: Decoder, prompt: Sequence[int], tokens: Sequence[int], ends
 
 
 def distance(ours: Sequence[Logits], theirs: Sequence[Logits]) -> float:
-    """Return the norm of the difference / the norm of `ours` about each row's mean; arrays are (V) or (T, V)."""
+    """Return the norm of the difference / the norm of `ours` minus each row's mean; arrays are (V) or (T, V)."""
     a = np.concatenate([np.atleast_2d(each) for each in ours])  # (rows, V)
     b = np.concatenate([np.atleast_2d(each) for each in theirs])  # (rows, V)
     found = float(np.linalg.norm(a - b) / np.linalg.norm(a - a.mean(axis=1, keepdims=True)))

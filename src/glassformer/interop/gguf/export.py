@@ -51,7 +51,7 @@ def export(request: ExportRequest) -> ExportReport:
     out = request.out
     kind = (request.dtype or "f32").lower()
     if kind not in TYPES:
-        raise GlassError(f"unknown type of GGUF weights: {request.dtype!r}", nearest(kind, TYPES))
+        raise GlassError(f"unknown --dtype {request.dtype!r} for GGUF", nearest(kind, TYPES))
     refuse_taken(out)
     require_packages("export to GGUF", "gguf", "transformers")
     opened = OpenedRun.load(request.folder, request.which, device="cpu")
@@ -98,7 +98,7 @@ def answer_end(template: str, tokenizer: Tokenizer) -> int | None:
 
 
 def rounded(form: ModelConfig, ours: Tensors, kind: str) -> Decoder:
-    """Return the run's model with its weights rounded as in the file, which must compute the same."""
+    """Return the run's model with its weights rounded as in the file, so that both must compute the same."""
     gguf = need_gguf()
     chosen = gguf.GGMLQuantizationType[kind.upper()]
     tensors = {}
@@ -113,7 +113,7 @@ def rounded(form: ModelConfig, ours: Tensors, kind: str) -> Decoder:
 
 
 def compare(opened: OpenedRun, path: Path, kind: str, values: dict[str, object], same: Decoder) -> list[Measured]:
-    """Compare the file with the run: logits in two ways, greedy tokens if nothing was rounded, and the tokenizer.
+    """Compare the file with the run: logits by two programs, greedy tokens if nothing was rounded, and the tokenizer.
 
     Args:
         opened: the run.

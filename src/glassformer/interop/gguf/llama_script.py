@@ -1,8 +1,10 @@
 """Run a GGUF file in llama.cpp: a script for a separate process, which does not import glassformer.
 
 llama.cpp aborts its process if an assertion fails, and prints to standard output, so it must be isolated.
+
 Standard input: JSON with `path`, `context` (tokens) and `requests`, each a body for `/completion` of llama-server.
-Standard output: a JSON list with the answer to each request. The key-value cache is in float32.
+
+Standard output: a JSON list with the response to each request. The key-value cache is in float32.
 """
 
 from __future__ import annotations

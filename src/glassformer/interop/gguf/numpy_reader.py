@@ -1,7 +1,7 @@
 """NumPy implementation of llama.cpp's forward pass for a GGUF file.
 
 It does not use the exported run: sizes, layout and numbers come from the file, and all else follows from the
-architecture's name, as in llama.cpp's src/models. So it shows that llama.cpp understands the file as the run.
+architecture's name, as in llama.cpp's src/models. If it agrees with the run, llama.cpp reads the file correctly.
 """
 
 from __future__ import annotations

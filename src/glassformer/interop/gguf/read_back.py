@@ -1,4 +1,4 @@
-"""A GGUF file loaded by transformers: its tensors in the Hugging Face class, and its tokenizer."""
+"""Load a GGUF file with transformers: its tensors into the Hugging Face class, and its tokenizer."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ TEXTS = (
 
 
 class ReadBack:
-    """A decoder of transformers with the tensors of a GGUF file.
+    """A decoder class of transformers with the tensors of a GGUF file.
 
     Args:
         path: the GGUF file.
-        config: fields of `config.json`: GGUF does not contain all that the Hugging Face class needs.
+        config: fields of `config.json`, because a GGUF file lacks some that the Hugging Face class needs.
 
     Raises:
         GlassError: the file lacks a tensor of the class.

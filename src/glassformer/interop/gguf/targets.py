@@ -1,9 +1,9 @@
-"""Choice of a llama.cpp architecture for a decoder, and the tensor layout that it needs.
+"""Choose a llama.cpp architecture for a decoder, and convert tensors to its layout.
 
 A GGUF file names an architecture and contains its sizes. All else is fixed in llama.cpp's code for that architecture:
-the activation, which parts have biases, how rotary positions pair channels (github.com/ggml-org/llama.cpp,
-src/models/{llama,qwen3,starcoder2,gpt2}.cpp). A file for a model with other properties loads without an error and
-computes wrong results, so such models are refused here.
+the activation, which layers have biases, how rotary positions pair channels (github.com/ggml-org/llama.cpp,
+src/models/{llama,qwen3,starcoder2,gpt2}.cpp). A file for a model with other properties would load without an error but
+compute wrong results, so such models are refused here.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from glassformer.interop.huggingface.fields import Always, Refusal
 from glassformer.interop.huggingface.weights import Tensors
 
 BLOCK = 32
-"""Numbers in a block of Q8_0; a row is divided into blocks, each with its own scale."""
+"""Number of weights in a block of Q8_0; a row is divided into blocks, each with its own scale."""
 
 
 @dataclass(frozen=True)
@@ -31,11 +31,11 @@ class Target:
     Attributes:
         name: name of the architecture in GGUF and in Hugging Face.
         fixed: settings that are fixed in llama.cpp's code but not in the Hugging Face class.
-        neighbours: rotary positions rotate channels 2 j and 2 j + 1 together; otherwise, as in glassformer, j and
-            j + K/2.
-        rms: norms are RMSNorm; otherwise LayerNorm with a bias.
-        gated: the activation is SwiGLU; otherwise tanh-GELU.
-        biased: every matrix in the blocks must have a bias, or llama.cpp does not load the file.
+        neighbours: whether rotary positions rotate channels 2 j and 2 j + 1 together; if not, j and j + K/2, as in
+            glassformer.
+        rms: whether norms are RMSNorm; if not, LayerNorm with a bias.
+        gated: whether the activation is SwiGLU; if not, tanh-GELU.
+        biased: whether llama.cpp requires a bias for every matrix in the blocks.
     """
 
     name: str
@@ -123,6 +123,6 @@ def refuse_rows(tensors: Sequence[tuple[str, tuple[int, ...]]], config: ModelCon
                 setting = "head_width"
                 above = -(-config.K // BLOCK) * BLOCK
             raise GlassError(
-                f"the rows of {name} have {length} numbers, which is not a multiple of the q8_0 block of {BLOCK}",
+                f"the rows of {name} have {length} numbers, which is not a multiple of the q8_0 block size {BLOCK}",
                 f"Nearest: --dtype f16 for this run, or q8_0 for a run trained with --set model.{setting}={above}",
             )

@@ -1,4 +1,4 @@
-"""The tokenizer in GGUF's form: tokens, merges, and the name of the pre-tokenizer."""
+"""Convert a tokenizer to GGUF's fields: tokens, merges, and the name of the pre-tokenizer."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class Tokens:
     """Tokenizer fields of a GGUF file.
 
     Attributes:
-        tokens: tokens in id order, in byte letters.
+        tokens: tokens in id order, spelled with one letter for each byte (`layout.byte_letters`).
         kinds: type of each token: `NORMAL`, `UNKNOWN` or `CONTROL`.
-        merges: merges as "left right", in the order they were learnt.
+        merges: merges as "left right", in training order.
         end_id: the token that ends a document.
         unknown_id: the token for symbols outside the vocabulary; None if every text can be encoded.
         start_id: the token before a text, if training rows began with one; None: the end token.
@@ -49,7 +49,7 @@ class Tokens:
 
 
 def read_tokens(path: Path) -> Tokens:
-    """Read the tokenizer of a run in GGUF's form.
+    """Read the tokenizer of a run, and convert it to GGUF's fields.
 
     Raises:
         GlassError: llama.cpp would tokenize text differently.
@@ -82,7 +82,7 @@ def read_tokens(path: Path) -> Tokens:
 
 
 def _characters(symbols: list[str], special: list[str]) -> Tokens:
-    """Return a character vocabulary as byte-level BPE: the merges build each character from its UTF-8 bytes only.
+    """Return a character vocabulary as byte-level BPE, whose merges only build each character from its UTF-8 bytes.
 
     A merge joins the beginning of a character with its next continuation byte, so no merge crosses characters.
     """

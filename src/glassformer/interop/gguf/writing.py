@@ -1,4 +1,4 @@
-"""Writing of GGUF files: sizes, tokenizer and tensors."""
+"""Write GGUF files: sizes, tokenizer and tensors."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def gguf_tensors(theirs: Mapping[str, Tensor], target: Target, config: ModelConf
 
 
 def keeps_float32(name: str, tensor: Tensor) -> bool:
-    """Return True for norms, biases and the position table, which stay in float32 because llama.cpp adds them so."""
+    """Return whether llama.cpp needs a tensor in float32: norms, biases and the position table."""
     return tensor.ndim == 1 or name.startswith("position_embd")
 
 
@@ -87,7 +87,7 @@ def write_gguf(
         chat_template: Jinja template of conversations; None: no template.
 
     Raises:
-        GlassError: a row length does not suit this number type.
+        GlassError: a row length is not a multiple of the block size of `kind`.
     """
     gguf = need_gguf()
     small = [(key, tuple(value.shape)) for key, value in tensors.items() if not keeps_float32(key, value)]

@@ -46,7 +46,7 @@ FORBIDDEN: Mapping[str, Any] = {
     "attn_logit_softcapping": None,
     "final_logit_softcapping": None,
 }
-"""Fields that change the result, with the only allowed value; that of `is_encoder_decoder` follows from the family."""
+"""Fields that change the result, each with its only allowed value; the family determines `is_encoder_decoder`."""
 
 
 @dataclass(frozen=True)
@@ -60,9 +60,9 @@ class Architecture:
         fields: fields of `config.json`.
         rules: conversion rules of the tensors.
         prefix: prefix of all tensor names except those of the head; files of the bare model omit it.
-        aliases: additional names that a file may contain, each for a tensor that must equal the main one.
-        ignored: endings of the names of tensors that a file may contain and the class does not use.
-        renamed: endings of tensor names, with the endings in older files.
+        aliases: additional tensor names that a file may contain, and the name of the tensor that each must equal.
+        ignored: suffixes of tensor names that a file may contain but the class does not use.
+        renamed: suffixes of tensor names, each with its suffix in older files.
         rewrites: names of the equivalent forms that bring our model closer to the class; see `equivalent_forms`.
         needs_padding: required id of the padding token, if the class computes positions from it.
         pads_with_end: whether `pad_token_id` must be set, to the end token if the tokenizer has no padding token.
@@ -85,7 +85,7 @@ class Architecture:
 
     @property
     def model_type(self) -> str:
-        """Value of `model_type` in `config.json`."""
+        """Return the value of `model_type` in `config.json`."""
         return self.name.removesuffix("-masked")
 
     def refusals(self, config: ModelConfig) -> list[Refusal]:
@@ -99,7 +99,7 @@ class Architecture:
 
         Args:
             values: the fields.
-            path: path of the file, for errors.
+            path: path of the file, for error messages.
 
         Raises:
             GlassError: a field is missing, contradicts another, is unknown, or our models cannot express its value.
@@ -111,7 +111,7 @@ class Architecture:
                 if found.get(setting, value) != value:
                     raise GlassError(
                         f"{path} has contradictory fields: {found[setting]} and {value} for model.{setting}",
-                        "Correct the wrong one.",
+                        "Correct one of the two fields.",
                     )
                 found[setting] = value
         allowed = {**FORBIDDEN, "is_encoder_decoder": self.family == "encoder-decoder"}
@@ -120,11 +120,11 @@ class Architecture:
                 continue
             if name in allowed:
                 if value is not None and value != allowed[name]:
-                    raise theirs.refuse(name, value, f"Supported is {name} = {allowed[name]}.")
+                    raise theirs.refuse(name, value, f"Only {name} = {allowed[name]} is supported.")
             elif value is not None:
                 raise GlassError(
                     f"{path} has the field {name} = {str(value)[:60]!r}, which is unknown for {self.name} models",
-                    "It may change the result, so it is not ignored. Remove it if it has no effect.",
+                    "Remove the field if it has no effect on the result.",
                 )
         try:
             return ModelConfig().replace(**found)
@@ -139,7 +139,7 @@ class Architecture:
         return found
 
     def shapes(self, config: ModelConfig, classes: int | None) -> tuple[Tensors, Tensors]:
-        """Return our tensors and theirs for these settings on the device "meta", for names and shapes."""
+        """Return our tensors and theirs for these settings on the device "meta": names and shapes without data."""
         with shapes_only():
             ours = dict(build_model(config, classes=classes).state_dict())
         return ours, self.to_theirs(ours, config)

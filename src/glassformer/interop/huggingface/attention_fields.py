@@ -13,14 +13,14 @@ from glassformer.interop.huggingface.fields import Refusal, Theirs
 
 @dataclass(frozen=True)
 class HeadFields:
-    """Numbers of query heads and of key and value heads, and the head width.
+    """Fields for the number of query heads, the number of key and value heads, and the head width.
 
     Attributes:
         heads: name of the field for query heads.
         kv_heads: name of the field for key and value heads; None: the class has as many as query heads.
-        head_width: name of the field for the head width; None: the width divided by the heads.
+        head_width: name of the field for the head width; None: the width divided by the number of query heads.
         default_kv: number of key and value heads if the field is missing; None: as many as query heads.
-        default_width: head width if the field is missing; None: the width divided by the heads.
+        default_width: head width if the field is missing; None: the width divided by the number of query heads.
         width: name of the field for the width of the residual stream.
     """
 
@@ -45,14 +45,14 @@ class HeadFields:
         if heads < 1 or (found.get("head_width") is None and width % heads):
             raise GlassError(
                 f"{theirs.path} has {self.heads} = {heads}, which does not divide {self.width} = {width}",
-                "Correct the wrong one.",
+                "Correct one of the two fields.",
             )
         if found.get("head_width") is None or found["head_width"] * heads == width:
             found.pop("head_width", None)
         return found
 
     def write(self, config: ModelConfig) -> dict[str, Any]:
-        """Return the numbers of heads and the head width, as far as the class has these fields."""
+        """Return the fields of the class for the numbers of heads and the head width."""
         found = {self.heads: config.heads}
         if self.kv_heads is not None:
             found[self.kv_heads] = config.G
@@ -61,7 +61,7 @@ class HeadFields:
         return found
 
     def refusals(self, config: ModelConfig) -> list[Refusal]:
-        """Return refusals for grouped key heads or a free head width, if the class does not support them."""
+        """Return refusals for grouped key and value heads or a free head width, if the class lacks such a field."""
         found = []
         if config.heads != config.G and self.kv_heads is None:
             found.append(Refusal("kv_heads", config.G, None))
@@ -78,23 +78,23 @@ class HeadFields:
 
 @dataclass(frozen=True)
 class Rope:
-    """Rotary positions: `rope_parameters` since transformers 5, `rope_theta` and `rope_scaling` before.
+    """Fields for rotary positions: `rope_parameters` since transformers 5, `rope_theta` and `rope_scaling` before.
 
     Attributes:
-        partial: share of the head width that is rotated, if `config.json` does not have it.
-        says_partial: whether the share is written to `config.json`.
+        partial: fraction of the head width that is rotated if `config.json` does not give it.
+        says_partial: whether the fraction is written to `config.json`.
     """
 
     partial: float = 1.0
     says_partial: bool = False
 
     def read(self, theirs: Theirs) -> dict[str, Any]:
-        """Return rotary positions and their base, or raise a `GlassError` for scaled or partial rotary positions."""
+        """Return the settings for rotary positions, or raise a `GlassError` if the positions are scaled or partial."""
         old = theirs.get("rope_scaling", None)
         new = theirs.get("rope_parameters", None)
         for name, scaling in (("rope_scaling", old), ("rope_parameters", new)):
             if scaling is not None and not isinstance(scaling, dict):
-                raise theirs.refuse(name, scaling, "It must be an object or null.")
+                raise theirs.refuse(name, scaling, "Set it to an object or null.")
         for name, scaling in (("rope_scaling", old or {}), ("rope_parameters", new or {})):
             kind = scaling.get("rope_type", scaling.get("type", "default"))
             if kind != "default":
@@ -110,7 +110,7 @@ class Rope:
         for name, value in table.items():
             raise theirs.refuse(f"rope_parameters.{name}", value, "Only rope_theta is supported.")
         if isinstance(theta, bool) or not isinstance(theta, int | float) or not math.isfinite(theta):
-            raise GlassError(f"{theirs.path} has rope_theta = {theta!r}", "It must be a number.")
+            raise GlassError(f"{theirs.path} has rope_theta = {theta!r}", "Set it to a number.")
         return {"positions": "rotary", "rotary_base": float(theta)}
 
     def write(self, config: ModelConfig) -> dict[str, Any]:
@@ -127,7 +127,7 @@ class Rope:
 
 @dataclass(frozen=True)
 class Window:
-    """A sliding window in all layers: one field in StarCoder2, four in Qwen, where layers can differ.
+    """Fields for a sliding window in all layers: one field in StarCoder2, four in Qwen, where layers can differ.
 
     Attributes:
         mixes: whether the class can mix layers with and without a window.
@@ -146,9 +146,9 @@ class Window:
             if kinds is None:
                 kinds = ["sliding_attention" if used and layer >= full else "full_attention" for layer in range(layers)]
             if not isinstance(kinds, list) or len(kinds) != layers or len(set(map(str, kinds))) != 1:
-                raise theirs.refuse("layer_types", kinds, "All layers must be of the same kind.")
+                raise theirs.refuse("layer_types", kinds, "All layers must have the same type.")
             if kinds[0] not in ("full_attention", "sliding_attention"):
-                raise theirs.refuse("layer_types", kinds, "Supported are full_attention and sliding_attention.")
+                raise theirs.refuse("layer_types", kinds, "Only full_attention and sliding_attention are supported.")
             if kinds[0] == "sliding_attention" and not used:
                 raise theirs.refuse("layer_types", kinds, "Set use_sliding_window and sliding_window.")
             window = window if kinds[0] == "sliding_attention" else None
@@ -156,7 +156,7 @@ class Window:
         return {"window": window if window is None or window <= context else None}
 
     def write(self, config: ModelConfig) -> dict[str, Any]:
-        """Return `sliding_window`, and the three other fields if the class can mix kinds of layers."""
+        """Return `sliding_window`, and the other three fields if the class can mix layers with and without a window."""
         found: dict[str, Any] = {"sliding_window": config.window}
         if self.mixes:
             used = config.window is not None

@@ -1,4 +1,4 @@
-"""Choice of the Hugging Face class for a model, and the reasons for a refusal."""
+"""Choose the Hugging Face class for a model, or explain why no class fits."""
 
 from __future__ import annotations
 
@@ -63,14 +63,14 @@ def architecture_named(name: str) -> Architecture:
         return ARCHITECTURES[name]
     if name in REFUSED:
         raise GlassError(f"{name} models are not supported: glassformer's blocks cannot express them", REFUSED[name])
-    raise GlassError(f"the architecture {name!r} is not known", nearest(name, ARCHITECTURES))
+    raise GlassError(f"unknown architecture {name!r}", nearest(name, ARCHITECTURES))
 
 
 def architecture_of(model_type: str, kinds: Any) -> Architecture:
-    """Return the architecture with this `model_type`; if several have it, the one whose classes include `kinds[0]`.
+    """Return the architecture with this `model_type`; if there are several, the first whose classes include `kinds[0]`.
 
     Raises:
-        GlassError: as `architecture_named`.
+        GlassError: as in `architecture_named`.
     """
     named = str(kinds[0]) if isinstance(kinds, list) and kinds else None
     same = [each for each in ARCHITECTURES.values() if each.model_type == model_type]
@@ -78,7 +78,7 @@ def architecture_of(model_type: str, kinds: Any) -> Architecture:
 
 
 def fitted(architecture: Architecture, config: ModelConfig, ours: Tensors) -> tuple[ModelConfig, Tensors]:
-    """Convert a model to the equivalent form that is closest to a class, without removed heads."""
+    """Convert a model to the equivalent form that is closest to a class; removed heads are restored."""
     return rewritten([restored_heads, *(WRITE[name] for name in architecture.rewrites)], config, ours)
 
 
@@ -114,7 +114,7 @@ def choose(
     if task == "classify":  # only on request: pipelines would load a class for tokens with an untrained head
         likely = [each for each in likely if not each.classes[task].endswith("ForTokenClassification")]
     if not likely:
-        raise GlassError(f"no Hugging Face class is known for train.task = {task}", "Name one with --architecture.")
+        raise GlassError(f"no Hugging Face class is known for train.task = {task}", "Name a class with --architecture.")
     likely.sort(key=lambda each: each.name != before)
     tried = [(each, _refusals(each, config, ours)) for each in likely]
     for each, refusals in tried:
@@ -132,7 +132,7 @@ def _refusals(architecture: Architecture, config: ModelConfig, ours: Tensors) ->
 
 
 def _has_place(architecture: Architecture, config: ModelConfig, ours: Tensors) -> bool:
-    """Return True if the tensors convert to the class; tensors that it lacks must have their implied values."""
+    """Return whether the tensors convert to the class; tensors that it lacks must have the values that it implies."""
     try:
         form, tensors = fitted(architecture, config, ours)
         architecture.to_theirs(tensors, form)

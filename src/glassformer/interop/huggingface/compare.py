@@ -1,4 +1,4 @@
-"""Comparison of an export, loaded by `transformers`, with the run: token ids, logits and generated tokens."""
+"""Compare an export, loaded by `transformers`, with the run: token ids, logits and generated tokens."""
 
 from __future__ import annotations
 
@@ -213,7 +213,7 @@ def _logits(theirs: Any, model: Model, padding: int | None) -> Measured:
 
 @torch.no_grad()
 def _written(theirs: Any, model: Decoder | EncoderDecoder, end: int) -> Measured | None:
-    """Count transformers' greedy tokens, for three prompts, that are not the run's likeliest at their positions.
+    """Count transformers' greedy tokens, for three prompts, that are not the run's most likely tokens.
 
     Forced tokens are off, and the end token does not end a text. The result is None if the context has no room for new
     tokens.

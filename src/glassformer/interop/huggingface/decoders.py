@@ -1,4 +1,4 @@
-"""Decoder architectures: GPT-2, and those with rotary positions."""
+"""Decoder architectures: GPT-2, and architectures with rotary positions."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from glassformer.interop.huggingface.fields import Always, Field, Must, NumberFi
 from glassformer.interop.huggingface.weights import SAME, TRANSPOSED, Change, Implied, Rule, Weight, weight
 
 PLAIN = {"gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh", "gelu": "gelu", "relu": "relu", "relu2": "relu2"}
-"""Maps their names of activations without a gate to ours."""
+"""Our names for their activations without a gate."""
 GATES = {"silu": "swiglu", "swish": "swiglu", "gelu": "geglu"}
-"""Maps their names of activations with a gate to ours."""
+"""Our names for their activations with a gate."""
 
 
 def _four_widths(theirs: Theirs) -> int:
@@ -227,8 +227,8 @@ OLMO2 = Architecture(
     rules=_llama_like(feedforward_bias=False, norms=("post_attention_layernorm", "post_feedforward_layernorm")),
     rewrites=("scale_inside",),
 )
-"""Norms are at the outputs of the parts, and queries and keys are normalized over all heads (OLMo et al. 2025, section
-2)."""
+"""Norms are at the outputs of attention and feed-forward layers, and queries and keys are normalized over all heads
+(OLMo et al. 2025, section 2)."""
 STARCODER2 = Architecture(
     name="starcoder2",
     classes={"lm": "Starcoder2ForCausalLM"},

@@ -1,12 +1,12 @@
 """Encoder architectures: BERT, RoBERTa, DeBERTa and ESM, in the classes whose heads our models can express.
 
 `…ForMaskedLM` has a linear layer, an activation and a norm before the output layer: our `head_transform`.
-`…ForTokenClassification` has a linear layer only. With the vocabulary as labels it is our masked language model without
-the transform. With a classifier's labels it scores each token, and the scores of a text are those of its first token or
-the mean over its tokens, as `summary_type` says.
+`…ForTokenClassification` has only a linear layer. With the vocabulary as labels, it is our masked language model
+without the transform. With a classifier's labels, it scores each token; `summary_type` says whether the scores of a
+text are those of its first token or the mean over its tokens.
 
 `BertForSequenceClassification` has a linear layer and tanh before the output layer, which our models lack. DeBERTa
-without relative positions is BERT, and its pooling layer can be the identity without an activation: so it expresses a
+without relative positions is BERT, and its pooling layer can be the identity without an activation, so it can express a
 classifier that reads the first token. transformers has no class for a classifier that reads the mean of all tokens;
 `bert_mean.py` and `esm_mean.py` define such classes.
 
@@ -70,11 +70,11 @@ def _width(theirs: Theirs) -> int:
 
 
 _OLD_NAMES = {"LayerNorm.weight": "LayerNorm.gamma", "LayerNorm.bias": "LayerNorm.beta"}
-"""Endings of norm names, with the endings in files of 2019."""
+"""Suffixes of norm names, each with its suffix in files of 2019."""
 
 
 def _rules(prefix: str, positions: Change, types: int, head: dict[str, str], end: str = "") -> tuple[Rule, ...]:
-    """Return the rules of a BERT-like class; `head` maps our head's parts to theirs, `end` ends projection names."""
+    """Return the rules of a BERT-like class. `head` maps the head's layers to theirs; `end` ends projection names."""
     layer = f"{prefix}.encoder.layer.{{i}}"
     own = "stack.blocks.{i}"
     matrices = {
@@ -106,14 +106,14 @@ def _rules(prefix: str, positions: Change, types: int, head: dict[str, str], end
 def _masked_rules(prefix: str, positions: Change, types: int, head: str, transform: dict[str, str]) -> tuple[Rule, ...]:
     """Return the rules of a class with a head for masked tokens.
 
-    The bias of the output layer has two names; if a file has both, the one of `.decoder` is used.
+    The bias of the output layer has two names; if a file has both, `.decoder.bias` is used.
     """
     own = {"head.transform": transform["linear"], "head.norm": transform["norm"], "head": f"{head}.decoder"}
     return (weight("head.bias", f"{head}.bias", always=True), *_rules(prefix, positions, types, own))
 
 
 def _copies(prefix: str, head: str) -> dict[str, str]:
-    """Return names of the same tensor: two of the embedding, if it is tied, and two of the bias."""
+    """Return the additional names of the tied embedding and of the bias; see `Architecture.aliases`."""
     return {
         f"{head}.decoder.weight": f"{prefix}.embeddings.word_embeddings.weight",
         f"{head}.bias": f"{head}.decoder.bias",
@@ -243,7 +243,7 @@ _ESM: tuple[Field, ...] = (
 
 
 def _esm_rules(head: dict[str, str]) -> tuple[Rule, ...]:
-    """Return the rules of an ESM class; `head` maps our head's parts to theirs."""
+    """Return the rules of an ESM class. `head` maps the head's layers to theirs."""
     own = "stack.blocks.{i}"
     layer = "esm.encoder.layer.{i}"
     names = {

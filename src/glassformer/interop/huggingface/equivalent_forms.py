@@ -1,6 +1,6 @@
 """Equivalent forms of a model: other settings and other tensors that compute the same function.
 
-Before export a model is converted to the form that the Hugging Face class supports. Import reverses some of the forms.
+Export converts a model to the form that the Hugging Face class supports. Import reverses some of these conversions.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ TOKENS = "embedding.tokens.weight"
 HEAD = "head.weight"
 READERS = ("query.weight", "key.weight", "value.weight", "up.weight", "gate.weight")
 WRITERS = ("output.weight", "output.bias", "down.weight", "down.bias")
-"""`READERS` read from the residual stream with their columns; `WRITERS` write to it with their rows."""
+"""The columns of `READERS` read from the residual stream; the rows of `WRITERS` write to it."""
 
 
 STACKS = {"stack": "", "encoder": "enc", "decoder": "dec"}
-"""Maps a stack's name in tensor names to its name in sites; with one stack, the latter follows from the family."""
+"""The name of each stack in sites, by its name in tensor names; empty: the family determines the name."""
 
 
 def restored_heads(config: ModelConfig, ours: Tensors) -> Form:
@@ -114,7 +114,7 @@ def same_biases(config: ModelConfig, ours: Tensors) -> Form:
 
 
 def two_embeddings(config: ModelConfig, ours: Tensors) -> Form:
-    """Replace a shared embedding by two equal ones."""
+    """Replace a shared embedding by two equal embeddings."""
     if not config.shared_embedding:
         return config, ours
     copies = {f"source_{name}": tensor for name, tensor in ours.items() if name.startswith("embedding.")}
@@ -122,7 +122,7 @@ def two_embeddings(config: ModelConfig, ours: Tensors) -> Form:
 
 
 def one_embedding(config: ModelConfig, ours: Tensors) -> Form:
-    """Reverse `two_embeddings`, if both are equal."""
+    """Reverse `two_embeddings`, if both embeddings are equal."""
     pairs = [(tensor, ours.get(f"source_{name}")) for name, tensor in ours.items() if name.startswith("embedding.")]
     if config.shared_embedding or not all(other is not None and same(one, other) for one, other in pairs):
         return config, ours
@@ -131,7 +131,7 @@ def one_embedding(config: ModelConfig, ours: Tensors) -> Form:
 
 
 def centred_stream(config: ModelConfig, ours: Tensors) -> Form:
-    """Convert LayerNorm without a bias to RMSNorm, by subtracting the mean from all that is added to the stream.
+    """Convert LayerNorm without a bias to RMSNorm: subtract the mean from every vector added to the residual stream.
 
     LayerNorm subtracts the mean over the channels of a vector, and divides by the root mean square of the result. In a
     pre-norm model the residual stream is only read through norms, so its mean has no effect. If each vector that is
@@ -193,7 +193,7 @@ def _inner(name: str) -> str:
 
 
 def same(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Return True if two tensors have equal shapes and values; for meta tensors, equal shapes."""
+    """Return whether two tensors have equal shapes and values; for meta tensors, only equal shapes."""
     if one.shape != other.shape:
         return False
     return one.is_meta or torch.equal(one, other)

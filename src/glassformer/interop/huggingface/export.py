@@ -39,7 +39,7 @@ USES = {
     "ForTokenClassification": "AutoModelForTokenClassification",
     "ForSequenceClassification": "AutoModelForSequenceClassification",
 }
-"""Maps the end of a class name to its automatic class; all other classes are encoder-decoders."""
+"""The automatic class for each suffix of a class name; classes with other suffixes are encoder-decoders."""
 NOTES = {
     "masked": "transformers' class for masked tokens has one more layer (model.head_transform): this class labels each "
     "position with its predicted token",
@@ -52,7 +52,7 @@ OWN_CODE = (
     "transformers has no class that averages over a text's tokens: the folder contains one, {}.py; "
     "load it with trust_remote_code=True"
 )
-NO_PADDING = "roberta needs a padding token for its positions, which this run's tokenizer lacks: exported as bert"
+NO_PADDING = "exported as bert: roberta needs a padding token for its positions, which this run's tokenizer lacks"
 
 
 def export(request: ExportRequest) -> ExportReport:
@@ -64,7 +64,7 @@ def export(request: ExportRequest) -> ExportReport:
     if request.dtype not in (None, "f32"):
         raise GlassError(
             f"--dtype {request.dtype} cannot be used with --to hf",
-            "The export is in float32; choose another dtype when you load it.",
+            "Leave --dtype out: the export is in float32, and another dtype can be chosen when it is loaded.",
         )
     refuse_taken(request.out)
     require_transformers()
@@ -134,7 +134,7 @@ def _write(folder: Path, architecture: Architecture, opened: OpenedRun, tokenize
     values, tensors = written(architecture, opened.model, task)
     values |= special_ids(opened.tokenizer, opened.config)
     if task in PAIRS:
-        values["tokenizer_class"] = TOKENIZER_CLASS  # from this CTranslate2 decides how mBART's texts begin
+        values["tokenizer_class"] = TOKENIZER_CLASS  # it tells CTranslate2 how mBART's texts begin
     if architecture.pads_with_end:
         values["pad_token_id"] = padding_or_end(opened.tokenizer)
     if architecture.own_code is not None:

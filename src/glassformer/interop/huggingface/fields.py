@@ -1,4 +1,4 @@
-"""Fields of `config.json` and our settings. Each kind of field converts in both directions."""
+"""Fields of `config.json`, which convert to our settings and back."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RESOLVED: Mapping[str, Callable[[ModelConfig], Any]] = {
     "norm_eps": lambda config: config.eps,
     "encoder_layers": lambda config: config.encoder_layers or config.layers,
 }
-"""Settings that have a value even when unset."""
+"""Functions that return the value of a setting even if it is unset."""
 
 
 def value_of(config: ModelConfig, setting: str) -> Any:
@@ -29,7 +29,7 @@ def value_of(config: ModelConfig, setting: str) -> Any:
 
 @dataclass(frozen=True)
 class Refusal:
-    """A setting that a class cannot express, and the nearest value that it can."""
+    """A setting that a class cannot express, and the nearest value that it can express."""
 
     setting: str
     value: Any
@@ -43,11 +43,11 @@ class Refusal:
 
 @dataclass
 class Theirs:
-    """Fields of a `config.json`, and the names of those that were read.
+    """Fields of a `config.json`, and the names of the fields that were read.
 
     Attributes:
         values: the fields.
-        path: path of the file, for errors.
+        path: path of the file, for error messages.
         asked: names of the fields that were read.
     """
 
@@ -76,7 +76,7 @@ class Theirs:
         if (value is None and default is None) or (isinstance(value, wanted) and not wrong and finite):
             return value
         words = {int: "a whole number", float: "a number", bool: "true or false"}[kind]
-        raise GlassError(f"{self.path} has {name} = {value!r}", f"It must be {words}.")
+        raise GlassError(f"{self.path} has {name} = {value!r}", f"Set it to {words}.")
 
     def same(self, name: str, value: Any) -> None:
         """Check an optional field of older files, which must have this value."""
@@ -147,7 +147,7 @@ class NumberField:
 
 @dataclass(frozen=True)
 class WordField:
-    """A choice by name, with a mapping from their words to ours; export uses the first match."""
+    """A choice by name, with a mapping from their words to ours; export writes the first matching word."""
 
     theirs: str
     ours: str
@@ -158,7 +158,7 @@ class WordField:
         """Return the setting for their word, or raise a `GlassError` for an unknown word."""
         value = theirs.get(self.theirs, self.default)
         if not isinstance(value, str) or value not in self.words:
-            raise theirs.refuse(self.theirs, value, f"Supported are {', '.join(self.words)}.")
+            raise theirs.refuse(self.theirs, value, f"Supported values: {', '.join(self.words)}.")
         return {self.ours: self.words[value]}
 
     def write(self, config: ModelConfig) -> dict[str, Any]:
@@ -213,7 +213,7 @@ class Must:
         """Check the field's value, and return no settings."""
         value = theirs.get(self.theirs, self.default)
         if value not in self.values:
-            raise theirs.refuse(self.theirs, value, f"Supported are {', '.join(map(str, self.values))}.")
+            raise theirs.refuse(self.theirs, value, f"Supported values: {', '.join(map(str, self.values))}.")
         return {}
 
     def write(self, config: ModelConfig) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Reading of a Hugging Face folder: `config.json` and safetensors, with all contents checked."""
+"""Read a Hugging Face folder (`config.json` and safetensors), and check all its contents."""
 
 from __future__ import annotations
 
@@ -126,5 +126,7 @@ def _collected(folder: Path, paths: list[Path], table: dict[str, str] | None) ->
                 dtypes[name] = part.get_dtype()
     for name, file in (table or {}).items():
         if files.get(name) != folder / file:
-            raise GlassError(f"{folder / file} has no tensor {name}, but the index says so", "Copy all files again.")
+            raise GlassError(
+                f"{folder / file} lacks the tensor {name}, which the index says it has", "Copy all files again."
+            )
     return Found(folder, files, shapes, dtypes)

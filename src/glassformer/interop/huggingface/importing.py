@@ -1,4 +1,4 @@
-"""`glass import FOLDER --out RUN`: conversion of a Hugging Face model to a run folder."""
+"""`glass import FOLDER --out RUN`: convert a Hugging Face model to a run folder."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from glassformer.training.checkpoint import TrainState, save_checkpoint
 from glassformer.training.optimizers import make_optimizers
 
 SPECIAL = ("eos_token_id", "decoder_start_token_id", "forced_bos_token_id")
-"""Fields whose value in `generation_config.json` overrides the one in `config.json`."""
+"""Fields whose value in `generation_config.json` overrides the value in `config.json`."""
 WRITING: dict[str, Any] = {
     "no_repeat_ngram_size": 0,
     "encoder_no_repeat_ngram_size": 0,
@@ -35,7 +35,7 @@ WRITING: dict[str, Any] = {
 DEFAULT = "default"
 """Name of the chat template that is used by default."""
 MORE_TEMPLATES = "additional_chat_templates"
-"""Folder of named chat templates; `chat_template.jinja` beside it is the default, unless one in it has that name."""
+"""Folder of named chat templates; without one named `DEFAULT`, the default is `chat_template.jinja` beside it."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ def import_model(folder: Path, out: Path, note: Callable[[str], None]) -> Import
 
 
 def _with_generation_fields(found: Imported, folder: Path) -> tuple[Imported, list[str]]:
-    """Add the fields of `generation_config.json`; also return notes on those that runs do not keep."""
+    """Add the fields of `generation_config.json`; also return notes on the fields that runs do not keep."""
     path = folder / "generation_config.json"
     table = read_json(path, "a model") if path.exists() else {}
     values = {**found.values, **{name: table[name] for name in SPECIAL if table.get(name) is not None}}
@@ -161,8 +161,8 @@ def _in_frames(found: Imported, words: ImportedTokenizer) -> bool:
 def _chat_template(folder: Path, out: Path) -> tuple[str | None, list[str]]:
     """Return the chat template, and notes on templates that are left out.
 
-    As in transformers, template files take precedence over the tokenizer's entry, and of several templates the one
-    named default is used.
+    As in transformers, template files take precedence over the tokenizer's entry, and of several templates, the
+    template named default is used.
 
     Raises:
         GlassError: a template cannot be read.
@@ -180,7 +180,7 @@ def _chat_template(folder: Path, out: Path) -> tuple[str | None, list[str]]:
     if DEFAULT in named:
         return named[DEFAULT], [f"imported the chat template named {DEFAULT}; left out: {listed}"]
     problem = f"no chat template is imported: they are named {listed}, and none is named {DEFAULT}"
-    return None, [f"{problem}. Copy the one to use to {out / CHAT_TEMPLATE_FILE}"]
+    return None, [f"{problem}. Copy one of them to {out / CHAT_TEMPLATE_FILE}"]
 
 
 def _read_template(path: Path) -> str:
@@ -191,7 +191,7 @@ def _read_template(path: Path) -> str:
 
 
 def _configured_templates(folder: Path) -> dict[str, str]:
-    """Return the chat templates in `tokenizer_config.json` by name; one without a name is the default."""
+    """Return the chat templates in `tokenizer_config.json` by name; a template without a name is the default."""
     path = folder / "tokenizer_config.json"
     found = read_json(path, "a tokenizer").get("chat_template") if path.exists() else None
     if found is None:
@@ -206,14 +206,14 @@ def _configured_templates(folder: Path) -> dict[str, str]:
         pass
     raise GlassError(
         f"chat_template in {path} is neither a string nor a list of named templates",
-        'Correct or remove it; an item of the list looks like {"name": "default", "template": "..."}.',
+        'Correct or remove chat_template; an item of the list looks like {"name": "default", "template": "..."}.',
     )
 
 
 def _write_run(
     out: Path, found: Imported, words: ImportedTokenizer, config: Config, folder: Path, template: str | None
 ) -> None:
-    """Write the run folder, whole or not at all."""
+    """Write the complete run folder, or nothing."""
     partial = partial_path(out)
     facts = {
         "data": {"source": str(folder), "text_hash": "not known", "tokens": "not known"},

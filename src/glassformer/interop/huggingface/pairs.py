@@ -105,7 +105,7 @@ _MARIAN: tuple[Field, ...] = (
 
 @dataclass(frozen=True)
 class _SaidBesides:
-    """Optional fields that repeat properties of the class; a file may not contradict them."""
+    """Optional fields that repeat properties of the class, and must agree with them."""
 
     order: str
     sinusoidal: bool
@@ -121,7 +121,7 @@ class _SaidBesides:
         return {}
 
     def write(self, config: ModelConfig) -> dict[str, Any]:
-        """Return the fields that transformers implies by the class and CTranslate2's converter requires."""
+        """Return the fields that CTranslate2's converter requires, although the class implies them in transformers."""
         return {
             "normalize_before": self.order == "pre",
             "add_final_layer_norm": self.order == "pre",

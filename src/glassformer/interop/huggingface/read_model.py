@@ -1,4 +1,4 @@
-"""Import of a Hugging Face model: checked, and converted to our settings and tensors."""
+"""Read and check a Hugging Face model, and convert it to our settings and tensors."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Imported:
     """Model read from a Hugging Face folder, with its settings and labels.
 
     Attributes:
-        architecture: description of its class.
+        architecture: description of the Hugging Face class.
         values: fields of `config.json`.
         config: our settings.
         model: the model with its weights, in evaluation mode.
@@ -46,21 +46,21 @@ def read_model(folder: Folder) -> Imported:
 
     Raises:
         GlassError: a file is missing or damaged; the class is unknown; our models cannot express a setting or tensor;
-            tensors are missing, unexpected, or of other shapes than `config.json` implies.
+            tensors are missing or unexpected, or their shapes differ from those that `config.json` implies.
     """
     folder = Path(folder)
     if not folder.is_dir():
-        raise GlassError(f"{folder} is not a folder", "Give the folder that holds config.json and model.safetensors.")
+        raise GlassError(f"{folder} is not a folder", "Give the folder of config.json and model.safetensors.")
     path = folder / "config.json"
     values = read_json(path, "a config.json")
     kind = values.get("model_type")
     if not isinstance(kind, str):
-        raise GlassError(f"{path} has no field model_type", f"It must be one of: {', '.join(ARCHITECTURES)}.")
+        raise GlassError(f"{path} has no field model_type", f"Set it to one of: {', '.join(ARCHITECTURES)}.")
     architecture = architecture_of(kind, values.get("architectures"))
     task, labels = _task(architecture, values, path)
     config = architecture.read_config(values, str(path))
     if config.vocab_size is None or config.vocab_size < 2:
-        raise GlassError(f"{path} has vocab_size = {config.vocab_size}", "It must be 2 or more.")
+        raise GlassError(f"{path} has vocab_size = {config.vocab_size}", "Set it to 2 or more.")
     if architecture.classes[task].endswith("ForTokenClassification") and task == "classify":
         config = config.replace(pooling=_pooling(values, path))
     found = find_tensors(folder)
@@ -68,7 +68,7 @@ def read_model(folder: Folder) -> Imported:
     if layers > len(found.shapes):  # refuse before all these layers are allocated
         raise GlassError(
             f"{path} has {layers} layers, but {folder} has only {len(found.shapes)} tensors",
-            "One of the two belongs to another model: copy both again from their source.",
+            "Copy config.json and the weights again from the same model.",
         )
     wanted, expected = architecture.shapes(config, len(labels) or None)
     names = _matched(architecture, found, {name: tuple(tensor.shape) for name, tensor in expected.items()}, path)
@@ -93,7 +93,7 @@ def _task(architecture: Architecture, values: dict[str, Any], path: Path) -> tup
         return next(iter(architecture.classes)), ()
     table = values.get("id2label") or {str(number): f"LABEL_{number}" for number in range(2)}
     if not isinstance(table, dict) or set(map(str, table)) != set(map(str, range(len(table)))):
-        raise GlassError(f"id2label in {path} does not name every label from 0 on", "Correct it.")
+        raise GlassError(f"id2label in {path} does not name every label from 0 on", "Correct id2label.")
     if not whole and values.get("summary_type") is None:
         if len(table) != values.get("vocab_size"):
             raise GlassError(
@@ -115,12 +115,12 @@ def _not_read(architecture: Architecture, named: Any, path: Path) -> GlassError:
             f"{path} has architectures = {shown}, whose head has a linear layer and tanh, which our models lack",
             f'Nearest: {nearest} with "summary_type": "first", whose output layer reads the first token directly.',
         )
-    return GlassError(f"{path} has architectures = {shown}, which is not supported", f"Supported are {known}.")
+    return GlassError(f"{path} has architectures = {shown}, which is not supported", f"Supported classes: {known}.")
 
 
 def _pooling(values: dict[str, Any], path: Path) -> str:
     if values["summary_type"] not in ("first", "mean"):
-        raise GlassError(f"{path} has summary_type = {values['summary_type']!r}", "It must be first or mean.")
+        raise GlassError(f"{path} has summary_type = {values['summary_type']!r}", "Set it to first or mean.")
     return str(values["summary_type"])
 
 
@@ -152,7 +152,7 @@ def _matched(
         if found.shapes[names[wanted]] != expected[wanted]:
             raise GlassError(
                 f"{names[wanted]} has shape {found.shapes[names[wanted]]}, but {path} implies {expected[wanted]}",
-                "One of the two belongs to another model: copy both again from their source.",
+                "Copy config.json and the weights again from the same model.",
             )
     _check_rest(architecture, found, names)
     return names
@@ -179,7 +179,7 @@ def _alias_of(architecture: Architecture, wanted: str, found: Found) -> str | No
 
 
 def _renamed(architecture: Architecture, name: str, found: Found) -> str | None:
-    """Return the name that an older file uses for a tensor; None if it has none."""
+    """Return the name of a tensor in an older file; None if no file has such a name."""
     others = (name.removesuffix(new) + old for new, old in architecture.renamed.items() if name.endswith(new))
     return next((other for other in others if other in found.shapes), None)
 
@@ -197,7 +197,7 @@ def _check_rest(architecture: Architecture, found: Found, names: dict[str, str])
         if name not in aliases:
             raise GlassError(
                 f"{found.folder} has a tensor that {architecture.name} models do not have: {name}",
-                "It may change the result, so it is not ignored: remove it, or import another model.",
+                "Remove the tensor if it has no effect on the result, or import another model.",
             )
         pair = found.load({"copy": name, "main": names[aliases[name]]})
         if pair["copy"].shape != pair["main"].shape or not torch.equal(pair["copy"], pair["main"]):

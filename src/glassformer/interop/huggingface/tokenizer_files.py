@@ -1,6 +1,6 @@
-"""Export of a run's tokenizer as files for `AutoTokenizer`, with the same ids and the same frame around texts.
+"""Export a run's tokenizer as files for `AutoTokenizer`, with the same ids and the same frame around texts.
 
-A frame is the special tokens before and after a text: see `tokenizers.frames`. Text that spells a special token stays
+A frame is the special tokens before and after a text (see `tokenizers.frames`). Text that spells a special token stays
 text, except in a tokenizer with a mask token: there the user must be able to write masks, so the spellings of all
 special tokens are recognized, as in every `transformers` tokenizer for masked language models.
 """
@@ -36,7 +36,7 @@ def refuse_unwritable(opened: OpenedRun) -> None:
         )
     if opened.source_tokenizer.digest != opened.tokenizer.digest:
         raise GlassError(
-            "tokenizer.joint = false: Hugging Face's classes have one vocabulary for source and target",
+            "tokenizer.joint = false cannot be exported to Hugging Face, whose classes have a single vocabulary",
             "Nearest: a run trained with --set tokenizer.joint=true.",
         )
 
@@ -70,7 +70,7 @@ def spells_special_tokens(config: Config, chat_template: str | None) -> bool:
 
 
 def write_tokenizer(folder: Path, saved: Path, tokenizer: Tokenizer, config: Config, chat_template: str | None) -> None:
-    """Write `tokenizer.json` and `tokenizer_config.json` into a folder; arguments as of `write_framed`."""
+    """Write `tokenizer.json` and `tokenizer_config.json` into a folder; for the arguments, see `write_framed`."""
     names = write_framed(folder / "tokenizer.json", saved, tokenizer, config)
     facts: Json = {
         "tokenizer_class": TOKENIZER_CLASS,
@@ -95,7 +95,7 @@ def write_tokenizer(folder: Path, saved: Path, tokenizer: Tokenizer, config: Con
 
 
 def padding_or_end(tokenizer: Tokenizer) -> int:
-    """Return the padding token: the tokenizer's own, or else the end token, which the attention mask hides as well."""
+    """Return the padding token, or else the end token, which the attention mask hides just as well."""
     return tokenizer.end_id if tokenizer.padding_id is None else tokenizer.padding_id
 
 
@@ -135,9 +135,9 @@ def _template(frame: Frame, names: dict[int, str]) -> Json:
 def special_ids(tokenizer: Tokenizer, config: Config) -> Json:
     """Return the special token ids for `config.json`.
 
-    transformers never trains the embedding row of `pad_token_id`. A tokenizer without a padding token pads with the
-    end token, which also occurs in texts; so `pad_token_id` is null then, except in an encoder-decoder, which requires
-    one.
+    transformers never trains the embedding row of `pad_token_id`. A tokenizer without a padding token pads with the end
+    token, which also occurs in texts. Its `pad_token_id` is therefore null, except in an encoder-decoder, which
+    requires a value.
     """
     found: Json = {"bos_token_id": tokenizer.start_id, "eos_token_id": tokenizer.end_id}
     if config.train.task in PAIRS:

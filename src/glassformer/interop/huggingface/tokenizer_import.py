@@ -1,4 +1,4 @@
-"""Import of Hugging Face tokenizers with the same token ids; unsupported ones raise a `GlassError`."""
+"""Import Hugging Face tokenizers with the same token ids; unsupported tokenizers raise a `GlassError`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from glassformer.text.tokenizers import Frame, Tokenizer, layout
 from glassformer.text.tokenizers.roles import imported_document
 
 Json = dict[str, Any]
-HELD = "Supported are byte-level BPE, WordPiece and Unigram tokenizers in a tokenizer.json."
+HELD = "Give a model with a byte-level BPE, WordPiece or Unigram tokenizer in its tokenizer.json."
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ def read_tokenizer(folder: Path, size: int, task: Task, config: Json) -> Importe
     Args:
         folder: the model folder.
         size: vocabulary size of the model.
-        task: task of the model, which decides the allowed frames of a text.
+        task: task of the model, which determines the allowed frames of a text.
         config: fields of `config.json`, for the ids of special tokens.
 
     Raises:
@@ -114,7 +114,7 @@ def _check_size(tokens: int, size: int, path: Path, equal: bool = False) -> None
 
 
 def _names(folder: Path) -> dict[str, str]:
-    """Return the special tokens by their name, from the folder's other files."""
+    """Return the text of each special token by its name, such as `eos_token`, from the folder's other files."""
     found: dict[str, str] = {}
     for name in ("special_tokens_map.json", "tokenizer_config.json"):
         if (folder / name).exists():
@@ -148,7 +148,7 @@ def _more_ends(config: Json, end: int, size: int) -> list[int]:
 
 
 def _kind(document: Json, theirs: tokenizers.Tokenizer, path: Path) -> tuple[str, int | None]:
-    """Return our name of the tokenizer's kind, and the id of the unknown token."""
+    """Return our name for the type of tokenizer, and the id of the unknown token."""
     model = document["model"]
     kind = model.get("type") or ("WordPiece" if "max_input_chars_per_word" in model else "BPE")
     if kind == "BPE":
@@ -181,7 +181,7 @@ def _types(part: Any) -> list[str]:
 
 
 def _prepends_space(document: Json) -> bool:
-    """Return True if the tokenizer adds a space before the first word."""
+    """Return whether the tokenizer adds a space before the first word."""
     step = document.get("pre_tokenizer") or {}
     if document["model"].get("type") == "WordPiece":
         return True
@@ -208,7 +208,7 @@ def target_start(config: Json, size: int) -> list[int]:
         if isinstance(id, bool) or not isinstance(id, int) or not 0 <= id < size:
             raise GlassError(
                 f"config.json has {name} = {id!r}, but targets must begin with a token",
-                f"Set it to that token's id, below {size}; in mbart, the token of the target language.",
+                f"Set it to the id of that token, below {size} (in mbart, the token of the target language).",
             )
         found.append(id)
     return found
@@ -239,5 +239,5 @@ def _check_frame(frame: Frame, own: Tokenizer, task: Task, theirs: tokenizers.To
         must = "TEXT, or one start token and TEXT" + (", with or without an end token" if task == "masked" else "")
         raise GlassError(
             f"{path} frames a text as {shown}, but models of this task need {must}",
-            "Its tensors can be read in Python: glassformer.interop.huggingface.read_model.read_model(FOLDER).",
+            "Read only its tensors, in Python: glassformer.interop.huggingface.read_model.read_model(FOLDER).",
         )

@@ -28,7 +28,7 @@ SAME = Change(lambda t, _: t, lambda t, _: t)
 TRANSPOSED = Change(lambda t, _: t.T if t.ndim == 2 else t, lambda t, _: t.T if t.ndim == 2 else t)
 """GPT-2's Conv1D stores a matrix as (inputs, outputs)."""
 ONE_ROW = Change(lambda t, _: t[None], lambda t, _: t[0])
-"""(V) <-> (1, V)."""
+"""Our tensor is (V), and theirs is (1, V)."""
 UNSCALED = Change(lambda t, c: t / math.sqrt(c.K), lambda t, c: t * math.sqrt(c.K))
 """T5 does not divide scores by sqrt(K); its query matrix includes the factor (Raffel et al. 2020, section 3.1.1)."""
 SHRUNK = Change(
@@ -44,13 +44,13 @@ def rows_before(count: int) -> Change:
 
 @dataclass(frozen=True)
 class Weight:
-    """A tensor of theirs that is one of ours, or several of ours concatenated along the first axis.
+    """A tensor of theirs that is made from one tensor of ours, or from several concatenated along the first axis.
 
     Attributes:
         ours: names of our tensors; `{i}` stands for the number of a layer.
         theirs: name of their tensor.
-        change: the conversion, applied after ours are concatenated.
-        always: whether their class always has the tensor; it is zeros if our settings leave it out.
+        change: the conversion, applied after our tensors are concatenated.
+        always: whether their class always has the tensor; if our model lacks it, export writes zeros.
         when: returns whether the rule applies to the settings; None: always.
     """
 
@@ -78,7 +78,7 @@ class Folded:
     Attributes:
         theirs: name of the table.
         rows: number of rows.
-        into: their name of the other table.
+        into: their name for the other table.
     """
 
     theirs: str
@@ -88,7 +88,7 @@ class Folded:
 
 @dataclass(frozen=True)
 class Sinusoids:
-    """A table of theirs with the sinusoids of Vaswani et al. 2017, all sines first; files may omit it."""
+    """A table of theirs with the sinusoids of Vaswani et al. 2017, all sines before all cosines; files may omit it."""
 
     theirs: str
 
@@ -118,7 +118,7 @@ class Unused:
 
     Attributes:
         theirs: name of the tensor.
-        shape: returns its shape for our settings.
+        shape: function that returns its shape for our settings.
     """
 
     theirs: str
@@ -135,7 +135,7 @@ def weight(
     always: bool = False,
     when: Callable[[ModelConfig], bool] | None = None,
 ) -> Weight:
-    """Return the rule that maps one tensor of ours to one of theirs."""
+    """Return the rule that maps one tensor of ours to one tensor of theirs."""
     return Weight((ours,), theirs, change, always, when)
 
 
@@ -172,10 +172,10 @@ def to_theirs(rules: Sequence[Rule], ours: Tensors, config: ModelConfig, owner: 
         rules: rules of their class.
         ours: our state dict, on any device, "meta" included.
         config: settings of our model.
-        owner: name of their class, for errors.
+        owner: name of their class, for error messages.
 
     Raises:
-        GlassError: their class lacks a tensor, and its value is not the implied one.
+        GlassError: their class lacks a tensor of ours, and does not imply its value.
     """
     left = dict(ours)
     found = Tensors()
@@ -215,7 +215,7 @@ def _check_implied(rule: Implied, ours: Tensors, left: Tensors, owner: str) -> N
 
 
 def _zeros(name: str, ours: Tensors) -> Tensor:
-    """Return zeros for a bias that our model leaves out, of the size of its layer's output."""
+    """Return zeros for a bias that our model lacks, one for each output of the layer."""
     gains = ours[name.removesuffix("bias") + "weight"] if name != "head.bias" else ours["embedding.tokens.weight"]
     return gains.new_zeros(gains.shape[0])
 

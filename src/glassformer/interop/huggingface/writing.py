@@ -1,4 +1,4 @@
-"""Conversion of a glassformer model to a Hugging Face class: fields of `config.json` and tensors."""
+"""Convert a glassformer model to a Hugging Face class: fields of `config.json` and tensors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from glassformer.model.transformer import Model
 
 
 def written(architecture: Architecture, model: Model, task: Task) -> tuple[dict[str, Any], Tensors]:
-    """Return the fields of `config.json`, except those of the tokenizer, and the tensors.
+    """Return the fields of `config.json`, except the tokenizer's fields, and the tensors.
 
     Raises:
         GlassError: the class lacks one of the model's tensors.

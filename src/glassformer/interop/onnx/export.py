@@ -1,6 +1,6 @@
 """`glass export RUN --to onnx`: a folder with the graph, the tokenizer, and a JSON file that describes their use.
 
-The folder appears whole, after onnxruntime has loaded the graph and agreed with the run, or not at all.
+The folder appears only after onnxruntime has loaded the graph and computed the same logits as the run.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ def export(request: ExportRequest) -> ExportReport:
     """
     out = request.out
     if request.architecture or request.dtype not in (None, "float32", "f32"):
-        what = f"architecture {request.architecture}" if request.architecture else f"weights in {request.dtype}"
+        what = f"--architecture {request.architecture}" if request.architecture else f"--dtype {request.dtype}"
         raise GlassError(
-            f"an ONNX export has no {what}",
+            f"{what} cannot be used with --to onnx",
             "Leave that option out: an ONNX export has the run's own architecture, in float32.",
         )
     refuse_taken(out)

@@ -1,4 +1,4 @@
-"""Conversion of a model to an ONNX graph with PyTorch's exporter.
+"""Convert a model to an ONNX graph with PyTorch's exporter.
 
 The graph is the model's forward pass, traced once. Batch size and lengths are dynamic axes. The padding mask is an
 input, so one graph serves single texts and padded batches. Every graph fails on a text longer than the context, even
@@ -56,7 +56,7 @@ def inputs_of(model: Model) -> list[Input]:
 
 
 def output_of(model: Model) -> str:
-    """Return a description of the graph's one output, `logits`: its shape and meaning."""
+    """Return a description of the graph's only output, `logits`: its shape and meaning."""
     if isinstance(model, Classifier):
         return "(batch, classes): a score for each label, before the softmax"
     if isinstance(model, Encoder):
@@ -69,7 +69,7 @@ class Bounded(nn.Module):
 
     Args:
         model: the model, with any kind of positions.
-        masks: whether each input is a mask.
+        masks: for each input, whether it is a mask.
     """
 
     def __init__(self, model: Model, masks: Sequence[bool]) -> None:
@@ -79,7 +79,7 @@ class Bounded(nn.Module):
         self.zeros = nn.Buffer(torch.zeros(model.config.context, dtype=torch.int64), persistent=False)  # (C)
 
     def forward(self, *inputs: Tensor) -> Tensor:
-        """Run the model; to ids (B, T), add the first T of C zeros, so that an index is out of range if T > C."""
+        """Run the model. First add T of C zeros to ids (B, T), so that an index is out of range if T > C."""
         bounded = [
             each if mask else each + self.zeros[torch.arange(each.shape[1])]  # (B, T)
             for each, mask in zip(inputs, self.masks, strict=True)

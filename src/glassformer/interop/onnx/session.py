@@ -1,4 +1,4 @@
-"""Comparison of an exported graph in onnxruntime with the model."""
+"""Compare an exported graph in onnxruntime with the model."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Session:
 
 
 def check_logits(model: Model, session: Session) -> Measured:
-    """Measure the largest difference of any logit, at all `SHAPES` that the context allows and at the whole context."""
+    """Measure the largest difference between logits, for all `SHAPES` that the context allows and a full context."""
     context = model.config.context
     shapes = dict.fromkeys([(rows, min(length, context)) for rows, length in SHAPES] + [(1, context)])
     batches = [_inputs(model, rows, length) for rows, length in shapes]
@@ -65,7 +65,7 @@ def check_logits(model: Model, session: Session) -> Measured:
 
 
 def _inputs(model: Model, rows: int, length: int) -> list[Tensor]:
-    """Return random ids and a mask; of several rows, the first has padding at the end, the second at the beginning."""
+    """Return random ids and a mask. Of several rows, the first is padded at the end, the second at the beginning."""
     source = min(length + 2, model.config.context)
     own = model.source_embedding if isinstance(model, EncoderDecoder) else None
     tokens = model.vocab_size if own is None else own.tokens.num_embeddings

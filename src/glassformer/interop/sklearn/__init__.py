@@ -1,4 +1,4 @@
-"""Scikit-learn estimators: train, score and use transformers as any other estimator (extra `sklearn`).
+"""Scikit-learn estimators: train, score and use transformers like any other estimator (extra `sklearn`).
 
 `TransformerClassifier` classifies texts, `TransformerLanguageModel` learns to continue text, `TransformerTranslator`
 translates, and `TransformerArrayClassifier` classifies rows of numbers.

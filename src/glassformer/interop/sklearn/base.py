@@ -34,22 +34,22 @@ class TransformerEstimator(BaseEstimator):
     """Base class of all estimators, with their common parameters; values are checked in `fit`.
 
     Args:
-        layers: number of blocks, in each stack if there are two.
+        layers: number of blocks in each stack.
         width: width of the residual stream.
         heads: number of attention heads; must divide `width`.
         positions: "learned", "rotary" or another of `glassformer.base.config.Positions`.
         norm: "layernorm", "rmsnorm" or "none".
-        dropout: dropout on embeddings, attention weights, and the output of each part before it is added to the
+        dropout: dropout on embeddings, attention weights, and the output of each sublayer before it is added to the
             residual stream.
         epochs: passes over the training data.
         steps: optimizer steps, instead of `epochs`.
         batch: rows per step.
-        learning_rate: peak learning rate; it warms up and then decays along a cosine.
+        learning_rate: peak learning rate, reached after a warm-up and followed by a cosine decay.
         optimizer: "adamw" or "muon".
-        validation_fraction: share of the texts that is held out; the weights with the lowest loss on it are kept. 0:
-            train on all texts, and keep the last weights.
-        patience: stop after this many evaluations in a row without improvement; each fit has ten. None: do not stop
-            early.
+        validation_fraction: fraction of the texts that is held out; the weights with the lowest held-out loss are kept.
+            0: train on all texts, and keep the last weights.
+        patience: stop after this many evaluations in a row without improvement; each fit has ten evaluations. None: do
+            not stop early.
         random_state: int, RandomState or None; seeds all random choices.
         device: "auto", "cpu", "cuda", "cuda:N" or "mps".
         threads: CPU threads while fitting; None: torch's number of threads. With `n_jobs`, joblib limits the threads
@@ -92,10 +92,10 @@ class TransformerEstimator(BaseEstimator):
         "device": ("train.device",),
         "threads": ("train.threads",),
     }
-    """Maps each parameter to the settings that take its value."""
+    """The settings that take the value of each parameter."""
 
     def _config(self, **more: Any) -> Config:
-        """Return the settings of a fit; `more` are settings that follow from the data, as SECTION__FIELD."""
+        """Return the settings of a fit; `more` has the settings that the data determines, as SECTION__FIELD."""
         values = {name: getattr(self, own) for own, names in self.SETTINGS.items() for name in names}
         values |= {name.replace("__", "."): value for name, value in more.items()}
         if self.steps is not None:
@@ -105,8 +105,8 @@ class TransformerEstimator(BaseEstimator):
         elif self.patience is not None:
             raise GlassError(
                 f"patience = {self.patience} with validation_fraction = {self.validation_fraction}: early stopping "
-                "needs a held-out part",
-                "Set patience = None, or hold out a part.",
+                "needs held-out texts",
+                "Set patience = None, or set validation_fraction above 0.",
             )
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         return config_from(self.TASK, values, seed, self.settings)
@@ -152,7 +152,7 @@ class TransformerEstimator(BaseEstimator):
             self._take(unpacked(state[MODEL], self.device))
 
     def _take(self, text_model: AnyTextModel) -> None:
-        """Set the model, when it was loaded from files."""
+        """Set the model after it was loaded from files."""
         self.text_model_ = text_model
         self.config_ = text_model.config
 
@@ -160,7 +160,7 @@ class TransformerEstimator(BaseEstimator):
         """Save the fitted estimator as a run folder: weights as safetensors, everything else as JSON and TOML.
 
         `load` reads the folder, and so do `glass classify` and `glass generate`. A `random_state` that is not a number
-        is not saved, as it is not needed after `fit`.
+        is not saved, because it is not needed after `fit`.
 
         Raises:
             NotFittedError: the estimator is not fitted.
@@ -209,8 +209,8 @@ class TextEstimator(TransformerEstimator):
 
     Args:
         tokenizer: "bpe", "characters", "graphemes", "bytes", "words", "wordpiece" or "unigram".
-        vocab_size: largest size of the vocabulary.
-        context: largest number of tokens in one forward pass.
+        vocab_size: maximum size of the vocabulary.
+        context: maximum number of tokens in one forward pass.
     """
 
     tokenizer: str = "bpe"

@@ -30,7 +30,7 @@ class _Labelling(ClassifierMixin, TransformerEstimator):
     """Base class of both classifiers.
 
     Args:
-        pooling: the head reads the "mean" of all tokens, or the "first" one.
+        pooling: what the head reads: the "mean" of all token vectors, or the vector of the "first" token.
     """
 
     pooling: str = "mean"
@@ -47,7 +47,7 @@ class _Labelling(ClassifierMixin, TransformerEstimator):
         classes, indices = np.unique(y, return_inverse=True)
         if len(classes) < 2:
             raise RefusedError(
-                f"y has 1 class only, {classes.tolist()[0]!r}: a classifier needs at least two",
+                f"y has only 1 class, {classes.tolist()[0]!r}, but a classifier needs at least two",
                 "Give examples of at least two labels.",
             )
         names = tuple(str(label) for label in classes.tolist())
@@ -87,9 +87,10 @@ class _Labelling(ClassifierMixin, TransformerEstimator):
 class TransformerClassifier(_Labelling, TextEstimator):
     """Text classifier: a transformer encoder with a classification head.
 
-    Its parameters are those of `TextEstimator`, `TransformerEstimator` and `pooling`. After `fit` it has `classes_`,
-    `text_model_` (a `TextClassifier`), `config_` (all settings), `validation_loss_` (nats per text; None if nothing was
-    held out), `best_step_`, `n_steps_` and `verdict_` (the validation curve described in words).
+    Its parameters are those of `TextEstimator` and `TransformerEstimator`, and `pooling`: the head reads the "mean" of
+    all token vectors, or the vector of the "first" token. After `fit` it has `classes_`, `text_model_` (a
+    `TextClassifier`), `config_` (all settings), `validation_loss_` (nats per text; None if nothing was held out),
+    `best_step_`, `n_steps_` and `verdict_` (the validation curve described in words).
     """
 
     SETTINGS: ClassVar[Mapping[str, tuple[str, ...]]] = {**TextEstimator.SETTINGS, **_Labelling.SETTINGS}
@@ -130,17 +131,17 @@ class TransformerClassifier(_Labelling, TextEstimator):
 class TransformerArrayClassifier(_Labelling):
     """Classifier of rows of numbers: each column is a token, and attention relates the columns.
 
-    `fit` divides each column into at most `bins` quantile bins; bin b of column c is a word of its own, " cCbB", so
-    the model knows neither the order of the bins nor the distance between two numbers in one bin. On most tables,
-    trees and linear models are better: this class shows the model of the text classifier on numbers. The cost grows
-    with the square of the number of columns. Predictions are made in double precision (except on "mps"), so that the
-    prediction for a row does not depend on the other rows.
+    `fit` divides each column into at most `bins` quantile bins; bin b of column c is a word of its own, " cCbB", so the
+    model knows neither the order of the bins nor the distance between two numbers in one bin. On most tables, trees and
+    linear models are better; this class applies the model of the text classifier to numbers. The cost grows with the
+    square of the number of columns. Predictions are made in double precision (except on "mps"), so that the prediction
+    for a row does not depend on the other rows.
 
-    Its parameters are those of `TransformerEstimator`, `pooling` and `bins`. After `fit` it also has `edges_`, the
-    inner bin edges of each column, and `n_features_in_`.
+    Its parameters are those of `TransformerEstimator`, `pooling` (as in `TransformerClassifier`) and `bins`. After
+    `fit` it also has `edges_`, the inner bin edges of each column, and `n_features_in_`.
 
     Args:
-        bins: largest number of bins for each column; at least 2.
+        bins: maximum number of bins for each column; at least 2.
     """
 
     bins: int = 16

@@ -1,4 +1,4 @@
-"""The training of an estimator: texts in memory are encoded into a temporary folder, from which the trainer reads."""
+"""Train an estimator: encode texts in memory into a temporary folder, from which the trainer reads."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ class FitJob:
     Attributes:
         config: all settings except the number of steps.
         settings: settings that the user gave by name, which must not change.
-        epochs: passes over the texts; None: the number of steps in the settings.
+        epochs: passes over the texts; None: the settings give the number of steps.
         sources: the texts.
         answers: a target or label name for each text; None for running text.
         labels: the names of all labels, in the order of their indices; empty without labels.
         vocabulary: texts to train the tokenizer on; None: the training texts.
-        held_out: whether a part of the texts is held out; if not, train on all and keep the last weights.
+        held_out: whether some texts are held out; if not, train on all texts and keep the last weights.
         verbose: whether to print the progress.
     """
 
@@ -118,7 +118,7 @@ def warn_of_cut_texts(store: RecordStore, config: Config, what: str) -> None:
 
 
 def _held(job: FitJob) -> npt.NDArray[np.bool_]:
-    """Return which texts to hold out, (texts,): equal texts stay together, and labels keep their shares in training."""
+    """Return a (texts,) mask of texts to hold out. Equal texts stay together, and labels keep their proportions."""
     if not job.held_out:
         return np.zeros(len(job.sources), dtype=np.bool_)
     found = Survey(RECORD_KINDS[job.config.train.task], records=len(job.sources))

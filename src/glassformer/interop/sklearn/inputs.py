@@ -1,4 +1,4 @@
-"""Validation of the estimators' inputs: texts in any one-dimensional container."""
+"""Validate the inputs of estimators: texts in any one-dimensional container."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class RefusedError(GlassError, ValueError):
 
 @contextmanager
 def refused() -> Iterator[None]:
-    """Turn every `GlassError` inside into a `RefusedError`."""
+    """Turn every `GlassError` raised in the block into a `RefusedError`."""
     try:
         yield
     except RefusedError:
@@ -48,7 +48,7 @@ def as_texts(X: Any, name: str = "X") -> list[str]:
         )
     texts = [_text(value, f"{name}[{index}]") for index, value in enumerate(X)]
     if not texts:
-        raise RefusedError(f"{name} has 0 texts", "Give at least one.")
+        raise RefusedError(f"{name} has 0 texts", "Give at least one text.")
     return texts
 
 
@@ -71,4 +71,4 @@ def _text(value: Any, name: str) -> str:
 def same_number(X: Sequence[str], y: Any, name: str = "y") -> None:
     """Raise a `RefusedError` unless X and y have the same length."""
     if len(X) != len(y):
-        raise RefusedError(f"there are {len(X):,} texts in X and {len(y):,} in {name}", "Give one for each text.")
+        raise RefusedError(f"X has {len(X):,} texts, but {name} has {len(y):,}", f"Give X and {name} equally many.")

@@ -1,4 +1,4 @@
-"""Conversion of an estimator's parameters to the settings of a run."""
+"""Convert an estimator's parameters to the settings of a run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from glassformer.base.errors import GlassError
 GIVEN = "(texts given to fit)"
 """`data.source` of a fitted estimator, which has no file."""
 OF_DATA = ("seed", "too_long", "validation_limit", "windows")
-"""The settings of `data` that apply to estimators; the others are about files."""
+"""The settings of `data` that apply to estimators; the other settings are about files."""
 EVALUATIONS = 10
 """Evaluations in each fit, evenly spaced."""
 
@@ -25,8 +25,8 @@ def config_from(task: Task, values: Mapping[str, Any], seed: int, settings: Mapp
 
     Args:
         task: task of the estimator.
-        values: settings from its parameters, as `SECTION.FIELD` -> value.
-        seed: seed of the initial weights, the order of the texts, dropout, the held-out part and sampling.
+        values: settings from the estimator's parameters, as `SECTION.FIELD` -> value.
+        seed: seed of the initial weights, the order of the texts, dropout, the held-out texts and sampling.
         settings: the user's settings, which override the others.
 
     Raises:
@@ -51,12 +51,12 @@ def _refuse_misplaced(name: str) -> None:
     if name == "train.task" or (section == "data" and field not in OF_DATA):
         raise GlassError(
             f"the setting {name} does not apply: the task follows from the class, and the texts are given to fit",
-            f"Of data, these can be set: {', '.join(OF_DATA)}.",
+            f"Set only these fields of data: {', '.join(OF_DATA)}.",
         )
 
 
 def with_steps(config: Config, settings: Mapping[str, Any] | None, epoch: float, epochs: float | None) -> Config:
-    """Return the settings with the steps that `epochs` passes take, and evenly spaced evaluations.
+    """Return the settings with the number of steps in `epochs` epochs, and evenly spaced evaluations.
 
     Args:
         config: the settings.

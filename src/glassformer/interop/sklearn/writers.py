@@ -35,7 +35,7 @@ class TransformerLanguageModel(DensityMixin, TextEstimator):
     the other attributes of `TransformerClassifier`.
 
     Args:
-        tokens: largest number of tokens that `generate` and `sample` generate for each text.
+        tokens: maximum number of tokens that `generate` and `sample` generate for each text.
         temperature: sampling temperature; 0: greedy decoding.
     """
 
@@ -111,7 +111,7 @@ class TransformerTranslator(TextEstimator):
 
     Args:
         joint: whether sources and targets share one vocabulary and one embedding.
-        tokens: largest number of tokens that `predict` generates for each text.
+        tokens: maximum number of tokens that `predict` generates for each text.
         beams: number of hypotheses in beam search; 1: greedy decoding.
     """
 
@@ -163,8 +163,8 @@ class TransformerTranslator(TextEstimator):
     def score(self, X: Any, y: Any) -> float:
         """Return the negative mean loss in nats per target token, with teacher forcing; higher is better, at most 0.
 
-        End tokens are included. Nothing is generated, so it is fast; for BLEU and chrF++ of the output of `predict`,
-        see `glassformer.evaluation.translation`.
+        End tokens are included. No text is generated, so `score` is fast. For BLEU and chrF++ of the output of
+        `predict`, see `glassformer.evaluation.translation`.
         """
         check_is_fitted(self)
         sources = as_texts(X)

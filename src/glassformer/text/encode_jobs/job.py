@@ -2,11 +2,11 @@
 
 ::
 
-    OUT.encoding/job.json            hash of the job's inputs; a job with other inputs starts again
-    OUT.encoding/parts/00007.jsonl   read: the documents of a part; 00007.npz: facts about each document
+    OUT.encoding/job.json            hash of the job's inputs; a job with other inputs starts over
+    OUT.encoding/parts/00007.jsonl   read: the documents of a part; 00007.npz: their sizes and hashes
     OUT.encoding/plans/00007         decide: which documents are kept, and the split
     OUT.encoding/tokens/00007.train  encode: token stores of each part
-    OUT.encoding/logs/STAGE          records of datatrove; tasks that are completed there are not repeated
+    OUT.encoding/logs/STAGE          datatrove's records of completed tasks, which are not repeated
     OUT                              merge: the result, which appears when it is complete
 """
 
@@ -30,7 +30,7 @@ PART = 64_000_000
 
 @dataclass(frozen=True)
 class Portion:
-    """Files and parts of a reading task: files `first_file` to `end_file` - 1, and `parts` parts from `first_part`."""
+    """A reading task: read files `first_file` to `end_file` - 1, and write `parts` parts from number `first_part`."""
 
     first_file: int
     end_file: int
@@ -40,14 +40,14 @@ class Portion:
 
 @dataclass(frozen=True)
 class EncodingStep:
-    """The work of a stage, in the form of datatrove's pipeline steps: called with documents, rank, number of tasks."""
+    """The work of a stage as a step of a datatrove pipeline, called with documents, rank and number of tasks."""
 
     name: str
     job: EncodingJob = field(repr=False)
     work: Callable[[EncodingJob, int], None] = field(repr=False)
 
     def __call__(self, documents: object = None, rank: int = 0, world_size: int = 1) -> None:
-        """Run task `rank`. It returns nothing, because stages exchange files."""
+        """Run task `rank`. Nothing is returned, because stages exchange files."""
         self.work(self.job, rank)
 
 
@@ -62,7 +62,7 @@ class EncodingStage:
 
 @dataclass(frozen=True)
 class EncodingJob:
-    """Inputs of all tasks of one encoding. It is sent to other processes, where its paths must name the same files.
+    """Inputs of all tasks of one encoding job. The job is sent to other processes, where its paths must be valid too.
 
     Attributes:
         source: running text, opened by `source.open_source`; its files have absolute paths.
@@ -85,28 +85,28 @@ class EncodingJob:
 
     @property
     def parts(self) -> int:
-        """Return how many parts the text is cut into."""
+        """Return the number of parts into which the text is cut."""
         return sum(portion.parts for portion in self.portions)
 
     def part(self, number: int) -> Path:
-        """Return the file of the documents of a part."""
+        """Return the path of a part's documents."""
         return self.work / "parts" / f"{number:05d}.jsonl"
 
     def facts(self, number: int) -> Path:
-        """Return the file of facts about each document of a part."""
+        """Return the path of the sizes and hashes of a part's documents."""
         return self.part(number).with_suffix(".npz")
 
     def plan(self, number: int) -> Path:
-        """Return the file of decisions for a part."""
+        """Return the path of a part's plan (see `plans`)."""
         return self.work / "plans" / f"{number:05d}"
 
     def tokens(self, number: int, side: str) -> Path:
-        """Return the path prefix of the token store of one side of a part."""
+        """Return the path prefix of a part's token store for one split (`side`: train or validation)."""
         return self.work / "tokens" / f"{number:05d}.{side}"
 
     @property
     def tokenizer_file(self) -> Path:
-        """Return the file of the tokenizer, which the stage `decide` writes."""
+        """Return the path of the tokenizer, which the stage `decide` writes."""
         return self.work / "plans" / "tokenizer.json"
 
     def logs(self, stage: EncodingStage) -> Path:
@@ -145,13 +145,13 @@ class EncodingJob:
         return hashlib.sha256(json.dumps(everything, sort_keys=True).encode("utf-8")).hexdigest()
 
     def begun(self) -> bool:
-        """Return whether an interrupted call of the same job left the work folder."""
+        """Return whether the work folder was left by an interrupted call with the same job."""
         note = self.work / "job.json"
         with clear_disk_errors(self.work):
             return note.is_file() and note.read_text(encoding="utf-8") == self._note()
 
     def begin(self) -> bool:
-        """Make the work folder, or keep that of an interrupted call of the same job; return whether it was kept."""
+        """Make the work folder, unless an interrupted call with the same job left it; return whether it was kept."""
         found = self.begun()
         with clear_disk_errors(self.work):
             if not found:
@@ -167,7 +167,7 @@ class EncodingJob:
 
 
 def plan_job(source: Source, vocabulary: TokenizerOrigin, out: Path, parts: int | None = None) -> EncodingJob:
-    """Divide the work into tasks: small files are read together, a large file is cut into parts while it is read.
+    """Divide the work into tasks: small files are read together, and a large file is cut into parts while it is read.
 
     The division depends only on the sizes of the files and on `parts`, the approximate number of parts, never on the
     number of processes.

@@ -34,7 +34,7 @@ def encode_with_datatrove(
     parts: int | None = None,
     alone: Callable[[Path], AbstractContextManager[None]] = lambda folder: nullcontext(),
 ) -> Prepared:
-    """Encode as `encoded.encode_here` does, with several processes; the files are the same, byte for byte.
+    """Encode a text like `encoded.encode_here`, but with several processes; the files are the same, byte for byte.
 
     A killed call is resumed by the next call with the same text, settings and `out`: completed tasks are not repeated.
 
@@ -46,17 +46,17 @@ def encode_with_datatrove(
         progress: receives the name of each stage as it begins.
         workers: number of processes.
         parts: approximate number of parts; None: chosen by size.
-        alone: context manager that keeps other calls out of the work folder.
+        alone: function that returns a context manager, which keeps other calls out of the work folder.
 
     Raises:
-        GlassError: a package is missing, or as `encode_here`.
+        GlassError: a package is missing, or as in `encode_here`.
     """
     require_datatrove()
     with ExitStack() as stack:
         stack.enter_context(no_empty_folders(out.parent))
         source = stack.enter_context(open_source(kind, data, out.parent))
         job = plan_job(source, vocabulary, out, parts)
-        if not (job.begun() and is_whole(out)):  # killed after the last stage: only the work folder is left
+        if not (job.begun() and is_whole(out)):  # else an earlier call was killed after the last stage
             refuse_taken(out)
         job.work.mkdir(parents=True, exist_ok=True)
         stack.enter_context(alone(job.work))
@@ -98,7 +98,7 @@ def _in_a_process(job: EncodingJob, stage: EncodingStage, rank: int) -> None:
     end.close()
     killed = GlassError(
         f"the process of task {rank} of {stage.tasks} of {stage.name!r} ended before its task was complete",
-        "Was there enough memory? Lower --workers, or raise --parts. The same command resumes.",
+        "If memory ran out, lower --workers or raise --parts. Run the same command again to resume.",
     )
     wait([result, process.sentinel])
     try:
@@ -111,7 +111,7 @@ def _in_a_process(job: EncodingJob, stage: EncodingStage, rank: int) -> None:
 
 
 def _context() -> SpawnContext | ForkServerContext:
-    """Return a context for processes that inherit no locks or threads; modules that all tasks use are imported once."""
+    """Return a context whose processes inherit no locks or threads, and import shared modules only once."""
     if os.name == "nt":
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
@@ -124,7 +124,7 @@ def _run_task(stage: EncodingStage, logs: str, rank: int, end: Connection) -> No
     from datatrove.executor import LocalPipelineExecutor
     from loguru import logger
 
-    logger.disable("datatrove")  # it logs every step to standard error, while errors are raised
+    logger.disable("datatrove")  # it logs every step to standard error, but errors are raised
     try:
         # All executors run a task like this; `run` would leave a server process behind if this process is killed.
         LocalPipelineExecutor([stage.step], tasks=stage.tasks, logging_dir=logs)._run_for_rank(rank, local_rank=1)

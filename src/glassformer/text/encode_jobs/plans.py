@@ -1,7 +1,7 @@
-"""Plans on disk: the documents that are kept and the split, written by the stage `decide` for later stages.
+"""Plans: the documents to keep and their split, written by the stage `decide` for later stages.
 
-A plan is a NumPy archive of plain arrays, one of which contains JSON. Nothing is unpickled: the work folder may be on a
-disk that other users can write to, and reading a plan must not run code.
+A plan is a NumPy archive of plain arrays, one of which contains JSON. Nothing is unpickled, because the work folder may
+be on a disk that other users can write to, and reading a plan must not run code.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ ARRAYS = ("starts", "marks", "bucket_documents", "bucket_characters")
 
 @dataclass(frozen=True)
 class PartPlan:
-    """The documents of a part, or of the whole text, that are kept, and their split.
+    """The kept documents of a part or of the whole text, and their split.
 
     Attributes:
         start: number of characters in kept documents before the part; 0 for the whole text.
         split: the split; its `limit` is the number of validation characters left at the start of the part.
-        found: the survey; for a part, only `large` and `repeated`, whose documents are numbered from 0.
+        found: the survey; for a part, only its fields `large` and `repeated`, which number the documents from 0.
     """
 
     start: int

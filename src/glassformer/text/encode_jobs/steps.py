@@ -1,8 +1,7 @@
-"""Tasks of each stage. A task takes a job and its number, reads files of the previous stage, and writes its own.
+"""Tasks of each stage. A task takes a job and its number, reads files of the previous stage, and writes its own files.
 
-The tasks use the same functions as encoding in one process (`prepare.make`): documents, facts, split, encoder. A plan
-records the position of its part in the whole text, so the joined parts equal the output of one process, token for
-token.
+The tasks use the same functions as encoding in one process (`prepare.make`). A plan records the position of its part in
+the whole text, so the joined parts equal the output of one process, token for token.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ Columns = dict[str, npt.NDArray[np.uint64]]
 
 
 def read(job: EncodingJob, rank: int) -> None:
-    """Write the documents of files, cleaned if `data.clean` is set, to parts, with facts about each document."""
+    """Write the documents of the task's files, cleaned if `data.clean` is set, and their sizes and hashes to parts."""
     portion = job.portions[rank]
     source = replace(job.source, files=job.source.files[portion.first_file : portion.end_file])
     tally = Tally()
@@ -45,7 +44,7 @@ def read(job: EncodingJob, rank: int) -> None:
     with ExitStack() as stack:
         numbers = range(portion.first_part, portion.first_part + portion.parts)
         files = [stack.enter_context(job.part(number).open("wb")) for number in numbers]
-        current: list[int] = []  # the part of the document that is being read
+        current: list[int] = []  # the index of the current document's part
         written = _written(source.records(tally), files, current, job.part_bytes)
         near = source.data.duplicates == "near"
         for known, _, in_one in facts_of(written, source.data, bands=near):
@@ -62,7 +61,7 @@ def read(job: EncodingJob, rank: int) -> None:
 def _written(
     documents: Iterator[RecordPiece], files: Sequence[IO[bytes]], current: list[int], part_bytes: int
 ) -> Iterator[RecordPiece]:
-    """Write the pieces to the files, one file after the other, and yield them; a document is in one file."""
+    """Write the pieces to the files, one file after the other, and yield them. No document spans two files."""
     number = size = 0
     for piece in documents:
         if piece.first and size >= part_bytes and number + 1 < len(files):
@@ -75,7 +74,7 @@ def _written(
 
 
 def decide(job: EncodingJob, rank: int = 0) -> None:
-    """Decide which documents are kept and held out, and train the tokenizer, which needs all documents."""
+    """Decide which documents to keep and to hold out, and train the tokenizer, which needs all documents."""
     columns = [_facts(job, number) for number in range(job.parts)]
     found, chosen = _survey(job, columns)
     found.refuse_nothing(job.source.name)
@@ -117,7 +116,7 @@ def _survey(job: EncodingJob, columns: list[Columns]) -> tuple[Survey, list[npt.
 
 
 def _documents(columns: list[Columns]) -> Iterator[tuple[Facts, bool]]:
-    """Yield each document's facts, and whether it came in one piece."""
+    """Yield the sizes and hashes of each document, and whether it came in one piece."""
     for each in columns:
         bands = each["bands"].tobytes()
         width = len(bands) // max(1, len(each["mark"]))
@@ -132,7 +131,7 @@ def _all_sides(job: EncodingJob) -> Iterator[SidedPiece]:
 
 
 def _part_sides(job: EncodingJob, number: int) -> Iterator[SidedPiece]:
-    """Return the kept text of a part, each piece with its side of the split."""
+    """Return the kept pieces of a part's text, each with its split."""
     plan = read_plan(job.source.kind, job.plan(number))
     random = plan.split.bucket >= 0
     pieces = kept(_pieces(job.part(number)), job.source.data, plan.found, marks=random, start=plan.start)
@@ -169,7 +168,7 @@ def encode(job: EncodingJob, rank: int) -> None:
 
 
 def merge(job: EncodingJob, rank: int = 0) -> None:
-    """Concatenate all parts into one pair of stores, in the order of the text; `out` appears when it is complete."""
+    """Join all parts, in order, into a training and a validation store; `out` appears when it is complete."""
     tokenizer = Tokenizer.load(job.tokenizer_file)
     kind = job.source.kind
     plan = read_plan(kind, _whole_plan(job))

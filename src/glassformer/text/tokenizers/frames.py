@@ -1,6 +1,6 @@
 """Frames: the special tokens around an input text, such as a token before it, `[CLS] … [SEP]` or `… </s> en_XX`.
 
-A tokenizer that glassformer trained has no frame: the task and the settings decide where its end token is added. An
+A tokenizer that glassformer trained has no frame: the task and the settings determine where its end token is added. An
 imported tokenizer may have the frame that its model was trained with.
 """
 
@@ -38,7 +38,7 @@ def frame_of(tokenizer: Tokenizer, config: Config) -> Frame:
     """Return the frame of the text that a run's model reads; of an encoder-decoder, of its sources.
 
     Args:
-        tokenizer: tokenizer of that text.
+        tokenizer: tokenizer of the text that the model reads.
         config: settings of the run.
     """
     if tokenizer.frame is not None:

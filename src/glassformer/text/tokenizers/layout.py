@@ -1,8 +1,8 @@
 """The `tokenizer.json` of each scheme: Hugging Face's format, with additional fields under `model.glassformer`.
 
-Every file loads in Hugging Face `tokenizers` and gives the same ids there, with one exception: text is split into
-graphemes by the `regex` package (whose `\\X` keeps the conjuncts of Indian scripts whole, Unicode Annex 29 rule GB9c),
-which that library cannot do.
+Every file loads in Hugging Face `tokenizers` and gives the same ids there, except for the scheme `graphemes`: that
+library cannot split text as the `regex` package does (whose `\\X` keeps the conjuncts of Indian scripts whole, Unicode
+Annex 29 rule GB9c).
 
 ========== ============================ ====================================================================
 scheme     model                        split into words by
@@ -31,7 +31,7 @@ END = "<|end|>"
 MASK = "<|mask|>"
 UNKNOWN = "<|unknown|>"
 REPLACEMENT = "\ufffd"  # replaces an unknown symbol in decoded text
-LONGEST_WORD = 64  # characters: longer runs would only slow the trainers down
+LONGEST_WORD = 64  # characters; longer words would only slow down training
 
 # Marks (\p{M}) belong to words: otherwise Bangla words would be split at every vowel sign. Published with Qwen3.5.
 WORD_PIECES = (
@@ -73,8 +73,8 @@ def pre_tokenizer(kind: str) -> Json | None:
 def normalizer(kind: str, normalization: str, lowercase: bool) -> Json | None:
     """Return the normalizer of a scheme; None if the text is not changed.
 
-    WordPiece's also removes control characters and puts spaces around ideographs. BERT's own cleaning is turned off,
-    because it deletes the vowel signs of Bangla (as accents) and the joiner U+200D.
+    The normalizer of WordPiece also removes control characters and puts spaces around ideographs. BERT's own cleaning
+    is turned off, because it deletes the vowel signs of Bangla (as accents) and the joiner U+200D.
     """
     steps: list[Json] = []
     if normalization != "none":
@@ -89,7 +89,7 @@ def normalizer(kind: str, normalization: str, lowercase: bool) -> Json | None:
 
 
 def decoder(kind: str) -> Json:
-    """Return the decoder with which Hugging Face `tokenizers` joins tokens into text."""
+    """Return the decoder that Hugging Face `tokenizers` uses to join tokens into text."""
     if kind in ("bytes", "bpe"):
         return {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
     if kind == "unigram":

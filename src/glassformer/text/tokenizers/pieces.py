@@ -1,4 +1,4 @@
-"""Safe positions to cut a text: encoding the parts gives the same tokens as encoding the whole."""
+"""Cut a text at safe positions, where encoding the pieces gives the same tokens as encoding the whole text."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def utf8(text: str) -> bytes:
     except UnicodeEncodeError as error:
         code = ord(text[error.start])
         raise GlassError(
-            f"the text holds a lone surrogate, U+{code:04X}, at character {error.start:,}: it is not valid Unicode",
-            "Read the source with the right encoding, or take that character out.",
+            f"the text has a lone surrogate, U+{code:04X}, at character {error.start:,}, so it is not valid Unicode",
+            "Read the source with the right encoding, or remove that character.",
         ) from None
 
 

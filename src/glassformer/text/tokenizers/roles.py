@@ -1,7 +1,7 @@
-"""Special ids of a vocabulary, and the bytes that each id represents, of trained and of imported tokenizers.
+"""Special ids of a vocabulary, and the bytes that each id represents, for trained and imported tokenizers.
 
 Tokenizers that glassformer trained have their special tokens last: unknown, end, mask. Imported tokenizers may have
-them anywhere; their file names them under `roles`, together with the ids around an input text.
+them anywhere; their file lists them under `roles`, together with the ids around an input text.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ class Roles:
         end: id of the end token.
         mask: id of the mask token; None: there is none.
         unknown: id of the unknown token; None: there is none.
-        bytes: the bytes of each id; empty for special ids, except that of U+FFFD for the unknown id.
-        drops_space: whether the space before the first token is not part of the text.
-        special: all ids that represent no text: special tokens, the unknown token, embedding rows without a token.
+        bytes: the bytes of each id; empty for special ids, and those of U+FFFD for the unknown id.
+        drops_space: whether decoding drops the space before the first token.
+        special: all ids that represent no text: special tokens, the unknown token, and embedding rows without a token.
         padding: id of the padding token, which no text contains; None: there is none.
-        frame: ids around an input text; None: the task and the settings decide.
-        target_start: ids at the beginning of the decoder's input in an encoder-decoder.
+        frame: ids around an input text; None: the task and the settings determine the frame.
+        target_start: ids at the beginning of the decoder's input in an encoder-decoder model.
         more_ends: further ids that end a generated text.
     """
 

@@ -1,4 +1,4 @@
-"""A bounded, uniform, reproducible sample of text of any size, for trainers that keep their input in memory."""
+"""Draw a uniform, reproducible sample of bounded size from a text, for trainers that keep their input in memory."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from random import Random
 from glassformer.text.tokenizers.pieces import pieces, utf8
 
 BLOCK = 4096  # characters sampled together: long enough for whole sentences, short enough for a uniform sample
-LONGEST_BLOCK = 16 * BLOCK  # a text without a safe position to cut is cut here anyway, to bound memory
-OVERHEAD = 128  # bytes that Python needs to keep one block, counted so that many tiny documents are bounded too
+LONGEST_BLOCK = 16 * BLOCK  # a text without a safe position to cut is cut after this length, to bound memory
+OVERHEAD = 128  # bytes that Python needs to keep one block; counted, to bound the memory of many tiny documents
 
 
 def blocks(texts: Iterable[str]) -> Iterator[str]:
@@ -22,11 +22,11 @@ def blocks(texts: Iterable[str]) -> Iterator[str]:
 
 
 def draw(texts: Iterable[str], limit: int, seed: int) -> list[str]:
-    """Return a sample of at most `limit` bytes of the texts, in order; everything if it fits.
+    """Return a sample of at most `limit` bytes of the texts, in order; all texts if they fit.
 
     Each block gets a random number, and the blocks with the smallest numbers are kept (bottom-k sampling: Cohen and
-    Kaplan 2007), so every part of the text has the same chance, and the length of the text need not be known. The
-    sample depends only on the texts, the limit and the seed.
+    Kaplan 2007), so every block has the same chance, and the length of the text need not be known. The sample depends
+    only on the texts, the limit and the seed.
 
     Raises:
         GlassError: a text is not valid Unicode.

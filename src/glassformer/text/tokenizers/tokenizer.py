@@ -1,4 +1,4 @@
-"""`Tokenizer`: text to ids and back, in all seven schemes, on Hugging Face `tokenizers`."""
+"""`Tokenizer`: convert text to ids and back, in all seven schemes, with Hugging Face `tokenizers`."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from glassformer.text.tokenizers import layout
 from glassformer.text.tokenizers.pieces import cut_before, pieces, utf8
 from glassformer.text.tokenizers.roles import roles_of
 
-PIECE = 32_768  # characters given to Hugging Face at once
-GROUP = 32 * PIECE  # characters per batch, whose result objects need about a hundred bytes per token
+PIECE = 32_768  # characters passed to Hugging Face as one text
+GROUP = 32 * PIECE  # characters per batch; its result objects need about a hundred bytes per token
 GRAPHEME = regex.compile(r"\X")
 CONTROL = {code: repr(chr(code))[1:-1] for code in (*range(32), *range(0x7F, 0xA0))}
 
@@ -51,7 +51,7 @@ class StreamDecoder:
         self._at_start = tokenizer.drops_space
 
     def feed(self, id: int) -> str:
-        """Return the characters that a token completes; empty if it contains only a part of a character."""
+        """Return the characters that a token completes; empty if it completes none."""
         data = self._tokenizer.token_bytes(id)
         if self._at_start and data:
             self._at_start = False
@@ -72,19 +72,19 @@ class Tokenizer:
         end_id: id of the end token, which ends a document and precedes its first token. No text encodes to it.
         start_id: id of the token before a text's first token, if one is needed: the end token, unless an imported
             tokenizer has a separate start token.
-        special: ids that represent no text: special tokens, the unknown token, embedding rows without a token. They
+        special: ids that represent no text: special tokens, the unknown token, and embedding rows without a token. They
             are the last ids, except in imported tokenizers, which may have them anywhere.
         padding_id: id of the padding token, to which no text encodes; None if there is none.
         frame: ids around an input text, if an imported tokenizer defines them; see `frames.frame_of`.
-        target_start: ids at the beginning of a text that an encoder-decoder generates.
+        target_start: ids at the beginning of a text that an encoder-decoder model generates.
         more_ends: further ids that end a generated text, if the model of an imported tokenizer has them.
-        drops_space: whether the space before the first token is not part of the text.
+        drops_space: whether decoding drops the space before the first token.
         mask_id: id of the mask token, which replaces hidden tokens; None if there is none. No text encodes to it.
         unknown_id: id of the unknown token, which replaces symbols outside the vocabulary; None if every text can be
             encoded.
-        exact: True if `decode(encode(text)) == text` for every Unicode text. If False, the round trip is exact for
-            text of known symbols (characters, graphemes, words), or spaces change (wordpiece: one space between
-            words and around punctuation), or the text is normalized first, as the settings say.
+        exact: whether `decode(encode(text)) == text` for every Unicode text. If not, the round trip is exact only for
+            text of known symbols (characters, graphemes, words), or spaces change (wordpiece: one space between words
+            and around punctuation), or the settings normalize the text first.
         normalization: the Unicode form applied first ("none", "nfc", …).
         lowercase: whether text is lower-cased first.
         digest: SHA-256 of the file that `save` writes, in hexadecimal.
@@ -150,7 +150,7 @@ class Tokenizer:
         return self.encode_many([text])[0]
 
     def encode_many(self, texts: list[str]) -> list[list[int]]:
-        """Encode several texts, faster: in parallel, and in memory that does not grow with the longest text."""
+        """Return the ids of each text. Most schemes run in parallel, and working memory is bounded for long texts."""
         if self.kind in ("characters", "graphemes", "bytes"):
             return [self._encode_in_python(text) for text in texts]
         for text in texts:
@@ -208,12 +208,10 @@ class Tokenizer:
 
     def _check(self, id: int) -> None:
         if not 0 <= id < self.vocab_size:
-            raise GlassError(
-                f"token {id} is outside the vocabulary", f"Ids of this tokenizer go from 0 to {self.vocab_size - 1}."
-            )
+            raise GlassError(f"token {id} is outside the vocabulary", f"Give an id from 0 to {self.vocab_size - 1}.")
 
     def token_bytes(self, id: int) -> bytes:
-        """Return the bytes of one token: none for the end and mask tokens, those of U+FFFD for the unknown token.
+        """Return the bytes of one token: empty for special tokens, and the bytes of U+FFFD for the unknown token.
 
         `decode` joins the bytes and decodes them as UTF-8. WordPiece: a token that starts a word includes the space
         before it, and `decode` drops the space of the first token. In all other schemes, nothing is added or dropped.
@@ -222,7 +220,7 @@ class Tokenizer:
         return self._bytes[id]
 
     def token_text(self, id: int) -> str:
-        r"""Return a printable form of one token: a part of a character as `\xe0`, a newline as `\n`, a special name."""
+        r"""Return a printable form of one token; a single byte is shown as `\xe0`, a newline as `\n`."""
         self._check(id)
         if id in self.special:
             return str(self._hf.id_to_token(id) or f"<{id}>")
@@ -233,7 +231,7 @@ class Tokenizer:
         return StreamDecoder(self)
 
     def safe_cut(self, text: str, near: int) -> int:
-        """Return the largest position <= `near`, in characters, where a cut keeps the tokens; 0 if there is none.
+        """Return the largest position <= `near`, in characters, at which a cut changes no token; 0 if there is none.
 
         `encode(text[:cut]) + encode(text[cut:]) == encode(text)`. See `pieces.is_safe` for the rule.
         """
@@ -278,7 +276,7 @@ class Tokenizer:
             ) from None
         except (ValueError, RecursionError) as error:
             raise GlassError(
-                f"{path} is damaged: {error}", "Take the file from a backup, or train the tokenizer again."
+                f"{path} is damaged: {error}", "Restore the file from a backup, or train the tokenizer again."
             ) from None
         _check_document(document, path)
         try:
@@ -302,5 +300,5 @@ def _check_document(document: Any, path: Path) -> None:
         )
     if facts.get("sha256") != layout.checksum(document):
         raise GlassError(
-            f"{path} was altered after it was written", "Take the file from a backup, or train the tokenizer again."
+            f"{path} was altered after it was written", "Restore the file from a backup, or train the tokenizer again."
         )

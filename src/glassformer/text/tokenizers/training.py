@@ -22,12 +22,12 @@ from glassformer.text.tokenizers.unigram import train_unigram
 Json = layout.Json
 UNIGRAM_SHARE = 3  # its trainer needs about three times the memory of the others for the same text
 LONG_BLOCK = 256
-"""Length, in characters, from which counting characters in NumPy is faster."""
+"""Minimum length, in characters, of blocks that NumPy counts faster."""
 RUN = regex.compile(r"[\p{L}\p{M}]{17,}")
-"""Letters without a space, as Chinese, Japanese and Thai are written: such a "word" hardly ever repeats."""
+"""Long runs of letters, as in Chinese, Japanese and Thai, which have no spaces; such a run hardly ever repeats."""
 RUN_BYTES = 4_000_000
-"""Maximum number of bytes in such runs for pair counting, which needs about 100 bytes of memory for each of them, and
-about 10 for each byte of ordinary words."""
+"""Maximum number of bytes in such runs for pair counting, which needs about 100 bytes of memory for each byte of a run,
+and about 10 for each byte of ordinary words."""
 
 
 def train_tokenizer(config: TokenizerConfig, texts: Iterable[str], mask: bool = False) -> Tokenizer:
@@ -123,7 +123,7 @@ def _graphemes(config: TokenizerConfig, sample: list[str]) -> Json:
 
 
 def _symbols_model(config: TokenizerConfig, counts: Counter[str]) -> Json:
-    """Return a model of the most frequent symbols, sorted; among ties, the symbols that sort first are kept."""
+    """Return a model of the most frequent symbols, sorted; of equally frequent symbols, those that sort first."""
     if not counts:
         raise _no_text()
     _check_symbol_room(config)
@@ -163,7 +163,7 @@ def _words(config: TokenizerConfig, sample: list[str]) -> Json:
 def _bpe(config: TokenizerConfig, sample: list[str]) -> Json:
     """Train byte-level BPE (Sennrich et al. 2016, on bytes as in GPT-2); `Tokenizer.exact` relies on its 256 bytes."""
     if config.vocab_size < 257:
-        raise _too_small(config, 257, f"256 bytes and {layout.END} come first")
+        raise _too_small(config, 257, f"256 bytes and {layout.END} need an id each")
     cut = _in_chunks(layout.split(layout.WORD_PIECES), layout.pre_tokenizer("bytes"))
     trained = _bare(config, {"type": "BPE", "vocab": {}, "merges": []}, cut)
     trainer = trainers.BpeTrainer(
@@ -213,7 +213,7 @@ def _wordpiece(config: TokenizerConfig, sample: list[str]) -> Json:
         raise GlassError("the text holds no words to train a tokenizer on", "Give a source that holds some text.")
     least = len(letters) + len(inside) + 2
     if config.vocab_size < least:
-        raise _too_small(config, least, f"it has {len(letters)} letters, and {len(inside)} inside words")
+        raise _too_small(config, least, f"the text has {len(letters)} letters, {len(inside)} of them inside words")
     trainer = trainers.WordPieceTrainer(
         vocab_size=config.vocab_size - 2,
         special_tokens=[f"##{letter}" for letter in inside],

@@ -19,14 +19,14 @@ from glassformer.base.errors import GlassError
 from glassformer.text.tokenizers import layout
 from glassformer.text.tokenizers.pieces import pieces
 
-COVERAGE = 0.9995  # share of the text that single letters must cover, if all letters would fill the vocabulary
-LINE = 1000  # characters: sentencepiece leaves out sentences of more than a few thousand bytes
+COVERAGE = 0.9995  # fraction of the text that single letters must cover if the vocabulary is too small for all
+LINE = 1000  # characters; sentencepiece leaves out sentences of more than a few thousand bytes
 BOUNDARY = regex.compile(layout.ALONE_IN_UNIGRAM)
 SPACE = "\u2581"  # sentencepiece's symbol for a space
 
 
 def train_unigram(config: TokenizerConfig, sample: Iterable[str]) -> layout.Json:
-    """Train on a sample and return the model part of a `tokenizer.json`.
+    """Train on a sample and return the field `model` of a `tokenizer.json`.
 
     Raises:
         GlassError: sentencepiece is not installed, or `vocab_size` cannot hold the bytes and the letters.
@@ -46,7 +46,7 @@ def train_unigram(config: TokenizerConfig, sample: Iterable[str]) -> layout.Json
     if config.vocab_size < 258 + letters:
         raise GlassError(
             f"tokenizer.vocab_size = {config.vocab_size} is too small for unigram: 256 bytes and {letters} letters "
-            "come first",
+            "need an id each",
             f"Set tokenizer.vocab_size to {258 + letters} or more.",
         )
     return _model(_train(sentencepiece, lines, config.vocab_size, coverage))
@@ -61,7 +61,7 @@ def _lines(sample: Iterable[str]) -> Iterator[str]:
 
 
 def _letters(counts: Counter[str], coverage: float) -> int:
-    """Return how many characters, most frequent first, cover that share of the text; the others become bytes."""
+    """Return the number of most frequent characters that cover the fraction `coverage`; the others become bytes."""
     total = sum(counts.values())
     covered = 0
     for needed, (_, count) in enumerate(counts.most_common(), start=1):
@@ -101,8 +101,8 @@ def _train(sentencepiece: Any, lines: list[str], vocab_size: int, coverage: floa
 def _model(trained: Any) -> layout.Json:
     """Return the model: the 256 bytes, then the trained pieces with spaces instead of sentencepiece's symbol.
 
-    Bytes have the score of the rarest piece. The library requires an unknown token; with all bytes in the vocabulary
-    it is never used, so the id of the first byte is given.
+    Bytes have the score of the rarest piece. The library requires an unknown token, which is never used because all
+    bytes are in the vocabulary; it has the id of the first byte.
     """
     ids = [id for id in range(trained.vocab_size()) if not (trained.is_byte(id) or trained.is_unknown(id))]
     pieces_and_scores = [[trained.id_to_piece(id).replace(SPACE, " "), trained.get_score(id)] for id in ids]
