@@ -167,7 +167,7 @@ def test_what_cannot_be_is_refused(task_home: Path) -> None:
     )
     assert "is outside the vocabulary" in error("It was", "--token", "9999")
     assert "--top 0 is below 1" in error("It was", "--top", "0")
-    assert "Give one of them." in error("It was", "--layer", "0", "--head", "dec.0.self.0")
+    assert "Remove one of the two." in error("It was", "--layer", "0", "--head", "dec.0.self.0")
 
 
 def test_a_post_norm_run_has_rollouts_but_no_residual_views(task_home: Path) -> None:

@@ -195,7 +195,7 @@ def test_classify_gives_every_label_its_probability(task_home: Path) -> None:
     assert plain == [f"{share:>8.2%}  {label}" for label, share in first["probabilities"].items()]
     cause, remedy = refused("classify", "runs/classify", folder=task_home)
     assert "needs texts" in cause
-    assert remedy == "Give TEXT, or --input FILE."
+    assert remedy == "Give TEXT or --input FILE, not both."
 
 
 def test_fill_ranks_what_may_stand_in_each_hole(task_home: Path) -> None:

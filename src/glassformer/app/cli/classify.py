@@ -36,12 +36,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Classify the texts and print one line for each, or the probabilities of the labels for a single text."""
+    """Classify the texts; print one line for each, or the likeliest labels for a single text."""
     from glassformer.runs.opening import OpenedRun
     from glassformer.tasks import TextClassifier
 
     if bool(arguments.text) == (arguments.input is not None):
-        raise GlassError("glass classify needs texts, either as arguments or in a file", "Give TEXT, or --input FILE.")
+        raise GlassError(
+            "glass classify takes its texts either as arguments or from a file", "Give TEXT or --input FILE, not both."
+        )
     model = OpenedRun.load(arguments.run, arguments.checkpoint, arguments.device, arguments.precision).text_model
     if not isinstance(model, TextClassifier):
         raise wrong_command(arguments.run, model.config.train.task)

@@ -21,7 +21,7 @@ SHORT = {
     "shard": "train.shard",
     "mix": "data.mix",
 }
-"""Short flags of `glass train`, and the setting that each of them sets."""
+"""Name of each short flag of `glass train` -> the setting that the flag sets."""
 
 
 def add_setting_flags(parser: argparse.ArgumentParser, sections: Iterable[str]) -> None:

@@ -43,7 +43,7 @@ def lines_of(path: Path, what: str = "prompt") -> list[str]:
 
 
 def _decoded(data: bytes, name: str) -> str:
-    """Return the bytes of a file as text, decompressed and decoded as in training; print a remark on the encoding."""
+    """Return the bytes of a file as text, decompressed and decoded as in training; print a note on its encoding."""
     from glassformer.text.encodings import decode, scan
     from glassformer.text.reading import GZIP
 
@@ -113,7 +113,7 @@ def say_unknown_to(model: AnyTextModel, text: str, target: str | None) -> None:
 
 
 def say_training(folder: Path, checkpoint: str) -> None:
-    """Print a note if the run is still training: results are of the current checkpoint, not of the finished run."""
+    """Print a note if the run is still training, because results are then those of an unfinished run."""
     from glassformer.base.locks import is_held
 
     if is_held(folder):
@@ -121,17 +121,17 @@ def say_training(folder: Path, checkpoint: str) -> None:
 
 
 def say_unread(unread: list[int], what: str, context: int) -> None:
-    """Print a warning if texts were truncated to the context: their number, and the most tokens truncated."""
+    """Print a warning if texts were truncated to the context, with their number and the largest number of lost tokens."""
     cut = [number for number in unread if number]
     if cut:
         of = f"of {len(unread):,} {what}"
         most = counted(max(cut), "tokens")
         some = counted(len(cut), f"{of} are", f"{of} is")
-        most = f"{most} of the longest"
+        most = f"the end was left out, up to {most}"
         if len(unread) == 1:
             some = f"the {what.removesuffix('s')} is"
-            most = f"its last {counted(cut[0], 'tokens')}"
+            most = f"the end was left out, {counted(cut[0], 'tokens')}"
         print(
-            f"{some} longer than the model reads (model.context = {context}): the end was left out, {most}",
+            f"{some} longer than the model reads (model.context = {context}): {most}",
             file=sys.stderr,
         )

@@ -7,7 +7,7 @@
     event: end           data: {}                             training has ended
 
 `?after=STEP` first sends the existing lines of later steps; without it, only new lines are sent. A browser that lost
-the connection sends its last step itself when it reconnects. A run that is not training is answered with 204, after
+the connection sends its last step itself when it reconnects. If the run is not training, the status is 204, after
 which a browser does not reconnect.
 """
 

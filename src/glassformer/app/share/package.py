@@ -101,7 +101,7 @@ class Package:
             raise GlassError(f"{path} does not exist", "Give an HTML file that glass share wrote.") from None
         except (ValueError, UnicodeDecodeError):
             raise GlassError(
-                f"{path} is not a complete file of glass share", "Write it again: glass share RUN."
+                f"{path} is not a complete file written by glass share", "Write it again: glass share RUN."
             ) from None
         if header.get("format") != FORMAT:
             raise GlassError(
@@ -125,7 +125,7 @@ def make_package(opened: OpenedRun, bits: Bits, examples: Sequence[str]) -> Pack
 
     Args:
         opened: the run.
-        bits: bits of a weight.
+        bits: bits per weight.
         examples: example texts for the page; empty: the run's own prompt.
 
     Raises:
@@ -174,7 +174,7 @@ def _around_text(opened: OpenedRun) -> tuple[list[int], list[int]]:
     if not isinstance(model, ChatModel):
         if opened.tokenizer.more_ends:
             raise GlassError(
-                f"the model of {opened.folder} ends a text with any of several tokens, and the page supports only one",
+                f"the model of {opened.folder} ends a text with any of several tokens, but the page supports only one",
                 f"Serve the run: glass serve {quoted(opened.folder)}",
             )
         pairs = opened.config.train.task in PAIRS

@@ -105,7 +105,7 @@ def document() -> dict[str, Any]:
     name = {"name": "model", "in": "path", "required": True, "schema": {"type": "string"}}
     return {
         "openapi": "3.1.0",
-        "info": {"title": "glassformer", "version": __version__, "description": "The API of OpenAI, for your runs."},
+        "info": {"title": "glassformer", "version": __version__, "description": "OpenAI-compatible API for your runs."},
         "security": [{"token": []}],
         "paths": {
             "/v1/models": {"get": _get("list the runs that generate text", "Models")},
