@@ -41,7 +41,7 @@ class AttributionRequest:
         found = [output for output in self.case.outputs if place in (None, output.place)]
         if not found:
             there = ", ".join(str(output.place) for output in self.case.outputs[:8])
-            raise GlassError(f"there is no answer at position {place}", f"There are answers at {there}.")
+            raise GlassError(f"there is no answer at position {place}", f"Choose one of the positions {there}.")
         return found[-1]
 
     @property

@@ -76,8 +76,8 @@ def run(arguments: argparse.Namespace) -> int:
        steps of a discarded model with one thread and with all (runs with --minutes), `fresh_model` builds the model,
        `create_run` creates the folder; the `Trainer` is yielded.
     5. `train` (`training/loop.py`): `Trainer.begin` saves the checkpoint of step 0 and, in a run with --minutes, times
-       one evaluation and one sample. Each step sets the learning rate and calls `compute_gradients`, which takes the rows
-       of the step and calls `accumulate_gradients`: logits, loss, `loss.backward()`.
+       one evaluation and one sample. Each step sets the learning rate and calls `compute_gradients`, which takes the
+       rows of the step and calls `accumulate_gradients`: logits, loss, `loss.backward()`.
     """
     from glassformer.launch.start import start_requested
     from glassformer.training.loop import train

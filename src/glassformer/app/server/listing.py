@@ -62,7 +62,7 @@ class Listing:
         return found
 
     def of(self, name: str) -> dict[str, Any]:
-        """Return the metadata of one run: name, version, step (null: no checkpoint yet), training, error, and `shape_of`.
+        """Return the metadata of a run: name, version, step (None: no checkpoint yet), training, error and `shape_of`.
 
         If a file cannot be read, `error` has the two lines of the error, and the entries of `shape_of` are missing.
         """

@@ -1,4 +1,4 @@
-"""Thread pool for slow work, so that the event loop never waits; its size and its queues are bounded."""
+"""Thread pool of bounded size, with bounded queues, for slow work that must not block the event loop."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ NEUTRAL = {
 
 
 class BadRequestError(RefusedRequestError):
-    """Request that is not valid (status 400).
+    """Invalid request (status 400).
 
     Args:
         problem, remedy: as for `GlassError`.
@@ -92,7 +92,7 @@ def read_body(kind: type[Body], data: bytes) -> Body:
 def _as_bad_request(error: ValidationError) -> BadRequestError:
     """Convert a validation error to a `BadRequestError` about its first problem.
 
-    For a field that allows several types, a problem of the value is preferred to a mismatch of the type.
+    For a field that allows several types, a problem with the value is preferred to a mismatch of the type.
     """
     found = error.errors(include_url=False, include_context=False, include_input=False)
     same = [each for each in found if each["loc"][:1] == found[0]["loc"][:1]]

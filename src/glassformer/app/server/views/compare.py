@@ -1,6 +1,6 @@
 """Compare two runs on one text: their likeliest answers, and the loss of each token.
 
-The answer, in which `one` is the run of the request and `other` the other run::
+The response, in which `one` is the run of the request and `other` the other run::
 
     {"runs": [{"name": …, "task": …, "what": "the next token", "mean": 1.9 | null, "per_character": 0.9 | null,
                "tokens": 37, "how": "…", "target": null | "…"}, …],
@@ -87,9 +87,9 @@ def answer(opened: ServedModel, question: CompareQuestion, other: ServedModel) -
 
 
 def targets_of(pair: tuple[ServedModel, ServedModel], question: TextQuestion) -> list[str | None]:
-    """Return the target for each run: the given one, or else the greedy output of the first run that translates.
+    """Return the target for each run: the given target, or else the greedy output of the first run that translates.
 
-    None for a run that does not translate.
+    The target is None for a run that does not translate.
     """
     target = question.target
     for each in pair:
@@ -113,7 +113,7 @@ def _note(pair: tuple[ServedModel, ServedModel]) -> str | None:
     if len({isinstance(each.model, MaskFiller) for each in pair}) == 2:
         return (
             "A masked run reads the tokens on both sides of a masked token, the other run only those before it: "
-            "the losses are of two different tasks."
+            "the losses measure two different tasks."
         )
     return None
 

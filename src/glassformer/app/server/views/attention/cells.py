@@ -60,7 +60,7 @@ def window(span: Span, length: int, what: str) -> slice:
     if not 0 <= start < stop <= length:
         raise GlassError(
             f"the {what} {start} to {stop} are not within the {counted(length, 'tokens')}",
-            f"Give [start, stop] with 0 <= start < stop <= {length}, or remove it.",
+            f"Give [start, stop] with 0 <= start < stop <= {length}, or remove the range.",
         )
     return slice(start, stop)
 
@@ -94,7 +94,7 @@ def cells_of(
 
 
 def hidden(layer: LayerPass, rows: slice, keys: slice, block: int) -> Bools:
-    """Return (R, C) bool, True for fully masked blocks."""
+    """Return whether each block is fully masked, (R, C)."""
     allowed = layer.allowed(rows)[:, keys].float().cpu()
     found: Bools = (pooled(allowed, block) == 0).numpy()
     return found
