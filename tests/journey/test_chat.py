@@ -95,7 +95,7 @@ def test_data_look_shows_what_counts(task_home: Path) -> None:
     done = glass("data", "look", "talks.jsonl", "--task", "chat", folder=task_home)
     assert done.returncode == 0, done.stderr
     assert "do ?|[[it " in done.stdout
-    assert "text that counts for the loss is in [[ ]]" in done.stdout
+    assert "text that counts in the loss is in [[ ]]" in done.stdout
     found = json.loads(glass("data", "look", "talks.jsonl", "--task", "chat", "--json", folder=task_home).stdout)
     pieces = found["first"][0]["pieces"]
     assert [piece["counts"] for piece in pieces][:2] == [False, True]

@@ -240,7 +240,7 @@ def test_what_is_too_long_is_said_in_numbers(name: str, task_home: Path) -> None
     done = here(command, f"runs/{name}", long, folder=task_home)
     assert done.returncode == 0, done.stderr
     what = "text" if name == "classify" else "source"
-    assert f"the {what} is longer than the model reads (model.context = 40)" in done.stderr
+    assert f"the {what} is longer than the context (model.context = 40)" in done.stderr
     assert "its last 21 tokens" in done.stderr  # 60 words, 39 and an end token fit
     if command == "generate":
         lines = ["the dog", long, "dog " * 44 + "dog"]

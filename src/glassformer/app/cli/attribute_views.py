@@ -197,7 +197,7 @@ def agreement_view(request: AttributionRequest) -> ViewResult:
 
 
 def patching_view(request: AttributionRequest) -> ViewResult:
-    """Show, for each layer and position, the effect of patching the clean text's activations into the corrupt text."""
+    """Show the effect of patching activations of the clean text into the corrupt text, for each layer and position."""
     from glassformer.inspection.attribution import Question, case_of, patch_grids
     from glassformer.inspection.attribution.grid import check_part, check_shapes
     from glassformer.inspection.attribution.tables import grid_lines
@@ -233,7 +233,7 @@ def patching_view(request: AttributionRequest) -> ViewResult:
     first = grids[0]
     lines = [
         f"{name(token)} against {name(against)}, {_where(request, output)}: logit difference {first.clean:+.4f} "
-        f"clean, {first.corrupt:+.4f} corrupt; 0: as corrupt, 1: as clean",
+        f"clean, {first.corrupt:+.4f} corrupt; 0 means as corrupt, 1 as clean",
     ]
     for grid in grids:
         encodes = bool(request.source) and grid.stack == "enc"

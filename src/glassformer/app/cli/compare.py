@@ -8,12 +8,12 @@
   glass compare --study cost --out runs/cost
 
 Each combination of values is a cell, and each cell is trained once with each seed, in parallel processes of one thread.
-The first cell is the baseline, unless --baseline names another. A difference counts if it is at least two standard
-deviations over the seeds. The --out folder receives a report with pictures, and a run folder for each run. The same
-command, given again, trains only the missing runs; a larger --seeds adds runs.
+The first cell is the baseline, unless --baseline names another. A difference counts if it is at least twice the
+standard deviation over the seeds. The --out folder receives a report with pictures, and a run folder for each run. The
+same command, given again, trains only the missing runs; a larger --seeds adds runs.
 
 `remove` is not a setting: it removes a part of the model (causal-mask, residuals or feedforward) to measure its effect.
-A study is a built-in grid. With DATA, it trains on that text, and only its data and tokenizer settings are dropped.
+A study is a built-in grid. With DATA, it trains on that text and drops its own data and tokenizer settings.
 """
 
 from __future__ import annotations

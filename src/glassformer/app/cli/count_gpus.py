@@ -1,4 +1,4 @@
-"""`glass count --gpus`: estimated memory and time of training on many GPUs."""
+"""Estimate the memory and time of training on many GPUs (`glass count --gpus`)."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def table(about: str, found: Sequence[Estimate], billions: float | None) -> Iter
         yield f"{name:<22}" + "".join(f"{cell:>20}" for cell in cells)
     yield "At best, communication overlaps with arithmetic; at worst, not at all. Latency and data loading are ignored."
     if any(each.recomputed for each in found):
-        yield "Running blocks twice is activation checkpointing, which glass train does not have."
+        yield "Running blocks twice is activation checkpointing, which glass train does not support."
 
 
 def facts(found: Sequence[Estimate]) -> dict[str, Any]:

@@ -183,7 +183,7 @@ def _look(arguments: argparse.Namespace) -> int:
         lines.append("  " + (" => " if "source" in row else ": ").join(parts))
     if any("pieces" in row for row in facts["first"]):
         lines.append(
-            f"text that counts for the loss is {'shaded' if sys.stdout.isatty() else 'in [[ ]]'}; | is an end token"
+            f"text that counts in the loss is {'shaded' if sys.stdout.isatty() else 'in [[ ]]'}; | is an end token"
         )
     emit(SimpleReport({"source": config.data.source, **facts}, lines), arguments.json)
     return 0
@@ -196,7 +196,7 @@ def _in_one_line(text: str) -> str:
 
 
 def _first_conversations(source: Source) -> list[dict[str, Any]]:
-    """Return the first conversations, each split into pieces that do or do not count for the loss."""
+    """Return the first conversations, each split into pieces that count in the loss and pieces that do not."""
     first = []
     for record in islice(source.records(Tally()), SHOWN_FIRST):
         text = record.texts[0][:MOST_CHARACTERS]
@@ -211,7 +211,7 @@ def _first_conversations(source: Source) -> list[dict[str, Any]]:
 
 
 def _shaded(pieces: list[dict[str, Any]]) -> str:
-    """Return a conversation on one line, with the pieces that count for the loss in reverse video or in brackets."""
+    """Return a conversation on one line, with the pieces that count in the loss in reverse video or in brackets."""
     begin, end = ("\x1b[7m", "\x1b[0m") if sys.stdout.isatty() else ("[[", "]]")
     shown = []
     for piece in pieces:

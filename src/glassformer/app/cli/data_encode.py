@@ -1,4 +1,4 @@
-"""`glass data encode`: encode a text into a folder of tokens for `glass train`, in one process or several."""
+"""Encode a text into a folder of tokens for `glass train`, in one or several processes (`glass data encode`)."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ def _subject(arguments: argparse.Namespace) -> Subject:
 
     if arguments.run is None:
         if arguments.target is not None:
-            raise GlassError("--target was given without a run", "Give RUN and TEXT first.")
+            raise GlassError("--target was given without a run", "Give RUN and TEXT, or remove --target.")
         return example()
     open_run(arguments.run)  # first, so that a text given in place of a run is reported as such
     if arguments.text is None:

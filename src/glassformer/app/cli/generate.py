@@ -1,4 +1,4 @@
-"""Continue a prompt with a trained model; translate or summarize it, if the model was trained for that task.
+"""Continue a prompt with a trained model, or translate or summarize it if the model was trained for that task.
 
   glass generate runs/book "Once upon a time"
   glass generate runs/book "Once upon a time" --tokens 400 --temperature 0.7 --top-p 0.95
@@ -7,13 +7,13 @@
   glass generate runs/en-de "A man is sleeping." --beams 4 --samples 3
 
 With --beams, beam search finds the likeliest text, and --samples prints the best results. Runs that translate or
-summarize use 4 beams by default; --beams 1 samples one token after the other.
+summarize use 4 beams by default; --beams 1 samples the tokens one by one.
 
 --backend onnxruntime computes on the CPU, up to twice as fast as PyTorch; onnxruntime-int8 is faster still, with 8-bit
 weights, but not exact. auto chooses onnxruntime for long greedy generation if it is installed.
 
 When a text grows beyond the context, the oldest half of the context is dropped and the positions of the rest are
-counted from 0 again.
+renumbered from 0.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def run(arguments: argparse.Namespace) -> int:
         )
     prompts = _prompts(arguments, config)
     if isinstance(model, Translator) and prompts == [""]:
-        raise GlassError(f"{arguments.run} needs a source text, and none was given", "Give PROMPT, or --input FILE.")
+        raise GlassError(f"{arguments.run} needs a source text, but none was given", "Give PROMPT, or --input FILE.")
     _warn(model, prompts)
     refuse_unused_backend(arguments)
     if arguments.top is not None:
@@ -167,7 +167,7 @@ def refuse_unused_backend(arguments: argparse.Namespace) -> None:
 
 
 def stop_changes(given: dict[str, str]) -> dict[str, str]:
-    """Return the setting of a `--stop` that is plain text instead of a JSON list: a list of that text."""
+    """Return the setting for a `--stop` of plain text, a list of this text; empty if `--stop` is a JSON list."""
     stop = given.get("sample.stop")
     return {} if stop is None or stop.startswith("[") else {"sample.stop": json.dumps([stop], ensure_ascii=False)}
 

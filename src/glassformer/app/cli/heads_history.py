@@ -1,4 +1,4 @@
-"""`glass heads RUN --history`: when each head acquired its roles, as text, as a page or as an animation."""
+"""Show when each head acquired its roles, as text, page or animation (`glass heads RUN --history`)."""
 
 from __future__ import annotations
 

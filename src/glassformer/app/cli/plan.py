@@ -79,7 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
     plan = plan_run(config, data, probe)
     warnings += plan.warnings()
     if is_open and not found:
-        warnings.append("the sizes are those of the recipe: choosing sizes needs a measurement (--probe above 0)")
+        warnings.append("the sizes come from the recipe: choosing sizes needs a measurement (--probe above 0)")
     rungs = ladder(config, data)
     band = loss_band(plan, rungs) if request.begin_from is None else None
     facts = {

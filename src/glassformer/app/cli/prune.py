@@ -6,7 +6,7 @@
   glass prune runs/book --out runs/book-small --max-loss 1.6 --by ablation
   glass prune runs/book --out runs/book-gates --l0 0.01 --steps 500
 
-Heads are removed in steps of --step, least important first; importance is computed again before each step. Importance
+Heads are removed in steps of --step, least important first; importance is recomputed before each step. Importance
 is computed on training rows, the loss on validation rows. Importance is the mean over rows of |dL / d gate| (Michel et
 al. 2019); with --by ablation it is the increase of the loss when a head is zeroed. --l0 continues training with a gate
 on each head and a penalty on open gates (Voita et al. 2019): LAMBDA times the expected number of open heads, averaged
@@ -34,7 +34,7 @@ KINDS = ("zero", "mean", "resample")
 GATES = ("steps", "rate", "gate_rate", "gates_alone")
 """Options that require `--l0`."""
 CHOICES = {"order": "by", "step": "step", "random_orders": "random_orders", "seed": "seed"}
-"""Fields of `PruningRequest` that have defaults, and their options."""
+"""Field of `PruningRequest` with a default -> name of its option."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

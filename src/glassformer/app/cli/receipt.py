@@ -81,7 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.snippet is not None and arguments.snippet != "-":
         refuse_no_folder(Path(arguments.snippet))
         if Path(arguments.snippet).exists():
-            raise GlassError(f"{arguments.snippet} already exists", "Give another name for the script.")
+            raise GlassError(f"{arguments.snippet} already exists", "Give another FILE for --snippet.")
     model = OpenedRun.load(arguments.run, arguments.checkpoint, arguments.device).text_model
     config = _settings(arguments, model.config)
     text = arguments.text

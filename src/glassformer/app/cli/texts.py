@@ -132,6 +132,6 @@ def say_unread(unread: list[int], what: str, context: int) -> None:
             some = f"the {what.removesuffix('s')} is"
             most = f"the end was left out, {counted(cut[0], 'tokens')}"
         print(
-            f"{some} longer than the model reads (model.context = {context}): {most}",
+            f"{some} longer than the context (model.context = {context}): {most}",
             file=sys.stderr,
         )

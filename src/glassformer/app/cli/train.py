@@ -17,23 +17,23 @@ A run on your own data without --recipe and --config uses the recipe auto of its
 auto-translate, auto-summarize, auto-chat), which overrides the defaults below. It chooses sizes for this machine and
 --minutes (default: 10); with --steps it uses the recipe's usual sizes.
 
---minutes is the wall-clock time of the whole command: preparing, measuring, training, evaluating and saving.
-A run with --minutes uses one thread or all threads, whichever is faster in a test. Its evaluations take at most a fifth
-of the time and the final evaluation at most a tenth, if necessary on a part of the validation text (glass evaluate uses
-all of it).
+--minutes is the wall-clock time of the whole command: preparing, measuring, training, evaluating and saving. A run with
+--minutes uses one thread or all threads, whichever is faster in a test. Its evaluations take at most a fifth of the
+time and the final evaluation at most a tenth, if necessary on a part of the validation text (glass evaluate uses all of
+it).
 
 --from RUN starts from the tokenizer, model settings and weights of another run, which may be imported, and trains on
-DATA with the recipe fine-tune: a small learning rate, 3 minutes. A run of task lm can be fine-tuned for
-lm or chat, a run of task masked for masked or classify, and a run of task translate or summarize for either of these.
-The new run does not need the folder of the old run.
+DATA with the recipe fine-tune (a small learning rate, 3 minutes). A run of task lm can be fine-tuned for lm or chat, a
+run of task masked for masked or classify, and a run of task translate or summarize for either of these. The new run
+does not need the folder of the old run.
 
 A resumed run keeps its settings; --steps, --minutes and the other limits can be changed, and count from the start of
-the run. Minutes count the training time before and after resuming, not the time in between. The command looks for
-the text at its old path and near the run; if it is elsewhere, name it: glass train --resume --out RUN DATA. A text with
+the run. Minutes count the training time before and after resuming, not the time in between. The command looks for the
+text at its old path and near the run; if it is elsewhere, name it: glass train --resume --out RUN DATA. A text with
 another hash is refused. The precision changes only with --precision or --set train.muon_precision=....
 
-Training with several processes, on one machine or many (docs/parallel.md); use --shard if the model does not fit on one
-device:
+To train with several processes, on one machine or many (docs/parallel.md), start them with torchrun. Use --shard if the
+model does not fit on one device:
 
   torchrun --standalone --nproc-per-node 2 -m glassformer train book.txt --out runs/book
 """
@@ -145,19 +145,20 @@ def _report(run: Run, config: Config, outcome: TrainingOutcome | None, as_json: 
         "parent_losses": outcome.parent_losses,
     }
     whole = outcome.validation_share == 1
-    extent = "all" if whole else f"an evenly spaced part ({outcome.validation_share:.1%} of the rows), of"
+    extent = f"{'all ' if whole else ''}{validation.tokens:,} {outcome.unit}s"
+    extent += "" if whole else f" in an evenly spaced part ({outcome.validation_share:.1%} of the rows)"
     bits = "" if outcome.bits_per_byte is None else f", {outcome.bits_per_byte:.3f} bits per byte"
     lines = [
         f"{outcome.verdict}; training ended because {outcome.reason}",
         f"step {outcome.step}: validation loss {validation.loss:.4f} {validation.margin} nats per {outcome.unit} over "
-        f"{extent} {validation.tokens:,}, perplexity {validation.perplexity:.2f}{bits}",
+        f"{extent}, perplexity {validation.perplexity:.2f}{bits}",
     ]
     if outcome.unknown_share:
         lines.append(unknown_words(outcome.unknown_share))
     lines += _forgetting(outcome)
     if outcome.entropy is not None:
         ratio = f"{validation.loss / outcome.entropy:.3f} times the true entropy of the text, {outcome.entropy:.4f}"
-        lines.append(f"this is {ratio}: no model can do better")
+        lines.append(f"this is {ratio}, which no model can beat on average")
     if comparison is not None:
         lines.append(comparison)
     lines.append(f"{run.folder} is ready: {command_for(run.folder, config.train.task)}")

@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME",
-        help="run only this check; may be repeated; the sheet is not saved",
+        help="run only this check, without saving the sheet; may be repeated",
     )
     parser.add_argument(
         "--device",

@@ -90,7 +90,7 @@ class ServedModel:
             target: target for a run that translates or summarizes; None: the model's greedy output.
 
         Raises:
-            GlassError: the text does not fit the task, or is longer than the model reads.
+            GlassError: the text does not fit the task, or is longer than the context.
         """
         from glassformer.inspection.explain import whole_subject_of
 

@@ -21,8 +21,8 @@ CONNECTIONS = 512
 """Maximum number of open connections; further requests are answered with status 503."""
 SWITCH_SECONDS = 1e-4
 """Thread switch interval of Python (`sys.setswitchinterval`). The thread that runs the model releases the GIL in every
-long operation. With the default of 5 ms, it would wait up to 5 ms for the GIL after each of them while responses are
-sent."""
+long operation. With the default of 5 ms, it would wait up to 5 ms for the GIL after each such operation while responses
+are sent."""
 PATIENCE = 3
 """Seconds to finish open responses when the server stops."""
 

@@ -105,7 +105,7 @@ class PageView(Generic[Q]):
     Attributes:
         question: class of the request body.
         answer: returns the data of the response; the caller holds the locks of the run and of the other runs.
-        python: returns a short script with the library's public functions that prints the same numbers.
+        python: returns a short script that prints the same numbers with the library's public functions.
         others: returns the names of other runs that the view needs; they are passed, loaded, to `answer` and `python`.
     """
 
@@ -118,7 +118,7 @@ class PageView(Generic[Q]):
         """Parse a JSON body.
 
         Raises:
-            GlassError: the body is not valid; the error is about the first problem.
+            GlassError: the body is not valid; the error names the first problem.
         """
         try:
             return self.question.model_validate_json(body)

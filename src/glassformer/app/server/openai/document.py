@@ -34,7 +34,7 @@ WRITING = {
     408: "the body did not arrive in time",
     409: "the run has no checkpoint yet",
     413: "the body is too large",
-    429: "the queue is full; Retry-After has the seconds to wait",
+    429: "the queue is full; Retry-After gives the seconds to wait",
     503: "the server is stopping",
 }
 """Errors of the paths that generate text."""

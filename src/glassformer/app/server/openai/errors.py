@@ -25,7 +25,7 @@ NEUTRAL = {
     "response_format": 'remove it, or give {"type": "text"}',
     "modalities": 'remove it, or give ["text"]',
 }
-"""Unsupported parameters of OpenAI's API -> how to send the request without them."""
+"""Unsupported parameters of OpenAI's API -> how to omit them."""
 
 
 class BadRequestError(RefusedRequestError):

@@ -11,7 +11,7 @@ To add a view, for example `lens`:
      `opened.model` is the `AnyTextModel`; `opened.cached(key, make, size)` caches results within a budget of bytes;
      `opened.later(name, make)` computes in the background (on `opened.copy()`) and returns None until it is done:
      return `{"ready": False}` until then, and the page repeats the request;
-   - `python(opened, question) -> str`: a script of the library's public functions that prints the same numbers;
+   - `python(opened, question) -> str`: a script that prints the same numbers with the library's public functions;
      `app.server.view.script` writes its beginning, and `repr` quotes the user's text;
    - `VIEW = PageView(LensQuestion, answer, python)`.
 

@@ -15,7 +15,7 @@ their outputs. `text` is the loss on this text, in nats per token; for a run of 
 turn; classifiers and chat runs have no such loss. `validation` is the result of `glass evaluate RUN --ablate … --tokens
 N`, if `tokens` was given; `why` is the reason if there is none. `bars` are the likeliest answers before and after the
 ablation: for the next token (of a target that was not given, the first token), the first mask, or the label. `keep` has
-the heads that can be removed for good to save a new run, or the reason why this is not possible.
+the heads that can be removed permanently to save a new run, or the reason why this is not possible.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from glassformer.training.validation import loss_on_rows
 ROWS = 4_096
 """Number of target tokens to compute mean activations over, if no validation loss was requested."""
 BYTES = 2**20
-"""Approximate bytes of cached validation rows."""
+"""Approximate size of cached validation rows, in bytes."""
 
 
 class AblationQuestion(TextQuestion):
@@ -174,13 +174,13 @@ def _validation(opened: ServedModel, found: AblatedModel, tokens: int) -> dict[s
 
 
 def _keep(opened: ServedModel, ablation: Ablation) -> dict[str, Any]:
-    """Return the ablated heads that pruning can remove for good, or the reason why it cannot."""
+    """Return the ablated heads that pruning can remove permanently, or the reason why it cannot."""
     others = [name for name in ablation.off if not name.rpartition(".")[2].isdigit()]
     why = None
     if ablation.kind != "zero":
-        why = "only heads that are replaced by zero can be removed for good"
+        why = "only heads that are replaced by zero can be removed permanently"
     elif others:
-        why = f"only heads can be removed for good, and {others[0]} is off"
+        why = f"only heads can be removed permanently, but {others[0]} is ablated too"
     elif not ablation.off:
         why = "no part is ablated"
     try:

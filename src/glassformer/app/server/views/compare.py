@@ -9,7 +9,7 @@ The response, in which `one` is the run of the request and `other` the other run
      "by": "tokens" | "characters" | null, "why": null | "…", "note": null | "…"}
 
 `stretches` are tokens if both runs tokenize the text identically, otherwise the parts of the text between characters at
-which tokens of both runs end; `by` tells which. `why` is the reason if there are no stretches, `answers` the reason why
+which tokens of both runs end; `by` says which. `why` is the reason if there are no stretches, `answers` the reason why
 the bars cannot be compared, and `note` a difference of the tasks that matters for the losses. `alike`: True if the
 tokenizations are identical. `per_character` is the loss over the stretches to which both runs give a probability,
 divided by their characters.
@@ -60,7 +60,9 @@ def answer(opened: ServedModel, question: CompareQuestion, other: ServedModel) -
     sums = [sum(each.one or 0.0 for each in known), sum(each.other or 0.0 for each in known)]
     kinds = [isinstance(each.model, TextClassifier) for each in pair]
     answers = (
-        "one run predicts labels, the other tokens: their answers cannot be compared" if kinds[0] != kinds[1] else None
+        "one run predicts labels and the other predicts tokens: their answers cannot be compared"
+        if kinds[0] != kinds[1]
+        else None
     )
     return {
         "runs": [

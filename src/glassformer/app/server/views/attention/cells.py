@@ -49,12 +49,12 @@ def window(span: Span, length: int, what: str) -> slice:
     """Return a range of positions as a slice.
 
     Args:
-        span: the range.
+        span: start and stop of the range; None: all positions.
         length: number of tokens.
         what: name of the positions in the error.
 
     Raises:
-        GlassError: the range is empty, or not within the tokens.
+        GlassError: the range is empty, or exceeds the tokens.
     """
     start, stop = (0, length) if span is None else span
     if not 0 <= start < stop <= length:
@@ -77,7 +77,7 @@ def cells_of(
         aggregate: "max": the largest weight of the block, for display, because a mean would hide a stripe that is one
             token wide. "sum": the sum over the keys of the block, averaged over its rows, so that the cells of a row
             still sum to 1.
-        weights: returns some rows of the pattern, (rows, S), 0 where masked.
+        weights: function that returns some rows of the pattern, (rows, S), 0 where masked.
     """
     cells = []
     sums = []
