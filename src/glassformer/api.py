@@ -166,7 +166,7 @@ class Transformer:
             raise AttributeError(f"a Transformer has no attribute {name!r}. {nearest(name, known)}")
 
     def tokens(self, text: str, target: str | None = None) -> TextTokens:
-        """Return the tokens of a text as the model reads them; row i of `logits` belongs to token i.
+        """Return the tokens that the model reads for a text; row i of `logits` belongs to token i.
 
         Raises:
             GlassError: the text is empty or longer than the context.

@@ -24,7 +24,9 @@ SHOWN = 5
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `glass classify`."""
     parser.add_argument("run", type=Path, metavar="RUN", help="a run folder")
-    parser.add_argument("text", nargs="*", metavar="TEXT", help="texts to classify; - reads one from standard input")
+    parser.add_argument(
+        "text", nargs="*", metavar="TEXT", help="texts to classify; - reads one text from standard input"
+    )
     parser.add_argument("--input", type=Path, metavar="FILE", help="file with one text per line")
     parser.add_argument(
         "--checkpoint", choices=("best", "last"), default="best", help="checkpoint to load (default: best)"

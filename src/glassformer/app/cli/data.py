@@ -58,7 +58,7 @@ MOST_CHARACTERS = 1000
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `glass data`."""
-    parser.add_argument("action", metavar="ACTION", help="list; show CORPUS; look DATA; encode DATA")
+    parser.add_argument("action", metavar="ACTION", help="list, show CORPUS, look DATA or encode DATA")
     parser.add_argument(
         "name", nargs="?", metavar="CORPUS|DATA", help="the corpus to show, or the data to inspect or encode"
     )

@@ -48,7 +48,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="number of examples to generate texts for, evenly spaced (default: 2000; 0: all)",
     )
-    parser.add_argument("--ablate", metavar="PARTS", help="ablate heads, layers, positions or the mask: dec.1.self.2,…")
+    parser.add_argument(
+        "--ablate",
+        metavar="PARTS",
+        help="parts to ablate: heads, layers, positions or the mask, such as dec.1.self.2,dec.0.feedforward",
+    )
     parser.add_argument("--instead", choices=KINDS, default="zero", help="replacement of ablated parts (default: zero)")
     parser.add_argument(
         "--tokens",

@@ -37,7 +37,7 @@ COMMANDS = {
     "attribute": "attribute an answer to parts, layers and tokens, by lens, rollout, occlusion and patching",
     "heads": "score the roles of each attention head, with chance levels and confidence intervals",
     "look": "draw attention patterns: of all heads, of the heads of a layer, or of one head with its tokens",
-    "prune": "remove the least important attention heads; measure single heads and whole attention layers",
+    "prune": "remove the least important attention heads; measure the effect of single heads and attention layers",
     "serve": "show runs on a web page in the browser, and serve them through an OpenAI-compatible API",
     "share": "write a run to one HTML file that computes its views by itself: no server, no network",
     "verify": "check a run on its own weights: caches, masks, gradients, resuming, files, each against a limit",

@@ -121,7 +121,7 @@ def say_training(folder: Path, checkpoint: str) -> None:
 
 
 def say_unread(unread: list[int], what: str, context: int) -> None:
-    """Print a warning if texts were truncated to the context, with their number and the most tokens lost."""
+    """Print a warning if texts were truncated to the context, with the numbers of these texts and of lost tokens."""
     cut = [number for number in unread if number]
     if cut:
         of = f"of {len(unread):,} {what}"

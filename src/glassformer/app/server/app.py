@@ -119,7 +119,7 @@ def make_app(registry: ModelRegistry, access: Access, page: Path = PAGE, engines
 
 def _reply(registry: ModelRegistry, run: str, view: str, body: bytes, request: Request) -> Reply:
     """Return the result of a view, which is not computed if the client has disconnected."""
-    from glassformer.app.server.views import find_view  # here, because it imports torch, which takes a second
+    from glassformer.app.server.views import find_view  # imported here because importing torch is slow
 
     found = find_view(view)
     question = found.parse(body)

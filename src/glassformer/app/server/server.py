@@ -74,7 +74,7 @@ class Server(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 app,
-                http="h11",  # also if httptools is installed, because h11 limits the size of a request's headers
+                http="h11",  # even if httptools is installed, because h11 limits the size of request headers
                 ws="none",
                 log_config=None,
                 access_log=False,

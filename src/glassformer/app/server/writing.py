@@ -44,7 +44,7 @@ async def writing_of(request: Request, registry: ModelRegistry, engines: Engines
         GlassError: there is no such run, it does not generate text, the body is not valid, or the queue is full.
     """
     question = await to_thread.run_sync(_parsed, await request.body())
-    from glassformer.app.server.views.write import refuse_history  # here, because it imports torch, as `_parsed` does
+    from glassformer.app.server.views.write import refuse_history  # imported here because it imports torch
 
     engine = engines.engine(name)
     loaded = await to_thread.run_sync(engine.load)  # raises an error if the run does not generate text
@@ -116,7 +116,7 @@ def _left_out(question: WriteQuestion, messages: Sequence[Message]) -> int:
 
 
 class _StoppedError(Exception):
-    """The client has closed the stream."""
+    """Raised to stop a beam search after the client has closed the stream."""
 
 
 async def _searched(

@@ -45,7 +45,7 @@ class ComparedRow:
 
 @dataclass(frozen=True)
 class Rounding:
-    """Comparison of the predictions of the weights in the file with those of the run.
+    """Comparison of the predictions of the model in the file with the predictions of the run.
 
     Attributes:
         places: number of compared predictions, each a distribution over all tokens or labels.

@@ -42,7 +42,7 @@ DELIMITERS = MappingProxyType(
         "comment_end_string": "-->",
     }
 )
-"""Delimiters of the template, whose scripts and styles contain Jinja's default delimiters."""
+"""Delimiters of the template; Jinja's default delimiters occur in its scripts and styles."""
 JSON_BLOCK = '<script type="application/json" id="glass-header">'
 DATA_BLOCK = '<script type="application/octet-stream" id="glass-data">'
 Json = dict[str, Any]

@@ -93,7 +93,7 @@ class ShareReport:
                 f"{self.out}: {self.bytes / 1e6:,.2f} MB, {self.parameters:,} parameters in {self.bits} bits",
                 f"  read back and compared with the run on {found.places:,} predictions:",
                 f"  loss {found.loss:.4f} in the run, {found.loss_shared:.4f} in the file; the same likeliest answer "
-                f"in {found.same_choice:.1%} of them; probabilities differ by at most {found.largest_difference:.2g}",
+                f"in {found.same_choice:.1%} of the predictions; probabilities differ by at most {found.largest_difference:.2g}",
                 "Open it in a browser: it needs no server and no network.",
             ]
         )
@@ -155,14 +155,14 @@ def _refuse_not_computed(config: ModelConfig) -> None:
 
 
 def _refuse_large(package: Package, request: ShareRequest) -> None:
-    """Raise a `GlassError` if the file would be too large; its size is nearly that of the weights in base64."""
+    """Raise a `GlassError` if the file would be too large; it consists mostly of the weights in base64."""
     size = len(package.data) * 4 // 3
     if size <= MOST_BYTES:
         return
     parameters = package.header["run"]["parameters"]
     fewer = "a smaller model" if request.bits == 8 else f"--bits {8 if request.bits == 16 else 16}, or a smaller model"
     raise GlassError(
-        f"{request.folder} has {parameters:,} parameters: with {request.bits} bits the file would have "
+        f"{request.folder} has {parameters:,} parameters: with {request.bits} bits per weight, the file would have "
         f"{size / 1e6:.0f} MB, but at most {MOST_BYTES / 1e6:.0f} MB are allowed",
         f"Use {fewer}, or use glass serve, which shows runs of any size.",
     )

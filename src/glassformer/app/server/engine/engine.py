@@ -31,7 +31,7 @@ STOP_SECONDS = 5.0
 
 
 class BusyError(RefusedRequestError):
-    """The queue is full; clients may try again after `seconds`."""
+    """Error for a full queue; clients may try again after `seconds`."""
 
     def __init__(self, name: str, waiting: int, seconds: int) -> None:
         super().__init__(f"the queue of {name} is full: {waiting} texts wait", f"Try again in {seconds} s.", 429)
@@ -42,7 +42,7 @@ class _CheckpointLoop:
     """The token loop of one checkpoint, with the job of each of its rows."""
 
     def __init__(self, loaded: Loaded) -> None:
-        from glassformer.model.threads import set_threads_here  # here, because it imports torch, as `Loaded` does
+        from glassformer.model.threads import set_threads_here  # imported here because it imports torch
 
         self.loaded = loaded
         self.loop: TokenLoop = loaded.token_loop()

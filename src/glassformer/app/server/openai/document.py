@@ -27,7 +27,7 @@ ALWAYS = {
     403: "the request came from a page of another origin",
     421: "the host name is not a name of the server",
 }
-"""Errors of access control, for all paths."""
+"""HTTP status -> meaning, for the access errors of all paths."""
 WRITING = {
     400: "a parameter is invalid, unknown or not supported, or the run cannot do the task",
     404: "no run with that name is served",
@@ -37,7 +37,7 @@ WRITING = {
     429: "the queue is full; Retry-After gives the seconds to wait",
     503: "the server is stopping",
 }
-"""Errors of the paths that generate text."""
+"""HTTP status -> meaning, for the errors of the paths that generate text."""
 ERROR = {
     "type": "object",
     "required": ["error"],

@@ -93,7 +93,7 @@ def _empty_texts(order: Order, stopped: Event) -> list[TextPiece]:
 
 
 class _StoppedError(Exception):
-    """The client has disconnected."""
+    """Raised to stop a beam search after the client has disconnected."""
 
 
 def _search(
@@ -154,7 +154,7 @@ def _chat_model(loaded: Loaded) -> ChatModel:
     template = Run(loaded.folder).chat_template()
     if template is None:
         raise BadRequestError(
-            f"{loaded.folder.name} has no chat template, which formats the conversation",
+            f"{loaded.folder.name} has no chat template to format the conversation",
             f"Use /v1/completions, or save the run's chat template in its folder as {CHAT_TEMPLATE_FILE}.",
             "model",
             "no_chat_template",

@@ -136,7 +136,7 @@ class CompletionBody(SamplingBody):
         None, ge=1, le=MOST_BEAMS, description="extension; see sample.beams; above 1, return the n likeliest texts"
     )
     length_penalty: float | None = Field(
-        None, ge=0, le=10, allow_inf_nan=False, description="extension; see sample.length_penalty; for beam search"
+        None, ge=0, le=10, allow_inf_nan=False, description="extension; see sample.length_penalty; only for beam search"
     )
     suffix: Annotated[str, Field(max_length=0)] | None = Field(None, description="not supported")
 
@@ -221,7 +221,7 @@ class ChatBody(SamplingBody):
     @model_validator(mode="after")
     def _scores_are_asked_for(self) -> Self:
         if self.top_logprobs is not None and not self.logprobs:
-            raise ValueError("top_logprobs needs logprobs = true")
+            raise ValueError("top_logprobs was given without logprobs = true")
         return self
 
 

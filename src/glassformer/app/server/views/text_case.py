@@ -75,7 +75,7 @@ def refuse_long(subject: Subject) -> None:
     if size > MOST_TRACE:
         fits = int(max(T, S) * (MOST_TRACE / size) ** 0.5)
         raise GlassError(
-            f"the text has {max(T, S):,} tokens: all its scores would take {size / 2**30:.1f} GiB",
+            f"the text has {max(T, S):,} tokens: all attention scores would take {size / 2**30:.1f} GiB",
             f"Give a text of at most about {fits:,} tokens, or use the attention map of one head.",
         )
 
