@@ -44,7 +44,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `glass attribute`."""
     parser.add_argument("run", type=Path, metavar="RUN", help="a run folder, of any task")
     parser.add_argument("text", metavar="TEXT", help="input text of the model; - reads standard input")
-    parser.add_argument("--view", default="logits", metavar="VIEW", help=f"{', '.join(USES)} (default: logits)")
+    parser.add_argument(
+        "--view", default="logits", metavar="VIEW", help=f"view to print: {', '.join(USES)} (default: logits)"
+    )
     parser.add_argument(
         "--target", metavar="TEXT", help="target of a translation or summary (default: the model generates it)"
     )
@@ -56,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--place",
         type=int,
         metavar="N",
-        help="explain only the answer at this position (default: all or the last, by view)",
+        help="explain only the answer at this position (default: depends on the view)",
     )
     parser.add_argument(
         "--layer",
@@ -103,7 +105,8 @@ def _check(arguments: argparse.Namespace) -> None:
         raise GlassError(f"--top {arguments.top} is below 1", "Give a number of at least 1.")
     if arguments.view == "patching" and arguments.corrupt is None:
         raise GlassError(
-            "--view patching was given without --corrupt", "Give another text with the same number of tokens."
+            "--view patching was given without --corrupt",
+            "Add --corrupt with another text of the same number of tokens.",
         )
     if arguments.layer is not None and arguments.head is not None:
         raise GlassError("--layer and --head were both given", "Remove one of the two.")

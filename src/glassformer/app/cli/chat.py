@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "question", nargs="?", metavar="QUESTION", help="a single question (default: read questions line by line)"
     )
-    parser.add_argument("--system", metavar="TEXT", help="system message before the conversation")
+    parser.add_argument("--system", metavar="TEXT", help="system message at the beginning of the conversation")
     parser.add_argument(
         "--checkpoint", choices=("best", "last"), default="best", help="checkpoint to load (default: best)"
     )

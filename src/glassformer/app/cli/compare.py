@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SETTING=VALUE,VALUE",
         help="a setting and its values in the grid; may be repeated",
     )
-    parser.add_argument("--study", metavar="NAME", help="a built-in grid")
+    parser.add_argument("--study", metavar="NAME", help="name of a built-in grid; --list shows all")
     parser.add_argument("--list", action="store_true", help="list the studies and their questions")
     parser.add_argument(
         "--seeds", type=int, metavar="N", help=f"number of runs of each cell, each with its own seed (default: {SEEDS})"
@@ -99,7 +99,7 @@ def _chosen_grid(arguments: argparse.Namespace) -> Grid:
             if getattr(arguments, name):
                 raise GlassError(
                     f"--study {study.name} was given with --{name}",
-                    "A study has its own settings; change single settings with --set.",
+                    f"Remove --{name}: a study has its own settings; change single settings with --set.",
                 )
         vary = dict(study.vary)
         changes = _under(study, changes)
@@ -154,7 +154,9 @@ def _measure_cost(arguments: argparse.Namespace) -> int:
 
     given = (arguments.data, arguments.target, arguments.vary, arguments.recipe, arguments.config, arguments.baseline)
     if any(given) or changes_from(arguments):
-        raise GlassError("--study cost takes no settings: its sizes are fixed", "Give only --out.")
+        raise GlassError(
+            "--study cost takes no settings: its sizes are fixed", "Remove all options except --study and --out."
+        )
     for name in ("seeds", "jobs"):
         if getattr(arguments, name) is not None:
             raise GlassError(

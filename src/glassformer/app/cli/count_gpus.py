@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--reach", type=float, metavar="SHARE", help=f"fraction of the peak that training achieves (default: {REACH})"
     )
     group.add_argument(
-        "--rows", type=int, metavar="N", help="micro-batch of each GPU (default: as many rows as fit, up to 64)"
+        "--rows", type=int, metavar="N", help="rows in the micro-batch of each GPU (default: as many as fit, up to 64)"
     )
     group.add_argument(
         "--tokens", type=float, metavar="BILLIONS", help="training tokens, to estimate the days of training"

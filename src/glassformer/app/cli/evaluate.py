@@ -53,7 +53,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="PARTS",
         help="parts to ablate: heads, layers, positions or the mask, such as dec.1.self.2,dec.0.feedforward",
     )
-    parser.add_argument("--instead", choices=KINDS, default="zero", help="replacement of ablated parts (default: zero)")
+    parser.add_argument(
+        "--instead", choices=KINDS, default="zero", help="replacement for the output of ablated parts (default: zero)"
+    )
     parser.add_argument(
         "--tokens",
         type=int,
@@ -70,7 +72,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="precision of the matrix multiplications of the loss; text is generated in fp32 (default: as in training)",
     )
     add_backend(parser)
-    parser.add_argument("--seed", type=int, metavar="N", help="seed of sampling, for both runs (default: each run's)")
+    parser.add_argument(
+        "--seed", type=int, metavar="N", help="seed of sampling, for both runs (default: each run's own seed)"
+    )
     add_setting_flags(parser, ("data", "sample"))
 
 

@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out", type=Path, required=True, metavar="PATH", help="the new folder (hf, onnx) or file (gguf)"
     )
-    parser.add_argument("--architecture", metavar="NAME", help="architecture of the target (default: the best match)")
+    parser.add_argument("--architecture", metavar="NAME", help="architecture to export to (default: the best match)")
     parser.add_argument(
         "--dtype", metavar="NAME", help="gguf: data type of the weights (f32, f16 or q8_0; default: f32)"
     )

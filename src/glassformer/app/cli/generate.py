@@ -47,7 +47,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `glass generate`."""
     parser.add_argument("run", type=Path, metavar="RUN", help="a run folder")
     parser.add_argument(
-        "prompt", nargs="?", metavar="PROMPT", help="the text to continue or translate; - reads standard input"
+        "prompt",
+        nargs="?",
+        metavar="PROMPT",
+        help="the text to continue, translate or summarize; - reads standard input",
     )
     parser.add_argument(
         "--input", type=Path, metavar="FILE", help="file with one prompt per line; each output is printed as one line"

@@ -70,7 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--l0", type=float, metavar="LAMBDA", help="train a gate on each head, with this penalty in nats per open head"
     )
-    parser.add_argument("--steps", type=int, metavar="N", help="with --l0: training steps (default: 500)")
+    parser.add_argument("--steps", type=int, metavar="N", help="with --l0: number of training steps (default: 500)")
     parser.add_argument(
         "--rate", type=float, metavar="F", help="with --l0: fraction of the run's peak learning rates (default: 0.1)"
     )

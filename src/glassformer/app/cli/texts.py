@@ -50,11 +50,11 @@ def _decoded(data: bytes, name: str) -> str:
     try:
         unpacked = gzip.decompress(data) if data.startswith(GZIP) else data
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise GlassError(f"{name} is a damaged gzip file: {error}", "Compress or download it again.") from None
+        raise GlassError(f"{name} is a damaged gzip file: {error}", "Compress or download the file again.") from None
     try:
         found = scan(lambda: iter([unpacked]), "auto", name)
     except GlassError as error:
-        raise GlassError(error.problem, "Save it as UTF-8, then try again.") from None
+        raise GlassError(error.problem, "Save the file as UTF-8, then try again.") from None
     if found.remark:
         print(found.remark, file=sys.stderr)
     return "".join(decode(iter([unpacked]), found.encoding))

@@ -94,10 +94,12 @@ async def events_of(request: Request, registry: ModelRegistry, name: str) -> Res
     if not await to_thread.run_sync(registry.training, name):
         return Response(status_code=204)
     if getattr(state, "streams", 0) >= STREAMS:
-        raise RefusedRequestError(f"there are already {STREAMS} event streams", "Close one of the pages.", 429)
+        raise RefusedRequestError(
+            f"there are already {STREAMS} event streams", "Close another page of this server.", 429
+        )
     after = request.headers.get("last-event-id") or request.query_params.get("after")
     if after is not None and not (after.isascii() and after.isdecimal() and len(after) < 16):
-        raise RefusedRequestError(f"after = {after[:40]!r} is not a step", "Give a whole number, or remove it.")
+        raise RefusedRequestError(f"after = {after[:40]!r} is not a step", "Give a whole number, or remove after.")
     follower = await to_thread.run_sync(Follower, run, None if after is None else int(after))
 
     async def stream() -> AsyncIterator[ServerSentEvent]:

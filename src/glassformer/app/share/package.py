@@ -186,8 +186,8 @@ def _around_text(opened: OpenedRun) -> tuple[list[int], list[int]]:
         folder = opened.folder
         end = model.tokenizer.token_text(model.tokenizer.end_id)
         raise GlassError(
-            f"the page does not support the chat template of {folder}: it must write only special tokens around a "
-            f"question, leave the question unchanged, and end an answer with {end}",
+            f"the page does not support the chat template of {folder}: the template must write only special tokens "
+            f"around a question, leave the question unchanged, and end an answer with {end}",
             f"Serve the run: glass serve {quoted(folder)}",
         )
     return found

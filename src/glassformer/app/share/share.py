@@ -93,7 +93,8 @@ class ShareReport:
                 f"{self.out}: {self.bytes / 1e6:,.2f} MB, {self.parameters:,} parameters in {self.bits} bits",
                 f"  read back and compared with the run on {found.places:,} predictions:",
                 f"  loss {found.loss:.4f} in the run, {found.loss_shared:.4f} in the file; the same likeliest answer "
-                f"in {found.same_choice:.1%} of the predictions; probabilities differ by at most {found.largest_difference:.2g}",
+                f"in {found.same_choice:.1%} of the predictions; "
+                f"probabilities differ by at most {found.largest_difference:.2g}",
                 "Open it in a browser: it needs no server and no network.",
             ]
         )
