@@ -122,7 +122,7 @@ def lens_view(request: AttributionRequest) -> ViewResult:
 
 
 def rollout_view(request: AttributionRequest) -> ViewResult:
-    """Show the share of each token in the answer, by attention rollout; draw the shares with `--plot`."""
+    """Show the attention rollout from the answer to each token; draw it with `--plot`."""
     from glassformer.inspection.attribution import rollout
     from glassformer.inspection.attribution.rollout import read_by
     from glassformer.inspection.attribution.tables import token_lines
@@ -147,7 +147,7 @@ def rollout_view(request: AttributionRequest) -> ViewResult:
 
 
 def flow_view(request: AttributionRequest) -> ViewResult:
-    """Show the maximum attention flow from each token to the answer, beside attention rollout."""
+    """Show the maximum attention flow from each token to the answer, next to attention rollout."""
     from glassformer.inspection.attribution import flow, rollout
     from glassformer.inspection.attribution.rollout import read_by
     from glassformer.inspection.attribution.tables import token_lines

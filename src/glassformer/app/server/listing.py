@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from glassformer.text.tokenizers import Tokenizer
 
 NEVER = "-"
-"""Version of a run without a checkpoint."""
+"""Stands for the version of a run without a checkpoint."""
 WORDS = 12
 """Maximum number of words of a sample to use as the prompt."""
 MARGIN = 8
@@ -150,7 +150,7 @@ def sample_prompt(run: Run, config: Config, reader: Tokenizer) -> str:
 def _parameters_and_heads(
     build_model: Any, config: Config, vocabulary: int, source: int, classes: int | None
 ) -> tuple[int, dict[str, list[int]]]:
-    """Return the number of parameters and the heads of each attention layer, from a model without storage."""
+    """Return the number of parameters and the heads of each attention layer, from a model whose tensors take no memory."""
     from glassformer.inspection.sites import attentions
     from glassformer.model.shapes_only import shapes_only
 

@@ -202,7 +202,7 @@ class ModelRegistry:
             return None
 
     def open(self, name: str) -> ServedModel:
-        """Load and return the run's best checkpoint; return the same object until there is a new best checkpoint.
+        """Return the run's best checkpoint, loaded on first use; the same object until there is a new best checkpoint.
 
         Raises:
             GlassError: there is no such run, it has no checkpoint yet, or its files are incomplete.

@@ -16,7 +16,7 @@ import numpy.typing as npt
 Bits = Literal[8, 16, 32]
 Floats = npt.NDArray[np.float32]
 LEVELS = 127
-"""Largest 8-bit integer; the smallest used integer is its negative."""
+"""Largest integer of a quantized weight; the smallest is its negative."""
 ALIGNED = 4
 """Alignment of the tensors, in bytes."""
 

@@ -79,7 +79,7 @@ class LayerPass:
         return self._rows(rows)["scores"]
 
     def allowed(self, rows: slice) -> Tensor:
-        """Return the keys that each row may attend to, (rows, S) bool; all heads share one mask."""
+        """Return which keys each row may attend to, (rows, S) bool; all heads share one mask."""
         return self.scores(rows)[0] != -torch.inf
 
     def bias(self, rows: slice) -> Tensor | None:

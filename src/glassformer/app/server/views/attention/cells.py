@@ -22,9 +22,9 @@ Bools = npt.NDArray[np.bool_]
 Aggregate = Literal["max", "sum"]
 Form = Literal["uint8", "float32"]
 HIDDEN = 255
-"""Byte of a masked cell."""
+"""Byte that represents a masked cell."""
 FULL = 254
-"""Byte of the weight 1; the rounding error is at most 1/508 of the scale."""
+"""Byte that represents the weight 1; the rounding error is at most 1/508 of the scale."""
 Span = tuple[int, int] | None
 """Start and stop of a range of positions; None: all positions."""
 
