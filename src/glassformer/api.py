@@ -236,8 +236,8 @@ class Transformer:
             min_p: sample only from tokens with at least this fraction of the highest probability.
             beams: number of beams; more than 1 means beam search.
             seed: random seed of sampling.
-            backend: library that computes the logits: "torch", "onnxruntime" or "onnxruntime-int8"; "auto" applies the
-                rule in `glassformer.backends.choosing`.
+            backend: "torch", "onnxruntime" or "onnxruntime-int8", which computes the logits; "auto" applies the rule in
+                `glassformer.backends.choosing`.
 
         Raises:
             GlassError: the model does not generate text, a setting is not allowed, or the backend cannot run the model.

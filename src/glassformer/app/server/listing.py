@@ -150,7 +150,7 @@ def sample_prompt(run: Run, config: Config, reader: Tokenizer) -> str:
 def _parameters_and_heads(
     build_model: Any, config: Config, vocabulary: int, source: int, classes: int | None
 ) -> tuple[int, dict[str, list[int]]]:
-    """Return the number of parameters and the heads of each attention layer, from a model whose tensors take no memory."""
+    """Return the number of parameters and the heads of each attention layer, from a model without tensor data."""
     from glassformer.inspection.sites import attentions
     from glassformer.model.shapes_only import shapes_only
 
