@@ -24,7 +24,7 @@ def plot_lens(found: Lens, subject: Subject, row: Sequence[str], path: Path) -> 
     Args:
         found: the logit lens.
         subject: the model's input; it names tokens and labels.
-        row: tokens of the row, for the column labels.
+        row: input tokens, which label the columns.
         path: path of the picture.
 
     Raises:

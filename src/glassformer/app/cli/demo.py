@@ -37,7 +37,10 @@ def run(arguments: argparse.Namespace) -> int:
     started = time.perf_counter()
     config = chosen_settings("tiny", None, changes_from(arguments))
     out = arguments.out or next(path for path in _names() if not path.exists())
-    print(f"Training a {config.model.layers}-layer transformer on generated stories, into {out}", file=sys.stderr)
+    print(
+        f"Training a {config.model.layers}-layer transformer on generated stories; the run folder is {out}",
+        file=sys.stderr,
+    )
     with start_run(config, out, arguments.began) as trainer:
         outcome = train(trainer)
     if outcome is None:

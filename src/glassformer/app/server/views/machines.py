@@ -145,7 +145,7 @@ def _guess(opened: ServedModel, question: MachinesQuestion, costs: Surprisals) -
 
 
 def place_at(costs: Surprisals, character: int) -> int | None:
-    """Return the index of the token that contains a character of the text; None if there is none."""
+    """Return the index of the token that contains the character at an index of the text; None if no token does."""
     for place, (end, writes) in enumerate(zip(costs.ends, costs.writes, strict=True)):
         if writes and end > character:
             return place

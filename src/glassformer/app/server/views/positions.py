@@ -16,7 +16,7 @@ negative distance means a later position, which occurs only in a stack without a
      "drop": 1.1, "mean_divergence": 0.9, "share_same": 0.25, "example": [tokens of the first order]}
 
 `moved` are the shuffled positions, and `times` is the number of shuffled orders. `before` and `after` are ln p(answer)
-for the original and the shuffled texts, and `drop` is their mean difference in nats.
+for the original and the shuffled texts, and `drop` is `before` minus the mean of `after`, in nats.
 """
 
 from __future__ import annotations
