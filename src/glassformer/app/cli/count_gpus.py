@@ -115,7 +115,7 @@ def table(about: str, found: Sequence[Estimate], billions: float | None) -> Iter
 
     Args:
         about: description of the GPU.
-        found: estimates.
+        found: one estimate for each number of GPUs.
         billions: training tokens in billions, for a row of days; None: no such row.
     """
     yield f"\nEstimated sharded training with AdamW in bfloat16, on {about}:"

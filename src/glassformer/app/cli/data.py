@@ -121,7 +121,7 @@ class CorpusReport:
     """Report on a generated corpus.
 
     Attributes:
-        corpus: the corpus.
+        corpus: generated corpus.
         kinds: generated records by kind (documents, pairs, labelled texts, conversations, minimal pairs).
     """
 

@@ -39,7 +39,7 @@ class Follower:
     """Reader of the new metrics and checkpoints of a run that is training.
 
     Args:
-        run: the run.
+        run: files of the run.
         after: return lines of later steps; None: return only lines that are written from now on.
     """
 

@@ -137,7 +137,7 @@ class PageView(Generic[Q]):
         Locks are acquired in the order of the runs' names, so that two requests cannot deadlock.
 
         Args:
-            opened: the run.
+            opened: loaded checkpoint of the run.
             question: the parsed request.
             others: runs that the run is compared with.
             gone: returns True if the client has disconnected; called after the locks are acquired.

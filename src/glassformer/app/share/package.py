@@ -124,7 +124,7 @@ def make_package(opened: OpenedRun, bits: Bits, examples: Sequence[str]) -> Pack
     """Return the contents of the shared file of a run, without the result of the comparison.
 
     Args:
-        opened: the run.
+        opened: the opened run.
         bits: bits per weight.
         examples: example texts for the page; empty: the run's own prompt.
 

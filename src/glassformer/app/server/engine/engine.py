@@ -262,7 +262,7 @@ class Engines:
     """Engines of the runs of a registry; each starts at its first request.
 
     Args:
-        registry: the runs.
+        registry: served runs.
         rows, waiting: see `ROWS` and `WAITING`.
     """
 

@@ -101,7 +101,7 @@ class TextJob:
 
     Args:
         order: order of the text; the job is appended to its `jobs`.
-        loaded: the model.
+        loaded: checkpoint that generates the text.
         ids: token ids of the prompt, or of the source.
         settings: generation settings, including stop texts.
         scores: number of likeliest tokens to return with each token; None: no scores.

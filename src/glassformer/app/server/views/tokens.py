@@ -143,7 +143,7 @@ def _roles(tokenizer: Tokenizer) -> list[tuple[str, int]]:
 
 
 def _counts(opened: ServedModel) -> tuple[Counts | None, str | None]:
-    """Return the training counts of each token, by side (None until counted), or the reason why there are none."""
+    """Return the training counts of each token (None until counted), or the reason why there are none."""
     try:
         return opened.later("token counts", lambda: count_tokens(opened)), None
     except GlassError as error:
@@ -151,7 +151,7 @@ def _counts(opened: ServedModel) -> tuple[Counts | None, str | None]:
 
 
 def count_tokens(opened: ServedModel) -> Counts:
-    """Return the occurrences of each token in the training split: side -> (V,).
+    """Return the occurrences of each token in the training split: "text", "source" or "target" -> (V,).
 
     Raises:
         GlassError: the encoded text no longer exists. It is not encoded again, because this would block the

@@ -40,7 +40,7 @@ class LayerPass:
     Attributes:
         model: the model of this layer.
         stack: the stack of this layer; None for cross-attention.
-        module: the layer.
+        module: attention module of the layer.
         heads: (H) numbers of its heads.
         key_heads: (H) index of the key head of each head.
         q: (H, T, K) queries, after normalization and rotation.
