@@ -10,7 +10,7 @@ server, unless --host 0.0.0.0 opens it to the network. Ctrl-C stops the server. 
 "token": …, "runs": […], "backend": …}, when the server is ready.
 
 --backend onnxruntime generates the text of the API and of the page faster, on the CPU; onnxruntime-int8 is faster
-still, with 8-bit weights, but not exact. The other views always use PyTorch.
+still, with 8-bit weights, but not exact. All other computations use PyTorch.
 """
 
 from __future__ import annotations

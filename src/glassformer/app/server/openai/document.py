@@ -29,7 +29,7 @@ ALWAYS = {
 }
 """HTTP status -> meaning, for the access errors of all paths."""
 WRITING = {
-    400: "a parameter is invalid, unknown or not supported, or the run cannot do the task",
+    400: "a parameter is invalid, unknown or not supported, or the run does not support the request",
     404: "no run with that name is served",
     408: "the body did not arrive in time",
     409: "the run has no checkpoint yet",
