@@ -125,12 +125,11 @@ def say_unread(unread: list[int], what: str, context: int) -> None:
     cut = [number for number in unread if number]
     if cut:
         of = f"of {len(unread):,} {what}"
-        most = counted(max(cut), "tokens")
         some = counted(len(cut), f"{of} are", f"{of} is")
-        most = f"the end was left out, up to {most}"
+        most = f"the ends were left out, up to {counted(max(cut), 'tokens')}"
         if len(unread) == 1:
             some = f"the {what.removesuffix('s')} is"
-            most = f"the end was left out, {counted(cut[0], 'tokens')}"
+            most = f"its last {counted(cut[0], 'tokens were left out', 'token was left out')}"
         print(
             f"{some} longer than the context (model.context = {context}): {most}",
             file=sys.stderr,
