@@ -389,7 +389,8 @@ class Transformer:
         length = len(_row_of(part, here))
         if length != len(_row_of(part, there)):
             raise GlassError(
-                f"the texts have {length} and {len(_row_of(part, there))} tokens, but {part} needs equal numbers",
+                f"the texts have {length} and {len(_row_of(part, there))} tokens, "
+                f"but patching {part} needs the same number",
                 "Give texts with the same number of tokens: compare `model.tokens(text)` and `model.tokens(other)`.",
             )
         found = record(self.model, *_as_inputs(there), keep=(activation,))

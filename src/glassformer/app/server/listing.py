@@ -44,7 +44,7 @@ class Listing:
         return [{**self.of(name), "parent": parents.get(name)} for name in self._registry.names()]
 
     def parents(self) -> dict[str, str]:
-        """Return name of run -> name of its parent, for each run whose parent is also served.
+        """Return the name of each run whose parent is also served -> the name of the parent.
 
         Runs are matched by the SHA-256 of a checkpoint, because folders may be renamed, moved or copied.
         """

@@ -134,7 +134,7 @@ class TextJob:
         order.jobs.append(self)
 
     def take(self, token: int, logits: Tensor, ended: Ended | None) -> TextPiece:
-        """Add a generated token and return its piece.
+        """Add a generated token, and return the piece of text that it adds.
 
         Args:
             token: id of the token.
