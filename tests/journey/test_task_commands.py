@@ -194,7 +194,7 @@ def test_classify_gives_every_label_its_probability(task_home: Path) -> None:
     first = said["texts"][0]
     assert plain == [f"{share:>8.2%}  {label}" for label, share in first["probabilities"].items()]
     cause, remedy = refused("classify", "runs/classify", folder=task_home)
-    assert "needs texts" in cause
+    assert "takes its texts" in cause
     assert remedy == "Give TEXT or --input FILE, not both."
 
 
