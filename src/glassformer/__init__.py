@@ -5,7 +5,7 @@
     model = gf.load("runs/book")  # or gf.fit("book.txt", minutes=5), or gf.import_model("gpt2")
     print(model.generate("It was"))
 
-The public names come from `glassformer.api`. It is imported on first use, and torch with it.
+Public names are imported on first use, because most of them import torch.
 """
 
 TYPE_CHECKING = False  # replaces typing.TYPE_CHECKING: importing `typing` takes longer than the rest of this file

@@ -1,4 +1,4 @@
-"""``python -m glassformer`` is the ``glass`` command."""
+"""Run the ``glass`` command as ``python -m glassformer``."""
 
 import sys
 

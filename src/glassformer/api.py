@@ -5,9 +5,9 @@
     model = gf.load("runs/book")
     model.attention("It was a day", layer=0, head=1)  # (T, S)
 
-Every method calls a function of the library, named in its docstring, and gives the same result. Methods take one text
-at a time. Results have no batch axis, except those of `record`; `glassformer.base.shapes` defines the letters of the
-shapes: T tokens, S keys, V vocabulary, D width.
+Each method calls the library function named in its docstring and returns the same result. Methods take one text at a
+time. Results have no batch axis, except those of `record`. Letters in shapes (see `glassformer.base.shapes`): T tokens,
+S keys, V vocabulary size, C labels, D width, H heads.
 """
 
 from __future__ import annotations
@@ -67,17 +67,17 @@ from glassformer.training.thread_choice import torch_state_restored
 __all__ = ["TextTokens", "Transformer", "fit", "import_model", "load"]
 
 MEANS = 4_096
-"""Number of held-out target tokens over which mean ablation averages."""
+"""Number of held-out target tokens that mean ablation averages over."""
 
 
 @dataclass(frozen=True, eq=False)
 class TextTokens:
-    """Tokens of a text, as the model reads them.
+    """Token ids of the model's input for a text, and the printable text of each token.
 
     Attributes:
-        ids: (T) token ids; for an encoder-decoder, of the target.
+        ids: (T) token ids; for an encoder-decoder, those of the target.
         texts: printable text of each token.
-        source: tokens of the encoder's input, for an encoder-decoder; else None.
+        source: tokens of the source, for an encoder-decoder; None for other models.
     """
 
     ids: Tensor
@@ -96,15 +96,17 @@ class TextTokens:
 class Transformer:
     """Model with its tokenizer and task, opened by `load`, `fit` or `import_model`.
 
-    Names of parts are as in `glassformer.inspection.sites`, counted from 0: `dec.1.self` is the self-attention of the
-    decoder's second block, `dec.1.self.2` its third head, `dec.1.feedforward` its feed-forward layer; `enc.` stands for
-    the encoder, and `dec.1.cross` is cross-attention. `parts` lists all parts that can be ablated.
+    Part names follow `glassformer.inspection.sites`, with layers and heads counted from 0. In the decoder's second
+    block, `dec.1.self` is the self-attention, `dec.1.self.2` its third head, `dec.1.cross` the cross-attention, and
+    `dec.1.feedforward` the feed-forward layer. Names of encoder parts begin with `enc.`. `parts` lists all parts that
+    can be ablated.
 
-    `target` is the target text of an encoder-decoder; by default, the text that the model generates greedily. In `loss`
-    and `ablate`, `target` is the label for a classifier, and an encoder-decoder needs it. Other models do not take it.
+    `target` is the target text of an encoder-decoder; the default is the text that the model generates greedily. In
+    `loss` and `ablate`, an encoder-decoder requires `target`, and a classifier takes the label as `target`. Other
+    models take no `target`.
 
     Attributes:
-        run: the opened run: folder, settings, weights, task and held-out text.
+        run: the opened run, with its folder, settings, weights, task and held-out text.
     """
 
     def __init__(self, run: OpenedRun) -> None:
@@ -127,7 +129,7 @@ class Transformer:
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """Tokenizer; for an encoder-decoder, of the target."""
+        """Tokenizer of the text; for an encoder-decoder, tokenizer of the target."""
         return self.run.tokenizer
 
     @property
@@ -164,7 +166,7 @@ class Transformer:
             raise AttributeError(f"a Transformer has no attribute {name!r}. {nearest(name, known)}")
 
     def tokens(self, text: str, target: str | None = None) -> TextTokens:
-        """Return the tokens of a text as the model reads them; row i of `logits` belongs to token i.
+        """Return the tokens that the model reads for a text; row i of `logits` belongs to token i.
 
         Raises:
             GlassError: the text is empty or longer than the context.
@@ -176,7 +178,7 @@ class Transformer:
             context = self.config.model.context
             if len(ids) > context:
                 raise GlassError(
-                    f"the text has {len(ids):,} tokens, the model reads {context:,}", "Give a shorter text."
+                    f"the text has {len(ids):,} tokens, but the model reads {context:,}", "Give a shorter text."
                 )
             return _named(ids, model.tokenizer)
         subject = whole_subject_of(model, text, target, str(self.folder))
@@ -198,12 +200,12 @@ class Transformer:
         """Return the mean loss of a text in nats per token.
 
         Calls `glassformer.evaluation.token_losses.surprisals`. A decoder predicts every token except the first from the
-        tokens before it; an encoder-decoder every token of `target` and the end token; a masked model each token, with
-        only that token masked. For a classifier, return the loss of the label `target` in nats.
+        tokens before it. An encoder-decoder predicts every token of `target` and the end token. A masked model predicts
+        each token with only that token masked. For a classifier, the result is the loss of the label `target`, in nats.
 
         Raises:
             GlassError: the text is empty, longer than the context or too short to have a loss; `target` is missing, or
-                the task does not take one; or the run is a chat model, whose loss is only defined for answers.
+                the task does not take one; or the run is a chat model, whose loss is defined only for answers.
         """
         return self._loss(text, target)
 
@@ -220,21 +222,21 @@ class Transformer:
         seed: int | None = None,
         backend: BackendName = "torch",
     ) -> str:
-        """Generate text: the continuation of a prompt without the prompt, or the target for a source.
+        """Generate and return text: the continuation of a prompt, without the prompt, or the target of a source.
 
-        Calls `glassformer.tasks.TextModel.generate`. The same seed gives the same text. Arguments that are not given
-        come from the run's settings (`config.sample`); sampling arguments turn off beam search.
+        Calls `glassformer.tasks.TextModel.generate`. The same seed gives the same text. Arguments default to the run's
+        settings (`config.sample`). Sampling arguments turn off beam search.
 
         Args:
             prompt: text to continue, translate or summarize; may be empty only for a language model.
             tokens: maximum number of generated tokens.
-            temperature: sampling temperature; 0: greedy decoding.
+            temperature: sampling temperature; 0 means greedy decoding.
             top_k: sample only from the k likeliest tokens.
             top_p: sample only from the likeliest tokens whose probabilities add up to at least this value.
             min_p: sample only from tokens with at least this fraction of the highest probability.
-            beams: number of beams; above 1: beam search.
-            seed: of the sampling.
-            backend: "torch", "onnxruntime" or "onnxruntime-int8", which computes the logits. "auto": see
+            beams: number of beams; more than 1 means beam search.
+            seed: random seed of sampling.
+            backend: "torch", "onnxruntime" or "onnxruntime-int8", which computes the logits; "auto" applies the rule in
                 `glassformer.backends.choosing`.
 
         Raises:
@@ -242,13 +244,16 @@ class Transformer:
         """
         model = self.text_model
         if not isinstance(model, TextModel | Translator):
-            raise self._wrong_task("write text")
+            raise self._wrong_task("generate text")
         if prompt != "" or isinstance(model, Translator):  # a decoder accepts an empty prompt
             _check_text(prompt)
         sampling = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p, "seed": seed}
         given = {name: value for name, value in sampling.items() if value is not None}
         if given and (beams or 1) > 1:
-            raise GlassError(f"{next(iter(given))} was given with beams = {beams}", "Beam search does not sample.")
+            raise GlassError(
+                f"{next(iter(given))} was given with beams = {beams}",
+                f"Remove {next(iter(given))}, or give beams=1: beam search does not sample.",
+            )
         search = {"beams": 1} if given else {} if beams is None else {"beams": beams}
         length = {} if tokens is None else {"tokens": tokens}
         settings = self.config.sample.replace(**given, **search, **length)
@@ -283,7 +288,7 @@ class Transformer:
         return self.text_model.classify([text])[0]
 
     def chat(self, messages: str | Sequence[Mapping[str, str]]) -> str:
-        """Return the model's answer in a conversation.
+        """Return the model's next answer in a conversation.
 
         Calls `glassformer.tasks.ChatModel.reply`.
 
@@ -299,7 +304,7 @@ class Transformer:
         tokens = len(model.conversation_ids(messages))
         if tokens > self.config.model.context:
             raise GlassError(
-                f"the conversation has {tokens:,} tokens, and the model reads at most {self.config.model.context:,}",
+                f"the conversation has {tokens:,} tokens, but the model reads at most {self.config.model.context:,}",
                 "Leave out the oldest messages.",
             )
         return "".join(model.reply(messages, self.config.sample)).strip()
@@ -320,9 +325,9 @@ class Transformer:
 
         Args:
             text: input of the model.
-            layer, head: counted from 0; removed heads do not change the numbers of the others.
-            part: "self" for self-attention, "cross" for attention of the decoder to the source.
-            stack: "enc" or "dec" in an encoder-decoder; None: the decoder, or the only stack of other models.
+            layer, head: counted from 0; pruning heads does not renumber the others.
+            part: "self" for self-attention, "cross" for cross-attention of the decoder to the source.
+            stack: "enc" or "dec" of an encoder-decoder; None: its decoder, or the only stack of other models.
             target: target text, for an encoder-decoder.
 
         Raises:
@@ -335,14 +340,14 @@ class Transformer:
     def record(
         self, text: str, keep: str | Sequence[str] = ("pattern", "resid"), target: str | None = None
     ) -> Recording:
-        """Record tensors of the forward pass by name: `found["dec.0.self.pattern"]` is (1, H, T, S).
+        """Return named tensors of the forward pass, such as "dec.0.self.pattern", (1, H, T, S).
 
         Calls `glassformer.inspection.recording.record`; docs/trace.md lists the names and their TransformerLens
         equivalents.
 
         Args:
             text: input of the model.
-            keep: kinds, such as "pattern", "resid", "z", for all layers, or names, such as "dec.1.resid".
+            keep: tensors to return: names, such as "dec.1.resid", or kinds, such as "pattern", for all layers.
             target: target text, for an encoder-decoder.
 
         Raises:
@@ -352,7 +357,7 @@ class Transformer:
         return record(self.model, *self._inputs(text, target), keep=keep)
 
     def patch(self, text: str, part: str, other: str, *, at: int | None = None, target: str | None = None) -> Tensor:
-        """Return the logits of a text, (T, V) or (C), with the activation of `part` replaced by that on another text.
+        """Return the logits of a text, (T, V) or (C), with the activation of `part` taken from another text.
 
         Calls `glassformer.inspection.patching.patch` with `Resample`: activation patching (Vig et al. 2020).
 
@@ -360,7 +365,7 @@ class Transformer:
             text: the text whose logits are returned.
             part: a name from `glassformer.inspection.patching.patchable`: a head (its z), an attention or feed-forward
                 layer (its output), or the residual stream before a block, such as "dec.1.resid".
-            other: the text that provides the activation, with the same number of tokens.
+            other: the text that provides the activation; it must have the same number of tokens.
             at: token whose activation is replaced, counted from 0; None: all tokens.
             target: target text for both texts, for an encoder-decoder.
 
@@ -374,8 +379,8 @@ class Transformer:
         activation = f"{site}.z" if last.isdigit() else part
         if activation not in catalogue(self.model):
             raise GlassError(
-                f"{part} has no activation that another text could give",
-                "Patch a head, an attention, a feed-forward layer or the residual stream.",
+                f"{part} cannot be patched: its activation cannot be recorded",
+                "Patch a head, an attention layer, a feed-forward layer or the residual stream.",
             )
         here = self.tokens(text, target)
         there = self.tokens(other, target)
@@ -384,7 +389,8 @@ class Transformer:
         length = len(_row_of(part, here))
         if length != len(_row_of(part, there)):
             raise GlassError(
-                f"the texts have {length} and {len(_row_of(part, there))} tokens, so {part} has no counterpart",
+                f"the texts have {length} and {len(_row_of(part, there))} tokens, "
+                f"but patching {part} needs the same number",
                 "Give texts with the same number of tokens: compare `model.tokens(text)` and `model.tokens(other)`.",
             )
         found = record(self.model, *_as_inputs(there), keep=(activation,))
@@ -401,7 +407,7 @@ class Transformer:
         target: str | None = None,
         instead: Literal["zero", "mean", "first", "frozen"] = "zero",
     ) -> float:
-        """Return the change of `loss` when parts are ablated, in nats per token; above 0 if the parts help.
+        """Return the increase of `loss` when parts are ablated, in nats per token; positive if the parts help.
 
         Calls `glassformer.inspection.ablation.ablate`.
 
@@ -412,8 +418,8 @@ class Transformer:
                 attention to the first token only; "frozen": zero, with all other attention patterns kept unchanged.
 
         Raises:
-            GlassError: there is no such part, this replacement does not exist for it, the run's text is missing (for
-                "mean"), or `loss` raises an error.
+            GlassError: there is no such part, the part does not support this replacement, the run's text is missing
+                (for "mean"), or `loss` raises an error.
         """
         ablation = check_ablation(self.model, (part,) if isinstance(part, str) else tuple(part), instead)
         rows = self.run.held_out(MEANS) if ablation.needs_means else None
@@ -425,15 +431,15 @@ class Transformer:
     ) -> Receipt:
         """Return the direct logit attribution of one token: its logit as the sum of the contributions of the parts.
 
-        Calls `glassformer.inspection.receipt.write_receipt` (Elhage et al. 2021). `.parts` holds the contributions, in
-        the logit's unit, `.logit` the model's logit and `.total` the sum of the contributions; printed, it is a table.
+        Calls `glassformer.inspection.receipt.write_receipt` (Elhage et al. 2021). In the result, `.parts` holds the
+        contributions in logit units, `.total` their sum, and `.logit` the model's logit. `print` shows it as a table.
 
         Args:
-            text: the text before the token; a source; a text with `[MASK]`; or a text to classify.
+            text: the text before the token; for other tasks, a source, a text with `[MASK]`, or a text to classify.
             token: text or id of the token, or a label; None: the model's prediction.
             against: another token or label, whose logit is subtracted.
-            step: number of the token in the text that `generate` returns, from 1.
-            hole: number of the `[MASK]`, from 1.
+            step: number of the token in the text that `generate` returns, counted from 1.
+            hole: number of the `[MASK]`, counted from 1.
 
         Raises:
             GlassError: the model has no exact decomposition (post-norm), the text is empty, or there is no such token.
@@ -441,9 +447,9 @@ class Transformer:
         return write_receipt(self.text_model, text, token, against, step=step, hole=hole)
 
     def heads(self, text: str | None = None) -> HeadSurvey:
-        """Return the roles of all attention heads, with scores, chance levels and intervals; printed, it is a table.
+        """Return the roles of all attention heads, with scores, chance levels and confidence intervals.
 
-        Calls `glassformer.inspection.heads.of_run.heads_of_run`.
+        Calls `glassformer.inspection.heads.of_run.heads_of_run`. `print` shows the result as a table.
 
         Args:
             text: text on which the heads are scored; None: the run's held-out text, or random tokens if it is missing.
@@ -463,17 +469,17 @@ class Transformer:
         _check_text(text)
         if isinstance(model, TextClassifier):
             if target is None:
-                raise GlassError("the loss of a classifier needs the label", nearest("", model.labels))
+                raise GlassError("the loss of a classifier needs a label as target", nearest("", model.labels))
             label = label_named(model.labels, target)
             shares = outlook(model, whole_subject_of(model, text), forward).shares  # (C)
             return -float(shares[label].log())
         if isinstance(model, Translator) and target is None:
-            raise GlassError("the loss of an encoder-decoder needs a target", "Give target=, the text it should write.")
+            raise GlassError("the loss of an encoder-decoder needs a target", "Give target=, the expected text.")
         if isinstance(model, ChatModel):
             raise GlassError(NOT_LEARNT, f"Measure the loss of its answers: glass evaluate {quoted(self.folder)}")
         mean = surprisals(model, text, target, forward).mean
         if mean is None:
-            raise GlassError(f"no token of {text!r} is predicted, so it has no loss", "Give a longer text.")
+            raise GlassError(f"no token of {text!r} is predicted, so the text has no loss", "Give a longer text.")
         return mean
 
     def _wrong_task(self, wanted: str) -> GlassError:
@@ -496,7 +502,7 @@ def load(
         run: folder of a run made by `glass train` or `fit`.
         checkpoint: "best" (lowest validation loss) or "last".
         device: "auto", "cpu", "cuda", "cuda:N" or "mps".
-        precision: of the weights; "auto": bf16 if the device is faster in it.
+        precision: precision of the weights; "auto": bf16 if it is faster on the device.
 
     Raises:
         GlassError: there is no such run, or its files are damaged.
@@ -520,18 +526,19 @@ def fit(
 ) -> Transformer:
     """Train a new run as `glass train` does, and load its best checkpoint.
 
-    Ctrl-C stops training after the current step, saves everything, and raises KeyboardInterrupt. The random state and
+    Ctrl-C stops training after the current step, saves the run, and raises KeyboardInterrupt. The random state and
     the thread count of torch are restored afterwards.
 
     Args:
         data: a text file, a folder, a .gz, CSV, TSV or JSONL file, or the name of a generated corpus.
-        target: the second of two parallel files.
+        target: file with the targets, parallel to the sources in `data`.
         task: "lm" (the default), "masked", "classify", "translate" or "summarize".
-        minutes: wall time of the whole call; 10 if neither minutes nor steps are given.
+        minutes: wall-clock time of the whole call; 10 if neither minutes nor steps are given.
         steps: number of optimizer steps; the same number gives the same weights, bit for bit.
         out: run folder; None: runs/NAME-OF-DATA.
-        recipe: name of a recipe of settings; None: the default recipe of the task.
-        begin_from: run to fine-tune: provides the tokenizer, model and initial weights; trains 3 minutes by default.
+        recipe: name of a recipe, a set of settings; None: the default recipe of the task.
+        begin_from: run to fine-tune, which provides the tokenizer, the model settings and the initial weights;
+            training then takes 3 minutes by default.
         settings: any other settings by name: {"model.layers": 4, "train.seed": 1}.
         progress: show a progress bar and notes on standard error.
 
@@ -543,7 +550,7 @@ def fit(
         if value is not None and not isinstance(value, str | PathLike):
             raise GlassError(
                 f"{name} must be a path, got {type(value).__name__}",
-                "Give a path or a corpus; for texts in memory see glassformer.interop.sklearn.",
+                "Give a path or the name of a corpus; for texts in memory, use glassformer.interop.sklearn.",
             )
     shortcuts = {"train.task": task, "train.minutes": minutes, "train.steps": steps}
     given = {**(settings or {}), **{name: value for name, value in shortcuts.items() if value is not None}}
@@ -585,9 +592,9 @@ def import_model(path: Folder, out: Folder | None = None) -> Transformer:
 
 
 def _refuse_run_at(folder: Path) -> None:
-    """Raise an error if the folder holds a run, with advice for the Python API."""
+    """Raise a `GlassError` with advice for the Python API if the folder holds a run."""
     if (folder / "config.toml").exists():
-        advice = f"Open it with gf.load({fspath(folder)!r}), or give another out."
+        advice = f"Open it with gf.load({fspath(folder)!r}), or give another folder as out."
         raise GlassError(f"{folder} already holds a run", advice)
 
 
@@ -604,7 +611,7 @@ def _setting_text(name: str, value: Any) -> str:
 
 
 def _check_text(text: str) -> None:
-    """Raise an error if `text` is not a non-empty string."""
+    """Raise a `GlassError` unless `text` is a non-empty string."""
     if not isinstance(text, str):
         raise GlassError(f"the text must be a string, got {type(text).__name__}", "Give one text at a time.")
     if not text:

@@ -1,7 +1,7 @@
-"""`check` and `hint` for notebooks that were written when the course was part of this package.
+"""Keep `from glassformer.learn import check, hint` working in old notebooks of the course.
 
-The course is a package of its own now (CHANGELOG.md, "Moved import paths"). The last cells of a notebook written before
-say `from glassformer.learn import check, hint`; that import keeps working as long as such notebooks may be in use.
+The course is now a separate package (CHANGELOG.md, "Moved import paths"). Notebooks written before that change import
+`check` and `hint` from here in their last cells.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ NAMES = ("check", "hint")
 
 def __getattr__(name: str) -> Any:
     if name not in NAMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}: the course is a package of its own")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}: the course is now a separate package")
     from glassformer.app.course import course_module
 
     return getattr(course_module("notebook"), name)

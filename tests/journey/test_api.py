@@ -229,7 +229,7 @@ def test_beams_find_the_likeliest_texts(name: str, client: openai.OpenAI, runs: 
     [
         ("book", {"beams": 2, "temperature": 0.5}, "beam search does not sample"),
         ("en-de", {"n": 5}, "give beams = 5"),
-        ("en-de", {"logprobs": 2}, "it needs beams = 1"),
+        ("en-de", {"logprobs": 2}, "beam search does not return log-probabilities"),
         ("book", {"length_penalty": 1.0}, "it needs beams above 1"),
         ("book", {"beams": 17}, "beams"),
     ],

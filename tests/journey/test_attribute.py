@@ -153,8 +153,8 @@ def test_what_cannot_be_is_refused(task_home: Path) -> None:
     )
     assert "there is no layer 5 Give 0." in error("It was", "--layer", "5")
     assert "there is no layer -1 Give 0." in error("It was", "--view", "rollout", "--layer", "-1")
-    assert "there is no answer at position 9 There are answers at 0, 1." in error("It was", "--place", "9")
-    assert "--layer has no effect with --view lens Use it with logits, rollout, flow." in error(
+    assert "there is no answer at position 9 Choose one of the positions 0, 1." in error("It was", "--place", "9")
+    assert "--layer has no effect with --view lens Remove --layer, or use --view logits, rollout, flow." in error(
         "It was", "--view", "lens", "--layer", "0"
     )
     assert "--plot has no effect with --view flow" in error("It was", "--view", "flow", "--plot", "flow.png")
@@ -167,7 +167,7 @@ def test_what_cannot_be_is_refused(task_home: Path) -> None:
     )
     assert "is outside the vocabulary" in error("It was", "--token", "9999")
     assert "--top 0 is below 1" in error("It was", "--top", "0")
-    assert "Give one of them." in error("It was", "--layer", "0", "--head", "dec.0.self.0")
+    assert "Remove one of the two." in error("It was", "--layer", "0", "--head", "dec.0.self.0")
 
 
 def test_a_post_norm_run_has_rollouts_but_no_residual_views(task_home: Path) -> None:

@@ -40,7 +40,7 @@ def test_what_no_longer_fits_is_forgotten_and_said(task_home: Path) -> None:
     lines = f"{QUESTION}\n" * 6
     done = process("chat", "runs/chat", "--temperature", "0", folder=task_home, text=lines)
     assert done.returncode == 0, done.stderr
-    assert "messages are forgotten: the context is full" in done.stderr
+    assert "the context is full: the oldest" in done.stderr
     assert len(done.stdout.splitlines()) == 6
     long = " ".join(["dog"] * 60)
     problem, remedy = refused("chat", "runs/chat", long, folder=task_home)
@@ -95,7 +95,7 @@ def test_data_look_shows_what_counts(task_home: Path) -> None:
     done = glass("data", "look", "talks.jsonl", "--task", "chat", folder=task_home)
     assert done.returncode == 0, done.stderr
     assert "do ?|[[it " in done.stdout
-    assert "text that counts for the loss is in [[ ]]" in done.stdout
+    assert "text that counts in the loss is in [[ ]]" in done.stdout
     found = json.loads(glass("data", "look", "talks.jsonl", "--task", "chat", "--json", folder=task_home).stdout)
     pieces = found["first"][0]["pieces"]
     assert [piece["counts"] for piece in pieces][:2] == [False, True]

@@ -188,7 +188,7 @@ def test_a_cell_that_fails_does_not_stop_the_others(tmp_path: Path) -> None:
         (["--vary", "model.positons=learned,none", "--out", "x"], "there is no setting 'model.positons'"),
         (["--vary", "model.positions=none", "--out", "x"], "fewer than two values"),
         (["--vary", "model.positions=none,none", "--out", "x"], "has none twice"),
-        (["--vary", "model.positions=learned,none"], "a comparison needs a folder"),
+        (["--vary", "model.positions=learned,none"], "glass compare was given without --out"),
         (["--out", "x"], "nothing varies"),
         (["--vary", "model.positions=learned,none", "--out", "full"], "full is not empty: it holds mine.txt"),
         (["--vary", "model.positions=learned,none", "--out", "proverbs.txt"], "proverbs.txt is a file"),

@@ -163,7 +163,7 @@ def test_texts_that_cannot_be_read_are_refused(models: dict[str, gf.Transformer]
         (lambda model: model.record(TEXT, "patern"), "'patern'", "Did you mean pattern?"),
         (lambda model: model.patch(TEXT, "dec.0.slef", TEXT), "'dec.0.slef'", "Did you mean dec.0.self?"),
         (lambda model: model.patch(TEXT, "dec.0.self.0", "short"), "11 and 5 tokens", "model.tokens(other)"),
-        (lambda model: model.patch(TEXT, "dec.mask", TEXT), "dec.mask has no activation", "Patch a head"),
+        (lambda model: model.patch(TEXT, "dec.mask", TEXT), "dec.mask cannot be patched", "Patch a head"),
         (lambda model: model.patch(TEXT, "dec.0.self.0", TEXT, at=11), "no token 11", "Give 0 to 10."),
         (
             lambda model: model.ablate(TEXT, "dec.0.self.9"),

@@ -127,14 +127,18 @@ def test_mistakes_are_two_lines_and_leave_nothing(home: Path) -> None:
     says("there is no head 'dec.7.self.0'", "Did you mean dec.", "--history", "--head", "dec.7.self.0")
     says("these snapshots have no role 'inducton'", "Did you mean induction?", "--history", "--role", "inducton")
     says(
-        "--out heads.pdf is not the name of a page or animation", ".html, .gif, .png", "--history", "--out", "heads.pdf"
+        "--out heads.pdf is not the name of a page or animation",
+        ".html, .gif or .png",
+        "--history",
+        "--out",
+        "heads.pdf",
     )
     says("there is no folder no", "Create it first", "--history", "--out", "no/heads.html")
-    says("--text was given with --history", "remove --text", "--history", "--text", "the old dog")
+    says("--text was given with --history", "Remove --text", "--history", "--text", "the old dog")
     says("--plot was given with --history", "--out", "--history", "--plot", "roles.png")
-    says("--importance was given with --history", "remove one", "--history", "--importance")
+    says("--importance was given with --history", "Remove one", "--history", "--importance")
     for option, value in (("--sort", "place"), ("--checkpoint", "best"), ("--device", "cpu")):
-        says(f"{option} was given with --history", f"remove {option}", "--history", option, value)
+        says(f"{option} was given with --history", f"Remove {option}", "--history", option, value)
     says("--role was given without --history", "Add --history", "--role", "induction")
     says("--out was given without --history", "Add --history", "--out", "heads.html")
     first, second = refused(*train("lm", "--train.snapshots=65", out="runs/many"), folder=home)

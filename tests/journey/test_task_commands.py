@@ -148,7 +148,7 @@ def test_generate_writes_a_text_for_a_source(name: str, task_home: Path) -> None
     ranked = facts("generate", f"runs/{name}", source, "--top", "3", folder=task_home)["candidates"]
     assert len(ranked) == 3
     cause, remedy = refused("generate", f"runs/{name}", folder=task_home)
-    assert "needs a source text, and none was given" in cause
+    assert "needs a source text, but none was given" in cause
     assert "--input FILE" in remedy
 
 
@@ -194,8 +194,8 @@ def test_classify_gives_every_label_its_probability(task_home: Path) -> None:
     first = said["texts"][0]
     assert plain == [f"{share:>8.2%}  {label}" for label, share in first["probabilities"].items()]
     cause, remedy = refused("classify", "runs/classify", folder=task_home)
-    assert "needs texts" in cause
-    assert remedy == "Give TEXT, or --input FILE."
+    assert "takes its texts" in cause
+    assert remedy == "Give TEXT or --input FILE, not both."
 
 
 def test_fill_ranks_what_may_stand_in_each_hole(task_home: Path) -> None:
@@ -240,14 +240,14 @@ def test_what_is_too_long_is_said_in_numbers(name: str, task_home: Path) -> None
     done = here(command, f"runs/{name}", long, folder=task_home)
     assert done.returncode == 0, done.stderr
     what = "text" if name == "classify" else "source"
-    assert f"the {what} is longer than the model reads (model.context = 40)" in done.stderr
+    assert f"the {what} is longer than the context (model.context = 40)" in done.stderr
     assert "its last 21 tokens" in done.stderr  # 60 words, 39 and an end token fit
     if command == "generate":
         lines = ["the dog", long, "dog " * 44 + "dog"]
         (task_home / "long.txt").write_text("\n".join(lines), encoding="utf-8")
         done = here(command, f"runs/{name}", "--input", "long.txt", folder=task_home)
         assert f"2 of 3 {what}s are longer" in done.stderr
-        assert "21 tokens of the longest" in done.stderr
+        assert "up to 21 tokens" in done.stderr
     quiet = here(command, f"runs/{name}", DOES[name][1], folder=task_home)
     assert quiet.stderr == ""
 

@@ -17,7 +17,7 @@ from glassformer.app.course import GROUP, course_module
 from glassformer.base.errors import GlassError
 from tests.journey.pages import ROOT
 
-INSTALL = "Install glassformer again, which includes it: pip install -c constraints.txt -e ."
+INSTALL = "Reinstall glassformer, which includes the course: pip install -c constraints.txt -e ."
 OTHER_COURSE = '''"""Another course."""
 
 def add_arguments(parser):
@@ -99,5 +99,5 @@ def test_notebooks_of_an_earlier_version_find_the_check(capsys: pytest.CaptureFi
     exec('from glassformer.learn import check, hint\nhint("softmax", 1)', names)
     assert (names["check"], names["hint"]) == (glassformer_course.check, glassformer_course.hint)
     assert capsys.readouterr().out.startswith("Hint 1: ")
-    with pytest.raises(AttributeError, match="has no attribute 'checking': the course is a package of its own"):
+    with pytest.raises(AttributeError, match="has no attribute 'checking': the course is now a separate package"):
         learn.checking  # noqa: B018

@@ -112,7 +112,7 @@ def test_too_large_a_run_is_refused_with_its_size(
     runs: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(share, "MOST_BYTES", 10_000)
-    with pytest.raises(GlassError, match=r"parameters: with 16 bits the file would have .* MB.*\n.*--bits 8"):
+    with pytest.raises(GlassError, match=r"with 16 bits per weight, the file would have .* MB.*\n.*--bits 8"):
         share_run(ShareRequest(runs["lm"], tmp_path / "a.html", 16))
     assert list(tmp_path.iterdir()) == []
 
@@ -121,7 +121,9 @@ def test_what_the_page_does_not_compute_is_refused_by_name(
     runs: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(share.COMPUTED, "activation", ("relu",))
-    with pytest.raises(GlassError, match=r"does not support model.activation = \w+\nIt supports relu; glass serve"):
+    with pytest.raises(
+        GlassError, match=r"does not support model.activation = \w+\nUse a run with relu, or use glass serve"
+    ):
         share_run(ShareRequest(runs["lm"], tmp_path / "a.html", 16))
     assert list(tmp_path.iterdir()) == []
 

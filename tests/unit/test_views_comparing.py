@@ -90,7 +90,7 @@ def test_without_a_mask_nothing_is_left_of_the_order_of_reading(registry: ModelR
     found = ask(registry, "book", "ablation", off=["dec.mask", "dec.positions"], write=5)
     assert found["text"]["off"] != found["text"]["whole"]
     assert found["written"]["before"] is not None
-    assert found["keep"]["why"] == "only heads can be removed for good, and dec.mask is off"
+    assert found["keep"]["why"] == "only heads can be removed permanently, but dec.mask is ablated too"
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """Find the course (exercises, a bug lab and a glossary), which is a separate package that imports this one.
 
-This package does not contain the course's name. The course's distribution declares entry points in the group
+The course is found by its entry points, not by its name. Its distribution declares them in the group
 `glassformer.course`: `command` is the module of `glass learn`, `notebook` the module with `check` and `hint`.
 """
 
@@ -11,7 +11,7 @@ from types import ModuleType
 from glassformer.base.errors import GlassError
 
 GROUP = "glassformer.course"
-INSTALL = "Install glassformer again, which includes it: pip install -c constraints.txt -e ."
+INSTALL = "Reinstall glassformer, which includes the course: pip install -c constraints.txt -e ."
 
 
 def course_module(name: str) -> ModuleType:

@@ -8,12 +8,12 @@
   glass attribute runs/book "The dog is" --view patching --corrupt "The dogs are"
 
 Views: logits (each logit as the sum of the contributions of all parts), lens (the likeliest answer after each layer),
-rollout and flow (attention traced back to the tokens), blank (occlusion: the loss of log-probability when a token is
-replaced), agreement (rank correlations of attention, rollout and occlusion), patching (for two texts: which position of
-which layer decides the answer).
+rollout and flow (attention traced back to the tokens), blank (occlusion: the drop in the answer's log-probability
+when a token is replaced), agreement (rank correlations of attention, rollout and occlusion), patching (the layers and
+positions in which the difference between two texts decides the answer).
 
-The answers to explain are the tokens that follow in the text, and the likeliest token after its end; for runs of task
-masked, the likeliest token at each [MASK]; for classifiers, the likeliest label. --token replaces the answer at every
+The explained answers are the next tokens of the text and the likeliest token after its end; for runs of task masked,
+the likeliest token at each [MASK]; for classifiers, the likeliest label. --token replaces the answer at every
 position. Logits and lens need a residual stream, so they refuse post-norm models. Layers, heads and positions count
 from 0.
 """
@@ -37,14 +37,16 @@ USES = {
     "agreement": ("target", "token", "replace"),
     "patching": ("target", "token", "against", "place", "corrupt", "part"),
 }
-"""Options that each view uses, by the name of the view."""
+"""Options of each view, by view name."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `glass attribute`."""
     parser.add_argument("run", type=Path, metavar="RUN", help="a run folder, of any task")
     parser.add_argument("text", metavar="TEXT", help="input text of the model; - reads standard input")
-    parser.add_argument("--view", default="logits", metavar="VIEW", help=f"{', '.join(USES)} (default: logits)")
+    parser.add_argument(
+        "--view", default="logits", metavar="VIEW", help=f"view to print: {', '.join(USES)} (default: logits)"
+    )
     parser.add_argument(
         "--target", metavar="TEXT", help="target of a translation or summary (default: the model generates it)"
     )
@@ -53,14 +55,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--against", metavar="TEXT|ID", help="explain the difference from the logit of this token or label"
     )
     parser.add_argument(
-        "--place", type=int, metavar="N", help="explain only the answer at this position (default of most views: last)"
+        "--place",
+        type=int,
+        metavar="N",
+        help="explain only the answer at this position (default: depends on the view)",
     )
     parser.add_argument(
-        "--layer", type=int, metavar="N", help="logits: neurons of this layer; rollout, flow: up to this layer"
+        "--layer",
+        type=int,
+        metavar="N",
+        help="logits: show the neurons of this layer; rollout, flow: stop at this layer",
     )
-    parser.add_argument(
-        "--head", metavar="NAME", help="logits: split one head by source token; a name such as dec.1.self.2"
-    )
+    parser.add_argument("--head", metavar="NAME", help="logits: head to split by source token, such as dec.1.self.2")
     parser.add_argument("--top", type=int, metavar="N", help=f"number of parts or tokens to list (default: {TOP})")
     parser.add_argument("--replace", metavar="TEXT|ID", help="the token that replaces an occluded token")
     parser.add_argument("--corrupt", metavar="TEXT", help="patching: another text with the same number of tokens")
@@ -92,15 +98,18 @@ def _check(arguments: argparse.Namespace) -> None:
     for name in dict.fromkeys(option for uses in USES.values() for option in uses):
         if getattr(arguments, name) is not None and name not in USES[arguments.view]:
             views = ", ".join(view for view, uses in USES.items() if name in uses)
-            raise GlassError(f"--{name} has no effect with --view {arguments.view}", f"Use it with {views}.")
+            raise GlassError(
+                f"--{name} has no effect with --view {arguments.view}", f"Remove --{name}, or use --view {views}."
+            )
     if arguments.top is not None and arguments.top < 1:
         raise GlassError(f"--top {arguments.top} is below 1", "Give a number of at least 1.")
     if arguments.view == "patching" and arguments.corrupt is None:
         raise GlassError(
-            "--view patching was given without --corrupt", "Give another text with the same number of tokens."
+            "--view patching was given without --corrupt",
+            "Add --corrupt with another text of the same number of tokens.",
         )
     if arguments.layer is not None and arguments.head is not None:
-        raise GlassError("--layer and --head were both given", "Give one of them.")
+        raise GlassError("--layer and --head were both given", "Remove one of the two.")
     if arguments.plot is not None:
         from glassformer.inspection.plots import refuse_no_picture
 

@@ -19,12 +19,12 @@ MOST_ANSWERS = 128
 
 
 def plot_lens(found: Lens, subject: Subject, row: Sequence[str], path: Path) -> None:
-    """Draw a lens: a column for each answer, a row for each layer, and the embedding at the bottom.
+    """Draw a logit lens with a column for each answer, and a row for the embedding (at the bottom) and for each layer.
 
     Args:
-        found: the lens.
-        subject: the model's input, which has the names of tokens and labels.
-        row: tokens at the positions of the row, for the column labels.
+        found: the logit lens.
+        subject: the model's input; it names tokens and labels.
+        row: input tokens, which label the columns.
         path: path of the picture.
 
     Raises:
@@ -34,7 +34,7 @@ def plot_lens(found: Lens, subject: Subject, row: Sequence[str], path: Path) -> 
 
     if len(found.outputs) > MOST_ANSWERS:
         raise GlassError(
-            f"--plot would have {len(found.outputs):,} columns, and at most {MOST_ANSWERS} are allowed",
+            f"--plot would have {len(found.outputs):,} columns, but at most {MOST_ANSWERS} are allowed",
             "Give a shorter text, or one answer with --place.",
         )
     best = found.top[:, :, 0].tolist()  # (L+1, P)
@@ -50,7 +50,7 @@ def plot_lens(found: Lens, subject: Subject, row: Sequence[str], path: Path) -> 
 
 
 def plot_rollout(found: Rollout, layer: int, subject: Subject, path: Path) -> None:
-    """Draw the rollout shares of all positions up to a layer; for an encoder-decoder, in the source tokens."""
+    """Draw the attention rollout of each position up to a layer; for an encoder-decoder, from the source tokens."""
     from glassformer.inspection.plots import MapLabels, draw_rollout, save
 
     texts = subject.labels

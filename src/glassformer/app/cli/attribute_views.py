@@ -1,4 +1,4 @@
-"""Views of `glass attribute`: each returns its facts for JSON, and its lines for the terminal."""
+"""Views of `glass attribute`: each returns a dictionary for JSON and lines for the terminal."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from glassformer.tasks import AnyTextModel
 
 TOP = 8
-"""Default of `--top`: parts or neurons to list."""
+"""Default of `--top`, the number of parts or neurons to list."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class AttributionRequest:
 
     @property
     def output(self) -> Output:
-        """Return the answer at `--place`, or the last answer.
+        """Answer at `--place`, or the last answer.
 
         Raises:
             GlassError: there is no answer at that position.
@@ -41,21 +41,21 @@ class AttributionRequest:
         found = [output for output in self.case.outputs if place in (None, output.place)]
         if not found:
             there = ", ".join(str(output.place) for output in self.case.outputs[:8])
-            raise GlassError(f"there is no answer at position {place}", f"There are answers at {there}.")
+            raise GlassError(f"there is no answer at position {place}", f"Choose one of the positions {there}.")
         return found[-1]
 
     @property
     def against(self) -> int | None:
-        """Return the token id, or the label's number, of `--against`; None if it is not given."""
+        """Token id or label number of `--against`; None if the option is not given."""
         return named(self.model, self.arguments.against)
 
 
 ViewResult = tuple[dict[str, Any], Iterator[str]]
-"""Facts of a view, and its lines."""
+"""Dictionary for JSON, and lines for the terminal."""
 
 
 def named(model: AnyTextModel, name: str | None) -> int | None:
-    """Return the id of the token, or the number of the label, with that name; None for None."""
+    """Return the id of the token, or the number of the label, called `name`; None if `name` is None."""
     from glassformer.inspection.receipt.naming import label_named, token_named
     from glassformer.tasks import TextClassifier
 
@@ -65,7 +65,7 @@ def named(model: AnyTextModel, name: str | None) -> int | None:
 
 
 def logits_view(request: AttributionRequest) -> ViewResult:
-    """Show the contribution of each part to each logit; for one answer, its parts, neurons, or one head."""
+    """Show the contribution of each part to each logit, or of the parts, neurons or one head to one logit."""
     from glassformer.inspection.attribution import split_neurons, split_output, split_outputs, tables
     from glassformer.inspection.receipt.parts import refuse_inexact
     from glassformer.inspection.sites import find_head
@@ -122,7 +122,7 @@ def lens_view(request: AttributionRequest) -> ViewResult:
 
 
 def rollout_view(request: AttributionRequest) -> ViewResult:
-    """Show the share of each token in the answer, by attention rollout; draw the shares with `--plot`."""
+    """Show the attention rollout from the answer to each token; draw it with `--plot`."""
     from glassformer.inspection.attribution import rollout
     from glassformer.inspection.attribution.rollout import read_by
     from glassformer.inspection.attribution.tables import token_lines
@@ -147,7 +147,7 @@ def rollout_view(request: AttributionRequest) -> ViewResult:
 
 
 def flow_view(request: AttributionRequest) -> ViewResult:
-    """Show the maximum attention flow from each token to the answer, beside attention rollout."""
+    """Show the maximum attention flow from each token to the answer, next to attention rollout."""
     from glassformer.inspection.attribution import flow, rollout
     from glassformer.inspection.attribution.rollout import read_by
     from glassformer.inspection.attribution.tables import token_lines
@@ -166,7 +166,7 @@ def flow_view(request: AttributionRequest) -> ViewResult:
 
 
 def blank_view(request: AttributionRequest) -> ViewResult:
-    """Show the occlusion of each token: the loss of the answer's log-probability, in nats, when it is replaced."""
+    """Show the occlusion of each token: the drop in the answer's log-probability, in nats, if it is replaced."""
     from glassformer.inspection.attribution import blank
     from glassformer.inspection.attribution.tables import token_lines
 
@@ -175,7 +175,7 @@ def blank_view(request: AttributionRequest) -> ViewResult:
     found = blank(request.case, own, source)
     column = request.case.outputs.index(output)
     lines = [
-        f"{_answer(request, output)}: ln p = {float(found.before[column]):.4f}; loss of ln p, in nats, when a token is "
+        f"{_answer(request, output)}: ln p = {float(found.before[column]):.4f}; drop in ln p, in nats, when a token is "
         f"replaced by {words}",
         *token_lines({"loses": found.own[column]}, request.row, "+9.4f"),
     ]
@@ -197,7 +197,7 @@ def agreement_view(request: AttributionRequest) -> ViewResult:
 
 
 def patching_view(request: AttributionRequest) -> ViewResult:
-    """Show, for each layer and position, the effect of patching the clean text's activations into the corrupt text."""
+    """Show the effect of patching activations of the clean text into the corrupt text, for each layer and position."""
     from glassformer.inspection.attribution import Question, case_of, patch_grids
     from glassformer.inspection.attribution.grid import check_part, check_shapes
     from glassformer.inspection.attribution.tables import grid_lines
@@ -212,7 +212,7 @@ def patching_view(request: AttributionRequest) -> ViewResult:
     question = Question(case.tokens, corrupt.tokens, 0, 0, 0, case.target, corrupt.target)
     check_shapes(question)
     if other.ids == request.subject.ids:
-        raise GlassError("--corrupt is the same as the text: there is nothing to restore", "Give another text.")
+        raise GlassError("--corrupt is the same as the text: there is nothing to restore", "Give a different text.")
     best = case.logits()[0].argmax(dim=-1)  # (P)
     worst = corrupt.logits()[0].argmax(dim=-1)  # (P)
     output = request.output
@@ -224,7 +224,8 @@ def patching_view(request: AttributionRequest) -> ViewResult:
     against = int(worst[column]) if request.against is None else request.against
     if token == against:
         raise GlassError(
-            f"both texts have the answer {request.subject.name(token)}", "Name two answers with --token and --against."
+            f"both texts lead to the answer {request.subject.name(token)}",
+            "Name two answers with --token and --against.",
         )
     question = Question(case.tokens, corrupt.tokens, output.place, token, against, case.target, corrupt.target)
     grids = patch_grids(case.model, question, given.part or "resid")
@@ -232,7 +233,7 @@ def patching_view(request: AttributionRequest) -> ViewResult:
     first = grids[0]
     lines = [
         f"{name(token)} against {name(against)}, {_where(request, output)}: logit difference {first.clean:+.4f} "
-        f"clean, {first.corrupt:+.4f} corrupt; 0: as corrupt, 1: as clean",
+        f"clean, {first.corrupt:+.4f} corrupt; 0 means as corrupt, 1 as clean",
     ]
     for grid in grids:
         encodes = bool(request.source) and grid.stack == "enc"
@@ -246,7 +247,7 @@ def _labels(subject: Subject, source: bool) -> tuple[str, ...]:
 
 
 def _layer(request: AttributionRequest) -> int:
-    """Return the number of the layer of `--layer`, or of the last layer."""
+    """Return the layer number given by `--layer`, or the number of the last layer."""
     from glassformer.inspection.attribution.case import check_number
     from glassformer.inspection.receipt.parts import stack_of
 
@@ -259,7 +260,7 @@ def _replacements(request: AttributionRequest) -> tuple[str, int, int | None]:
     """Return the token that replaces an occluded token.
 
     Returns:
-        The token in words, its id, and its id in the source's vocabulary (None if the vocabularies are the same).
+        Text and id of the token, and its id in the source vocabulary (None if there is only one vocabulary).
     """
     from glassformer.tasks import Translator
 

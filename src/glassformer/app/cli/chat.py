@@ -1,4 +1,4 @@
-"""Talk with a run that was trained on conversations (glass train --task chat), or that has a chat template.
+"""Chat with a model that was trained on conversations (glass train --task chat) or that has a chat template.
 
   glass chat runs/talk
   glass chat runs/talk "Ada lives in Oslo. Ben has the crow. Where does Ada live?"
@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "question", nargs="?", metavar="QUESTION", help="a single question (default: read questions line by line)"
     )
-    parser.add_argument("--system", metavar="TEXT", help="system message before the conversation")
+    parser.add_argument("--system", metavar="TEXT", help="system message at the beginning of the conversation")
     parser.add_argument(
         "--checkpoint", choices=("best", "last"), default="best", help="checkpoint to load (default: best)"
     )
@@ -110,7 +110,7 @@ def _talk(model: ChatModel, first: Sequence[Message], settings: SampleConfig) ->
             print(error, file=sys.stderr)
             continue
         if forgotten := len(asked) - len(messages):
-            print(f"the oldest {forgotten} messages are forgotten: the context is full", file=sys.stderr)
+            print(f"the context is full: the oldest {forgotten} messages were dropped", file=sys.stderr)
         answer = _show(model.reply(messages, settings)).strip()
         messages.append({"role": "assistant", "content": answer})
 
@@ -128,7 +128,7 @@ def _questions() -> Iterator[str]:
 
 
 def _show(pieces: Iterator[str]) -> str:
-    """Print an answer piece by piece, and return it whole."""
+    """Print an answer as it is generated, and return it."""
     text = ""
     for piece in pieces:
         print(piece, end="", flush=True)

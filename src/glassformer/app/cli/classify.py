@@ -24,7 +24,9 @@ SHOWN = 5
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `glass classify`."""
     parser.add_argument("run", type=Path, metavar="RUN", help="a run folder")
-    parser.add_argument("text", nargs="*", metavar="TEXT", help="texts to classify; - reads one from standard input")
+    parser.add_argument(
+        "text", nargs="*", metavar="TEXT", help="texts to classify; - reads one text from standard input"
+    )
     parser.add_argument("--input", type=Path, metavar="FILE", help="file with one text per line")
     parser.add_argument(
         "--checkpoint", choices=("best", "last"), default="best", help="checkpoint to load (default: best)"
@@ -36,12 +38,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Classify the texts and print one line for each, or the probabilities of the labels for a single text."""
+    """Classify the texts; print one line for each, or the likeliest labels for a single text."""
     from glassformer.runs.opening import OpenedRun
     from glassformer.tasks import TextClassifier
 
     if bool(arguments.text) == (arguments.input is not None):
-        raise GlassError("glass classify needs texts, either as arguments or in a file", "Give TEXT, or --input FILE.")
+        raise GlassError(
+            "glass classify takes its texts either as arguments or from a file", "Give TEXT or --input FILE, not both."
+        )
     model = OpenedRun.load(arguments.run, arguments.checkpoint, arguments.device, arguments.precision).text_model
     if not isinstance(model, TextClassifier):
         raise wrong_command(arguments.run, model.config.train.task)

@@ -8,12 +8,12 @@
   glass compare --study cost --out runs/cost
 
 Each combination of values is a cell, and each cell is trained once with each seed, in parallel processes of one thread.
-The first cell is the baseline, unless --baseline names another. A difference counts if it is at least two standard
-deviations over the seeds. The --out folder receives a report with pictures, and a run folder for each run. The same
-command trains the runs that are still missing; with a larger --seeds it adds runs.
+The first cell is the baseline, unless --baseline names another. A difference counts if it is at least twice the
+standard deviation over the seeds. The --out folder receives a report with pictures, and a run folder for each run. The
+same command, given again, trains only the missing runs; a larger --seeds adds runs.
 
 `remove` is not a setting: it removes a part of the model (causal-mask, residuals or feedforward) to measure its effect.
-A study is a named grid. With DATA it trains on that text and keeps its other settings.
+A study is a built-in grid. With DATA, it trains on that text and drops its own data and tokenizer settings.
 """
 
 from __future__ import annotations
@@ -49,9 +49,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SETTING=VALUE,VALUE",
         help="a setting and its values in the grid; may be repeated",
     )
-    parser.add_argument("--study", metavar="NAME", help="a built-in grid")
+    parser.add_argument("--study", metavar="NAME", help="name of a built-in grid; --list shows all")
     parser.add_argument("--list", action="store_true", help="list the studies and their questions")
-    parser.add_argument("--seeds", type=int, metavar="N", help=f"runs of each cell (default: {SEEDS})")
+    parser.add_argument(
+        "--seeds", type=int, metavar="N", help=f"number of runs of each cell, each with its own seed (default: {SEEDS})"
+    )
     parser.add_argument("--jobs", type=int, metavar="N", help="number of parallel runs (default: one for each core)")
     parser.add_argument("--baseline", metavar="CELL", help="the cell to compare with (default: the first)")
 
@@ -61,7 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.list:
         return _list_studies(arguments.json)
     if arguments.out is None:
-        raise GlassError("a comparison needs a folder", "Give --out DIR.")
+        raise GlassError("glass compare was given without --out", "Add --out DIR.")
     if arguments.study == COST:
         return _measure_cost(arguments)
     grid = _chosen_grid(arguments)
@@ -97,13 +99,15 @@ def _chosen_grid(arguments: argparse.Namespace) -> Grid:
             if getattr(arguments, name):
                 raise GlassError(
                     f"--study {study.name} was given with --{name}",
-                    "A study has its own settings; change single settings with --set.",
+                    f"Remove --{name}: a study has its own settings; change single settings with --set.",
                 )
         vary = dict(study.vary)
         changes = _under(study, changes)
     for key in vary:
         if key in changes:
-            raise GlassError(f"{key} is varied and also set to {changes[key]}", "Remove one of them.")
+            raise GlassError(
+                f"{key} is varied and also set to {changes[key]}", f"Remove --vary {key}, or the single value."
+            )
 
     def settings(values: dict[str, str]) -> Config:
         config = chosen_settings(arguments.recipe, arguments.config, changes | values)
@@ -150,7 +154,9 @@ def _measure_cost(arguments: argparse.Namespace) -> int:
 
     given = (arguments.data, arguments.target, arguments.vary, arguments.recipe, arguments.config, arguments.baseline)
     if any(given) or changes_from(arguments):
-        raise GlassError("--study cost takes no settings: its sizes are fixed", "Give only --out.")
+        raise GlassError(
+            "--study cost takes no settings: its sizes are fixed", "Remove all options except --study and --out."
+        )
     for name in ("seeds", "jobs"):
         if getattr(arguments, name) is not None:
             raise GlassError(

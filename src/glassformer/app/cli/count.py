@@ -1,4 +1,4 @@
-"""Count the parameters, bytes, FLOPs and cache per token of a model without building it; estimate many-GPU training.
+"""Count the parameters, bytes, FLOPs and KV cache of a model without building it; estimate training on many GPUs.
 
 glass count shakespeare-nano
 glass count runs/book
@@ -27,18 +27,18 @@ if TYPE_CHECKING:
     from glassformer.model.count import Component
 
 Sizes = tuple[int, int | None, int | None]
-"""Vocabulary size, vocabulary size of sources with a separate vocabulary, and number of labels."""
+"""Vocabulary size, size of a separate source vocabulary or None, and number of labels or None."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `glass count`."""
-    parser.add_argument("what", metavar="RUN|RECIPE", help=f"a run folder, or one of: {', '.join(recipe_names())}")
+    parser.add_argument("what", metavar="RUN|RECIPE", help=f"a run folder, or a recipe: {', '.join(recipe_names())}")
     count_gpus.add_arguments(parser)
     add_setting_flags(parser, ("model", "tokenizer"))
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the parameters, bytes and arithmetic of the model, and the estimates for `--gpus`."""
+    """Print the parameters, bytes, FLOPs and KV cache of the model, and the estimates for `--gpus`."""
     from glassformer.model.count import count_model
 
     config, sizes, published = _described(arguments.what, changes_from(arguments))
@@ -53,7 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 @dataclass(frozen=True)
 class CountReport:
-    """Parameters, bytes, FLOPs and cache of a model.
+    """Parameters, bytes, FLOPs per token and KV cache per token of a model.
 
     Attributes:
         name: name of the run or recipe.
@@ -71,7 +71,7 @@ class CountReport:
 
     @property
     def total(self) -> int:
-        """Number of parameters of all components together."""
+        """Total number of parameters."""
         return sum(part.parameters for part in self.components)
 
     def facts(self) -> dict[str, Any]:
@@ -107,7 +107,7 @@ class CountReport:
             yield "The output head is the token embedding (tied): it adds no parameters."
         yield f"\nThe token embedding alone, for {self.vocab_size:,} tokens at several widths:"
         for width, parameters, mib in embedding_rows(self.vocab_size):
-            yield f"  width {width:>5}: {parameters:>12,} parameters, {mib:>7.2f} MB (MiB, float32)"
+            yield f"  width {width:>5}: {parameters:>12,} parameters, {mib:>7.2f} MiB (float32)"
         if self.published:
             yield from self._differences()
 

@@ -1,4 +1,4 @@
-"""`glass count --gpus`: estimated memory and time of training on many GPUs."""
+"""Estimate the memory and time of training on many GPUs (`glass count --gpus`)."""
 
 from __future__ import annotations
 
@@ -14,26 +14,30 @@ if TYPE_CHECKING:
     from glassformer.training.many_gpus import Estimate, Gpu
 
 OWN = {"peak": 1e12, "memory": 1e9, "link": 1e9, "network": 1e9}
-"""Options that override a figure of the GPU, and their units."""
+"""Options that override a specification of the GPU, with their units."""
 REACH = 0.5
-"""Default share of the peak FLOP/s that training achieves."""
+"""Default fraction of the peak FLOP/s that training achieves."""
 GIGA = 1e9
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `--gpus`."""
-    group = parser.add_argument_group("on many GPUs, estimated (FSDP2, AdamW, bfloat16; nothing is measured)")
+    """Add `--gpus` and the options of its estimates."""
+    group = parser.add_argument_group("estimates for many GPUs (FSDP2, AdamW, bfloat16; nothing is measured)")
     group.add_argument("--gpus", metavar="N,N,...", help="numbers of GPUs, such as 8,64,1024")
     group.add_argument(
-        "--gpu", metavar="NAME", help="a100, h100 (default), h200 or b200; the next four options change its figures"
+        "--gpu",
+        metavar="NAME",
+        help="a100, h100 (default), h200 or b200; the next four options override its specifications",
     )
     group.add_argument("--peak", type=float, metavar="TFLOPS", help="peak of dense bfloat16 matrix multiplications")
     group.add_argument("--memory", type=float, metavar="GB", help="memory of each GPU")
     group.add_argument("--link", type=float, metavar="GB/S", help="bandwidth between GPUs of a node, one way")
     group.add_argument("--network", type=float, metavar="GB/S", help="bandwidth between nodes, one way, for each GPU")
-    group.add_argument("--reach", type=float, metavar="SHARE", help=f"achieved share of the peak (default: {REACH})")
     group.add_argument(
-        "--rows", type=int, metavar="N", help="micro-batch of each GPU (default: as many rows as fit, up to 64)"
+        "--reach", type=float, metavar="SHARE", help=f"fraction of the peak that training achieves (default: {REACH})"
+    )
+    group.add_argument(
+        "--rows", type=int, metavar="N", help="rows in the micro-batch of each GPU (default: as many as fit, up to 64)"
     )
     group.add_argument(
         "--tokens", type=float, metavar="BILLIONS", help="training tokens, to estimate the days of training"
@@ -92,23 +96,26 @@ def _refuse_impossible(arguments: argparse.Namespace) -> None:
     for name in (*OWN, "reach", "rows", "tokens"):
         value = getattr(arguments, name)
         if value is not None and not (0 < value < float("inf") and (name != "reach" or value <= 1)):
-            allowed = "a share above 0, up to 1" if name == "reach" else "a number above 0"
+            allowed = "a fraction above 0, up to 1" if name == "reach" else "a number above 0"
             raise GlassError(f"--{name} {value:g} is not allowed", f"Give {allowed}.")
 
 
 def _numbers(text: str) -> list[int]:
     numbers = [int(word) if word.strip().isdecimal() else 0 for word in text.split(",")]
     if not all(0 < number <= 1_000_000 for number in numbers):
-        raise GlassError(f"--gpus {text} is not a list of numbers", "Separate them with commas: --gpus 8,64,1024")
+        raise GlassError(
+            f"--gpus {text} is not a list of numbers of GPUs",
+            "Give numbers from 1 to 1,000,000, separated by commas: --gpus 8,64,1024",
+        )
     return numbers
 
 
 def table(about: str, found: Sequence[Estimate], billions: float | None) -> Iterator[str]:
-    """Yield the lines of a table with a column for each estimate, and its notes.
+    """Yield the lines of a table with a column for each estimate, and the notes below it.
 
     Args:
         about: description of the GPU.
-        found: estimates.
+        found: one estimate for each number of GPUs.
         billions: training tokens in billions, for a row of days; None: no such row.
     """
     yield f"\nEstimated sharded training with AdamW in bfloat16, on {about}:"
@@ -141,7 +148,7 @@ def table(about: str, found: Sequence[Estimate], billions: float | None) -> Iter
         yield f"{name:<22}" + "".join(f"{cell:>20}" for cell in cells)
     yield "At best, communication overlaps with arithmetic; at worst, not at all. Latency and data loading are ignored."
     if any(each.recomputed for each in found):
-        yield "Running blocks twice is activation checkpointing, which glass train does not have."
+        yield "Running blocks twice is activation checkpointing, which glass train does not support."
 
 
 def facts(found: Sequence[Estimate]) -> dict[str, Any]:

@@ -49,20 +49,20 @@ ACTIONS = ("list", "show", "look", "encode")
 SHOWN = 10
 """Default number of documents of a corpus to show."""
 SHOWN_FIRST = 5
-"""Number of first rows of DATA to show."""
+"""Number of rows of DATA to show, from its beginning."""
 LINE = 100
-"""Maximum characters of a text in a line of the terminal."""
+"""Maximum number of characters of a text on a line of the terminal."""
 MOST_CHARACTERS = 1000
-"""Maximum characters of a text with `--json`."""
+"""Maximum number of characters of a text with `--json`."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `glass data`."""
-    parser.add_argument("action", metavar="ACTION", help="list; show CORPUS; look DATA; encode DATA")
+    parser.add_argument("action", metavar="ACTION", help="list, show CORPUS, look DATA or encode DATA")
     parser.add_argument(
         "name", nargs="?", metavar="CORPUS|DATA", help="the corpus to show, or the data to inspect or encode"
     )
-    parser.add_argument("target", nargs="?", metavar="TARGET", help="look: the second of two parallel files")
+    parser.add_argument("target", nargs="?", metavar="TARGET", help="look: file with the targets, parallel to DATA")
     parser.add_argument("--task", metavar="TASK", help="look, encode: task to prepare the data for (sets train.task)")
     parser.add_argument(
         "--size",
@@ -89,7 +89,8 @@ def run(arguments: argparse.Namespace) -> int:
         return _list(arguments.json)
     if arguments.name is None:
         raise GlassError(
-            f"glass data {arguments.action} needs a name", f"For example: glass data {arguments.action} stories"
+            f"glass data {arguments.action} needs a name",
+            f"Give a name, for example: glass data {arguments.action} stories",
         )
     if arguments.action == "encode":
         return data_encode.run(arguments, _changes(arguments))
@@ -120,8 +121,8 @@ class CorpusReport:
     """Report on a generated corpus.
 
     Attributes:
-        corpus: the corpus.
-        kinds: its first records by kind: documents, pairs, labelled texts, conversations, minimal pairs.
+        corpus: generated corpus.
+        kinds: generated records by kind (documents, pairs, labelled texts, conversations, minimal pairs).
     """
 
     corpus: Generated
@@ -144,13 +145,13 @@ class CorpusReport:
             return "\n\n".join("\n".join(map(": ".join, map(dict.values, each))) for each in first)
         lines = [line if isinstance(line, str) else "\t".join(line.values()) for line in first]
         if "minimal_pairs" in self.kinds:
-            lines.append("\nMinimal pairs (right, wrong); their combinations of words are in no document:")
+            lines.append("\nMinimal pairs (right, wrong), of word combinations that occur in no document:")
             lines += [f"{pair['good']}\t{pair['bad']}" for pair in self.kinds["minimal_pairs"]]
         return "\n".join(lines)
 
 
 def _made(corpus: Generated, size: int, seed: int) -> dict[str, list[Any]]:
-    """Generate records of a corpus, by kind: documents, pairs, labelled texts, conversations, minimal pairs."""
+    """Generate records of a corpus, by kind (documents, pairs, labelled texts, conversations, minimal pairs)."""
     kinds: dict[str, list[Any]] = {}
     if isinstance(corpus, Corpus):
         kinds["documents"] = list(islice(corpus.documents(size, seed), size))
@@ -182,7 +183,7 @@ def _look(arguments: argparse.Namespace) -> int:
         lines.append("  " + (" => " if "source" in row else ": ").join(parts))
     if any("pieces" in row for row in facts["first"]):
         lines.append(
-            f"text that counts for the loss is {'shaded' if sys.stdout.isatty() else 'in [[ ]]'}; | is an end token"
+            f"text that counts in the loss is {'shaded' if sys.stdout.isatty() else 'in [[ ]]'}; | is an end token"
         )
     emit(SimpleReport({"source": config.data.source, **facts}, lines), arguments.json)
     return 0
@@ -195,7 +196,7 @@ def _in_one_line(text: str) -> str:
 
 
 def _first_conversations(source: Source) -> list[dict[str, Any]]:
-    """Return the first conversations, each split into pieces that do or do not count for the loss."""
+    """Return the first conversations, each split into pieces that count in the loss and pieces that do not."""
     first = []
     for record in islice(source.records(Tally()), SHOWN_FIRST):
         text = record.texts[0][:MOST_CHARACTERS]
@@ -210,7 +211,7 @@ def _first_conversations(source: Source) -> list[dict[str, Any]]:
 
 
 def _shaded(pieces: list[dict[str, Any]]) -> str:
-    """Return a conversation on one line, with the pieces that count for the loss in reverse video or in brackets."""
+    """Return a conversation on one line, with the pieces that count in the loss in reverse video or in brackets."""
     begin, end = ("\x1b[7m", "\x1b[0m") if sys.stdout.isatty() else ("[[", "]]")
     shown = []
     for piece in pieces:
@@ -220,7 +221,7 @@ def _shaded(pieces: list[dict[str, Any]]) -> str:
 
 
 def _first(names: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> list[dict[str, str]]:
-    """Return the first rows as dictionaries of their fields, with long texts cut."""
+    """Return the first rows as dictionaries of their fields, with long texts truncated."""
     first = islice(rows, SHOWN_FIRST)
     return [{name: text[:MOST_CHARACTERS] for name, text in zip(names, row, strict=True)} for row in first]
 

@@ -1,4 +1,4 @@
-"""`glass data encode`: encode a text into a folder of tokens for `glass train`, in one process or several."""
+"""Encode a text into a folder of tokens for `glass train`, in one or several processes (`glass data encode`)."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
 
 ENGINES = ("local", "datatrove")
 ITS_OWN = ("out", "engine", "workers", "parts", "tokenizer")
-"""Arguments that only `encode` takes."""
+"""Options that only `encode` takes."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `glass data encode`."""
     group = parser.add_argument_group("encode")
-    group.add_argument("--out", type=Path, metavar="FOLDER", help="the new folder")
+    group.add_argument("--out", type=Path, metavar="FOLDER", help="the folder to create")
     group.add_argument("--engine", metavar="ENGINE", help="local (default): this process; datatrove: several processes")
     group.add_argument("--workers", type=int, metavar="N", help="datatrove: number of processes (default: 1)")
     group.add_argument(
         "--parts",
         type=int,
         metavar="N",
-        help="datatrove: approximate number of parts of the work (default: parts of 64 MB)",
+        help="datatrove: approximate number of parts to split the text into (default: one for each 64 MB)",
     )
     group.add_argument(
         "--tokenizer",
@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def refuse_arguments(arguments: argparse.Namespace) -> None:
-    """Raise a `GlassError` if an argument of `encode` was given to another action."""
+    """Raise a `GlassError` if an option of `encode` was given to another action."""
     for name in ITS_OWN:
         if getattr(arguments, name) is not None:
             raise GlassError(f"glass data {arguments.action} takes no --{name}", f"Remove --{name}, or use encode.")

@@ -1,4 +1,4 @@
-"""Train a tiny model on generated stories, and print a story that it generates. It needs no download and no settings.
+"""Train a tiny model on generated stories, and print a story that the model generates. No download is needed.
 
 glass demo
 """
@@ -37,7 +37,10 @@ def run(arguments: argparse.Namespace) -> int:
     started = time.perf_counter()
     config = chosen_settings("tiny", None, changes_from(arguments))
     out = arguments.out or next(path for path in _names() if not path.exists())
-    print(f"Training a {config.model.layers}-layer transformer on generated stories, into {out}", file=sys.stderr)
+    print(
+        f"Training a {config.model.layers}-layer transformer on generated stories; the run folder is {out}",
+        file=sys.stderr,
+    )
     with start_run(config, out, arguments.began) as trainer:
         outcome = train(trainer)
     if outcome is None:
@@ -54,7 +57,9 @@ def run(arguments: argparse.Namespace) -> int:
     facts = {**report.facts(), "run": str(out), "text": sample.text, "entropy": entropy, "ratio": ratio}
     lines = [report.text()]
     if ratio is not None:
-        lines.append(f"\nThe best possible loss on this text is {entropy:.4f}; the model is at {ratio:.3f} times that.")
+        lines.append(
+            f"\nThe best possible loss on this text is {entropy:.4f}; the model's loss is {ratio:.3f} times that."
+        )
     lines.append(f"\nGenerated text:\n{sample.text.strip()}\n")
     following = f'glass generate {quoted(out)} "Once"   or   glass train YOUR-TEXT.txt'
     lines.append(f"{seconds:.0f} seconds in total. Next: {following}")

@@ -1,4 +1,4 @@
-"""Inspect this machine (versions, memory, compiler, devices), and check the results of its devices.
+"""Inspect this machine (versions, memory, compiler, devices), and check that its devices compute correct results.
 
   glass doctor
   glass doctor runs/book
@@ -95,7 +95,7 @@ def _machine_lines(machine: Machine) -> Iterator[str]:
 
     yield ", ".join(f"{name} {version}" for name, version in machine.versions.items())
     yield f"{machine.system}; {machine.cores} usable cores"
-    yield f"memory {_gib(machine.memory)}, free {_gib(machine.memory_free)}; disk here free {_gib(machine.disk_free)}"
+    yield f"memory {_gib(machine.memory)}, free {_gib(machine.memory_free)}; free disk space {_gib(machine.disk_free)}"
     yield f"C++ compiler, for torch.compile: {machine.compiler or 'none found'}"
     for device in machine.devices:
         speeds = [f"{name} {_speed(speed)}" for name, speed in device.speeds.items() if name != "float32"]
@@ -103,7 +103,7 @@ def _machine_lines(machine: Machine) -> Iterator[str]:
         yield f"{device.name}: {device.description}{free}; against float32: {', '.join(speeds)}"
         timed = [f"{name} {speed:.3g} GFLOP/s" for name, speed in device.gflops.items()]
         if timed:
-            yield f"     one thread: {', '.join(timed)}; kept in {cache_file() or 'no file'}"
+            yield f"     one thread: {', '.join(timed)}; stored in {cache_file() or 'no file'}"
         yield f"     train.precision = auto means {device.auto}: {device.why}"
     yield "\nextra     for                                packages"
     for extra, packages in machine.extras.items():

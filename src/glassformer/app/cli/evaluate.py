@@ -7,17 +7,16 @@
   glass evaluate runs/book --ablate dec.1.self.2,dec.0.feedforward --tokens 4096
 
 Language models: the loss over the whole validation split (or over all of DATA), in windows of the context length that
-do not overlap; bits per byte, unless there are unknown tokens; the longest part of a new sample that is a copy of the
-training text; and the share of DATA that was in the training text. Translations: BLEU and chrF++ by sacrebleu with
-their signatures; summaries: ROUGE; classifiers: accuracy, macro-F1, confusion matrix and calibration. --against
+do not overlap; bits per byte, unless there are unknown tokens; the longest part of a new sample that is copied from
+the training text; and the fraction of DATA that was in the training text. Translations: BLEU and chrF++ by sacrebleu
+with their signatures; summaries: ROUGE; classifiers: accuracy, macro-F1, confusion matrix and calibration. --against
 compares two runs on the same examples by paired tests. --ablate measures only the loss, with parts of the model
 ablated and with the whole model; glass explain and the page of glass serve show the names of the parts.
 
-If DATA is the text that the run was trained on (the hash decides, not the path), its validation split is used, as
-without DATA.
+If the hash of DATA is that of the run's training text, its validation split is used, as without DATA.
 
---data.* change how any other DATA is read, --sample.* and --seed how both runs generate text; other settings cannot be
-changed.
+--data.* change how other DATA is read; --sample.* and --seed change how both runs generate text. Other settings cannot
+be changed.
 """
 
 from __future__ import annotations
@@ -40,19 +39,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "data", nargs="?", metavar="DATA", help="another text to evaluate on, or the new path of the run's text"
     )
-    parser.add_argument("target", nargs="?", metavar="TARGET", help="the second of two parallel files")
+    parser.add_argument("target", nargs="?", metavar="TARGET", help="file with the targets, parallel to DATA")
     parser.add_argument("--against", type=Path, metavar="RUN", help="another run to compare with by paired tests")
     parser.add_argument(
         "--examples",
         type=int,
         default=2000,
         metavar="N",
-        help="texts to generate, for evenly spaced examples (default: 2000; 0: all)",
+        help="number of examples to generate texts for, evenly spaced (default: 2000; 0: all)",
     )
-    parser.add_argument("--ablate", metavar="PARTS", help="ablate heads, layers, positions or the mask: dec.1.self.2,…")
-    parser.add_argument("--instead", choices=KINDS, default="zero", help="replacement of ablated parts (default: zero)")
     parser.add_argument(
-        "--tokens", type=int, metavar="N", help="with --ablate: number of targets to measure on (default: all)"
+        "--ablate",
+        metavar="PARTS",
+        help="parts to ablate: heads, layers, positions or the mask, such as dec.1.self.2,dec.0.feedforward",
+    )
+    parser.add_argument(
+        "--instead", choices=KINDS, default="zero", help="replacement for the output of ablated parts (default: zero)"
+    )
+    parser.add_argument(
+        "--tokens",
+        type=int,
+        metavar="N",
+        help="with --ablate: number of target tokens to measure the loss on (default: all)",
     )
     parser.add_argument(
         "--checkpoint", choices=("best", "last"), default="best", help="checkpoint to load (default: best)"
@@ -64,7 +72,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="precision of the matrix multiplications of the loss; text is generated in fp32 (default: as in training)",
     )
     add_backend(parser)
-    parser.add_argument("--seed", type=int, metavar="N", help="seed of sampling, for both runs (default: each run's)")
+    parser.add_argument(
+        "--seed", type=int, metavar="N", help="seed of sampling, for both runs (default: each run's own seed)"
+    )
     add_setting_flags(parser, ("data", "sample"))
 
 

@@ -8,7 +8,7 @@
   glass explain runs/book "It was a dark" --html explained.html
 
 Without a run, it shows an example of three tokens that can be checked by hand. All numbers come from the forward pass.
-Of large matrices, only corners and statistics are printed; --json gives more. Of a larger model, the terminal shows one
+Large matrices are printed as corners and statistics; --json gives more. For a larger model, the terminal shows one
 layer and one head in full (choose them with --layer and --head), and one line for each of the others; the page of
 --html shows all of them.
 """
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from glassformer.inspection.explain import Level, Section, Subject, Walk
 
 FEW_HEADS = 4
-"""Up to this number of heads in the whole model, the terminal shows all of them in full."""
+"""Maximum number of heads of a model that the terminal shows all in full."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -56,7 +56,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--head", metavar="NAME", help="show only this head, such as dec.1.self.0, or its number from 0"
     )
-    parser.add_argument("--top", type=int, default=10, metavar="N", help="candidates of each prediction (default: 10)")
+    parser.add_argument(
+        "--top", type=int, default=10, metavar="N", help="number of candidates of each prediction (default: 10)"
+    )
     parser.add_argument("--html", type=Path, metavar="FILE", help="write an HTML page that works offline")
     parser.add_argument(
         "--checkpoint", choices=("best", "last"), default="best", help="checkpoint to load (default: best)"
@@ -116,7 +118,7 @@ def _subject(arguments: argparse.Namespace) -> Subject:
 
     if arguments.run is None:
         if arguments.target is not None:
-            raise GlassError("--target was given without a run", "Give RUN and TEXT first.")
+            raise GlassError("--target was given without a run", "Give RUN and TEXT, or remove --target.")
         return example()
     open_run(arguments.run)  # first, so that a text given in place of a run is reported as such
     if arguments.text is None:
@@ -168,7 +170,7 @@ class WalkReport:
         return [section for section in self.walk.everything() if section.key == "head"]
 
     def _whole_heads(self) -> list[Section]:
-        """Return the heads to show in full: all if there are few or a layer or head was given, else the first."""
+        """Return the heads to show in full: all if they are few or chosen by option, else the first."""
         heads = self._heads()
         return heads if self.chosen or len(heads) <= FEW_HEADS else heads[:1]
 

@@ -1,4 +1,4 @@
-"""Export a run to the files of another program; the files are loaded again and compared before they are kept.
+"""Export a run to a format of another program; the files are loaded and compared with the run before they are kept.
 
   glass export runs/book --to hf --out exported/book
   glass export runs/book --to hf --out exported/book --architecture llama
@@ -38,8 +38,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out", type=Path, required=True, metavar="PATH", help="the new folder (hf, onnx) or file (gguf)"
     )
-    parser.add_argument("--architecture", metavar="NAME", help="architecture of the target (default: the best match)")
-    parser.add_argument("--dtype", metavar="NAME", help="gguf: type of the weights: f32, f16 or q8_0 (default: f32)")
+    parser.add_argument("--architecture", metavar="NAME", help="architecture to export to (default: the best match)")
+    parser.add_argument(
+        "--dtype", metavar="NAME", help="gguf: data type of the weights (f32, f16 or q8_0; default: f32)"
+    )
     parser.add_argument(
         "--checkpoint", choices=("best", "last"), default="best", help="checkpoint to load (default: best)"
     )

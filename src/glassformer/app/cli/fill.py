@@ -1,4 +1,4 @@
-"""Fill in the [MASK]s of a text with an encoder that was trained with glass train --task masked.
+"""Predict the [MASK] tokens of a text with an encoder that was trained with glass train --task masked.
 
 glass fill runs/fill "The [MASK] was very [MASK]."
 """
@@ -19,7 +19,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `glass fill`."""
     parser.add_argument("run", type=Path, metavar="RUN", help="a run folder")
     parser.add_argument("text", metavar="TEXT", help="text with [MASK] for each missing token; - reads standard input")
-    parser.add_argument("--top", type=int, default=5, metavar="N", help="candidates for each [MASK] (default: 5)")
+    parser.add_argument(
+        "--top", type=int, default=5, metavar="N", help="number of candidates for each [MASK] (default: 5)"
+    )
     parser.add_argument(
         "--checkpoint", choices=("best", "last"), default="best", help="checkpoint to load (default: best)"
     )

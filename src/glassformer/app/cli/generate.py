@@ -1,4 +1,4 @@
-"""Continue a prompt with a trained model; translate or summarize it, if the model was trained for that task.
+"""Continue a prompt with a trained model, or translate or summarize it if the model was trained for that task.
 
   glass generate runs/book "Once upon a time"
   glass generate runs/book "Once upon a time" --tokens 400 --temperature 0.7 --top-p 0.95
@@ -7,13 +7,13 @@
   glass generate runs/en-de "A man is sleeping." --beams 4 --samples 3
 
 With --beams, beam search finds the likeliest text, and --samples prints the best results. Runs that translate or
-summarize use 4 beams by default; --beams 1 samples one token after the other.
+summarize use 4 beams by default; --beams 1 samples the tokens one by one.
 
 --backend onnxruntime computes on the CPU, up to twice as fast as PyTorch; onnxruntime-int8 is faster still, with 8-bit
 weights, but not exact. auto chooses onnxruntime for long greedy generation if it is installed.
 
 When a text grows beyond the context, the oldest half of the context is dropped and the positions of the rest are
-counted from 0 again.
+renumbered from 0.
 """
 
 from __future__ import annotations
@@ -40,14 +40,17 @@ if TYPE_CHECKING:
 
 
 SAMPLING = {f"sample.{name}" for name in ("temperature", "top_k", "top_p", "min_p", "seed", "repetition_penalty")}
-"""Settings of sampling, which have no effect in beam search."""
+"""Sampling settings, which have no effect in beam search."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `glass generate`."""
     parser.add_argument("run", type=Path, metavar="RUN", help="a run folder")
     parser.add_argument(
-        "prompt", nargs="?", metavar="PROMPT", help="the text to continue or translate; - reads standard input"
+        "prompt",
+        nargs="?",
+        metavar="PROMPT",
+        help="the text to continue, translate or summarize; - reads standard input",
     )
     parser.add_argument(
         "--input", type=Path, metavar="FILE", help="file with one prompt per line; each output is printed as one line"
@@ -101,7 +104,7 @@ def run(arguments: argparse.Namespace) -> int:
         )
     prompts = _prompts(arguments, config)
     if isinstance(model, Translator) and prompts == [""]:
-        raise GlassError(f"{arguments.run} needs a source text, and none was given", "Give PROMPT, or --input FILE.")
+        raise GlassError(f"{arguments.run} needs a source text, but none was given", "Give PROMPT, or --input FILE.")
     _warn(model, prompts)
     refuse_unused_backend(arguments)
     if arguments.top is not None:
@@ -124,12 +127,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def names_backend(asked: str, model: TextModel | Translator) -> bool:
-    """Return True if the output names the backend: one was requested, or `auto` chose another than PyTorch."""
+    """Return whether the output names the backend: one was requested, or `auto` chose another than PyTorch."""
     return asked != "auto" or model.backend != "torch"
 
 
 def sampling_changes(given: dict[str, str]) -> dict[str, str]:
-    """Return the change to one beam that sampling flags imply, also for a run that uses beam search by default.
+    """Return the setting of one beam if a sampling flag was given, because sampling flags turn off beam search.
 
     Raises:
         GlassError: a sampling flag was given with more than one beam.
@@ -145,7 +148,7 @@ def sampling_changes(given: dict[str, str]) -> dict[str, str]:
 
 
 def refuse_unused_penalty(given: dict[str, str], settings: SampleConfig) -> None:
-    """Raise a `GlassError` if a length penalty is given without beam search, which alone uses it."""
+    """Raise a `GlassError` if a length penalty is given without beam search, the only search that uses it."""
     if "sample.length_penalty" in given and settings.beams == 1:
         raise GlassError(
             f"--length-penalty {given['sample.length_penalty']} was given without beam search",
@@ -154,10 +157,10 @@ def refuse_unused_penalty(given: dict[str, str], settings: SampleConfig) -> None
 
 
 def refuse_unused_backend(arguments: argparse.Namespace) -> None:
-    """Raise a `GlassError` if the backend would compute nothing, or does not have the requested precision."""
+    """Raise a `GlassError` if the backend would not be used, or does not support the requested precision."""
     if arguments.backend != "auto" and arguments.top is not None:
         raise GlassError(
-            f"--backend {arguments.backend} was given with --top, which PyTorch computes", "Remove one of them."
+            f"--backend {arguments.backend} was given with --top, which uses PyTorch", "Remove one of the two."
         )
     if arguments.backend.startswith("onnxruntime") and arguments.precision == "bf16":
         raise GlassError(
@@ -167,7 +170,7 @@ def refuse_unused_backend(arguments: argparse.Namespace) -> None:
 
 
 def stop_changes(given: dict[str, str]) -> dict[str, str]:
-    """Return the change of settings for a `--stop` that is plain text instead of a JSON list: one stop text."""
+    """Return the setting for a `--stop` of plain text, a list of this text; empty if `--stop` is a JSON list."""
     stop = given.get("sample.stop")
     return {} if stop is None or stop.startswith("[") else {"sample.stop": json.dumps([stop], ensure_ascii=False)}
 
@@ -178,12 +181,12 @@ def _prompts(arguments: argparse.Namespace, config: Config) -> list[str]:
             return [standard_input(whole=config.train.task == "lm")]
         return [config.sample.prompt if arguments.prompt is None else arguments.prompt]
     if arguments.prompt is not None or arguments.top is not None:
-        raise GlassError("--input was given with PROMPT or --top", "Give only one of them.")
+        raise GlassError("--input was given with PROMPT or --top", "Remove --input, or remove PROMPT and --top.")
     return lines_of(arguments.input)
 
 
 def _warn(model: TextModel | Translator, prompts: list[str]) -> None:
-    """Print warnings about unknown characters and about sources beyond the context."""
+    """Print warnings about unknown characters and about sources longer than the context."""
     from glassformer.tasks import Translator
 
     say_unknown(model.source_tokenizer if isinstance(model, Translator) else model.tokenizer, prompts)
@@ -231,7 +234,7 @@ def _generation_report(
 def _generated(
     model: TextModel | Translator, prompts: list[str], settings: SampleConfig, samples: int
 ) -> list[dict[str, Any]]:
-    """Return `samples` texts for each prompt: beam search's best, or sampled with consecutive seeds."""
+    """Return `samples` texts for each prompt: the best of beam search, or samples with consecutive seeds."""
     if settings.beams > 1:
         best = model.best(prompts, settings, samples)
         return [{**asdict(sample), "seed": None} for found in best for sample in found]

@@ -1,4 +1,4 @@
-"""Score the roles of each attention head of a run, with chance levels and intervals.
+"""Score the roles of each attention head of a run, with chance levels and confidence intervals.
 
   glass heads runs/book
   glass heads runs/book --head dec.1.self.2
@@ -10,9 +10,10 @@
   glass heads runs/book --history --out heads.html
 
 Roles are scored on the run's own validation text, or on --text, and on random tokens with and without repetition. A
-head has a role if its score reaches the role's threshold and 5 times the score of uniform attention, and the 95 %
-interval over sequences is above that. Heads are named dec.LAYER.self.HEAD, enc.… and dec.LAYER.cross.HEAD, counted from
-0. For a run that translates, a line of --text may contain its target after a tab; otherwise the run generates it.
+head has a role if its score reaches the role's threshold and 5 times chance (the score of uniform attention), and if
+the score's 95 % confidence interval over sequences is above chance. Heads are named dec.LAYER.self.HEAD, enc.… and
+dec.LAYER.cross.HEAD, counted from 0. For a run that translates, a line of --text may contain its target after a tab;
+otherwise the run generates the target.
 """
 
 from __future__ import annotations
@@ -43,7 +44,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--importance", action="store_true", help="also measure how much the validation loss depends on each head"
     )
-    parser.add_argument("--sort", choices=SORTS, help="order of the heads (default: place, by layer and number)")
+    parser.add_argument(
+        "--sort", choices=SORTS, help="order of the heads (default: place, which is by layer and number)"
+    )
     parser.add_argument("--plot", type=Path, metavar="FILE", help="write a picture of all scores: .png or .svg")
     parser.add_argument("--checkpoint", choices=("best", "last"), help="checkpoint to load (default: best)")
     parser.add_argument("--device", help="auto, cpu, cuda, cuda:N or mps (default: auto)")
@@ -137,7 +140,7 @@ def _given(model: AnyTextModel, text: str) -> Given:
 
 
 def _is_file(text: str) -> bool:
-    """Return True if `text` names a file; False also for text that is not a valid path, such as a long one."""
+    """Return whether `text` names a file; False also if it is not a valid path, for example because it is too long."""
     try:
         return Path(text).is_file()
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""`glass heads RUN --history`: when each head acquired its roles, as text, as a page or as an animation."""
+"""Show when each head acquired its roles, as text, page or animation (`glass heads RUN --history`)."""
 
 from __future__ import annotations
 
@@ -65,12 +65,12 @@ def refuse_unused(arguments: argparse.Namespace) -> None:
 def _refuse_unread(arguments: argparse.Namespace) -> None:
     """Raise a `GlassError` if an option was given that cannot be used with saved snapshots."""
     remedies = {
-        "text": "Snapshots were taken on the run's own texts: remove --text.",
-        "plot": "Use --out with a page or an animation.",
-        "importance": "Snapshots do not contain the importance: remove one of the two options.",
-        "sort": "Births are in the order of their steps: remove --sort.",
-        "checkpoint": "Snapshots cover all of training: remove --checkpoint.",
-        "device": "Snapshots were computed during training: remove --device.",
+        "text": "Remove --text: snapshots were taken on the run's own texts.",
+        "plot": "Remove --plot, or use --out to write a page or an animation.",
+        "importance": "Remove one of the two: snapshots do not contain the importance.",
+        "sort": "Remove --sort: births are listed in the order of training steps.",
+        "checkpoint": "Remove --checkpoint: snapshots cover the whole training.",
+        "device": "Remove --device: snapshots were computed during training.",
     }
     for name, remedy in remedies.items():
         if getattr(arguments, name):
@@ -78,7 +78,7 @@ def _refuse_unread(arguments: argparse.Namespace) -> None:
 
 
 def refuse_no_picture(path: Path) -> None:
-    """Check the path of `--out` before any work.
+    """Check the path of `--out` before any computation.
 
     Raises:
         GlassError: the format is unknown, the folder does not exist, or matplotlib is missing for an animation.
@@ -88,7 +88,7 @@ def refuse_no_picture(path: Path) -> None:
 
     if path.suffix.lower() not in FORMATS or path.is_dir():
         raise GlassError(
-            f"--out {path} is not the name of a page or animation", f"Use a name that ends in {', '.join(FORMATS)}."
+            f"--out {path} is not the name of a page or animation", "Use a name that ends in .html, .gif or .png."
         )
     refuse_no_folder(path)
     if path.suffix.lower() != ".html":

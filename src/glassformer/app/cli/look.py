@@ -120,7 +120,7 @@ def _shown(arguments: argparse.Namespace, subject: Subject) -> HeadSite | Site |
 
 
 def _tokens(subject: Subject, target: str | None) -> str:
-    """Return the numbers of tokens of the text and of its target, in words."""
+    """Return the numbers of tokens of the text and of its target, as text."""
     from glassformer.base.wording import counted
 
     words = counted(len(subject.ids), "tokens")

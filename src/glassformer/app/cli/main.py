@@ -25,30 +25,30 @@ from glassformer.training.clock import process_began
 
 COMMANDS = {
     "demo": "train a tiny model on generated stories and print a story it generates; under 3 minutes, no download",
-    "plan": "before training: size, steps, time, memory and baselines, measured on this machine in seconds",
+    "plan": "before training, estimate size, steps, time, memory and baselines by a short measurement",
     "train": "train a model on your own text",
     "generate": "continue, translate or summarize a text with a trained model",
-    "chat": "talk with a run that was trained on conversations",
+    "chat": "chat with a model that was trained on conversations",
     "classify": "predict the label of a text with a trained classifier",
-    "fill": "fill in the [MASK]s of a text with a trained encoder",
-    "evaluate": "evaluate a run: loss, BLEU, ROUGE or accuracy by its task, with intervals and baselines",
+    "fill": "predict the [MASK] tokens of a text with a trained encoder",
+    "evaluate": "evaluate a run: loss, BLEU, ROUGE or accuracy by its task, with confidence intervals and baselines",
     "probe": "test a run's abilities: agreement, coreference, induction, recall, brackets, surprisal; with baselines",
     "explain": "print one forward pass in numbers, step by step, for a run or a small example; also as a page",
     "receipt": "explain a token: its logit as the sum of the contributions of all parts, and how it was sampled",
     "attribute": "attribute an answer to parts, layers and tokens, by lens, rollout, occlusion and patching",
-    "heads": "score the roles of each attention head, with chance levels and intervals",
+    "heads": "score the roles of each attention head, with chance levels and confidence intervals",
     "look": "draw attention patterns: of all heads, of the heads of a layer, or of one head with its tokens",
-    "prune": "remove the least important attention heads; measure single heads and whole attention layers",
+    "prune": "remove the least important attention heads; measure the effect of single heads and attention layers",
     "serve": "show runs on a web page in the browser, and serve them through an OpenAI-compatible API",
     "share": "write a run to one HTML file that computes its views by itself: no server, no network",
     "verify": "check a run on its own weights: caches, masks, gradients, resuming, files, each against a limit",
-    "compare": "train a grid of settings with several seeds, and compare the results; studies are built in",
-    "export": "export a run as a Hugging Face folder, ONNX or GGUF; the files are loaded again and compared first",
+    "compare": "train a grid of settings with several seeds, and compare the results; includes built-in studies",
+    "export": "export a run as a Hugging Face folder, ONNX or GGUF; the exported files are compared with the run",
     "import": "import a model that transformers saved, as a new run",
-    "count": "count parameters, bytes, FLOPs and cache of a run or recipe, by component",
+    "count": "count parameters, bytes, FLOPs and KV cache of a run or recipe, by component",
     "learn": "self-checking exercises, a bug lab and a glossary; assignments and grading for teachers",
     "data": "list the generated corpora and recipes, print a corpus, inspect a text, encode a text for many runs",
-    "doctor": "inspect this machine and check the results of its devices",
+    "doctor": "inspect this machine, and check that its devices compute correct results",
 }
 """Name of each command -> its description. `command_module` imports the module with its `add_arguments` and `run`."""
 GROUPS = {
@@ -58,7 +58,7 @@ GROUPS = {
     "Learn": ("learn",),
     "Take away": ("export", "share", "import"),
 }
-"""Groups of commands in the order of `glass --help`; every command is in one."""
+"""Groups of commands, in the order of `glass --help`; every command is in exactly one group."""
 MEANT = {
     "--time": "--minutes",
     "--length": "--tokens",
@@ -76,10 +76,10 @@ COURSE = "learn"
 
 
 class Parser(argparse.ArgumentParser):
-    """`argparse.ArgumentParser` that raises `GlassError`s: two lines, with the nearest valid name."""
+    """`argparse.ArgumentParser` that raises `GlassError` instead of ending the process."""
 
     def error(self, message: str) -> NoReturn:
-        """Raise a `GlassError` instead of printing the usage."""
+        """Raise a `GlassError` that refers to `--help`."""
         raise GlassError(message, f"See {self.prog} --help.")
 
     def positionals(self) -> list[argparse.Action]:
@@ -125,7 +125,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     Returns:
         0 on success, 1 after an unexpected error, 2 after a `GlassError`, which the user can correct, and 130 after
-        Ctrl-C. Commands may return 1 themselves.
+        Ctrl-C. A command may also return 1, for example if a check fails.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
     if not words or words[0] in ("-h", "--help", "help"):
@@ -196,7 +196,7 @@ def noted_interrupts(interrupts: list[int]) -> Iterator[None]:
 
 
 def _print_text(text: str) -> int:
-    """Print a text and return exit code 0, also if the reader, such as `head`, ends early."""
+    """Print a text and return exit code 0, even if the program that reads the output, such as `head`, ends early."""
     try:
         print(text, flush=True)
     except BrokenPipeError:
@@ -205,7 +205,7 @@ def _print_text(text: str) -> int:
 
 
 def overview() -> str:
-    """Return the text of `glass --help`; it imports no command module, so that it is fast."""
+    """Return the text of `glass --help`, without importing the command modules, which would be slow."""
     width = max(map(len, COMMANDS))
     lines = ["glass: the transformer you can see through", ""]
     for group, names in GROUPS.items():

@@ -7,10 +7,10 @@
   glass plan book.txt --recipe auto --minutes 20
   glass plan letters.txt --from runs/book
 
-It takes the arguments of glass train and writes no run folder. The text is prepared where glass train with the same
---out will look for it. Then a few steps, an evaluation, a sample and a checkpoint are made with these settings, timed
-and discarded. With a recipe that leaves sizes open, such as auto, which is the default for your own text, it chooses
-sizes for the text, the minutes and this machine.
+glass plan takes the arguments of glass train and writes no run folder. It prepares the text where glass train with the
+same --out will look for it. Then it times a few steps, an evaluation, a sample and a checkpoint with these settings,
+and discards their results. Recipes such as auto, the default for your own text, leave the sizes open; then glass plan
+chooses sizes for the text, the minutes and this machine.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from glassformer.training.step_measurement import Probe
 
 LONGEST_PROBE = 600
-"""Maximum seconds of `--probe`."""
+"""Maximum of `--probe`, in seconds."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=float,
         default=6.0,
         metavar="SECONDS",
-        help="seconds for which to measure training steps (default: 6); 0: no measurement",
+        help="seconds to spend on measuring training steps (default: 6; 0: no measurement)",
     )
     add_run_arguments(parser)
 
@@ -56,7 +56,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print the plan, with measurements of a few steps unless `--probe` is 0."""
     if not 0 <= arguments.probe <= LONGEST_PROBE:
-        raise GlassError(f"--probe {arguments.probe:g} is not allowed", f"Give seconds from 0 to {LONGEST_PROBE}.")
+        raise GlassError(
+            f"--probe {arguments.probe:g} is not allowed", f"Give a number of seconds from 0 to {LONGEST_PROBE}."
+        )
     request = request_from(arguments)
     config = request.config
     out = request.folder
@@ -77,7 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
     plan = plan_run(config, data, probe)
     warnings += plan.warnings()
     if is_open and not found:
-        warnings.append("the sizes are those of the recipe: choosing sizes needs a measurement (--probe above 0)")
+        warnings.append("the sizes come from the recipe: choosing sizes needs a measurement (--probe above 0)")
     rungs = ladder(config, data)
     band = loss_band(plan, rungs) if request.begin_from is None else None
     facts = {
@@ -117,8 +119,8 @@ def _band_lines(task: str, band: Band | None) -> Iterator[str]:
         yield f"no loss is predicted for train.task = {task}: the prediction was fitted to runs of task lm only"
     else:
         yield (
-            "no loss is predicted: generated text, an unknown number of steps, a 5-gram model that gains nothing, "
-            "or a run far larger than those of the fit"
+            "no loss is predicted: the text is generated, the number of steps is unknown, a 5-gram model gains "
+            "nothing, or the run is far larger than the runs that the prediction was fitted to"
         )
 
 
@@ -183,7 +185,7 @@ def _ladder_lines(task: str, rungs: Sequence[Rung]) -> Iterator[str]:
     """Yield the baselines to beat, weakest first."""
     if not rungs:
         return
-    yield f"\nto beat on the validation part, nats per {'text' if task == 'classify' else 'token'}:"
+    yield f"\nbaselines on the validation split, in nats per {'text' if task == 'classify' else 'token'}:"
     for rung in rungs:
         loss = " " * 8 if rung.loss is None else f"{rung.loss:8.4f}"
         right = "" if rung.accuracy is None else f"  accuracy {rung.accuracy:.1%}"

@@ -9,7 +9,8 @@ Probes: agreement (of verbs with distant subjects, by cell and number of attract
 refers to), induction (repeated random tokens), recall (values by their keys), brackets (by distance), surprisal (-ln P
 of each token of a text, by position, frequency and repetition). Without PROBE, all probes run.
 
-Each accuracy is printed with its interval, the chance level, and the accuracy of simple rules on the same questions.
+Each accuracy is printed with its confidence interval, the chance level, and the accuracy of simple rules on the same
+questions.
 Runs of task masked are scored by pseudo-log-likelihood; runs that classify, translate or summarize cannot be probed.
 --pairs reads your own minimal pairs, one JSON object per line: {"sentence_good": "...", "sentence_bad": "...",
 "UID": "..."}.
@@ -41,13 +42,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     for name in ONLY_TABLES:
         allowed = get_args(DataConfig.model_fields[name].annotation)
-        parser.add_argument(f"--data.{name}", dest=name, choices=allowed, help="with --text: as for glass train")
+        parser.add_argument(
+            f"--data.{name}", dest=name, choices=allowed, help="with --text: the same option as in glass train"
+        )
     parser.add_argument(
         "--size",
         type=int,
         default=1280,
         metavar="N",
-        help="number of minimal pairs; other probes in proportion (default: 1280)",
+        help="number of minimal pairs; it scales the other probes in proportion (default: 1280)",
     )
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="seed of the questions (default: 1)")
     parser.add_argument(

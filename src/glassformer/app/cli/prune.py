@@ -6,7 +6,7 @@
   glass prune runs/book --out runs/book-small --max-loss 1.6 --by ablation
   glass prune runs/book --out runs/book-gates --l0 0.01 --steps 500
 
-Heads are removed in steps of --step, least important first; importance is computed again before each step. Importance
+Heads are removed in steps of --step, least important first; importance is recomputed before each step. Importance
 is computed on training rows, the loss on validation rows. Importance is the mean over rows of |dL / d gate| (Michel et
 al. 2019); with --by ablation it is the increase of the loss when a head is zeroed. --l0 continues training with a gate
 on each head and a penalty on open gates (Voita et al. 2019): LAMBDA times the expected number of open heads, averaged
@@ -34,7 +34,7 @@ KINDS = ("zero", "mean", "resample")
 GATES = ("steps", "rate", "gate_rate", "gates_alone")
 """Options that require `--l0`."""
 CHOICES = {"order": "by", "step": "step", "random_orders": "random_orders", "seed": "seed"}
-"""Fields of `PruningRequest` that have defaults, and their options."""
+"""Field of `PruningRequest` with a default -> name of its option."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,17 +42,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", type=Path, metavar="RUN", help="a run folder; it is not changed")
     parser.add_argument("--out", type=Path, metavar="NEWRUN", help="write the pruned run to this folder")
     parser.add_argument("--heads", type=int, metavar="N", help="remove N heads")
-    parser.add_argument("--fraction", type=float, metavar="F", help="remove this share of all heads")
+    parser.add_argument("--fraction", type=float, metavar="F", help="remove this fraction of all heads")
     parser.add_argument("--max-loss", type=float, metavar="X", help="remove heads while the loss is at most X")
     parser.add_argument("--by", choices=ORDERS, help="order in which to remove heads (default: importance)")
-    parser.add_argument("--step", type=float, metavar="F", help="share of heads to remove at a time (default: 0.1)")
+    parser.add_argument(
+        "--step", type=float, metavar="F", help="fraction of the heads to remove in each step (default: 0.1)"
+    )
     parser.add_argument(
         "--per-layer",
         action="store_true",
         help="divide the importance of a head by the l2 norm over the heads of its attention layer",
     )
     parser.add_argument(
-        "--curve", action="store_true", help="measure the loss down to no heads, and compare with other orders"
+        "--curve",
+        action="store_true",
+        help="measure the loss until no head is left, and compare with other orders of removal",
     )
     parser.add_argument(
         "--random-orders", type=int, metavar="N", help="with --curve: number of random orders (default: 10)"
@@ -64,11 +68,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="replace each head in turn by zero, its mean output, or its output on another row, and print the losses",
     )
     parser.add_argument(
-        "--l0", type=float, metavar="LAMBDA", help="learn gates, with this penalty per open head in nats"
+        "--l0", type=float, metavar="LAMBDA", help="train a gate on each head, with this penalty in nats per open head"
     )
-    parser.add_argument("--steps", type=int, metavar="N", help="with --l0: training steps (default: 500)")
+    parser.add_argument("--steps", type=int, metavar="N", help="with --l0: number of training steps (default: 500)")
     parser.add_argument(
-        "--rate", type=float, metavar="F", help="with --l0: share of the run's peak learning rates (default: 0.1)"
+        "--rate", type=float, metavar="F", help="with --l0: fraction of the run's peak learning rates (default: 0.1)"
     )
     parser.add_argument(
         "--gate-rate", type=float, metavar="R", help="with --l0: learning rate of the gates (default: 0.05)"
@@ -79,7 +83,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=20_000,
         metavar="N",
-        help="tokens to compute the importance on, and tokens to measure the loss on (default: 20000)",
+        help="number of tokens to compute the importance on, and of tokens to measure the loss on (default: 20000)",
     )
     parser.add_argument("--seed", type=int, metavar="N", help="seed of random orders (default: 0)")
     parser.add_argument(

@@ -11,8 +11,8 @@ token), the feed-forward layers and the biases. Their sum is the logit, with the
 This split exists for pre-norm models only. It measures the direct effect of a part on the logit, not its effect through
 later parts.
 
-The token is the token that glass generate samples for the same text and settings; for other tasks, the prediction of
-glass fill or glass classify.
+Without --token, it explains the token that glass generate samples for the same text and settings; for other tasks, the
+prediction of glass fill or glass classify.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.snippet is not None and arguments.snippet != "-":
         refuse_no_folder(Path(arguments.snippet))
         if Path(arguments.snippet).exists():
-            raise GlassError(f"{arguments.snippet} already exists", "Give another name for the script.")
+            raise GlassError(f"{arguments.snippet} already exists", "Give another FILE for --snippet.")
     model = OpenedRun.load(arguments.run, arguments.checkpoint, arguments.device).text_model
     config = _settings(arguments, model.config)
     text = arguments.text
@@ -94,7 +94,7 @@ def run(arguments: argparse.Namespace) -> int:
     script = snippet(receipt, arguments.run, arguments.checkpoint) if arguments.snippet else None
     if script is not None and arguments.snippet != "-":
         write_text(Path(arguments.snippet), script)
-        print(f"the script is in {arguments.snippet}: python {quoted(arguments.snippet)}", file=sys.stderr)
+        print(f"{arguments.snippet} is written; run it: python {quoted(arguments.snippet)}", file=sys.stderr)
     if arguments.snippet == "-" and not arguments.json:
         print(script, end="")
         return 0
@@ -127,7 +127,7 @@ def _settings(arguments: argparse.Namespace, config: Config) -> Config:
 
 
 def _warn(model: AnyTextModel, text: str) -> None:
-    """Print warnings about unknown characters and about text beyond the context."""
+    """Print warnings about unknown characters and about text longer than the context."""
     from glassformer.tasks import MaskFiller, TextClassifier, Translator
 
     tokenizer = model.source_tokenizer if isinstance(model, Translator) else model.tokenizer

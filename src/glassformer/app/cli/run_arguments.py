@@ -1,4 +1,4 @@
-"""Command-line arguments that describe a new run, and the `RunRequest` that they give."""
+"""Command-line arguments that describe a new run, and their conversion to a `RunRequest`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from glassformer.launch.request import RunRequest, named_source
 def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments that describe a new run."""
     parser.add_argument("data", nargs="?", metavar="DATA", help="training data (data.source)")
-    parser.add_argument("target", nargs="?", metavar="TARGET", help="the second of two parallel files (data.target)")
+    parser.add_argument(
+        "target", nargs="?", metavar="TARGET", help="file with the targets, parallel to DATA (data.target)"
+    )
     parser.add_argument("--out", type=Path, metavar="RUN", help="the run folder (default: runs/NAME-OF-DATA)")
     parser.add_argument(
         "--from", dest="begin_from", type=Path, metavar="RUN", help="start from the tokenizer and weights of this run"
@@ -28,7 +30,9 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="file with a Jinja chat template, for task chat (sets data.chat_template)",
     )
-    parser.add_argument("--recipe", metavar="NAME", help=f"named settings: {', '.join(recipe_names())}")
+    parser.add_argument(
+        "--recipe", metavar="NAME", help=f"recipe, a named set of settings: {', '.join(recipe_names())}"
+    )
     parser.add_argument("--config", type=Path, metavar="FILE", help="TOML file with settings that override the recipe")
     add_short_flags(parser)
     add_setting_flags(parser, Config.model_fields)

@@ -4,13 +4,13 @@
   glass serve runs/book runs/en-de --port 8601 --no-open
   glass serve runs/book --host 0.0.0.0 --token A-LONG-SECRET
 
-It prints an address that contains a token; everybody with this token can use the server. The token is new at each
-start, unless --token sets it. Programs send it as Authorization: Bearer TOKEN. Only this machine can reach the server,
-unless --host 0.0.0.0 opens it to the network. Ctrl-C stops the server. --json prints one line, {"url": …,
+The command prints an address that contains a token; everybody with this token can use the server. The token is new at
+each start, unless --token sets it. Programs send it as Authorization: Bearer TOKEN. Only this machine can reach the
+server, unless --host 0.0.0.0 opens it to the network. Ctrl-C stops the server. --json prints one line, {"url": …,
 "token": …, "runs": […], "backend": …}, when the server is ready.
 
 --backend onnxruntime generates the text of the API and of the page faster, on the CPU; onnxruntime-int8 is faster
-still, with 8-bit weights, but not exact. The other views always use PyTorch.
+still, with 8-bit weights, but not exact. All other computations use PyTorch.
 """
 
 from __future__ import annotations
@@ -27,14 +27,12 @@ from glassformer.base.errors import GlassError
 from glassformer.base.report import SimpleReport, emit
 
 LONG_ENOUGH = 16
-"""Minimum characters of a token for a server that other machines can reach."""
+"""Minimum number of characters of the token of a server that other machines can reach."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `glass serve`."""
-    parser.add_argument(
-        "runs", type=Path, nargs="+", metavar="RUN", help="run folders, also of runs that are still training"
-    )
+    parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="run folders; the runs may still be training")
     parser.add_argument("--port", type=int, default=None, metavar="N", help="port (default: 8600; 0: any free port)")
     parser.add_argument(
         "--host", default="127.0.0.1", metavar="H", help="address to listen on (default: this machine only)"
@@ -43,7 +41,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-open", action="store_true", help="do not open a browser")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:N or mps (default: auto)")
     add_backend(parser, BACKENDS[1:], "torch")
-    parser.add_argument("--page", type=Path, metavar="DIR", help="folder of another built page, for its development")
+    parser.add_argument(
+        "--page", type=Path, metavar="DIR", help="folder of another build of the page, for its developers"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -70,7 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
         lines = [f"{', '.join(names)}: {url}"]
         if arguments.backend != "torch":
             lines.append(f"--- {arguments.backend} generates the text")
-        emit(SimpleReport(facts, [*lines, "Ctrl-C stops it."]), arguments.json)
+        emit(SimpleReport(facts, [*lines, "Press Ctrl-C to stop the server."]), arguments.json)
         if not local:
             print(_open_to_others(arguments.host), file=sys.stderr)
         if not arguments.no_open:
@@ -84,7 +84,8 @@ def _check(arguments: argparse.Namespace, local: bool) -> None:
     """Check the port and the token.
 
     Raises:
-        GlassError: the port is not allowed, or the token has other characters or is too short for an open server.
+        GlassError: the port or a character of the token is not allowed, or the token is too short for a server that
+            other machines can reach.
     """
     if arguments.port is not None and not 0 <= arguments.port < 65536:
         raise GlassError(
@@ -101,7 +102,7 @@ def _check(arguments: argparse.Namespace, local: bool) -> None:
 
 
 def _is_local(host: str) -> bool:
-    """Return True if only this machine can reach the address."""
+    """Return whether only this machine can reach the address."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

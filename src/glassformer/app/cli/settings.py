@@ -21,7 +21,7 @@ SHORT = {
     "shard": "train.shard",
     "mix": "data.mix",
 }
-"""Short flags of `glass train`, and the setting that each of them sets."""
+"""Name of each short flag of `glass train` -> the setting that the flag sets."""
 
 
 def add_setting_flags(parser: argparse.ArgumentParser, sections: Iterable[str]) -> None:
@@ -71,7 +71,7 @@ def add_short_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def changes_from(arguments: argparse.Namespace) -> dict[str, str]:
-    """Return the settings given by flags, as `SECTION.FIELD` -> text.
+    """Return the settings given by flags, as `SECTION.FIELD` -> value as text.
 
     Short flags override `--SECTION.FIELD` flags, and these override `--set`.
 

@@ -5,7 +5,7 @@
   glass share runs/en-de --out small.html --bits 16
 
 The model runs in the browser, on weights that are rounded to 8 bits by default (see --bits). The file is written under
-a temporary name, read back and compared with the run before it is renamed; the page shows the result.
+a temporary name, read back and compared with the run before it is renamed; the page shows the result of the comparison.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out", type=Path, required=True, metavar="FILE", help="the HTML file; an existing file is replaced"
     )
-    parser.add_argument("--bits", type=int, choices=(8, 16, 32), default=8, help="bits of a weight (default: 8)")
+    parser.add_argument("--bits", type=int, choices=(8, 16, 32), default=8, help="bits per weight (default: 8)")
     parser.add_argument(
         "--examples",
         type=Path,

@@ -43,18 +43,18 @@ def lines_of(path: Path, what: str = "prompt") -> list[str]:
 
 
 def _decoded(data: bytes, name: str) -> str:
-    """Return the bytes of a file as text, decompressed and decoded as in training; print a remark on the encoding."""
+    """Return the bytes of a file as text, decompressed and decoded as in training; print a note on its encoding."""
     from glassformer.text.encodings import decode, scan
     from glassformer.text.reading import GZIP
 
     try:
         unpacked = gzip.decompress(data) if data.startswith(GZIP) else data
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise GlassError(f"{name} is a damaged gzip file: {error}", "Compress or download it again.") from None
+        raise GlassError(f"{name} is a damaged gzip file: {error}", "Compress or download the file again.") from None
     try:
         found = scan(lambda: iter([unpacked]), "auto", name)
     except GlassError as error:
-        raise GlassError(error.problem, "Save it as UTF-8, then try again.") from None
+        raise GlassError(error.problem, "Save the file as UTF-8, then try again.") from None
     if found.remark:
         print(found.remark, file=sys.stderr)
     return "".join(decode(iter([unpacked]), found.encoding))
@@ -113,7 +113,7 @@ def say_unknown_to(model: AnyTextModel, text: str, target: str | None) -> None:
 
 
 def say_training(folder: Path, checkpoint: str) -> None:
-    """Print a note if the run is still training: results are of the current checkpoint, not of the finished run."""
+    """Print a note if the run is still training, because results are then those of an unfinished run."""
     from glassformer.base.locks import is_held
 
     if is_held(folder):
@@ -121,17 +121,16 @@ def say_training(folder: Path, checkpoint: str) -> None:
 
 
 def say_unread(unread: list[int], what: str, context: int) -> None:
-    """Print a warning if texts were truncated to the context: their number, and the most tokens truncated."""
+    """Print a warning if texts were truncated to the context, with the numbers of these texts and of lost tokens."""
     cut = [number for number in unread if number]
     if cut:
         of = f"of {len(unread):,} {what}"
-        most = counted(max(cut), "tokens")
         some = counted(len(cut), f"{of} are", f"{of} is")
-        most = f"{most} of the longest"
+        most = f"the ends were left out, up to {counted(max(cut), 'tokens')}"
         if len(unread) == 1:
             some = f"the {what.removesuffix('s')} is"
-            most = f"its last {counted(cut[0], 'tokens')}"
+            most = f"its last {counted(cut[0], 'tokens were left out', 'token was left out')}"
         print(
-            f"{some} longer than the model reads (model.context = {context}): the end was left out, {most}",
+            f"{some} longer than the context (model.context = {context}): {most}",
             file=sys.stderr,
         )

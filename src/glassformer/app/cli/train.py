@@ -17,22 +17,23 @@ A run on your own data without --recipe and --config uses the recipe auto of its
 auto-translate, auto-summarize, auto-chat), which overrides the defaults below. It chooses sizes for this machine and
 --minutes (default: 10); with --steps it uses the recipe's usual sizes.
 
---minutes is wall time from the start of the command to its end: preparing, measuring, training, evaluating and saving.
-A run with --minutes uses one thread or all threads, whichever is faster in a test. Its evaluations take at most a fifth
-of the time and the final evaluation at most a tenth, if necessary on a part of the validation text (glass evaluate uses
-all of it).
+--minutes is the wall-clock time of the whole command: preparing, measuring, training, evaluating and saving. A run with
+--minutes uses one thread or all threads, whichever is faster in a test. Its evaluations take at most a fifth of the
+time and the final evaluation at most a tenth, if necessary on a part of the validation text (glass evaluate uses all of
+it).
 
 --from RUN starts from the tokenizer, model settings and weights of another run, which may be imported, and trains on
-DATA with the recipe fine-tune: a small learning rate, 3 minutes. A run of task lm can be trained for lm or chat, masked
-also for classify, translate and summarize for either. The new run does not need the folder of the old run.
+DATA with the recipe fine-tune (a small learning rate, 3 minutes). A run of task lm can be fine-tuned for lm or chat, a
+run of task masked for masked or classify, and a run of task translate or summarize for either of these. The new run
+does not need the folder of the old run.
 
 A resumed run keeps its settings; --steps, --minutes and the other limits can be changed, and count from the start of
-the run. Minutes count the training time before and after resuming, not the time in between. The text is looked up at
-its old path and near the run; if it is elsewhere, name it: glass train --resume --out RUN DATA. A text with another
-hash is refused. The precision changes only with --precision or --set train.muon_precision=....
+the run. Minutes count the training time before and after resuming, not the time in between. The command looks for the
+text at its old path and near the run; if it is elsewhere, name it: glass train --resume --out RUN DATA. A text with
+another hash is refused. The precision changes only with --precision or --set train.muon_precision=....
 
-Training with several processes, on one machine or many (docs/parallel.md); use --shard if the model does not fit on one
-device:
+To train with several processes, on one machine or many (docs/parallel.md), start them with torchrun. Use --shard if the
+model does not fit on one device:
 
   torchrun --standalone --nproc-per-node 2 -m glassformer train book.txt --out runs/book
 """
@@ -67,16 +68,16 @@ def run(arguments: argparse.Namespace) -> int:
 
     From the command to the first gradient of a new run:
 
-    1. `RunRequest` (`launch/request.py`) joins the settings: defaults, recipe, file, options.
+    1. `RunRequest` (`launch/request.py`) merges the settings: defaults, recipe, file, options.
     2. `foreseen` (`launch/forecasting.py`): with the recipe auto, which is the default, or --minutes (default: 10), it
        reads, splits and tokenizes the text, times steps in a separate process and chooses the sizes.
     3. `joined` (`training/parallel/joining.py`) connects the processes of torchrun.
     4. `new_training` (`training/setup.py`): `text_of_run` prepares the text if step 2 did not, `try_threads` times
-       steps of a discarded model with one thread and with all (runs of minutes), `fresh_model` builds the model,
-       `create_run` makes the folder; the `Trainer` is yielded.
-    5. `train` (`training/loop.py`): `Trainer.begin` saves the checkpoint of step 0 and, in a run of minutes, times one
-       evaluation and one sample. Each step sets the learning rate and calls `compute_gradients`, which takes the rows
-       of the step and calls `accumulate_gradients`: logits, loss, `loss.backward()`.
+       steps of a discarded model with one thread and with all (runs with --minutes), `fresh_model` builds the model,
+       `create_run` creates the folder; the `Trainer` is yielded.
+    5. `train` (`training/loop.py`): `Trainer.begin` saves the checkpoint of step 0 and, in a run with --minutes, times
+       one evaluation and one sample. Each step sets the learning rate and calls `compute_gradients`, which takes the
+       rows of the step and calls `accumulate_gradients`: logits, loss, `loss.backward()`.
     """
     from glassformer.launch.start import start_requested
     from glassformer.training.loop import train
@@ -101,7 +102,7 @@ def _resumed(arguments: argparse.Namespace) -> AbstractContextManager[Trainer]:
             if getattr(arguments, name) is not None:
                 raise GlassError(
                     f"--resume was given with {name.removeprefix('begin_')} = {getattr(arguments, name)}",
-                    "A resumed run keeps its own: remove the option.",
+                    "Remove the option: a resumed run keeps its own.",
                 )
         changes = changes_from(arguments)
     given = {"source": arguments.data, "target": arguments.target}
@@ -144,19 +145,20 @@ def _report(run: Run, config: Config, outcome: TrainingOutcome | None, as_json: 
         "parent_losses": outcome.parent_losses,
     }
     whole = outcome.validation_share == 1
-    extent = "all" if whole else f"an evenly spaced part ({outcome.validation_share:.1%} of the rows), of"
+    extent = f"{'all ' if whole else ''}{validation.tokens:,} {outcome.unit}s"
+    extent += "" if whole else f" in an evenly spaced part ({outcome.validation_share:.1%} of the rows)"
     bits = "" if outcome.bits_per_byte is None else f", {outcome.bits_per_byte:.3f} bits per byte"
     lines = [
         f"{outcome.verdict}; training ended because {outcome.reason}",
         f"step {outcome.step}: validation loss {validation.loss:.4f} {validation.margin} nats per {outcome.unit} over "
-        f"{extent} {validation.tokens:,}, perplexity {validation.perplexity:.2f}{bits}",
+        f"{extent}, perplexity {validation.perplexity:.2f}{bits}",
     ]
     if outcome.unknown_share:
         lines.append(unknown_words(outcome.unknown_share))
     lines += _forgetting(outcome)
     if outcome.entropy is not None:
         ratio = f"{validation.loss / outcome.entropy:.3f} times the true entropy of the text, {outcome.entropy:.4f}"
-        lines.append(f"this is {ratio}: no model can do better")
+        lines.append(f"this is {ratio}, which no model can beat on average")
     if comparison is not None:
         lines.append(comparison)
     lines.append(f"{run.folder} is ready: {command_for(run.folder, config.train.task)}")
@@ -168,8 +170,8 @@ def _forgetting(outcome: TrainingOutcome) -> Iterator[str]:
     """Yield the losses of a run before training and on its parent's text; empty without a parent."""
     if outcome.first_loss is None:
         return
-    yield f"before the first step it was {outcome.first_loss:.4f}, over the rows of an evaluation"
+    yield f"before the first step, the loss was {outcome.first_loss:.4f} (on the rows of an evaluation)"
     if outcome.parent_losses is not None:
         before, after = outcome.parent_losses
         change = f"{after - before:.4f} forgotten" if after > before else f"{before - after:.4f} gained"
-        yield f"on the parent's held-out text it was {before:.4f} and is now {after:.4f}: {change}"
+        yield f"on the parent's held-out text, the loss was {before:.4f} and is now {after:.4f}: {change}"

@@ -7,7 +7,7 @@
 Each line has a claim, the measured value and its limit. Examples: logits with a cache equal logits without it; batched
 logits equal single-row logits; padding and future tokens change nothing; a run that was killed resumes to the same
 weights. Everything is measured with the run's weights, on a few rows of its own text. The sheet is saved in the run
-folder as verify.json, with the hash of the weights. The exit code is 1 if a check failed, or could not be made.
+folder as verify.json, with the hash of the weights. The exit code is 1 if a check failed or could not run.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME",
-        help="run only this check; may be repeated; the sheet is not saved",
+        help="run only this check, without saving the sheet; may be repeated",
     )
     parser.add_argument(
         "--device",

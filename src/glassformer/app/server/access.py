@@ -1,4 +1,4 @@
-"""Access control: checks of a request's host, origin, token, and the size and duration of its body.
+"""Access control: checks of the host, origin and token of a request, and of the size and duration of its body.
 
 Any web page in a browser can send requests to 127.0.0.1, and another site can let its domain name resolve to 127.0.0.1
 (DNS rebinding). Therefore the `Host` header must be a name of this machine, an `Origin` header must be the server's own
@@ -26,12 +26,12 @@ from glassformer.app.server.request_errors import RefusedRequestError, as_json
 LOCAL = frozenset({"127.0.0.1", "localhost", "[::1]"})
 """Host names of a server that only this machine can reach."""
 OPEN = frozenset({"/", "/health", "/favicon.ico", "/favicon.svg", "/robots.txt"})
-"""Paths that need no token because they contain nothing of a run; also all paths below `ASSETS`."""
+"""Paths that need no token, because they contain no data of a run; paths below `ASSETS` need none either."""
 ASSETS = "/assets/"
 MOST_BYTES = 2**20
-"""Maximum bytes of the body of a request."""
+"""Maximum size of a request body, in bytes."""
 SECONDS = 30.0
-"""Maximum seconds to receive the body of a request."""
+"""Maximum time to receive a request body, in seconds."""
 POLICY = "; ".join(
     (
         "default-src 'none'",
@@ -45,7 +45,7 @@ POLICY = "; ".join(
         "frame-ancestors 'none'",
     )
 )
-"""Content security policy: the page may load from and send to its own server only, and cannot be embedded."""
+"""Content security policy: the page may exchange data only with its own server, and cannot be embedded."""
 HEADERS = {
     "content-security-policy": POLICY,
     "x-content-type-options": "nosniff",
@@ -80,7 +80,7 @@ class Access:
         return f"glass-{self.port}"
 
     def same(self, token: str) -> bool:
-        """Return True if `token` is the token of the server; the comparison takes constant time."""
+        """Return whether `token` is the token of the server; the comparison takes constant time."""
         return secrets.compare_digest(token.encode("utf-8", "replace"), self.token.encode("utf-8"))
 
 
@@ -88,7 +88,7 @@ class Guard:
     """ASGI middleware that checks each request, reads its body and adds security headers to the response.
 
     Args:
-        app: the application.
+        app: ASGI application to protect.
         access: access rules.
     """
 
@@ -132,7 +132,7 @@ class Guard:
         if origin is not None and not _is_of(origin, host):
             raise RefusedRequestError(
                 f"the request came from a page of {origin[:100]!r}",
-                "Only the server's own page is allowed: open the address that glass serve printed.",
+                "Open the address that glass serve printed: only the server's own page is allowed.",
                 403,
             )
         if not _is_open(scope) and not any(self.access.same(token) for token in self._tokens(headers)):
@@ -167,7 +167,7 @@ class Guard:
 
 
 def _is_open(scope: Scope) -> bool:
-    """Return True if a request needs no token."""
+    """Return whether a request needs no token."""
     return scope["method"] in ("GET", "HEAD") and (scope["path"] in OPEN or scope["path"].startswith(ASSETS))
 
 
@@ -178,7 +178,7 @@ def _without_port(host: str) -> str:
 
 
 def _is_of(origin: str, host: str) -> bool:
-    """Return True if an `Origin` header has the same host and port as the `Host` header."""
+    """Return whether an `Origin` header has the same host and port as the `Host` header."""
     try:
         return bool(host) and urlsplit(origin).netloc.lower() == host.lower()
     except ValueError:  # not a URL
@@ -231,7 +231,7 @@ def _replayed(body: bytes, receive: Receive) -> Receive:
 
 
 async def _run(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
-    """Run the app; answer an unexpected error with status 500 if no response has started, and print its traceback."""
+    """Run the app; if it fails before its response starts, print the traceback and send status 500."""
     started = False
 
     async def recording_send(message: Message) -> None:
@@ -241,10 +241,12 @@ async def _run(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None
 
     try:
         await app(scope, receive, recording_send)
-    except asyncio.CancelledError:  # uvicorn stops after its timeout; it would print a traceback
+    except asyncio.CancelledError:  # uvicorn cancels requests when it stops, and would print a traceback
         if not started:
             await refuse(
-                scope, send, RefusedRequestError("the server is stopping", "Start it again, and try again.", 503)
+                scope,
+                send,
+                RefusedRequestError("the server is stopping", "Start the server again, then repeat the request.", 503),
             )
     except Exception as error:
         if started:

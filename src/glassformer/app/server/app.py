@@ -3,9 +3,9 @@
 ::
 
     GET  /                        the page
-    GET  /api/runs                {"runs": [facts of each run]}, see `listing`
+    GET  /api/runs                {"runs": [metadata of each run]}, see `listing`
     GET  /api/views               {"views": [names], "questions": {name: JSON schema of its body}}
-    POST /api/runs/RUN/VIEW       the answer of a view, see `views`
+    POST /api/runs/RUN/VIEW       the result of a view, see `views`
     POST /api/runs/RUN/write/stream   streamed generated text, see `writing`
     POST /api/runs/RUN/keep       save a new run without some heads, see `keep_pruned`
     GET  /api/runs/RUN/events     metrics and checkpoints of a run that is training, see `events`
@@ -51,13 +51,14 @@ SEARCHES = 2
 
 
 def make_app(registry: ModelRegistry, access: Access, page: Path = PAGE, engines: Engines | None = None) -> Starlette:
-    """Return the application.
+    """Return the ASGI application of the server.
 
     Args:
-        registry: the runs.
+        registry: served runs.
         access: access rules.
         page: folder of the built page.
-        engines: engines of the registry, which generate text; closed when the application stops. None: new engines.
+        engines: engines that generate text for these runs; they are closed when the application stops. None: new
+            engines.
     """
     listing = Listing(registry)
     writing = engines or Engines(registry)
@@ -117,8 +118,8 @@ def make_app(registry: ModelRegistry, access: Access, page: Path = PAGE, engines
 
 
 def _reply(registry: ModelRegistry, run: str, view: str, body: bytes, request: Request) -> Reply:
-    """Return the answer of a view; it is not computed if the client has disconnected."""
-    from glassformer.app.server.views import find_view  # imports torch, which takes a second: not before the page
+    """Return the result of a view, which is not computed if the client has disconnected."""
+    from glassformer.app.server.views import find_view  # imported here because importing torch is slow
 
     found = find_view(view)
     question = found.parse(body)
@@ -134,7 +135,7 @@ def _views() -> dict[str, Any]:
 
 
 async def _open_first(workers: Workers, registry: ModelRegistry) -> None:
-    """Load the first run in advance, so that its first request is fast; an error is reported at that request."""
+    """Load the first run in advance, so that its first request is fast; errors are left for that request to report."""
     for name in registry.names()[:1]:
         try:
             await workers(registry.open, name)
@@ -167,7 +168,7 @@ async def _not_found(request: Request, error: Exception) -> Response:
         )
     else:
         refusal = RefusedRequestError(
-            f"unknown path {path}", "The page is at /, runs are at /api/runs.", error.status_code
+            f"unknown path {path}", "Open the page at /, or list the runs at /api/runs.", error.status_code
         )
     answer = await _refused(request, refusal)
     answer.headers.update(error.headers or {})

@@ -36,13 +36,13 @@ class BackgroundTask:
     """Long task that a button of the page starts.
 
     Args:
-        do: does the work. Its argument is a function to report each intermediate result. It must not use the model that
-            views use.
+        do: function that does the work; its argument is a function to call with each intermediate result. `do` must not
+            use the model of the views.
         turns: lock to hold during the work, so that only one task runs at a time.
 
     Attributes:
         results: results reported so far; the list only grows.
-        waiting: True until the task has acquired `turns`.
+        waiting: whether the task still waits for `turns`.
     """
 
     def __init__(self, do: Callable[[OnResult], Any], turns: threading.Lock) -> None:
@@ -52,17 +52,17 @@ class BackgroundTask:
 
     @property
     def ready(self) -> bool:
-        """True if the task has ended, with or without an error."""
+        """Whether the task has ended, with or without an error."""
         return self._future.done()
 
     @property
     def done(self) -> bool:
-        """True if the task has ended without an error."""
+        """Whether the task has ended without an error."""
         return self.ready and self.error is None
 
     @property
     def error(self) -> GlassError | None:
-        """Error that ended the task; None if there is none (yet)."""
+        """Error that ended the task; None if it is still running or succeeded."""
         try:
             self.result()
         except GlassError as error:
@@ -78,7 +78,7 @@ class BackgroundTask:
         return self._future.result() if self.ready else None
 
     def facts(self) -> dict[str, Any]:
-        """Return the state ("waiting", "working", "failed" or "done"), and the two lines of the error or null."""
+        """Return the state ("waiting", "working", "failed" or "done"), and the two lines of the error or None."""
         error = self.error
         state = "done" if self.ready else "waiting" if self.waiting else "working"
         return {
@@ -93,4 +93,4 @@ class BackgroundTask:
 
 
 IDLE: dict[str, Any] = {"state": "idle", "error": None}
-"""Facts of a task that was never started."""
+"""State of a task that was never started, in the form of `BackgroundTask.facts`."""

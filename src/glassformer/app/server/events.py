@@ -7,7 +7,7 @@
     event: end           data: {}                             training has ended
 
 `?after=STEP` first sends the existing lines of later steps; without it, only new lines are sent. A browser that lost
-the connection sends its last step itself when it reconnects. A run that is not training is answered with 204, after
+the connection sends its last step itself when it reconnects. If the run is not training, the status is 204, after
 which a browser does not reconnect.
 """
 
@@ -39,7 +39,7 @@ class Follower:
     """Reader of the new metrics and checkpoints of a run that is training.
 
     Args:
-        run: the run.
+        run: files of the run.
         after: return lines of later steps; None: return only lines that are written from now on.
     """
 
@@ -94,10 +94,12 @@ async def events_of(request: Request, registry: ModelRegistry, name: str) -> Res
     if not await to_thread.run_sync(registry.training, name):
         return Response(status_code=204)
     if getattr(state, "streams", 0) >= STREAMS:
-        raise RefusedRequestError(f"there are already {STREAMS} event streams", "Close one of the pages.", 429)
+        raise RefusedRequestError(
+            f"there are already {STREAMS} event streams", "Close another page of this server.", 429
+        )
     after = request.headers.get("last-event-id") or request.query_params.get("after")
     if after is not None and not (after.isascii() and after.isdecimal() and len(after) < 16):
-        raise RefusedRequestError(f"after = {after[:40]!r} is not a step", "Give a whole number, or remove it.")
+        raise RefusedRequestError(f"after = {after[:40]!r} is not a step", "Give a whole number, or remove after.")
     follower = await to_thread.run_sync(Follower, run, None if after is None else int(after))
 
     async def stream() -> AsyncIterator[ServerSentEvent]:

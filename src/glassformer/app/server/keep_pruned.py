@@ -1,9 +1,9 @@
-"""Save an ablated model as a new run: `POST /api/runs/RUN/keep` writes a run without some heads and serves it.
+"""Save a run without some heads as a new run: `POST /api/runs/RUN/keep` writes the new run and serves it.
 
-The body is ``{"heads": ["dec.0.self.1"], "name": "book-small", "version": "step-000850"}``, the answer
+The body is ``{"heads": ["dec.0.self.1"], "name": "book-small", "version": "step-000850"}``, the response
 ``{"name": "book-small", "removed": […], "parameters": {"before": 12345, "after": 12000},
-"command": "glass verify …"}``. The new folder is beside the folder of the run; a name has letters, digits and the
-characters . _ - and is never a path.
+"command": "glass verify …"}``. The new folder is beside the folder of the run; a name has only letters, digits and
+the characters . _ - and is never a path.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""List the served runs with facts of each, which are read without loading weights; the page starts with this list."""
+"""List the served runs and their metadata without loading weights; the page starts with this list."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
     from glassformer.text.tokenizers import Tokenizer
 
 NEVER = "-"
-"""Version of a run without a checkpoint."""
+"""Stands for the version of a run without a checkpoint."""
 WORDS = 12
-"""Maximum words of a sample to use as the prompt."""
+"""Maximum number of words of a sample to use as the prompt."""
 MARGIN = 8
-"""Tokens of the context to leave free after the prompt."""
+"""Number of tokens of the context to leave free after the prompt."""
 
 
 class Listing:
-    """List of the runs of a registry; facts that depend only on the checkpoint are read once.
+    """Metadata of the runs of a registry; metadata that depends only on the checkpoint is read once.
 
     Args:
-        registry: the runs.
+        registry: served runs.
     """
 
     def __init__(self, registry: ModelRegistry) -> None:
@@ -36,7 +36,7 @@ class Listing:
         self._fixed: dict[str, tuple[str, dict[str, Any]]] = {}
 
     def all(self) -> list[dict[str, Any]]:
-        """Return the facts of each run (see `of`), and `parent`.
+        """Return the metadata of each run (see `of`), with its `parent`.
 
         `parent` is the name of the served run whose weights the run started from, or null.
         """
@@ -44,7 +44,7 @@ class Listing:
         return [{**self.of(name), "parent": parents.get(name)} for name in self._registry.names()]
 
     def parents(self) -> dict[str, str]:
-        """Return the parent of each run whose parent is also served: name -> name.
+        """Return the name of each run whose parent is also served -> the name of the parent.
 
         Runs are matched by the SHA-256 of a checkpoint, because folders may be renamed, moved or copied.
         """
@@ -62,9 +62,9 @@ class Listing:
         return found
 
     def of(self, name: str) -> dict[str, Any]:
-        """Return the facts of one run: name, version, step (null: no checkpoint yet), training, and `shape_of`.
+        """Return the metadata of a run: name, version, step (None: no checkpoint yet), training, error and `shape_of`.
 
-        If a file cannot be read, `error` has the two lines of the error, and the facts of `shape_of` are missing.
+        If a file cannot be read, `error` has the two lines of the error, and the entries of `shape_of` are missing.
         """
         version = self._registry.version(name)
         facts = {
@@ -89,7 +89,7 @@ def shape_of(run: Run) -> dict[str, Any]:
     Returns:
         task, family, layers (and encoder_layers, or null), heads, width, context, parameters, vocabulary (and
         source_vocabulary, or null), tokenizer (its kind), labels, prompt, sample_tokens, and `attentions`: the name of
-        each attention -> the numbers of its heads, without those that were pruned.
+        each attention layer -> the numbers of its heads, without pruned heads.
 
     Raises:
         GlassError: a file is missing or damaged.
@@ -127,7 +127,7 @@ def sample_prompt(run: Run, config: Config, reader: Tokenizer) -> str:
     """Return the initial prompt of the page, from the last training sample, the settings or a default for the task.
 
     For the task `lm`, a sample that continues the settings' prompt is preferred, because a prompt is often only a word
-    or two. For other tasks, the settings' prompt is preferred. The result is cut to fit the context.
+    or two. For other tasks, the settings' prompt is preferred. The result is truncated to fit the context.
     """
     try:
         samples = read_samples(run)
@@ -150,7 +150,7 @@ def sample_prompt(run: Run, config: Config, reader: Tokenizer) -> str:
 def _parameters_and_heads(
     build_model: Any, config: Config, vocabulary: int, source: int, classes: int | None
 ) -> tuple[int, dict[str, list[int]]]:
-    """Return the number of parameters and the heads of each attention layer, from a model without storage."""
+    """Return the number of parameters and the heads of each attention layer, from a model without tensor data."""
     from glassformer.inspection.sites import attentions
     from glassformer.model.shapes_only import shapes_only
 

@@ -1,4 +1,4 @@
-"""Registry of the served runs, which requests address by name and never by path; a run is loaded at its first request.
+"""Registry of the served runs, which requests address by name and never by path. A run is loaded at its first request.
 
 The registry reads a run's `best` file at every request, which is cheap. When the file names another checkpoint, as
 happens while a run is training, that checkpoint is loaded: a `ServedModel` is one checkpoint and never changes. Holders
@@ -34,17 +34,17 @@ T = TypeVar("T")
 SUBJECTS = 16
 """Maximum number of texts whose tokens and translations are cached."""
 CACHE_BYTES = 768 * 2**20
-"""Maximum bytes of the cached results of one run's views, such as the queries and keys of the latest texts."""
+"""Maximum size in bytes of the cached results of one run's views, such as the queries and keys of recent texts."""
 
 
 class ServedModel:
-    """One loaded checkpoint of one run.
+    """Loaded checkpoint of a run.
 
     Attributes:
         name: name of the run in the registry.
         run: the opened run.
         folder: path of the run folder, as it was given.
-        model: the model with the methods of the run's task. Views may hook and patch its modules while they hold
+        model: the model, with the methods for the run's task. Views may hook and patch its modules while they hold
             `lock`.
         version: name of the checkpoint, such as "step-000850".
         lock: held by a view while it runs.
@@ -65,13 +65,13 @@ class ServedModel:
         self._tasks: dict[str, BackgroundTask] = {}
 
     def cached(self, key: Hashable, make: Callable[[], T], size: Callable[[T], int]) -> T:
-        """Return the cached value of a key; compute and cache it if it is missing. Call this while holding the lock.
+        """Return the cached value of a key; if it is missing, compute and cache it. The caller must hold `lock`.
 
         Args:
             key: everything that the value depends on, including the name of the view.
-            make: computes the value.
-            size: returns the bytes of the value. The least recently used values are removed from a full cache; a value
-                above `CACHE_BYTES` is not cached.
+            make: function that computes the value.
+            size: function that returns the size of the value in bytes. A full cache drops the least recently used
+                values; a value above `CACHE_BYTES` is not cached.
         """
         if key in self._cache:
             found: T = self._cache[key][0]
@@ -83,14 +83,14 @@ class ServedModel:
         return value
 
     def subject(self, text: str, target: str | None = None) -> Subject:
-        """Return the model's input for a text: its tokens, and its target; cached. Call this while holding the lock.
+        """Return the model's input for a text, with tokens and target; cached. The caller must hold `lock`.
 
         Args:
             text: input text, with [MASK] for a run of task masked.
             target: target for a run that translates or summarizes; None: the model's greedy output.
 
         Raises:
-            GlassError: the text does not fit the task, or is longer than the model reads.
+            GlassError: the text does not fit the task, or is longer than the context.
         """
         from glassformer.inspection.explain import whole_subject_of
 
@@ -121,11 +121,11 @@ class ServedModel:
         return future.result() if future.done() else None
 
     def task(self, name: str, do: Callable[[OnResult], Any] | None = None) -> BackgroundTask | None:
-        """Return the background task with a name; None if it was never started.
+        """Return the background task called `name`; None if it was never started.
 
         Args:
             name: name of the task.
-            do: starts the task with this function, unless it is running; None: do not start it.
+            do: function to start the task with, unless the task is running; None: do not start the task.
         """
         with self.lock:
             held = self._tasks.get(name)
@@ -191,7 +191,7 @@ class ModelRegistry:
         return Run(self._folders[name])
 
     def training(self, name: str) -> bool:
-        """Return True if a process is training the run."""
+        """Return whether a process is training the run."""
         return is_held(self.run(name).folder)
 
     def version(self, name: str) -> str | None:
@@ -202,7 +202,7 @@ class ModelRegistry:
             return None
 
     def open(self, name: str) -> ServedModel:
-        """Return the run's best checkpoint, loaded; the same object until there is a new best checkpoint.
+        """Return the run's best checkpoint, loaded on first use; the same object until there is a new best checkpoint.
 
         Raises:
             GlassError: there is no such run, it has no checkpoint yet, or its files are incomplete.
@@ -216,7 +216,7 @@ class ModelRegistry:
             if version is None and is_held(run.folder):
                 raise RefusedRequestError(
                     f"{name} has just started training: it has no checkpoint yet",
-                    "Wait for the first checkpoint; train.evaluate_every sets the step.",
+                    "Wait for the first checkpoint; train.evaluate_every sets its step.",
                     409,
                 )
             try:

@@ -10,8 +10,8 @@ from glassformer.base.errors import GlassError, ShortMemoryError
 
 BAD_REQUEST = 400
 """HTTP status of an error that does not specify one."""
-SHORTER = "Use a shorter text, or request fewer texts; or close other programs."
-"""Remedy of an error for lack of memory."""
+SHORTER = "Use a shorter text, request fewer texts, or close other programs."
+"""Second line of an error about lack of memory."""
 TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
 """OpenAI's error types, by HTTP status."""
 

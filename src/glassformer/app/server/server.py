@@ -21,8 +21,8 @@ CONNECTIONS = 512
 """Maximum number of open connections; further requests are answered with status 503."""
 SWITCH_SECONDS = 1e-4
 """Thread switch interval of Python (`sys.setswitchinterval`). The thread that runs the model releases the GIL in every
-long operation. With the default of 5 ms, it would wait up to 5 ms for the GIL after each of them while responses are
-sent."""
+long operation. With the default of 5 ms, it would wait up to 5 ms for the GIL after each such operation while responses
+are sent."""
 PATIENCE = 3
 """Seconds to finish open responses when the server stops."""
 
@@ -40,7 +40,9 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except (OSError, UnicodeError):
-        raise GlassError(f"--host {host} is not an address of this machine", "Remove it, or give 0.0.0.0.") from None
+        raise GlassError(
+            f"--host {host} is not an address of this machine", "Remove --host, or give --host 0.0.0.0."
+        ) from None
     found = socket.socket(family, kind, protocol)
     try:
         if os.name != "nt":  # on Windows, SO_REUSEADDR would let two servers use one port
@@ -49,7 +51,7 @@ def listen(host: str, port: int) -> socket.socket:
         found.listen(128)
     except OSError as error:
         found.close()
-        remedy = "Choose another port; --port 0 uses any free port."
+        remedy = "Choose another port, or give --port 0 to use any free port."
         raise GlassError(f"cannot listen at {host}, port {port}: {error.strerror}", remedy) from None
     return found
 
@@ -64,7 +66,7 @@ class Server(uvicorn.Server):
     """uvicorn server that calls a function when it is ready.
 
     Args:
-        app: the application.
+        app: ASGI application.
         ready: called when the server accepts requests.
     """
 
@@ -72,7 +74,7 @@ class Server(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 app,
-                http="h11",  # also if httptools is installed, because h11 limits the size of a request's headers
+                http="h11",  # even if httptools is installed, because h11 limits the size of request headers
                 ws="none",
                 log_config=None,
                 access_log=False,
@@ -94,7 +96,7 @@ def serve(app: ASGIApp, listening: socket.socket, ready: Callable[[], None]) -> 
     """Serve requests until Ctrl-C or SIGTERM.
 
     Args:
-        app: the application.
+        app: ASGI application.
         listening: socket from `listen`; closed at the end.
         ready: called when the server accepts requests.
     """

@@ -1,4 +1,4 @@
-"""Views of the page: each has a request body, a function that answers it, and a script that prints the same numbers."""
+"""Views of the page: each has a request body, a function that computes its response, and a script for its numbers."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from glassformer.app.server.request_errors import RefusedRequestError, in_two_li
 from glassformer.base.report import finite
 
 LIMIT = 2**20
-"""Maximum bytes of an answer. A view that could exceed it truncates, pools or pages its data."""
+"""Maximum size of a response in bytes. A view that could exceed it truncates, pools or pages its data."""
 MOST_CHARACTERS = 200_000
-"""Maximum characters of an input text; the model's context limits its tokens."""
+"""Maximum number of characters of an input text; the model's context limits the number of tokens."""
 
 Text = Annotated[str, Field(min_length=1, max_length=MOST_CHARACTERS)]
 """Input text of a request."""
 Name = Annotated[str, Field(min_length=1, max_length=100)]
 """Name such as dec.1.self.2."""
 Pass = Literal["plain", "observed", "recomputed"]
-"""Kind of forward pass that gave the numbers of an answer, in its field `pass`.
+"""Kind of forward pass that computed the numbers of a response, in its field `pass`.
 
 "plain": an ordinary forward pass. "observed": a pass that recorded scores and patterns, so that attention was computed
 step by step. "recomputed": the text is too long to record them; for the shown rows, the layer's attention was computed
@@ -52,7 +52,7 @@ class TextQuestion(ViewQuestion):
 
 @dataclass(frozen=True, eq=False)
 class Binary:
-    """Binary answer.
+    """Binary response.
 
     It is sent as `application/octet-stream`: four bytes with the length of the header, little-endian; the header as
     UTF-8 JSON, padded with spaces so that the data begins at a multiple of 8 bytes; the data.
@@ -83,7 +83,7 @@ class Reply(NamedTuple):
 
     Attributes:
         body: UTF-8 JSON, or a packed `Binary`.
-        binary: True for a packed `Binary`.
+        binary: whether the body is a packed `Binary`.
     """
 
     body: bytes
@@ -104,8 +104,8 @@ class PageView(Generic[Q]):
 
     Attributes:
         question: class of the request body.
-        answer: returns the answer; it is called while the locks of the run and of the other runs are held.
-        python: returns a short script with the library's public functions that prints the same numbers.
+        answer: returns the data of the response; the caller holds the locks of the run and of the other runs.
+        python: returns a short script that prints the same numbers with the library's public functions.
         others: returns the names of other runs that the view needs; they are passed, loaded, to `answer` and `python`.
     """
 
@@ -118,7 +118,7 @@ class PageView(Generic[Q]):
         """Parse a JSON body.
 
         Raises:
-            GlassError: the body is not valid; the error is about the first problem.
+            GlassError: the body is not valid; the error names the first problem.
         """
         try:
             return self.question.model_validate_json(body)
@@ -132,24 +132,24 @@ class PageView(Generic[Q]):
         others: Sequence[ServedModel] = (),
         gone: Callable[[], bool] = lambda: False,
     ) -> Reply:
-        """Return the body of the response: the answer with the fields `run`, `version` and `python`.
+        """Return the body of the response: the data of the view with the fields `run`, `version` and `python`.
 
         Locks are acquired in the order of the runs' names, so that two requests cannot deadlock.
 
         Args:
-            opened: the run.
+            opened: loaded checkpoint of the run.
             question: the parsed request.
             others: runs that the run is compared with.
             gone: returns True if the client has disconnected; called after the locks are acquired.
 
         Raises:
-            GlassError: the request does not fit the run, the answer is larger than `LIMIT`, or the client has
+            GlassError: the request does not fit the run, the response is larger than `LIMIT`, or the client has
                 disconnected.
         """
         with ExitStack() as locks:
             for each in sorted((opened, *others), key=lambda run: run.name):
                 locks.enter_context(each.lock)
-            if gone():  # a user who moves through a text sends many requests, and waits only for the last answer
+            if gone():  # a user who moves through a text sends many requests, and waits only for the last response
                 raise RefusedRequestError("the client has disconnected", "Send the request again.", 499)
             answer = self.answer(opened, question, *others)
             python = self.python(opened, question, *others)
@@ -161,7 +161,8 @@ class PageView(Generic[Q]):
             reply = text.encode("utf-8", "backslashreplace")
         if len(reply) > LIMIT:
             raise RefusedRequestError(
-                f"the answer has {len(reply):,} bytes, and at most {LIMIT:,} are allowed", "Request less at once."
+                f"the response has {len(reply):,} bytes, but at most {LIMIT:,} are allowed",
+                "Request less data at once.",
             )
         return Reply(reply, isinstance(answer, Binary))
 

@@ -1,4 +1,4 @@
-"""Thread pool for slow work, so that the event loop never waits; its size and its queues are bounded."""
+"""Thread pool of bounded size, with bounded queues, for slow work that must not block the event loop."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WAITING = 64
 
 
 class Workers:
-    """Bounded pool of threads. A cancelled call, as when the server stops, does not wait for its work to end.
+    """Bounded pool of threads. A call that is cancelled, as when the server stops, does not wait for its work to end.
 
     Args:
         threads: maximum number of threads.

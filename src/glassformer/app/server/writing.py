@@ -2,14 +2,14 @@
 
 ::
 
-    data: {"text": "He said"}                                      repeatedly: new text, whole characters only
+    data: {"text": "He said"}                                      repeatedly: new text; only complete characters
     data: {"forgotten": 2}                                         first, if messages do not fit into the context:
                                                                    the number of oldest messages left out
     data: {"ended": "end", "tokens": 40, "score": null}            last event; with the score for beam search
     data: {"error": {"what": …, "remedy": …}}                      last event if the generation fails
 
-If the client closes the stream, the generation stops: sampling, which the run's engine batches with other requests, at
-the next token, and beam search at the next step.
+If the client closes the stream, sampling stops at the next token, and beam search at the next step. The run's engine
+batches the sampling of all requests.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ async def writing_of(request: Request, registry: ModelRegistry, engines: Engines
         GlassError: there is no such run, it does not generate text, the body is not valid, or the queue is full.
     """
     question = await to_thread.run_sync(_parsed, await request.body())
-    from glassformer.app.server.views.write import refuse_history  # imports torch, which `_parsed` has loaded
+    from glassformer.app.server.views.write import refuse_history  # imported here because it imports torch
 
     engine = engines.engine(name)
     loaded = await to_thread.run_sync(engine.load)  # raises an error if the run does not generate text
@@ -73,7 +73,7 @@ def _parsed(body: bytes) -> WriteQuestion:
 async def _sampled(engine: Engine, loaded: Loaded, question: WriteQuestion) -> AsyncIterator[dict[str, Any]]:
     """Submit a text to the engine, and return an iterator over its events.
 
-    It is submitted before the response starts, so that a full queue is an HTTP status and not an event.
+    The text is submitted before the response starts, so that a full queue results in an HTTP error and not in an event.
     """
     order = Order()
     job, forgotten = await to_thread.run_sync(_job, order, loaded, question)
@@ -116,13 +116,13 @@ def _left_out(question: WriteQuestion, messages: Sequence[Message]) -> int:
 
 
 class _StoppedError(Exception):
-    """The client has closed the stream."""
+    """Raised to stop a beam search after the client has closed the stream."""
 
 
 async def _searched(
     searchers: Workers, registry: ModelRegistry, name: str, question: WriteQuestion
 ) -> AsyncIterator[dict[str, Any]]:
-    """Yield the events of a text found by beam search; all of them come after the search."""
+    """Yield the events of a text found by beam search, after the search has ended."""
     stopped = Event()
     try:
         found = await searchers(_search, registry, name, question, stopped)

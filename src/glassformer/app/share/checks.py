@@ -22,10 +22,10 @@ from glassformer.tasks import AnyTextModel, MaskFiller, TextClassifier, TextMode
 TOKENS = 96
 """Maximum number of tokens generated after each text."""
 EVERY = 6
-"""For an encoder, every `EVERY`-th token is masked."""
+"""Distance between masked tokens in the rows of an encoder."""
 ROW = 24
 TOP = 32
-"""Maximum tokens and logits of the row that the page computes as a check when it is opened."""
+"""Maximum numbers of tokens (`ROW`) and logits (`TOP`) of the row that the page computes as a check when it opens."""
 
 
 @dataclass(frozen=True)
@@ -45,14 +45,15 @@ class ComparedRow:
 
 @dataclass(frozen=True)
 class Rounding:
-    """Comparison of the predictions of the file's weights with those of the run's weights.
+    """Comparison of the predictions of the model in the file with the predictions of the run.
 
     Attributes:
         places: number of compared predictions, each a distribution over all tokens or labels.
         loss, loss_shared: mean -ln p of the reference answers, in nats, for the run and for the file.
         largest_difference: largest difference of two probabilities.
-        same_choice: share of the predictions with the same likeliest answer.
-        row: row that the page computes as a check when it is opened: ids, source, and logits of the model in the file.
+        same_choice: fraction of the predictions with the same likeliest answer.
+        row: row that the page computes as a check when it opens, with its ids, its source, and the logits of the model
+            in the file.
     """
 
     places: int
@@ -63,7 +64,7 @@ class Rounding:
     row: dict[str, Any]
 
     def facts(self) -> dict[str, Any]:
-        """Return the comparison as JSON, for the file's header."""
+        """Return the comparison as a dictionary for the header of the file."""
         return asdict(self)
 
 
@@ -86,7 +87,9 @@ def compare(run: AnyTextModel, shared: AnyTextModel, texts: Sequence[str]) -> Ro
         same += int((ours.argmax(dim=1) == theirs.argmax(dim=1)).sum())
         places += len(answers)
     if not places:
-        raise GlassError("there is no text to compare the rounded weights on", "Give --examples with some text.")
+        raise GlassError(
+            "there is no text to compare the rounded weights on", "Give a file with texts: --examples FILE."
+        )
     loss, loss_shared = (losses / places).tolist()
     return Rounding(places, loss, loss_shared, difference, same / places, check_row(shared, rows[0]))
 

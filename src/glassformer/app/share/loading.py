@@ -1,4 +1,4 @@
-"""`load_shared`: load the model of a file that `glass share` wrote."""
+"""Load the model of a file that `glass share` wrote."""
 
 from __future__ import annotations
 

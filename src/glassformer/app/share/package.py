@@ -42,7 +42,7 @@ DELIMITERS = MappingProxyType(
         "comment_end_string": "-->",
     }
 )
-"""Delimiters of the template, whose scripts and styles contain Jinja's default delimiters."""
+"""Delimiters of the template; Jinja's default delimiters occur in its scripts and styles."""
 JSON_BLOCK = '<script type="application/json" id="glass-header">'
 DATA_BLOCK = '<script type="application/octet-stream" id="glass-data">'
 Json = dict[str, Any]
@@ -101,12 +101,12 @@ class Package:
             raise GlassError(f"{path} does not exist", "Give an HTML file that glass share wrote.") from None
         except (ValueError, UnicodeDecodeError):
             raise GlassError(
-                f"{path} is not a complete file of glass share", "Write it again: glass share RUN."
+                f"{path} is not a complete file written by glass share", "Write the file again: glass share RUN."
             ) from None
         if header.get("format") != FORMAT:
             raise GlassError(
                 f"{path} has format {header.get('format')!r}; this version reads format {FORMAT}",
-                "Write it again: glass share RUN.",
+                "Write the file again: glass share RUN.",
             )
         return cls(header, data)
 
@@ -124,8 +124,8 @@ def make_package(opened: OpenedRun, bits: Bits, examples: Sequence[str]) -> Pack
     """Return the contents of the shared file of a run, without the result of the comparison.
 
     Args:
-        opened: the run.
-        bits: bits of a weight.
+        opened: the opened run.
+        bits: bits per weight.
         examples: example texts for the page; empty: the run's own prompt.
 
     Raises:
@@ -174,7 +174,7 @@ def _around_text(opened: OpenedRun) -> tuple[list[int], list[int]]:
     if not isinstance(model, ChatModel):
         if opened.tokenizer.more_ends:
             raise GlassError(
-                f"the model of {opened.folder} ends a text with any of several tokens, and the page supports only one",
+                f"the model of {opened.folder} ends a text with any of several tokens, but the page supports only one",
                 f"Serve the run: glass serve {quoted(opened.folder)}",
             )
         pairs = opened.config.train.task in PAIRS
@@ -186,8 +186,8 @@ def _around_text(opened: OpenedRun) -> tuple[list[int], list[int]]:
         folder = opened.folder
         end = model.tokenizer.token_text(model.tokenizer.end_id)
         raise GlassError(
-            f"the page does not support the chat template of {folder}: it must write only special tokens around a "
-            f"question, leave the question unchanged, and end an answer with {end}",
+            f"the page does not support the chat template of {folder}: the template must write only special tokens "
+            f"around a question, leave the question unchanged, and end an answer with {end}",
             f"Serve the run: glass serve {quoted(folder)}",
         )
     return found

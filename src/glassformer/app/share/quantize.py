@@ -16,7 +16,7 @@ import numpy.typing as npt
 Bits = Literal[8, 16, 32]
 Floats = npt.NDArray[np.float32]
 LEVELS = 127
-"""Largest 8-bit integer; the smallest used integer is its negative."""
+"""Largest integer of a quantized weight; the smallest is its negative."""
 ALIGNED = 4
 """Alignment of the tensors, in bytes."""
 
@@ -38,7 +38,7 @@ class Stored:
     offset: int
 
     def facts(self) -> dict[str, Any]:
-        """Return the entry of the tensor in the header of the file."""
+        """Return the header entry of the tensor."""
         return {"name": self.name, "shape": list(self.shape), "kind": self.kind, "offset": self.offset}
 
 
@@ -60,7 +60,7 @@ def unpack(stored: Sequence[Stored], data: bytes) -> dict[str, Floats]:
 
 
 def kind_of(name: str, tensor: Floats, bits: Bits) -> str:
-    """Return the storage type of a tensor: the type for `bits` for matrices, float32 for vectors and positions."""
+    """Return the storage type of a tensor: by `bits` for matrices, float32 for vectors and position tables."""
     is_rounded = tensor.ndim == 2 and "positions" not in name
     return {8: "int8", 16: "float16", 32: "float32"}[bits] if is_rounded else "float32"
 

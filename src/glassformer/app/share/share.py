@@ -1,4 +1,4 @@
-"""`share_run`: write the HTML file of a run under a temporary name, read it back, compare it and rename it."""
+"""Write the HTML file of a run under a temporary name, read it back, compare it with the run, and rename it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from glassformer.runs.folder import Which
 from glassformer.runs.opening import OpenedRun
 
 MOST_BYTES = 40_000_000
-"""Maximum bytes of the file: larger files are too large for e-mail and for the memory of a phone."""
+"""Maximum size of the file in bytes; larger files are too large for e-mail and for the memory of a phone."""
 MOST_EXAMPLES = 50
 """Maximum number of examples."""
 SAMPLED = 8
@@ -42,9 +42,9 @@ class ShareRequest:
     Attributes:
         folder: run folder.
         out: path of the file; an existing file is replaced.
-        bits: bits of a weight: 8 (integers with a scale for each row), 16 or 32 (floats).
+        bits: bits per weight: 8 (integers with a scale for each row), 16 or 32 (floats).
         examples: example texts for the page; empty: the run's own prompt.
-        which: checkpoint.
+        which: checkpoint to load, "best" or "last".
         note: receives progress messages.
     """
 
@@ -64,7 +64,7 @@ class ShareReport:
         out: path of the file.
         bytes: size of the file.
         parameters: number of parameters of the model.
-        bits: bits of a weight.
+        bits: bits per weight.
         rounding: effect of rounding the weights.
     """
 
@@ -93,7 +93,8 @@ class ShareReport:
                 f"{self.out}: {self.bytes / 1e6:,.2f} MB, {self.parameters:,} parameters in {self.bits} bits",
                 f"  read back and compared with the run on {found.places:,} predictions:",
                 f"  loss {found.loss:.4f} in the run, {found.loss_shared:.4f} in the file; the same likeliest answer "
-                f"at {found.same_choice:.1%}; probabilities differ by at most {found.largest_difference:.2g}",
+                f"in {found.same_choice:.1%} of the predictions; "
+                f"probabilities differ by at most {found.largest_difference:.2g}",
                 "Open it in a browser: it needs no server and no network.",
             ]
         )
@@ -109,7 +110,7 @@ def share_run(request: ShareRequest) -> ShareReport:
     if request.bits not in get_args(Bits):
         raise GlassError(f"--bits {request.bits} is not allowed", "Give 8, 16 or 32.")
     if len(request.examples) > MOST_EXAMPLES:
-        raise GlassError(f"{len(request.examples)} examples are too many", f"Give at most {MOST_EXAMPLES}.")
+        raise GlassError(f"{len(request.examples)} examples are too many", f"Give at most {MOST_EXAMPLES} examples.")
     refuse_no_folder(request.out)
     if request.out.is_dir():
         raise GlassError(f"{request.out} is a folder", "Give the name of a file: --out class.html")
@@ -150,28 +151,30 @@ def _refuse_not_computed(config: ModelConfig) -> None:
         if value not in computed:
             raise GlassError(
                 f"the page does not support model.{name} = {value}",
-                f"It supports {', '.join(computed)}; glass serve shows every run.",
+                f"Use a run with {', '.join(computed)}, or use glass serve, which shows every run.",
             )
 
 
 def _refuse_large(package: Package, request: ShareRequest) -> None:
-    """Raise a `GlassError` if the file would be too large; its size is nearly that of the weights in base64."""
+    """Raise a `GlassError` if the file would be too large; it consists mostly of the weights in base64."""
     size = len(package.data) * 4 // 3
     if size <= MOST_BYTES:
         return
     parameters = package.header["run"]["parameters"]
     fewer = "a smaller model" if request.bits == 8 else f"--bits {8 if request.bits == 16 else 16}, or a smaller model"
     raise GlassError(
-        f"{request.folder} has {parameters:,} parameters: with {request.bits} bits the file would have "
-        f"{size / 1e6:.0f} MB, and at most {MOST_BYTES / 1e6:.0f} MB are allowed",
-        f"Use {fewer}; glass serve shows a run of any size.",
+        f"{request.folder} has {parameters:,} parameters: with {request.bits} bits per weight, the file would have "
+        f"{size / 1e6:.0f} MB, but at most {MOST_BYTES / 1e6:.0f} MB are allowed",
+        f"Use {fewer}, or use glass serve, which shows runs of any size.",
     )
 
 
 def _refuse_other(written: Package, read: Package, path: Path) -> None:
     """Raise a `GlassError` if the contents read from the disk differ from the contents written to it."""
     if written != read:
-        raise GlassError(f"the contents of {path} are not those that were written", "Check the disk, and try again.")
+        raise GlassError(
+            f"the contents read from {path} differ from the contents written to it", "Check the disk, and try again."
+        )
 
 
 def read_examples(path: Path) -> list[str]:

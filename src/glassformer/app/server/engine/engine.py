@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 ROWS = 64
 """Maximum number of texts generated at once."""
 MEMORY = 2 << 30
-"""Maximum bytes of their key/value caches: a large model generates fewer texts at once."""
+"""Maximum size of the key/value caches in bytes; a large model therefore generates fewer texts at once."""
 WAITING = 256
 """Maximum number of texts in the queue."""
 STOP_SECONDS = 5.0
@@ -31,7 +31,7 @@ STOP_SECONDS = 5.0
 
 
 class BusyError(RefusedRequestError):
-    """The queue is full; clients may try again after `seconds`."""
+    """Error for a full queue; clients may try again after `seconds`."""
 
     def __init__(self, name: str, waiting: int, seconds: int) -> None:
         super().__init__(f"the queue of {name} is full: {waiting} texts wait", f"Try again in {seconds} s.", 429)
@@ -42,7 +42,7 @@ class _CheckpointLoop:
     """The token loop of one checkpoint, with the job of each of its rows."""
 
     def __init__(self, loaded: Loaded) -> None:
-        from glassformer.model.threads import set_threads_here  # imports torch, which `loaded` has loaded
+        from glassformer.model.threads import set_threads_here  # imported here because it imports torch
 
         self.loaded = loaded
         self.loop: TokenLoop = loaded.token_loop()
@@ -59,10 +59,10 @@ class _CheckpointLoop:
 
 
 class Engine:
-    """Generator of the requested texts of one run, in one batch.
+    """Engine that generates all requested texts of one run in one batch.
 
-    While a run is training, later orders use its newer checkpoint; the older checkpoint finishes its own texts beside
-    it. An error in one text ends that text; an error in a step, such as lack of memory, ends all texts of its loop, and
+    While the run is training, new orders use its newest checkpoint; older checkpoints finish the texts that they began.
+    An error in one text ends that text; an error in a step, such as lack of memory, ends all texts of its loop, and
     the next order starts a new loop.
 
     Args:
@@ -99,12 +99,12 @@ class Engine:
 
     @property
     def rows(self) -> int:
-        """Return the number of texts in generation."""
+        """Number of texts in generation."""
         return sum(len(running.jobs) for running in list(self._loops))
 
     @property
     def waiting(self) -> int:
-        """Return the number of texts in the queue."""
+        """Number of texts in the queue."""
         return len(self._queue)
 
     def load(self) -> Loaded:
@@ -122,15 +122,15 @@ class Engine:
             return self._newest
 
     def submit(self, jobs: Sequence[TextJob]) -> None:
-        """Add jobs to the queue: all of them, or none if there is no room.
+        """Add all jobs to the queue, or none if there is not enough room.
 
         Raises:
-            BusyError: there is no room in the queue.
+            BusyError: there is not enough room in the queue.
             GlassError: the server is stopping.
         """
         with self._awake:
             if self._closed:
-                raise RefusedRequestError("the server is stopping", "Start it again.", 503)
+                raise RefusedRequestError("the server is stopping", "Start the server again.", 503)
             if len(self._queue) + len(jobs) > self._most_waiting:
                 self._metrics.refused.labels(self.name).inc()
                 raise BusyError(self.name, len(self._queue), self._wait())
@@ -151,7 +151,7 @@ class Engine:
         self._thread.join(STOP_SECONDS)
 
     def _wait(self) -> int:
-        """Return the seconds after which to try again: the time for the queue at the current speed."""
+        """Return the seconds until a retry: the time to generate the queued texts at the current speed."""
         tokens = sum(job.settings.tokens for job in self._queue)
         return round(min(60.0, max(1.0, tokens / max(1.0, self._rate.per_second()))))
 
@@ -163,13 +163,13 @@ class Engine:
                 except Exception as error:  # other texts must still be served
                     self._abort(running, error)
             self._loops = [running for running in self._loops if running.jobs or running.loaded is self._newest]
-        stopped = RefusedRequestError("the server is stopping", "Start it again, and try again.", 503)
+        stopped = RefusedRequestError("the server is stopping", "Start the server again, then repeat the request.", 503)
         left = [*self._queue, *(job for running in self._loops for job in running.jobs.values())]
         _hand_over([(job, TextPiece(job.choice, error=stopped)) for job in left])
         self._loops = []
 
     def _admit(self) -> bool:
-        """Wait for jobs, and start as many texts as there is room for; return False when the engine is closed."""
+        """Wait for jobs, and start as many as there is room for; return False when the engine is closed."""
         with self._awake:
             while not self._closed and not self._queue and not self.rows:
                 self._awake.wait()
@@ -262,7 +262,7 @@ class Engines:
     """Engines of the runs of a registry; each starts at its first request.
 
     Args:
-        registry: the runs.
+        registry: served runs.
         rows, waiting: see `ROWS` and `WAITING`.
     """
 

@@ -43,7 +43,7 @@ class TextPiece:
         choice: index of the text in its order.
         text: complete new characters, possibly none.
         scored: the token with its score, if scores were requested; an end token usually has none.
-        ended: reason why the text ends here; None: it continues.
+        ended: reason why the text ends here; None: the text continues.
         error: error that ends the text.
     """
 
@@ -55,7 +55,7 @@ class TextPiece:
 
     @property
     def last(self) -> bool:
-        """True if this is the last piece of its text."""
+        """Whether this is the last piece of its text."""
         return self.ended is not None or self.error is not None
 
 
@@ -63,7 +63,7 @@ class Order:
     """Texts of one request, with a queue of their pieces in the event loop that created the order.
 
     Attributes:
-        cancelled: True if the client has disconnected. Any thread may set it; the rows stop at the next step.
+        cancelled: whether the client has disconnected. Any thread may set it; generation stops at the next step.
         jobs: one job for each text.
     """
 
@@ -97,16 +97,16 @@ class Order:
 
 
 class TextJob:
-    """Generation of one text, from the queue to its last token. Used by one thread at a time.
+    """Generation of one text, from the queue to its last token. Only one thread may use it at a time.
 
     Args:
         order: order of the text; the job is appended to its `jobs`.
-        loaded: the model.
+        loaded: checkpoint that generates the text.
         ids: token ids of the prompt, or of the source.
         settings: generation settings, including stop texts.
         scores: number of likeliest tokens to return with each token; None: no scores.
         more_ends: token ids that end the text, besides the tokenizer's end token.
-        scores_end: return the score of the end token too, as programs that score prompts expect.
+        scores_end: whether to return the score of the end token too, as programs that score prompts expect.
     """
 
     def __init__(
@@ -134,12 +134,12 @@ class TextJob:
         order.jobs.append(self)
 
     def take(self, token: int, logits: Tensor, ended: Ended | None) -> TextPiece:
-        """Add a generated token and return its piece.
+        """Add a generated token, and return the piece of text that it adds.
 
         Args:
             token: id of the token.
-            logits: (V,) from which the token was sampled.
-            ended: reason why the token loop ends the row with this token; None: it continues.
+            logits: logits, (V,), that the token was sampled from.
+            ended: reason why the token loop ends the row with this token; None: the row continues.
         """
         self.count += 1
         if token in self.more_ends:

@@ -20,11 +20,11 @@ from glassformer.text.tokenizers.tokenizer import StreamDecoder
 FLOAT = 4
 """Bytes of a number in a key/value cache."""
 PREFILL_TOKENS = 512
-"""Maximum tokens of new prompts to read in one step, because texts in generation wait for that step."""
+"""Maximum number of prompt tokens to read in one step, for which all texts in generation must wait."""
 
 
 class Loaded:
-    """A checkpoint that generates text.
+    """Checkpoint of a run, prepared to generate text for the API.
 
     Args:
         opened: the checkpoint in the registry; views may use its model at the same time.
@@ -67,22 +67,22 @@ class Loaded:
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """Return the tokenizer of the generated text."""
+        """Tokenizer of the generated text."""
         return self.text.tokenizer
 
     @property
     def reader(self) -> Tokenizer:
-        """Return the tokenizer of prompts, or of sources."""
+        """Tokenizer of prompts, or of sources."""
         return self.text.source_tokenizer if isinstance(self.text, Translator) else self.text.tokenizer
 
     @property
     def vocabulary(self) -> int:
-        """Return the vocabulary size of prompts."""
+        """Vocabulary size of prompts."""
         return self.reader.vocab_size
 
     @property
     def reads_whole(self) -> bool:
-        """True if a prompt is a source to encode, not a text to continue."""
+        """Whether a prompt is a source to encode, not a text to continue."""
         return isinstance(self.text, Translator)
 
     def token_loop(self) -> TokenLoop:

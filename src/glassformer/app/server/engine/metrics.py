@@ -14,7 +14,7 @@ SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
 
 class Metrics:
-    """Counters and gauges of the server; those of an engine are labelled with the name of its run."""
+    """Counters and gauges of the server; metrics of an engine have the name of its run as a label."""
 
     def __init__(self) -> None:
         registry = CollectorRegistry()

@@ -27,17 +27,17 @@ ALWAYS = {
     403: "the request came from a page of another origin",
     421: "the host name is not a name of the server",
 }
-"""Errors of access control, for all paths."""
+"""HTTP status -> meaning, for the access errors of all paths."""
 WRITING = {
-    400: "a parameter is invalid, unknown or not supported, or the run cannot do the task",
+    400: "a parameter is invalid, unknown or not supported, or the run does not support the request",
     404: "no run with that name is served",
     408: "the body did not arrive in time",
     409: "the run has no checkpoint yet",
     413: "the body is too large",
-    429: "the queue is full; Retry-After has the seconds to wait",
+    429: "the queue is full; Retry-After gives the seconds to wait",
     503: "the server is stopping",
 }
-"""Errors of the paths that generate text."""
+"""HTTP status -> meaning, for the errors of the paths that generate text."""
 ERROR = {
     "type": "object",
     "required": ["error"],
@@ -105,7 +105,7 @@ def document() -> dict[str, Any]:
     name = {"name": "model", "in": "path", "required": True, "schema": {"type": "string"}}
     return {
         "openapi": "3.1.0",
-        "info": {"title": "glassformer", "version": __version__, "description": "The API of OpenAI, for your runs."},
+        "info": {"title": "glassformer", "version": __version__, "description": "OpenAI-compatible API for your runs."},
         "security": [{"token": []}],
         "paths": {
             "/v1/models": {"get": _get("list the runs that generate text", "Models")},

@@ -25,11 +25,11 @@ NEUTRAL = {
     "response_format": 'remove it, or give {"type": "text"}',
     "modalities": 'remove it, or give ["text"]',
 }
-"""Unsupported parameters of OpenAI's API -> how to send the request without them."""
+"""Unsupported parameters of OpenAI's API -> how to omit them."""
 
 
 class BadRequestError(RefusedRequestError):
-    """Request that is not valid (status 400).
+    """Invalid request (status 400).
 
     Args:
         problem, remedy: as for `GlassError`.
@@ -92,7 +92,7 @@ def read_body(kind: type[Body], data: bytes) -> Body:
 def _as_bad_request(error: ValidationError) -> BadRequestError:
     """Convert a validation error to a `BadRequestError` about its first problem.
 
-    For a field that allows several types, a problem of the value is preferred to a mismatch of the type.
+    For a field that allows several types, a problem with the value is preferred to a mismatch of the type.
     """
     found = error.errors(include_url=False, include_context=False, include_input=False)
     same = [each for each in found if each["loc"][:1] == found[0]["loc"][:1]]

@@ -45,7 +45,7 @@ def ask_completion(engine: Engine, body: CompletionBody, order: Order) -> Pendin
     try:
         search = body.search(max(1, tokens), own)
     except ValueError as error:
-        raise BadRequestError(str(error), "Change or remove one of them.") from None
+        raise BadRequestError(str(error), "Change or remove one of these fields.") from None
     settings = body.settings(max(1, tokens), own=own)
     if body.best_of is not None and body.best_of != len(settings):
         raise BadRequestError("best_of is not supported", "Remove it, or give the value of n.", "best_of")
@@ -79,7 +79,7 @@ def _scores_before(loaded: Loaded, body: CompletionBody, prompts: list[list[int]
     if loaded.reads_whole:
         raise BadRequestError(
             f"echo together with logprobs is not supported for {loaded.name}: its prompts are sources",
-            "Remove one of them; glass evaluate measures the loss of a model on a text.",
+            "Remove echo or logprobs; to measure the loss of a model on a text, use glass evaluate.",
             "echo",
         )
     likeliest = body.logprobs or 0
@@ -88,12 +88,12 @@ def _scores_before(loaded: Loaded, body: CompletionBody, prompts: list[list[int]
 
 
 def _empty_texts(order: Order, stopped: Event) -> list[TextPiece]:
-    """Return the end of each text for a request with `max_tokens` = 0."""
+    """Return an empty last piece for each text of a request with `max_tokens` = 0."""
     return [TextPiece(job.choice, ended="length") for job in order.jobs]
 
 
 class _StoppedError(Exception):
-    """The client has disconnected."""
+    """Raised to stop a beam search after the client has disconnected."""
 
 
 def _search(
@@ -154,8 +154,8 @@ def _chat_model(loaded: Loaded) -> ChatModel:
     template = Run(loaded.folder).chat_template()
     if template is None:
         raise BadRequestError(
-            f"{loaded.folder.name} has no chat template, which formats the conversation",
-            f"Use /v1/completions, or save the template of its training in its folder as {CHAT_TEMPLATE_FILE}.",
+            f"{loaded.folder.name} has no chat template to format the conversation",
+            f"Use /v1/completions, or save the run's chat template in its folder as {CHAT_TEMPLATE_FILE}.",
             "model",
             "no_chat_template",
         )
@@ -189,8 +189,8 @@ def _check_length(loaded: Loaded, ids: Sequence[int], name: str, unread: int = 0
     """Raise a `BadRequestError` if the prompt is longer than the context."""
     if len(ids) + unread > loaded.context:
         raise BadRequestError(
-            f"{name} has {len(ids) + unread} tokens, and the model reads at most {loaded.context}",
-            "Send less. The generated text may exceed the context; then the beginning is dropped.",
+            f"{name} has {len(ids) + unread} tokens, but the model reads at most {loaded.context}",
+            "Shorten it. Only the generated text may exceed the context; then the oldest tokens are dropped.",
             name,
             "context_length_exceeded",
         )
@@ -200,7 +200,7 @@ def _check_scores(texts: int, tokens: int, scores: int | None, name: str) -> Non
     """Raise a `BadRequestError` if a response has too many log-probabilities, which are all held in memory."""
     if scores is not None and texts * tokens * (1 + scores) > MOST_SCORES:
         raise BadRequestError(
-            f"{texts} texts of {tokens} tokens with {1 + scores} probabilities each are more than {MOST_SCORES:,}",
+            f"{texts} texts of {tokens} tokens with {1 + scores} probabilities each exceed {MOST_SCORES:,} in total",
             "Request fewer texts, tokens or probabilities at once.",
             name,
         )

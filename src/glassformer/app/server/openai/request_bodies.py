@@ -14,13 +14,13 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from glassformer.base.config import SampleConfig
 
 MOST_TOKENS = 4096
-"""Maximum tokens of one text."""
+"""Maximum number of tokens of one text."""
 MOST_CHOICES = 16
 """Maximum number of texts for one prompt."""
 MOST_TEXTS = 64
-"""Maximum number of texts of one request: prompts times n."""
+"""Maximum number of texts of one request (prompts times n)."""
 MOST_CHARACTERS = 100_000
-"""Maximum characters, or token ids, of a prompt."""
+"""Maximum number of characters, or of token ids, of a prompt."""
 MOST_SCORES = 20
 """Maximum number of likeliest tokens to return with each token."""
 MOST_BEAMS = 16
@@ -29,7 +29,7 @@ SEEDS = 2**64
 OPENAI = SampleConfig(temperature=1.0)
 """Default sampling settings of OpenAI's API."""
 SAMPLING = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
-"""Fields of sampling except `seed`; beam search does not use them."""
+"""Sampling fields except `seed`; beam search does not use them."""
 
 Text = Annotated[str, Field(max_length=MOST_CHARACTERS)]
 Ids = Annotated[
@@ -41,7 +41,7 @@ Zero = Annotated[float, Field(ge=0, le=0, allow_inf_nan=False)]
 
 
 class StreamOptions(BaseModel):
-    """Options of a streamed answer."""
+    """Options of a streamed response."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -50,7 +50,7 @@ class StreamOptions(BaseModel):
 
 
 class SamplingBody(BaseModel):
-    """Fields of both kinds of request: the model, sampling and streaming."""
+    """Fields common to completion and chat requests: the model, sampling and streaming."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -58,23 +58,27 @@ class SamplingBody(BaseModel):
     n: int | None = Field(
         None, ge=1, le=MOST_CHOICES, description="number of texts for each prompt, with consecutive seeds"
     )
-    temperature: float | None = Field(None, ge=0, le=2, allow_inf_nan=False, description="0: greedy decoding")
+    temperature: float | None = Field(
+        None, ge=0, le=2, allow_inf_nan=False, description="sampling temperature; 0 means greedy decoding"
+    )
     top_p: float | None = Field(
         None, gt=0, le=1, allow_inf_nan=False, description="nucleus sampling: total probability to keep"
     )
-    top_k: int | None = Field(None, ge=1, le=10**9, description="extension: sample from the k likeliest tokens")
-    min_p: float | None = Field(None, gt=0, le=1, allow_inf_nan=False, description="extension: as sample.min_p")
+    top_k: int | None = Field(None, ge=1, le=10**9, description="extension; sample from the k likeliest tokens")
+    min_p: float | None = Field(None, gt=0, le=1, allow_inf_nan=False, description="extension; see sample.min_p")
     repetition_penalty: float | None = Field(
-        None, ge=1, le=100, allow_inf_nan=False, description="extension: as sample.repetition_penalty"
+        None, ge=1, le=100, allow_inf_nan=False, description="extension; see sample.repetition_penalty"
     )
-    seed: int | None = Field(None, ge=-(2**63), lt=SEEDS, description="seed of sampling; unset: a new seed each time")
+    seed: int | None = Field(
+        None, ge=-(2**63), lt=SEEDS, description="seed of sampling; if unset, a new seed each time"
+    )
     stop: StopText | Annotated[list[StopText], Field(max_length=4)] | None = Field(
         None, description="texts that end the generation; they are not part of the result"
     )
     stream: bool | None = Field(None, description="send server-sent events, one for each part of a text")
     stream_options: StreamOptions | None = None
-    presence_penalty: Zero | None = Field(None, description="not supported: 0")
-    frequency_penalty: Zero | None = Field(None, description="not supported: 0")
+    presence_penalty: Zero | None = Field(None, description="not supported; only 0 is allowed")
+    frequency_penalty: Zero | None = Field(None, description="not supported; only 0 is allowed")
     logit_bias: Annotated[dict[str, Any], Field(max_length=0)] | None = Field(None, description="not supported")
     user: Any = Field(None, description="ignored")
     metadata: Any = Field(None, description="ignored")
@@ -87,7 +91,7 @@ class SamplingBody(BaseModel):
         """Return the generation settings of each of the n texts.
 
         Args:
-            tokens: maximum tokens of each text.
+            tokens: maximum number of tokens of each text.
             stop: stop texts in addition to those of the body.
             own: defaults for fields that the body does not set.
         """
@@ -99,7 +103,7 @@ class SamplingBody(BaseModel):
 
     @property
     def includes_usage(self) -> bool:
-        """True if the last chunk of a stream has the token counts."""
+        """Whether the last chunk of a stream has the token counts."""
         return self.stream_options is not None and self.stream_options.include_usage
 
 
@@ -116,7 +120,7 @@ class CompletionBody(SamplingBody):
         None,
         ge=0,
         le=MOST_TOKENS,
-        description="unset: 16, or sample.tokens of a run that translates or summarizes; 0: generate nothing",
+        description="if unset, 16, or sample.tokens of a run that translates or summarizes; 0: generate nothing",
     )
     echo: bool | None = Field(None, description="return the prompt before the text")
     logprobs: int | None = Field(
@@ -125,20 +129,22 @@ class CompletionBody(SamplingBody):
         le=MOST_SCORES,
         description="return ln p of each token (with echo, also of the prompt), and of this number of likeliest tokens",
     )
-    best_of: int | None = Field(None, ge=1, le=MOST_CHOICES, description="not supported: only the value of n")
+    best_of: int | None = Field(
+        None, ge=1, le=MOST_CHOICES, description="not supported; only the value of n is allowed"
+    )
     beams: int | None = Field(
-        None, ge=1, le=MOST_BEAMS, description="extension: as sample.beams; above 1: return the n likeliest texts"
+        None, ge=1, le=MOST_BEAMS, description="extension; see sample.beams; above 1, return the n likeliest texts"
     )
     length_penalty: float | None = Field(
-        None, ge=0, le=10, allow_inf_nan=False, description="extension: as sample.length_penalty, for beam search"
+        None, ge=0, le=10, allow_inf_nan=False, description="extension; see sample.length_penalty; only for beam search"
     )
     suffix: Annotated[str, Field(max_length=0)] | None = Field(None, description="not supported")
 
     def search(self, tokens: int, own: SampleConfig) -> SampleConfig | None:
-        """Return the settings of a beam search; None: the texts are sampled. Sampling fields imply one beam.
+        """Return the settings of the beam search; None if the texts are sampled. Sampling fields turn off beam search.
 
         Args:
-            tokens: maximum tokens of each text.
+            tokens: maximum number of tokens of each text.
             own: defaults for fields that the body does not set.
 
         Raises:
@@ -155,7 +161,7 @@ class CompletionBody(SamplingBody):
         if (self.n or 1) > beams:
             raise ValueError(f"n = {self.n} is above the number of beams ({beams}): give beams = {self.n}")
         if self.logprobs is not None:
-            raise ValueError("logprobs are available only for sampled text: it needs beams = 1")
+            raise ValueError(f"logprobs was given with beams = {beams}: beam search does not return log-probabilities")
         penalty = own.length_penalty if self.length_penalty is None else self.length_penalty
         stop = (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
         return SampleConfig(beams=beams, temperature=0.0, tokens=tokens, length_penalty=penalty, stop=stop)
@@ -172,7 +178,7 @@ class ContentPart(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    type: Literal["text"] = Field(description="only text: no images or audio")
+    type: Literal["text"] = Field(description="only text; no images or audio")
     text: Text
 
 
@@ -197,15 +203,17 @@ class ChatBody(SamplingBody):
     """Body of POST /v1/chat/completions: a conversation, which the run's chat template formats."""
 
     messages: Annotated[list[Message], Field(min_length=1, max_length=500, fail_fast=True)]
-    max_tokens: int | None = Field(None, ge=1, le=MOST_TOKENS, description="unset: sample.tokens of the run")
+    max_tokens: int | None = Field(None, ge=1, le=MOST_TOKENS, description="if unset, sample.tokens of the run")
     max_completion_tokens: int | None = Field(None, ge=1, le=MOST_TOKENS, description="newer name of max_tokens")
     logprobs: bool | None = Field(None, description="return ln p of each token")
     top_logprobs: int | None = Field(
         None, ge=0, le=MOST_SCORES, description="return ln p of this number of likeliest tokens"
     )
     tools: Annotated[list[Any], Field(max_length=0)] | None = Field(None, description="not supported")
-    response_format: ResponseFormat | None = Field(None, description="text only")
-    modalities: Annotated[list[Literal["text"]], Field(max_length=1)] | None = Field(None, description="text only")
+    response_format: ResponseFormat | None = Field(None, description="only text is supported")
+    modalities: Annotated[list[Literal["text"]], Field(max_length=1)] | None = Field(
+        None, description="only text is supported"
+    )
     parallel_tool_calls: Any = Field(None, description="ignored")
     reasoning_effort: Any = Field(None, description="ignored")
     verbosity: Any = Field(None, description="ignored")
@@ -213,7 +221,7 @@ class ChatBody(SamplingBody):
     @model_validator(mode="after")
     def _scores_are_asked_for(self) -> Self:
         if self.top_logprobs is not None and not self.logprobs:
-            raise ValueError("top_logprobs needs logprobs = true")
+            raise ValueError("top_logprobs was given without logprobs = true")
         return self
 
 

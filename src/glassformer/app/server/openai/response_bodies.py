@@ -19,7 +19,7 @@ REASONS = {"end": "stop", "stop": "stop", "length": "length"}
 
 @dataclass
 class Choice:
-    """One text of a response during its generation, or a part of it."""
+    """One text of a response, or a part of that text, during its generation."""
 
     index: int
     text: str = ""
@@ -34,7 +34,7 @@ class Choice:
 
     @property
     def has_content(self) -> bool:
-        """True if there is text, a scored token or a finish reason to send."""
+        """Whether there is text, a scored token or a finish reason to send."""
         return bool(self.text or self.scores or self.reason)
 
 
@@ -88,7 +88,7 @@ class AnswerShape(ABC):
 
     @abstractmethod
     def _choice(self, choice: Choice, whole: bool) -> dict[str, Any]:
-        """Return the entry for a text, or for a part of it."""
+        """Return the entry for a text, or for a part of a text."""
 
     def _token(self, id: int) -> tuple[str, list[int]]:
         """Return the text and the bytes of a token.
@@ -108,7 +108,7 @@ class CompletionShape(AnswerShape):
     """Form of the response bodies of /v1/completions.
 
     Args:
-        before: text to return before each generated text: the prompt with `echo`, else empty.
+        before: text to return before each generated text (the prompt with `echo`, else empty).
         scores_before: scored tokens of these prompts; empty if they were not requested.
     """
 

@@ -25,7 +25,7 @@ from glassformer.base.errors import GlassError
 GONE = 499
 """Conventional status of a request whose client disconnected; no client sees it."""
 SECONDS = 10.0
-"""Maximum seconds in which the client must accept a part of a stream."""
+"""Time in seconds within which the client must accept each part of a stream."""
 
 
 @dataclass(frozen=True)

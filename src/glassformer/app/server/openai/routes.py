@@ -38,7 +38,7 @@ def routes(registry: ModelRegistry, engines: Engines) -> list[Route]:
     """Return the routes of the API.
 
     Args:
-        registry: the runs.
+        registry: served runs.
         engines: engines of the registry; the caller closes them.
     """
 
@@ -114,7 +114,7 @@ async def _answer(
 
 
 def _models(registry: ModelRegistry) -> list[dict[str, Any]]:
-    """Return the runs that generate text, without those whose settings cannot be read."""
+    """Return the runs that generate text, except runs whose settings cannot be read."""
     found = []
     for name in registry.names():
         try:
@@ -130,7 +130,7 @@ def _model(registry: ModelRegistry, name: str) -> dict[str, Any]:
     if task not in WRITERS:
         raise RefusedRequestError(
             f"{name} learnt the task {task}: it does not generate text",
-            "/v1/models lists the runs that generate text.",
+            "Choose a run from /v1/models, which lists the runs that generate text.",
             404,
         )
     created = int((run.folder / "config.toml").stat().st_mtime)

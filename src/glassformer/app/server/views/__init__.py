@@ -7,19 +7,19 @@ To add a view, for example `lens`:
    - `class LensQuestion(TextQuestion)` from `app.server.view`: a pydantic model with bounds for each field, which
      refuses unknown fields;
    - `answer(opened, question) -> dict | Binary`. It runs in a thread and holds `opened.lock`, so that hooks and patches
-     are safe if they are removed again. `opened.subject(text, target)` returns the model's input, cached;
+     are safe if the view removes them again. `opened.subject(text, target)` returns the model's input, cached;
      `opened.model` is the `AnyTextModel`; `opened.cached(key, make, size)` caches results within a budget of bytes;
      `opened.later(name, make)` computes in the background (on `opened.copy()`) and returns None until it is done:
-     answer `{"ready": False}` until then, and the page asks again;
-   - `python(opened, question) -> str`: a script of the library's public functions that prints the same numbers;
+     return `{"ready": False}` until then, and the page repeats the request;
+   - `python(opened, question) -> str`: a script that prints the same numbers with the library's public functions;
      `app.server.view.script` writes its beginning, and `repr` quotes the user's text;
    - `VIEW = PageView(LensQuestion, answer, python)`.
 
-2. Add it to `VIEWS` below. Then `POST /api/runs/RUN/lens` answers; `run`, `version` and `python` are added to each
-   answer, numbers that are not finite become null, and an answer above 1 MB is refused: pool, truncate or page it.
+2. Add it to `VIEWS` below. Then `POST /api/runs/RUN/lens` works. `run`, `version` and `python` are added to each
+   response, numbers that are not finite become null, and a response above 1 MB is refused: pool, truncate or page it.
 3. Raise a `GlassError` for errors that the user can correct (`RefusedRequestError` for a status other than 400): the
    page receives `{"error": {"what": …, "remedy": …}}`.
-4. Document the fields of the answer in the module's docstring, which is the specification for the page. Test the
+4. Document the fields of the response in the module's docstring, which is the specification for the page. Test the
    numbers of the view and of its script against the library to 1e-6, for all families that have the view.
 """
 

@@ -1,6 +1,6 @@
 """Ablation: the loss, the likeliest answers and the generated text with parts of the model ablated.
 
-The answer::
+The response::
 
     {"switches": ["dec.mask", "dec.positions", "dec.0.self", "dec.0.self.0", …], "off": […], "instead": "zero",
      "kinds": {"zero": "replaced by zeros", …},
@@ -12,10 +12,10 @@ The answer::
 
 `switches` are the names of all parts that can be ablated, `off` the ablated parts, and `instead` the replacement of
 their outputs. `text` is the loss on this text, in nats per token; for a run of task masked, each token is masked in
-turn; a classifier and a chat run have none. `validation` is the result of `glass evaluate RUN --ablate … --tokens N`,
-if `tokens` was given; `why` is the reason if there is none. `bars` are the likeliest answers before and after the
-ablation: for the next token (without a target, for its first token), the first mask, or the label. `keep` has the
-heads that can be removed for good to save a new run, or the reason why this is not possible.
+turn; classifiers and chat runs have no such loss. `validation` is the result of `glass evaluate RUN --ablate … --tokens
+N`, if `tokens` was given; `why` is the reason if there is none. `bars` are the likeliest answers before and after the
+ablation: for the next token (of a target that was not given, the first token), the first mask, or the label. `keep` has
+the heads that can be removed permanently to save a new run, or the reason why this is not possible.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ from glassformer.tasks.task_rows import TaskRows
 from glassformer.training.validation import loss_on_rows
 
 ROWS = 4_096
-"""Number of targets over which mean activations are computed, if no validation loss was requested."""
+"""Number of target tokens to compute mean activations over, if no validation loss was requested."""
 BYTES = 2**20
-"""Approximate bytes of cached validation rows."""
+"""Approximate size of cached validation rows, in bytes."""
 
 
 class AblationQuestion(TextQuestion):
@@ -135,7 +135,7 @@ def _on_text(opened: ServedModel, subject: Subject, question: AblationQuestion, 
 
 
 def _written(opened: ServedModel, question: AblationQuestion, found: AblatedModel) -> dict[str, Any]:
-    """Return the greedy text before and after the ablation, or the reason there is none."""
+    """Return the greedy text before and after the ablation, or the reason why there is none."""
     model = opened.model
     if not question.write or not isinstance(model, TextModel | Translator):
         return {
@@ -156,7 +156,7 @@ def _written(opened: ServedModel, question: AblationQuestion, found: AblatedMode
 
 
 def _validation(opened: ServedModel, found: AblatedModel, tokens: int) -> dict[str, Any]:
-    """Return the loss on validation rows, with and without the ablation, or the reason there is none."""
+    """Return the loss on validation rows, with and without the ablation, or the reason why there is none."""
     try:
         data = _held_out(opened, tokens)
     except GlassError as error:
@@ -174,15 +174,15 @@ def _validation(opened: ServedModel, found: AblatedModel, tokens: int) -> dict[s
 
 
 def _keep(opened: ServedModel, ablation: Ablation) -> dict[str, Any]:
-    """Return the ablated heads that pruning can remove for good, or the reason why it cannot."""
+    """Return the ablated heads that pruning can remove permanently, or the reason why it cannot."""
     others = [name for name in ablation.off if not name.rpartition(".")[2].isdigit()]
     why = None
     if ablation.kind != "zero":
-        why = "only heads that are replaced by zero can be removed for good"
+        why = "only heads that are replaced by zero can be removed permanently"
     elif others:
-        why = f"only heads can be removed for good, and {others[0]} is off"
+        why = f"only heads can be removed permanently, but {others[0]} is ablated too"
     elif not ablation.off:
-        why = "everything is on"
+        why = "no part is ablated"
     try:
         refuse_unprunable(opened.model.config.model)
     except GlassError as error:

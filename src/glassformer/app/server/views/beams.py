@@ -1,13 +1,13 @@
 """Beam tree: all hypotheses that beam search considered, step by step.
 
-The answer::
+The response::
 
     {"nodes": [{"parent": 0 | null, "token": 17 | null, "text": " the", "tokens": 1, "log_probability": -0.5,
                 "score": -0.5, "fate": "ran on" | "ended" | "dropped", "rank": 0 | null}],
      "found": [{"text": …, "tokens": 7, "log_probability": -2.1, "score": -1.6, "ended": "end" | "length"}]}
 
-The first node is the root. `found` lists the results of the search, best first; a node's `rank` is its position there.
-A score is the log-probability, divided by ((5 + tokens) / 6) to the power of the length penalty.
+The first node is the root. `found` lists the results of the search, best first; a node's `rank` is its index in
+`found`. A score is the log-probability, divided by ((5 + tokens) / 6) to the power of the length penalty.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ class BeamNode:
     """Hypothesis that beam search considered.
 
     Attributes:
-        parent: index of the node without the last token; None for the root, which has no token.
+        parent: index of the node with all tokens but the last; None for the root, which has no token.
         token: id of the last token; None for the root.
         tokens: number of tokens.
         log_probability: sum of the natural logarithms of the probabilities of the tokens.
         score: `log_probability` divided by the length penalty.
         fate: "ran on": kept for the next step, or until the end of the search; "ended": ended by the end token;
             "dropped": removed from the beam.
-        rank: index among the results of the search, from 0; None: it is not a result.
+        rank: index among the results of the search, from 0; None: not a result.
     """
 
     parent: int | None
@@ -54,7 +54,7 @@ class BeamNode:
 
 
 def tree_of(steps: Sequence[BeamStep], found: Sequence[Hypothesis], length_penalty: float) -> tuple[BeamNode, ...]:
-    """Return the tree of one source's search; parents stand before their children, and the first node is the root.
+    """Return the tree of the search for one text; parents come before their children, and the first node is the root.
 
     Args:
         steps: steps of the search, from its argument `watch`.

@@ -1,6 +1,6 @@
 """Compare two runs on one text: their likeliest answers, and the loss of each token.
 
-The answer, in which `one` is the run of the request and `other` the other run::
+The response, in which `one` is the run of the request and `other` the other run::
 
     {"runs": [{"name": …, "task": …, "what": "the next token", "mean": 1.9 | null, "per_character": 0.9 | null,
                "tokens": 37, "how": "…", "target": null | "…"}, …],
@@ -9,7 +9,7 @@ The answer, in which `one` is the run of the request and `other` the other run::
      "by": "tokens" | "characters" | null, "why": null | "…", "note": null | "…"}
 
 `stretches` are tokens if both runs tokenize the text identically, otherwise the parts of the text between characters at
-which tokens of both runs end; `by` tells which. `why` is the reason if there are no stretches, `answers` the reason why
+which tokens of both runs end; `by` says which. `why` is the reason if there are no stretches, `answers` the reason why
 the bars cannot be compared, and `note` a difference of the tasks that matters for the losses. `alike`: True if the
 tokenizations are identical. `per_character` is the loss over the stretches to which both runs give a probability,
 divided by their characters.
@@ -60,7 +60,9 @@ def answer(opened: ServedModel, question: CompareQuestion, other: ServedModel) -
     sums = [sum(each.one or 0.0 for each in known), sum(each.other or 0.0 for each in known)]
     kinds = [isinstance(each.model, TextClassifier) for each in pair]
     answers = (
-        "one run predicts labels, the other tokens: their answers cannot be compared" if kinds[0] != kinds[1] else None
+        "one run predicts labels and the other predicts tokens: their answers cannot be compared"
+        if kinds[0] != kinds[1]
+        else None
     )
     return {
         "runs": [
@@ -87,9 +89,9 @@ def answer(opened: ServedModel, question: CompareQuestion, other: ServedModel) -
 
 
 def targets_of(pair: tuple[ServedModel, ServedModel], question: TextQuestion) -> list[str | None]:
-    """Return the target for each run: the given one, or else the greedy output of the first run that translates.
+    """Return the target for each run: the given target, or else the greedy output of the first run that translates.
 
-    None for a run that does not translate.
+    The target is None for a run that does not translate.
     """
     target = question.target
     for each in pair:
@@ -113,7 +115,7 @@ def _note(pair: tuple[ServedModel, ServedModel]) -> str | None:
     if len({isinstance(each.model, MaskFiller) for each in pair}) == 2:
         return (
             "A masked run reads the tokens on both sides of a masked token, the other run only those before it: "
-            "the losses are of two different tasks."
+            "the losses measure two different tasks."
         )
     return None
 

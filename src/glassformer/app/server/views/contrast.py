@@ -1,13 +1,13 @@
-"""Contrast: the attention maps of one head of each of two runs on one text, and their difference if it is defined.
+"""Contrast: attention maps of one head from each of two runs on the same text, and the difference if it is defined.
 
-The answer is binary: float32, NaN where masked. Its header::
+The response is binary: float32, NaN where masked. Its header::
 
     {"heads": ["dec.0.self.1", "dec.1.self.0"], "shapes": [[9, 9], [9, 9]], "difference": true, "why": null | "…",
      "labels": [{"queries": […], "keys": […]}, …], "cut": 0, "largest": [0.9, 0.8, 0.5]}
 
 The data are the two maps, row by row, and then the other run's weights minus the first run's, if `difference` is true;
 `why` is the reason if it is false. For a long text, only the last `MOST` positions are returned; `cut` is the number of
-positions before them. `largest` are the largest absolute values of each map.
+positions before them. `largest` has the largest absolute value of each map.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""Embedding map: the first two principal components of the vectors of a table, and the nearest neighbours of a vector.
+"""Embedding map: first two principal components of the vectors of an embedding table, and neighbours of one vector.
 
-The answer::
+The response::
 
     {"table": "tokens", "tables": ["tokens", "positions"], "count": 1000, "width": 64, "first": 0,
      "names": [" the"], "special": [ids], "x": [0.1, …], "y": [-0.2, …], "shares": [0.31, 0.12, …],
      "chosen": {"id": 17, "name": " the", "norm": 1.2} | null, "neighbours": [{"id": 3, "name": " a", "cosine": 0.8}]}
 
-`shares` are the shares of the variance of the first ten components. Names and coordinates are for `PAGE` vectors,
-starting with `first`: request the view again for more.
+`shares` are the fractions of the variance that the first ten components explain. Names and coordinates are for `PAGE`
+vectors, starting with index `first`; request the view again for more.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from glassformer.tasks import Translator
 from glassformer.text.tokenizers import Tokenizer
 
 PAGE = 8_192
-"""Maximum number of vectors in an answer."""
+"""Maximum number of vectors in a response."""
 AXES = 10
 """Number of components in `shares`."""
 NEIGHBOURS = 20
@@ -34,7 +34,7 @@ NEIGHBOURS = 20
 
 
 class EmbeddingsQuestion(ViewQuestion):
-    """Request for the embedding map of a table.
+    """Request for the map of an embedding table.
 
     Attributes:
         table: name of the table; see `tables`.

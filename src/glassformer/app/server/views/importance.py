@@ -1,6 +1,6 @@
 """Token importance by attention, attention rollout and occlusion, and the rank correlations of these measures.
 
-The answer::
+The response::
 
     {"row": [tokens], "source": [tokens] | null, "layers": 4, "layer": 3, "places": [3, 4], "place": 4,
      "token": {"id", "text", "known"}, "log_probability": -1.2, "replacement": {"own": "<end>", "source": null},
@@ -8,9 +8,9 @@ The answer::
                 "spearman": [{"between": ["attention", "rollout"], "value": 0.7 | null}]}],
      "layers_agree": [{"layer": 0, "measure": "attention", "side": "own", "correlation": 0.4 | null, "outputs": 20}]}
 
-`blanked` is the occlusion: the decrease of ln p(answer), in nats, when the token is replaced by `replacement`, which
-takes a forward pass for each token. `spearman` is over the tokens that the answer can attend to; `layers_agree` is the
-mean over all answers.
+`blanked` is the occlusion: the decrease of ln p(answer), in nats, when the token is replaced by `replacement`;
+each token takes a forward pass. `spearman` is the rank correlation over the tokens that the answer can attend to, and
+`layers_agree` has the means of these correlations over all answers.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from glassformer.tasks import AnyTextModel, Translator
 from glassformer.text.tokenizers import Tokenizer
 
 MOST_WORK = 6e11
-"""Maximum FLOPs to occlude each token: about half a minute on a laptop."""
+"""Maximum FLOPs to occlude all tokens in turn: about half a minute on a laptop."""
 
 
 class ImportanceQuestion(TextQuestion):
@@ -93,7 +93,7 @@ def _made(opened: ServedModel, question: ImportanceQuestion) -> tuple[Attributio
 
 
 def _bytes(found: tuple[AttributionCase, Trace, Blanking, RankAgreement]) -> int:
-    """Return the approximate bytes of a cached result; most of them are scores, scaled scores and weights."""
+    """Return the approximate size of a cached result in bytes, mostly of scores, scaled scores and weights."""
     made = found[1]
     blanking = found[2]
     stacks = [made.stack, *([] if made.source is None else [made.source])]
@@ -113,7 +113,7 @@ def replacements(model: AnyTextModel) -> tuple[int, int | None]:
 
 
 def python(opened: ServedModel, question: ImportanceQuestion) -> str:
-    """Return a script that prints the three measures of the answer, their correlations, and their agreement."""
+    """Return a script that prints the three measures of the answer, their correlations, and the mean correlations."""
     own, other = replacements(opened.model)
     place = "None" if question.place is None else str(question.place)
     layer = "-1" if question.layer is None else str(question.layer)

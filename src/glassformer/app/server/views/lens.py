@@ -1,6 +1,6 @@
-"""Logit lens: the prediction at each position after each layer, if the output head were applied there.
+"""Logit lens: the prediction at each position if the output head is applied after each layer.
 
-The answer::
+The response::
 
     {"row": [tokens], "source": [tokens] | null, "pass": "plain", "layers": 5, "count": 240, "first": 0, "holes": [3],
      "outputs": [{"place": 3, "answer": 17, "text": " the", "known": true, "loss": 1.25}],
@@ -10,8 +10,8 @@ The answer::
 `grid` has a row for each layer, starting with the embedding and ending with the model's output, and a column for each
 of the `outputs`, which start with number `first` of `count`. `holes` are the positions of the masks for a run of task
 masked. `curve` is the mean loss of each layer over the known answers, in nats; `loss` is the model's loss from a plain
-forward pass, which equals the last entry of `curve`. `settled` is the share of positions whose likeliest answer already
-equals that of the last layer.
+forward pass, which equals the last entry of `curve`. `settled` is, for each layer, the fraction of positions whose
+likeliest answer already equals that of the last layer.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from glassformer.inspection.receipt.parts import stack_of
 from glassformer.model.transformer import Classifier
 
 WINDOW = 64
-"""Maximum number of positions in an answer."""
+"""Maximum number of positions in a response."""
 CELLS = 2_500
-"""Maximum number of cells in an answer."""
+"""Maximum number of cells in a response."""
 MOST_WORK = 6e11
 """Maximum FLOPs of the forward passes and of the logits of all layers: about half a minute on a laptop."""
 SORTING = 128
@@ -93,7 +93,7 @@ def _made(opened: ServedModel, question: LensQuestion) -> tuple[AttributionCase,
 
 
 def lens_work(case: AttributionCase) -> float:
-    """Return the approximate FLOPs of an answer: two forward passes, and the logits of all layers.
+    """Return the approximate FLOPs of a response: two forward passes, and the logits of all layers.
 
     For a classifier, each layer takes a separate forward pass.
     """

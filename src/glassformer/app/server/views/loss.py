@@ -1,6 +1,6 @@
 """Loss of each token (-ln P) over a text and over the run's validation split, by position, frequency and repetition.
 
-The answer::
+The response::
 
     {"text": {"mean": 1.73, "tokens": 57, "target": null | "…", "before": "T", "about": …, "notes": […],
               "parts": {"place in the row": [{"group": "1", "tokens": 3, "nats": 2.1, "share_of_nats": 0.1}], …},
@@ -11,9 +11,9 @@ The answer::
 
 `mean` is the loss, in nats per token. For a run that translates or summarizes, it is the loss of the target, given the
 true tokens before each token; for a run of task masked, each token is masked in turn. `parts` groups the tokens by
-position, by their frequency in the training split (in this text while the training split is counted: ask again), and by
-whether the bigram of the token occurs earlier in its row. `start` measures the loss on the validation split in the
-background; `mean` is then the loss of `glass evaluate`.
+position, by their frequency in the training split (or, while that split is being counted, in this text), and by whether
+the bigram of the token occurs earlier in its row. `start` measures the loss on the validation split in the background;
+its `mean` equals the loss of `glass evaluate`.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ from glassformer.runs.opening import OpenedRun
 from glassformer.tasks import AnyTextModel, MaskFiller, Translator
 
 MOST = 4_096
-"""Maximum tokens of a text."""
+"""Maximum number of tokens of a text."""
 MOST_HOLES = 512
-"""Maximum tokens of a text for a run of task masked, where each token takes a forward pass."""
+"""Maximum number of tokens of a text for a run of task masked, where each token takes a forward pass."""
 BYTES = 200
-"""Approximate bytes of a token in a cached result."""
+"""Approximate size of a token in a cached result, in bytes."""
 
 
 class LossQuestion(TextQuestion):
     """Request for the loss of each token of a text.
 
     Attributes:
-        start: start the measurement on the validation split.
+        start: whether to start the measurement on the validation split.
     """
 
     start: bool = False
@@ -78,13 +78,13 @@ def _scored(model: AnyTextModel) -> Readable | Translator:
     """Return the model if it can score the tokens of a text.
 
     Raises:
-        GlassError: it cannot; the error has the reason.
+        GlassError: the model cannot; the error gives the reason.
     """
     return model if isinstance(model, Translator) else readable(model)
 
 
 def _counts(opened: ServedModel) -> tuple[Counts | None, str | None]:
-    """Return the training counts of each token (None until counted), or the reason they cannot be known."""
+    """Return the training counts of each token (None until counted), or the reason why there are none."""
     try:
         return opened.later("token counts", lambda: count_tokens(opened)), None
     except GlassError as error:
@@ -95,18 +95,18 @@ def _target(opened: ServedModel, question: LossQuestion) -> str | None:
     """Return the target to score after a source: the given target, or the model's greedy output."""
     if not isinstance(opened.model, Translator):
         if question.target is not None:
-            raise GlassError(f"a target was given, but {opened.name} has no targets", "Remove it.")
+            raise GlassError(f"a target was given, but {opened.name} has no targets", "Remove target.")
         return None
     return question.target if question.target is not None else opened.subject(question.text).target
 
 
 def _facts(found: SurprisalResult) -> dict[str, Any]:
-    """Return the facts of a result without the single tokens."""
+    """Return the figures of a result, without the figures of single tokens."""
     return {**{key: value for key, value in found.facts().items() if key != "each"}, "before": found.before}
 
 
 def _columns(found: SurprisalResult) -> dict[str, list[Any]]:
-    """Return the facts of the single tokens as columns: name -> one value for each token."""
+    """Return the figures of single tokens as columns: name -> one value for each token."""
     return {name: [getattr(each, name) for each in found.each] for name in Listed._fields}
 
 

@@ -1,6 +1,6 @@
 """One text, three architectures: the masks, losses and predictions of one run; the page requests each run in turn.
 
-The answer::
+The response::
 
     {"family": "decoder", "task": "lm", "step": 850, "tokens": ["He", " said", …], "target": null | "…",
      "masks": [{"kind": "dec.self", "rows": […], "columns": […], "allowed": ["100", "110", "111"]}],
@@ -35,7 +35,7 @@ from glassformer.tasks import ChatModel, MaskFiller, TextClassifier, TextModel, 
 from glassformer.training.validation import loss_on_rows
 
 SHOWN = 48
-"""Maximum positions of a mask."""
+"""Maximum number of positions of a mask."""
 WRITES = 24
 """Maximum number of tokens to generate."""
 MEASURED = 2_000
@@ -145,7 +145,7 @@ def _guess(opened: ServedModel, question: MachinesQuestion, costs: Surprisals) -
 
 
 def place_at(costs: Surprisals, character: int) -> int | None:
-    """Return the index of the token that contains a character of the text; None if there is none."""
+    """Return the index of the token that contains the character at an index of the text; None if no token does."""
     for place, (end, writes) in enumerate(zip(costs.ends, costs.writes, strict=True)):
         if writes and end > character:
             return place
@@ -164,7 +164,7 @@ def _writes(opened: ServedModel, question: MachinesQuestion) -> str | None:
 
 
 def _validation(opened: ServedModel) -> dict[str, Any]:
-    """Return the validation loss of the run, or the reason there is none."""
+    """Return the validation loss of the run, or the reason why there is none."""
     try:
         return opened.cached("machine's loss", partial(_measured, opened), lambda kept: 1_000)
     except GlassError as error:

@@ -1,6 +1,6 @@
-"""Positions: position vectors, biases and rotations by distance, and the answer after shuffling the tokens.
+"""Positions: position vectors, biases and rotations by distance, and the model's answer after shuffling the tokens.
 
-With `shuffle` false, the answer is binary: this header and, for position vectors, their float32 matrix (`rows` ×
+With `shuffle` false, the response is binary: this header and, for position vectors, their float32 matrix (`rows` ×
 `width`)::
 
     {"stacks": ["enc", "dec"], "stack": "dec", "kind": "learned", "context": 256, "width": 64, "heads": 4,
@@ -16,7 +16,7 @@ negative distance means a later position, which occurs only in a stack without a
      "drop": 1.1, "mean_divergence": 0.9, "share_same": 0.25, "example": [tokens of the first order]}
 
 `moved` are the shuffled positions, and `times` is the number of shuffled orders. `before` and `after` are ln p(answer)
-for the original and the shuffled texts, and `drop` is their mean difference in nats.
+for the original and the shuffled texts, and `drop` is `before` minus the mean of `after`, in nats.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class PositionsQuestion(ViewQuestion):
 
     Attributes:
         stack: "enc" or "dec"; None: the stack before the output head.
-        shuffle: return the result of the shuffle test.
+        shuffle: whether to return the result of the shuffle test.
         text, target: text and target of the test.
         place: position of the answer; None: the last one.
         times, seed: number of shuffled orders, and their seed; see `times_of`.

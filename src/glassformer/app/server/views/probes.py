@@ -1,6 +1,6 @@
 """Probes: the results of `glass probe RUN --json`, which tests the abilities of a run on generated texts.
 
-The answer::
+The response::
 
     {"names": ["agreement", …], "size": 1280,
      "work": {"state": "idle" | "waiting" | "working" | "failed" | "done", "error": null | {"what", "remedy"}},
@@ -10,7 +10,7 @@ The answer::
      "notes": […]}
 
 `results` has the results so far. `notes` is filled when the work is done: a probe that is not possible for the run is
-left out, and a note tells the reason. `start` starts the work; the results are kept for each checkpoint and size.
+left out, and a note gives the reason. `start` starts the work; the results are kept for each checkpoint and size.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class ProbesQuestion(view.ViewQuestion):
     """Request for the probe results of a run.
 
     Attributes:
-        start: start the probes.
-        size: number of minimal pairs, as in `glass probe --size`; other probes in proportion.
+        start: whether to start the probes.
+        size: number of minimal pairs, as in `glass probe --size`; it scales the other probes in proportion.
     """
 
     start: bool = False

@@ -1,16 +1,16 @@
 """Proof sheet: the results of `glass verify` for the run, and the progress of a new verification.
 
-The answer::
+The response::
 
     {"names": ["checkpoints", …],           names of all checks, in order
      "sheet": null | {"ok": true, "checkpoint": "step-000850", "date": …, "text": …, "seconds": 3.2, "versions": {…},
                       "checks": [{"name", "claim", "unit", "measured": 0.0 | null, "limit", "ok": true | false | null,
                                   "note", "seconds"}]},
-     "current": true,                       whether the sheet is of the loaded weights
+     "current": true,                       whether the sheet belongs to the loaded weights
      "work": {"state": "idle" | "waiting" | "working" | "failed" | "done", "error": null | {"what", "remedy"}},
      "made": [results of the new verification so far]}
 
-`ok` is null if a check does not apply to the run, or could not be made. `start` starts a verification in a separate
+`ok` is null if a check does not apply to the run, or could not run. `start` starts a verification in a separate
 process; it saves the sheet as `verify.json` in the run folder, as `glass verify` does.
 """
 
@@ -35,7 +35,7 @@ class ProofQuestion(view.ViewQuestion):
     """Request for the proof sheet of a run.
 
     Attributes:
-        start: start a new verification.
+        start: whether to start a new verification.
     """
 
     start: bool = False
@@ -64,7 +64,7 @@ def _kept(opened: ServedModel) -> dict[str, Any] | None:
 
 
 def _is_current(opened: ServedModel) -> bool:
-    """Return True if the saved sheet was made from the loaded weights."""
+    """Return whether the saved sheet was made from the loaded weights."""
     sheet = _kept(opened)
     return sheet is not None and sheet.get("weights_sha256") == _weights(opened)
 

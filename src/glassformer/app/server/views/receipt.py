@@ -1,6 +1,6 @@
-"""Logit receipt (direct logit attribution): a logit, or the difference of two, as the sum of the model's contributions.
+"""Logit receipt (direct logit attribution): a logit, or the difference of two, as a sum over the model's parts.
 
-The answer::
+The response::
 
     {"row": [tokens], "source": [tokens] | null, "pass": "observed", "places": [3, 4], "place": 4, "reads": [4],
      "token": {"id": 17, "text": " the", "known": false}, "against": {"id", "text"} | null,
@@ -39,7 +39,7 @@ class ReceiptQuestion(TextQuestion):
 
     Attributes:
         place: position of the answer; None: the last one.
-        token: token or label to explain, by text or id; None: the next token of the text, or else the likeliest.
+        token: token or label to explain, by text or id; None: the next token of the text, or else the likeliest one.
         against: token or label whose logit is subtracted; None: none.
         part: index of the part to split by source token; None: none.
     """
@@ -108,7 +108,7 @@ def _made(
 
 
 def _bytes(made: tuple[AttributionCase, Output, list[LogitPart], Tensor]) -> int:
-    """Return the approximate bytes of a cached receipt; a Python float in a list takes 32 bytes."""
+    """Return the approximate size of a cached receipt in bytes; a Python float in a list takes 32 bytes."""
     return made[3].nbytes + sum(32 * len(part.sources or ()) for part in made[2])
 
 

@@ -1,9 +1,9 @@
 """Training replay: the training curves of the run, and the attention of its heads at each snapshot.
 
-The answer::
+The response::
 
     {"lines": 5000,                          lines of metrics.jsonl; at most 1,000 evenly spaced lines are sent
-     "curves": {"step": […], "loss": […], "learning_rate": […], "gradient_norm": […]},      null if a line has none
+     "curves": {"step": […], "loss": […], "learning_rate": […], "gradient_norm": […]},      null: no value in this line
      "validation": {"step": […], "loss": […]},
      "samples": [{"step": 100, "text": "…"}],     from samples.txt, if there are no snapshots
      "why": null | {"what", "remedy"},       the reason if there are no snapshots
@@ -17,7 +17,7 @@ The answer::
          "maps": "…"},                       base64 of uint8 (steps, rows, columns): 255 times the attention weights
      "check": {"state": "idle" | …, "error": …, "found": null | {"step", "maps", "scores", "losses"}}}
 
-`check: true` computes the last snapshot again from the weights, in the background, and returns the differences in
+`check: true` recomputes the last snapshot from the weights, in the background, and returns the differences in
 `found`, which stays null if the last checkpoint has no snapshot.
 """
 
@@ -49,11 +49,11 @@ POINTS = 1_000
 HEADS = 200
 """Maximum number of heads to return."""
 BIRTHS = 200
-"""Maximum number of births to return."""
+"""Maximum number of births (a head acquires a role) to return."""
 SAMPLES = 64
 """Maximum number of samples to return."""
 CHARACTERS = 1_000
-"""Maximum characters of a sample."""
+"""Maximum number of characters of a sample."""
 T = TypeVar("T")
 
 
@@ -64,7 +64,7 @@ class ReplayQuestion(view.ViewQuestion):
         head: head whose maps are returned; None: the best head of `role` or, without a role, the first to acquire one.
         role: role whose scores are returned; None: the best role of the head.
         text: number of the text of the maps; None: a text that suits the role.
-        check: compute the last snapshot again and compare.
+        check: whether to recompute the last snapshot and compare the results.
     """
 
     head: view.Name | None = None
@@ -104,7 +104,7 @@ def evenly(values: Sequence[T], most: int) -> list[T]:
 
 
 def _history(opened: ServedModel, run: Run) -> tuple[History | None, GlassError | None]:
-    """Return the snapshots, read once, and None; or None and the error that tells why there are none."""
+    """Return the snapshots (cached) and None, or None and the error that gives the reason."""
     try:
         files = tuple((path.name, path.stat().st_mtime_ns) for path in snapshot_files(run.snapshots).values())
         return opened.cached(("history", files), lambda: read_history(run), _bytes), None
@@ -131,7 +131,7 @@ def _snapshots(history: History, question: ReplayQuestion) -> dict[str, Any]:
     texts = labels.texts
     number = text_for(history, role) if question.text is None else question.text
     if number >= len(texts):
-        raise GlassError(f"there is no text {number} in these snapshots", f"They have texts 0 to {len(texts) - 1}.")
+        raise GlassError(f"there is no text {number} in these snapshots", f"Give a number from 0 to {len(texts) - 1}.")
     stack, layer, part = head.split(".")[:3]
     rows, columns = texts[number].rows_and_columns(Site(stack, int(layer), part))
     maps = np.stack([snapshot.map_of(number, head) for snapshot in history.snapshots])  # (snapshots, T, S)

@@ -1,6 +1,6 @@
 """Sampling: the distribution of the next token over the vocabulary after each filter, and the sampled token.
 
-The answer::
+The response::
 
     {"vocabulary": 1000, "after": "…the text's last tokens", "step": 1,
      "stages": [{"filter": null | "temperature" | …, "setting": 0.8 | null, "sum": 1.0, "left": 1000, "cut": 0,
@@ -12,10 +12,10 @@ The answer::
 
 The stages are those of `inspection.receipt.draw`: the model's own distribution, then one for each active setting. `sum`
 is the sum over the vocabulary, and `left` the number of tokens with a probability above 0; the filter removed `cut`
-tokens, which had the probability `cut_share` in the stage before. `tokens` are the likeliest tokens of the first and of
-the last stage, with their probability in each stage as `shares`. `curve` has the probabilities by rank (`shares`) and
-their cumulative sums (`held`), for the first and the last stage. `race` has the tokens with the earliest arrival in the
-exponential race that samples the token: the arrival is the random number divided by the probability.
+tokens, whose total probability was `cut_share` in the previous stage. `tokens` are the likeliest tokens of the first
+and of the last stage, with their probability in each stage as `shares`. `curve` has the probabilities by rank
+(`shares`) and their cumulative sums (`held`), for the first and the last stage. `race` has the tokens with the earliest
+arrival in the exponential race that samples the token: the arrival is the random number divided by the probability.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ LAST = 12
 
 
 class SamplingQuestion(TextQuestion):
-    """Request for the next token after a text, or after the target of a run that translates (None: its first token).
+    """Request for the next token after a text or, for a run that translates, after a target (None: the first token).
 
     Attributes:
         temperature, top_k, top_p, min_p, repetition_penalty, seed: as in the settings of `sample`.

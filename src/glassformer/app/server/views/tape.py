@@ -37,11 +37,11 @@ from glassformer.inspection.explain import Matrix, Section, Subject, Tape, make_
 from glassformer.inspection.explain.wording import wordings
 
 MOST_BYTES = 512 * 2**20
-"""Maximum bytes of a tape."""
+"""Maximum size of a tape in bytes."""
 CELLS = 1 << 17
-"""Maximum cells of a window."""
+"""Maximum number of cells of a window."""
 SIDE = 2_048
-"""Maximum rows or columns of a window."""
+"""Maximum number of rows or columns of a window."""
 FIRST = 5
 """Number of values of each matrix in the list of steps."""
 Index = Annotated[int, Field(ge=0, le=10_000_000)]
@@ -95,13 +95,13 @@ def _refuse_long(subject: Subject) -> None:
     fits = next(n for n in range(tokens, 0, -1) if tape_bytes(subject.model, n, other and n) <= MOST_BYTES or n == 1)
     raise GlassError(
         f"the text has {tokens:,} tokens: all numbers of its forward pass would take {size / 2**20:,.0f} MiB",
-        f"Give a text of at most {fits:,} tokens, or use the attention map of single heads.",
+        f"Give a text of at most {fits:,} tokens, or use the attention map of one head.",
     )
 
 
 def _contents(tape: Tape, part: int) -> dict[str, Any]:
     if part >= len(tape.parts):
-        raise GlassError(f"there is no part {part} on this tape", f"It has {len(tape.parts)} parts, counted from 0.")
+        raise GlassError(f"there is no part {part} on this tape", f"Give a part from 0 to {len(tape.parts) - 1}.")
     counts = [0] * len(tape.parts)
     for step in tape.steps:
         counts[step.part] += len(step.section.matrices)

@@ -14,11 +14,11 @@ from glassformer.runs.run_text import stored_text
 from glassformer.tasks import AnyTextModel, TextClassifier, Translator
 
 MOST_TRACE = 2 << 30
-"""Maximum bytes of the scores and weights of one pass, for views that need all of them at once."""
+"""Maximum size in bytes of all scores and weights of one pass, for views that need them at the same time."""
 
 
 def named(model: AnyTextModel, name: str | None) -> int | None:
-    """Return the id of the token, or the number of the label, with that name; None for None.
+    """Return the id of the token, or the number of the label, called `name`; None if `name` is None.
 
     Raises:
         GlassError: there is no such token or label.
@@ -52,7 +52,7 @@ def column_at(case: AttributionCase, place: int | None) -> int:
         return len(places) - 1
     if place not in places:
         there = ", ".join(map(str, places[:8])) + (", …" if len(places) > 8 else "")
-        raise GlassError(f"there is no answer at position {place}", f"There are answers at {there}.")
+        raise GlassError(f"there is no answer at position {place}", f"Choose one of the positions {there}.")
     return places.index(place)
 
 
@@ -75,7 +75,7 @@ def refuse_long(subject: Subject) -> None:
     if size > MOST_TRACE:
         fits = int(max(T, S) * (MOST_TRACE / size) ** 0.5)
         raise GlassError(
-            f"the text has {max(T, S):,} tokens: all its scores would take {size / 2**30:.1f} GiB",
+            f"the text has {max(T, S):,} tokens: all attention scores would take {size / 2**30:.1f} GiB",
             f"Give a text of at most about {fits:,} tokens, or use the attention map of one head.",
         )
 
@@ -83,7 +83,7 @@ def refuse_long(subject: Subject) -> None:
 def refuse_unencoded(opened: ServedModel) -> None:
     """Raise a `GlassError` if the training text would have to be encoded again.
 
-    Encoding can take minutes, in which the run's lock is held and the server is blocked.
+    Encoding can take minutes, during which the run's lock would be held and its views blocked.
     """
     stored_text(opened.run.files, opened.run.config)
 

@@ -1,6 +1,6 @@
 """Tokens: the tokenization of a text, with the bytes and the training frequency of each token.
 
-The answer::
+The response::
 
     {"kind": "bpe", "description": …, "vocabulary": 1000, "exact": true, "context": 256,
      "sides": [{"name": "text" | "source" | "target", "text": …, "decoded": …, "round_trip": true, "unread": 0,
@@ -13,8 +13,8 @@ The answer::
 `tokens` are the input of the model, including special tokens around the text, but not truncated to the context;
 `unread` is the number of tokens beyond `MOST`, which are not sent. `round_trip`: True if decoding the tokens returns
 the text (for a run of task masked, the text without the masks). `count` is the number of occurrences of a token in the
-training split, `counted` the number of all tokens there, and `log_frequency` the natural logarithm of their ratio. They
-are null if the encoded text is not available (`why` is the reason), or while it is counted: ask again.
+training split, `counted` the number of all tokens there, and `log_frequency` the natural logarithm of their ratio.
+These three fields are null if the encoded text is not available (`why` is the reason), or while it is being counted.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from glassformer.tasks import MaskFiller, TextModel, Translator, unknown_symbols
 from glassformer.text.tokenizers import Tokenizer
 
 MOST = 2_000
-"""Maximum number of tokens of a side to return; `unread` counts the others."""
+"""Maximum number of tokens to return for each of the `sides`; `unread` counts the others."""
 Counts = dict[str, npt.NDArray[np.int64]]
 
 
@@ -43,7 +43,7 @@ class TokensQuestion(TextQuestion):
 
 
 def answer(opened: ServedModel, question: TokensQuestion) -> dict[str, Any]:
-    """Return the tokens of each side, with their bytes and training counts."""
+    """Return the tokens of the text, or of the source and the target, with bytes and training counts."""
     model = opened.model
     tokenizer = opened.model.tokenizer
     counts, why = _counts(opened)
@@ -56,7 +56,7 @@ def answer(opened: ServedModel, question: TokensQuestion) -> dict[str, Any]:
         ]
     else:
         if question.target is not None:
-            raise GlassError(f"a target was given, but {opened.name} has no targets", "Remove it.")
+            raise GlassError(f"a target was given, but {opened.name} has no targets", "Remove target.")
         whole, ids = _read(opened, question.text)
         sides = [_side("text", question.text, whole, tokenizer, ids, counts)]
     return {
@@ -99,7 +99,7 @@ def _read(opened: ServedModel, text: str) -> tuple[str, list[int]]:
 def _side(
     side: str, text: str, whole: str, tokenizer: Tokenizer, ids: list[int], counts: Counts | None
 ) -> dict[str, Any]:
-    """Return the facts of one side: its text and its tokens; `whole` is the text that they should decode to."""
+    """Return the entry of the text, source or target; `whole` is the text that its tokens should decode to."""
     own = None if counts is None else counts[side]
     total = None if own is None else int(own.sum())
     decoded = tokenizer.decode(ids)
@@ -143,7 +143,7 @@ def _roles(tokenizer: Tokenizer) -> list[tuple[str, int]]:
 
 
 def _counts(opened: ServedModel) -> tuple[Counts | None, str | None]:
-    """Return the training counts of each token, by side (None until counted), or the reason they cannot be known."""
+    """Return the training counts of each token (None until counted), or the reason why there are none."""
     try:
         return opened.later("token counts", lambda: count_tokens(opened)), None
     except GlassError as error:
@@ -151,11 +151,11 @@ def _counts(opened: ServedModel) -> tuple[Counts | None, str | None]:
 
 
 def count_tokens(opened: ServedModel) -> Counts:
-    """Return the occurrences of each token in the training split: side -> (V,).
+    """Return the occurrences of each token in the training split: "text", "source" or "target" -> (V,).
 
     Raises:
-        GlassError: the encoded text no longer exists. It is not encoded again, because the server would be blocked
-            meanwhile.
+        GlassError: the encoded text no longer exists. It is not encoded again, because this would block the
+            views of the run.
     """
     data = stored_text(opened.run.files, opened.run.config)
     return {

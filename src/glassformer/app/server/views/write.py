@@ -1,6 +1,6 @@
 """Write: the output of the run for a text, by its task, and the parts of generated text copied from the training text.
 
-The answer for a run that generates text::
+The response for a run that generates text::
 
     {"kind": "text", "text": …, "tokens": 40 | null, "ended": "end" | "stop" | "length" | null, "score": -1.2 | null,
      "copied": {"why": null | "…", "least": 12, "read": 1003854, "whole": true,
@@ -9,14 +9,14 @@ The answer for a run that generates text::
 
 `matches` are the maximal parts of the generated text that occur word for word in the training text; `cover` has, for
 each character (Unicode code point), the length of the longest match that contains it. `read` is the number of
-characters of the training text that were searched, and `whole` is true if these are all; the search stops after
-`SECONDS`. `why` is the reason if the training text could not be searched. With `written`, the view searches this text,
-which was generated before, for example by the stream (see `app.server.writing`), and generates nothing.
+characters of the training text that were searched, and `whole` is true if this is the whole text; the search stops
+after `SECONDS`. `why` is the reason if the training text could not be searched. With `written`, the view searches for
+this text, which was generated before, for example by the stream (see `app.server.writing`), and generates nothing.
 
 A chat run reads `history`, and then `text` as the next question.
 
-The answer for a classifier is ``{"kind": "label", "labels": [{"name": "ham", "probability": 0.9}]}``, and for a run of
-task masked ``{"kind": "holes", "filled": …, "holes": [[{"id": 5, "text": " old", "probability": 0.4}]]}``; the
+The response for a classifier is ``{"kind": "label", "labels": [{"name": "ham", "probability": 0.9}]}``, and for a run
+of task masked ``{"kind": "holes", "filled": …, "holes": [[{"id": 5, "text": " old", "probability": 0.4}]]}``; the
 likeliest label or token is first.
 """
 
@@ -40,11 +40,11 @@ from glassformer.tasks import AnyTextModel, ChatModel, MaskFiller, TextClassifie
 from glassformer.text.chat_template import Message
 
 MOST_READ = 30_000_000
-"""Maximum characters of the training text to search."""
+"""Maximum number of characters of the training text to search."""
 SECONDS = 10.0
-"""Maximum seconds of the search, during which other requests for the run wait."""
+"""Maximum time of the search in seconds, during which other requests for the run wait."""
 MOST_WRITTEN = 50_000
-"""Maximum characters of a text to search for."""
+"""Maximum number of characters of a text to search for."""
 MOST_MATCHES = 500
 """Maximum number of matches to return."""
 MOST_MESSAGES = 1_000
@@ -74,7 +74,7 @@ class WriteQuestion(ViewQuestion):
             settings of `sample`; for runs that generate text.
         top: for a run of task masked, the number of candidates for each mask.
         written: generated text to search for in the training text, instead of generating a text.
-        least: minimum characters of a match.
+        least: minimum number of characters of a match.
     """
 
     text: Text
@@ -118,12 +118,12 @@ def refuse_history(name: str, model: AnyTextModel, question: WriteQuestion) -> N
     if question.history and not isinstance(model, ChatModel):
         raise GlassError(
             f"history was given, but {name} does not answer in conversations",
-            "Remove it, or use a run of --task chat.",
+            "Remove history, or use a run of task chat.",
         )
 
 
 def conversation_of(model: ChatModel, question: WriteQuestion) -> list[Message]:
-    """Return the messages to answer: the latest messages of the history that fit into the context, and the question.
+    """Return the messages to answer: the question, and the latest messages of the history that fit into the context.
 
     System messages at the beginning are kept.
 

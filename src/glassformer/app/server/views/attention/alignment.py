@@ -1,6 +1,6 @@
 """Alignment of target and source tokens: cross-attention weights of one head, or the mean over the heads of a layer.
 
-The answer is binary. Its header::
+The response is binary. Its header::
 
     {"site": "dec.1.cross", "pass": "observed", "head": null | 2,
      "form": "float32", "shape": [R, C], "block": 1, "size": [T, S],
@@ -8,13 +8,13 @@ The answer is binary. Its header::
      "target": "das …", "written": true,      text of the target, and whether it is the model's greedy output
      "entropy": […],                          entropy of each target row in nats, T numbers
      "coverage": […],                         sum of the weights of each source token over all rows, S numbers
-     "covered": 0.9, "enough": 0.5,           share of source tokens with a coverage of at least `enough`
+     "covered": 0.9, "enough": 0.5,           fraction of source tokens with a coverage of at least `enough`
      "row_sums": […], "largest": 0.98,
      "hypotheses": [{"text": …, "score": -0.31, "tokens": 7, "ended": "end"}, …]}
 
-The data are R x C cells, pooled as in `head_map`. A row has the attention from a target token, when the model predicts
-the next token. `hypotheses` are the results of beam search, best first; request the view again with one of their texts
-as `target` to get its alignment. Special tokens count as other tokens, also in the coverage.
+The data are R x C cells, pooled as in `head_map`. Each row has the attention from one target token, at the step that
+predicts the next token. `hypotheses` are the results of beam search, best first; request the view again with one of
+their texts as `target` to get its alignment. Special tokens count like other tokens, also in the coverage.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from glassformer.inspection.plots import Floats, Scale, block_for
 from glassformer.tasks import Translator
 
 MOST = 384
-"""Maximum cells of the longer side."""
+"""Maximum number of cells on the longer side of the map."""
 MOST_BEAMS = 8
 """Maximum number of beams."""
 MOST_TOKENS = 4_096
-"""Maximum tokens of the source, and of the target."""
+"""Maximum number of tokens of the source, and of the target."""
 
 
 class AlignmentQuestion(TextQuestion):
@@ -108,17 +108,17 @@ def answer(opened: ServedModel, question: AlignmentQuestion) -> Binary:
 
 
 def _layer(made: AttentionPass, name: str | None) -> tuple[str, LayerPass]:
-    """Return the name and the layer of the requested cross-attention, or of the last.
+    """Return the name and the pass of the requested cross-attention layer, or of the last one.
 
     Raises:
-        GlassError: there is no cross-attention with that name, or none at all.
+        GlassError: there is no cross-attention layer with that name, or none at all.
     """
     found = {str(site): layer for site, layer in made.layers.items() if site.part == "cross"}
     if not found:
         raise GlassError("this run has no cross-attention", "Choose a run that translates or summarizes.")
     name = name or list(found)[-1]
     if name not in found:
-        raise GlassError(f"there is no cross-attention {name!r} with heads", f"Choose one of {', '.join(found)}.")
+        raise GlassError(f"there is no cross-attention layer {name!r} with heads", f"Choose one of {', '.join(found)}.")
     return name, found[name]
 
 
@@ -129,7 +129,7 @@ def _index(layer: LayerPass, site: str, head: int) -> int:
         GlassError: the layer has no such head.
     """
     if head not in layer.heads:
-        raise GlassError(f"there is no head {head} in {site}", f"It has {', '.join(map(str, layer.heads))}.")
+        raise GlassError(f"there is no head {head} in {site}", f"Choose one of {', '.join(map(str, layer.heads))}.")
     return layer.heads.index(head)
 
 

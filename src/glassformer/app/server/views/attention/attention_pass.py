@@ -1,8 +1,8 @@
 """Scores and patterns of one forward pass of a text, recorded at the hook points of its attention layers.
 
 Recording makes a layer compute attention step by step; an ordinary pass keeps no pattern (see `attend`). If the scores
-and patterns of all layers take more than `OBSERVED` bytes, only queries, keys and values are kept, and the layer
-computes the rows that a view requests from them again.
+and patterns of all layers take more than `OBSERVED` bytes, only queries, keys and values are kept, from which
+the layer recomputes the rows that a view requests.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from glassformer.model.transformer import EncoderDecoder, Model, Stack
 CELLS = 2**22
 """Maximum number of attention weights computed at once."""
 OBSERVED = 128 * 2**20
-"""Maximum bytes of the scores and patterns of all layers to keep for one pass."""
+"""Maximum size in bytes of the scores and patterns of all layers that are kept for one pass."""
 
 
 @dataclass(frozen=True, eq=False)
 class LayerPass:
-    """One attention layer in the forward pass of one text.
+    """Attention layer in the forward pass of one text.
 
     Attributes:
         model: the model of this layer.
         stack: the stack of this layer; None for cross-attention.
-        module: the layer.
+        module: attention module of the layer.
         heads: (H) numbers of its heads.
         key_heads: (H) index of the key head of each head.
         q: (H, T, K) queries, after normalization and rotation.
@@ -79,7 +79,7 @@ class LayerPass:
         return self._rows(rows)["scores"]
 
     def allowed(self, rows: slice) -> Tensor:
-        """Return the keys that each row may attend to, (rows, S) bool; all heads share one mask."""
+        """Return which keys each row may attend to, (rows, S) bool; all heads share one mask."""
         return self.scores(rows)[0] != -torch.inf
 
     def bias(self, rows: slice) -> Tensor | None:
@@ -88,13 +88,13 @@ class LayerPass:
             return mask_of_heads(self.module, self._mask(rows)).bias
 
     def chunks(self, rows: slice, block: int = 1) -> Iterator[slice]:
-        """Yield slices of the rows with about `CELLS` weights over all heads, in multiples of `block` but the last."""
+        """Yield slices of about `CELLS` weights over all heads; all but the last are a multiple of `block` long."""
         each = max(1, CELLS // (self.shape[1] * block * len(self.heads))) * block
         for start in range(rows.start, rows.stop, each):
             yield slice(start, min(start + each, rows.stop))
 
     def _rows(self, rows: slice) -> dict[str, Tensor]:
-        """Return "scores" and "pattern" of some rows, (H, rows, S) each, recorded in the pass or computed again."""
+        """Return "scores" and "pattern" of some rows, (H, rows, S) each, recorded in the pass or recomputed."""
         if self.observed:
             return {name: value[:, rows] for name, value in self.observed.items()}
         key = rows.start, rows.stop
@@ -129,8 +129,8 @@ class AttentionPass:
     Attributes:
         subject: the model and its input.
         layers: attention layers by site, in the order of the forward pass, without layers whose heads were all removed.
-        which: kind of the pass.
-        nbytes: bytes of all tensors.
+        which: kind of the forward pass; see `Pass`.
+        nbytes: size of all tensors in bytes.
     """
 
     subject: Subject

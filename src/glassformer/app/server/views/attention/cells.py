@@ -22,9 +22,9 @@ Bools = npt.NDArray[np.bool_]
 Aggregate = Literal["max", "sum"]
 Form = Literal["uint8", "float32"]
 HIDDEN = 255
-"""Byte of a masked cell."""
+"""Byte that represents a masked cell."""
 FULL = 254
-"""Byte of the weight 1; the rounding error is at most 1/508 of the scale."""
+"""Byte that represents the weight 1; the rounding error is at most 1/508 of the scale."""
 Span = tuple[int, int] | None
 """Start and stop of a range of positions; None: all positions."""
 
@@ -49,18 +49,18 @@ def window(span: Span, length: int, what: str) -> slice:
     """Return a range of positions as a slice.
 
     Args:
-        span: the range.
+        span: start and stop of the range; None: all positions.
         length: number of tokens.
         what: name of the positions in the error.
 
     Raises:
-        GlassError: the range is empty, or not within the tokens.
+        GlassError: the range is empty, or exceeds the tokens.
     """
     start, stop = (0, length) if span is None else span
     if not 0 <= start < stop <= length:
         raise GlassError(
             f"the {what} {start} to {stop} are not within the {counted(length, 'tokens')}",
-            f"Give [start, stop] with 0 <= start < stop <= {length}, or remove it.",
+            f"Give [start, stop] with 0 <= start < stop <= {length}, or remove the range.",
         )
     return slice(start, stop)
 
@@ -77,7 +77,7 @@ def cells_of(
         aggregate: "max": the largest weight of the block, for display, because a mean would hide a stripe that is one
             token wide. "sum": the sum over the keys of the block, averaged over its rows, so that the cells of a row
             still sum to 1.
-        weights: returns some rows of the pattern, (rows, S), 0 where masked.
+        weights: function that returns some rows of the pattern, (rows, S), 0 where masked.
     """
     cells = []
     sums = []
@@ -94,7 +94,7 @@ def cells_of(
 
 
 def hidden(layer: LayerPass, rows: slice, keys: slice, block: int) -> Bools:
-    """Return (R, C) bool, True for fully masked blocks."""
+    """Return whether each block is fully masked, (R, C)."""
     allowed = layer.allowed(rows)[:, keys].float().cpu()
     found: Bools = (pooled(allowed, block) == 0).numpy()
     return found

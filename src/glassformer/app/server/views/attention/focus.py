@@ -1,6 +1,6 @@
 """Attention rows of one query token in all heads.
 
-The answer is binary. Its header::
+The response is binary. Its header::
 
     {"pass": "observed", "place": 5, "stack": "dec", "label": " dog", "block": 1, "top": 8,
      "labels": {"dec.self": ["The", …], "dec.cross": […]},       of the keys, if block is 1
@@ -30,7 +30,7 @@ from glassformer.inspection.plots import Floats, block_for, pooled
 from glassformer.inspection.sites import HeadSite, Site
 
 ROOM = 180_000
-"""Maximum number of weights in an answer."""
+"""Maximum number of weights in a response."""
 MOST_TOP = 16
 
 
@@ -99,7 +99,7 @@ def _layers(made: AttentionPass, question: FocusQuestion) -> dict[Site, LayerPas
     stacks = list(dict.fromkeys(site.stack for site in made.layers))
     stack = question.stack or stacks[-1]
     if stack not in stacks:
-        raise GlassError(f"this run has no stack {stack!r} with heads", f"It has {', '.join(stacks)}.")
+        raise GlassError(f"this run has no stack {stack!r} with heads", f"Choose one of {', '.join(stacks)}.")
     return {site: layer for site, layer in made.layers.items() if site.stack == stack}
 
 

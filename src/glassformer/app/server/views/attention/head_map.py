@@ -1,6 +1,6 @@
 """Attention map of one head, or a window of the map, pooled to the resolution of the picture.
 
-The answer is binary. Its header::
+The response is binary. Its header::
 
     {"head": "dec.1.self.2", "pass": "observed", "scale": "linear", "agg": "max", "form": "uint8",
      "shape": [R, C],             shape of the data
@@ -31,18 +31,18 @@ from glassformer.app.server.views.attention.scripts import recorded
 from glassformer.inspection.plots import Scale, block_for
 
 MOST = 512
-"""Maximum cells of the longer side."""
+"""Maximum number of cells on the longer side of the map."""
 MOST_NUMBERS = 480
-"""Maximum cells of the longer side for float32, so that the answer is not too large."""
+"""Maximum number of cells on the longer side for float32, so that the response is not too large."""
 
 
 class HeadMapQuestion(TextQuestion):
-    """Request for the attention map of one head, or a window of it.
+    """Request for the attention map of one head, or a window of the map.
 
     Attributes:
         head: name of the head, such as dec.1.self.2.
         queries, keys: [start, stop] of the window; None: all.
-        px: maximum cells of the longer side; for float32 at most 480.
+        px: maximum number of cells on the longer side; for float32 at most 480.
         agg: pooling of a block: its largest weight, or the sum over its keys, averaged over its queries.
         form: format of the cells.
         scale: scale of the cells for uint8.

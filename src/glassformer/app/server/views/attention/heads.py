@@ -1,13 +1,13 @@
 """Small attention maps of all heads, or of the heads of some layers.
 
-The answer is binary. Its header::
+The response is binary. Its header::
 
     {"pass": "observed", "block": 16, "form": "uint8", "scale": "linear", "hidden": 255, "full": 254,
      "heads": [{"head": "dec.0.self.0", "at": 0, "shape": [64, 64], "size": [1024, 1024],
                 "largest": 0.99, "entropy": 2.31}, …]}
 
 Each map begins at byte `at` of the data, row by row, and is pooled by the largest weight of each block, as in
-`glass look`; all maps of an answer have the same `block`. `entropy` is the entropy of the weights of a row in nats,
+`glass look`; all maps of a response have the same `block`. `entropy` is the entropy of the weights of a row in nats,
 averaged over the rows. The page requests a few `sites` at a time if there are many layers.
 """
 
@@ -29,9 +29,9 @@ from glassformer.inspection.plots import Floats, Scale, block_for, find_site
 from glassformer.inspection.sites import HeadSite, Site
 
 MOST = 64
-"""Maximum cells of the longer side of a map."""
+"""Maximum number of cells on the longer side of a map."""
 ROOM = 900_000
-"""Maximum bytes of all maps; with very many heads the maps are smaller."""
+"""Maximum size of all maps in bytes; with very many heads, the maps are smaller."""
 
 
 class HeadsQuestion(TextQuestion):
@@ -39,7 +39,7 @@ class HeadsQuestion(TextQuestion):
 
     Attributes:
         sites: names of layers, such as dec.0.self; None: all.
-        px: maximum cells of the longer side.
+        px: maximum number of cells on the longer side.
         scale: scale of the bytes.
     """
 
@@ -95,7 +95,7 @@ def _chosen(made: AttentionPass, question: HeadsQuestion) -> dict[Site, LayerPas
     """Return the requested layers that have heads.
 
     Raises:
-        GlassError: none of them has heads, or there is no such layer.
+        GlassError: there is no such layer, or none of the layers has heads.
     """
     if question.sites is None:
         return made.layers
@@ -107,7 +107,7 @@ def _chosen(made: AttentionPass, question: HeadsQuestion) -> dict[Site, LayerPas
 
 
 def _most(chosen: dict[Site, LayerPass], px: int) -> int:
-    """Return the maximum cells of the longer side with which all maps fit into one answer."""
+    """Return the maximum number of cells on the longer side for which all maps fit into one response."""
     return max(1, min(px, math.isqrt(ROOM // sum(len(layer.heads) for layer in chosen.values()))))
 
 

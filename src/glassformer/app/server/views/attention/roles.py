@@ -1,8 +1,8 @@
 """Roles of attention heads: the report of `glass heads --importance`, computed once in the background.
 
-The answer::
+The response::
 
-    {"ready": false}                                        not measured yet: ask again
+    {"ready": false}                                        not measured yet: repeat the request
     {"ready": true, "heads": [{"name": "dec.0.self.0", "stack": "dec", "part": "self", "layer": 0, "head": 0,
                                "is": ["previous"],          roles of the head, largest score first
                                "roles": {"previous": {"score": 0.93, "chance": 0.1, "lift": 9.3,

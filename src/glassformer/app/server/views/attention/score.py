@@ -1,13 +1,13 @@
 """Computation of one attention weight: query-key dot product, scaling, bias, mask and softmax over the row.
 
-The answer::
+The response::
 
     {"head": "dec.1.self.2", "pass": "observed", "query": 5, "key": 3, "query_label": " dog", "key_label": " old",
      "q": […], "k": […],              query and key, after normalization and rotation, K numbers each
      "products": […],                 q_i * k_i
-     "dot": 3.2, "width": 16,         their sum; K
+     "dot": 3.2, "width": 16,         sum of the products; K
      "scaled": 0.8, "bias": 0.0,      dot / √K; position bias
-     "score": 0.8, "masked": false,   the model's score, their sum up to rounding; null where masked
+     "score": 0.8, "masked": false,   the model's score, scaled + bias up to rounding; null where masked
      "row": {"scores": […], "weights": […], "labels": […]},   for all S keys; null where masked
      "log_sum": 2.9,                  ln Σ e^score over the unmasked keys
      "weight": 0.122}                 the model's weight, e^(score - log_sum) up to rounding; 0 where masked

@@ -22,7 +22,7 @@ def recorded(
     """Return a script that records activations of the forward pass in `found`, and runs the given lines.
 
     Args:
-        opened: the run.
+        opened: loaded checkpoint of the run.
         question: request with the text.
         kinds: names of the activations to record.
         lines: lines that print the activations.
