@@ -176,7 +176,7 @@ class Transformer:
             context = self.config.model.context
             if len(ids) > context:
                 raise GlassError(
-                    f"the text has {len(ids):,} tokens, the model reads {context:,}", "Give a shorter text."
+                    f"the text has {len(ids):,} tokens, but the model reads {context:,}", "Give a shorter text."
                 )
             return _named(ids, model.tokenizer)
         subject = whole_subject_of(model, text, target, str(self.folder))

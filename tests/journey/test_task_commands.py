@@ -211,7 +211,7 @@ def test_fill_ranks_what_may_stand_in_each_hole(task_home: Path) -> None:
     assert "there is no [MASK] in 'nothing to fill in'" in cause
     assert "Write it where" in remedy
     cause, _ = refused("fill", "runs/masked", "day " * 60 + "[MASK]", folder=task_home)
-    assert "the text has 61 tokens, the model reads 40" in cause
+    assert "the text has 61 tokens, but the model reads 40" in cause
 
 
 @pytest.mark.parametrize("words", [[""], [" \t"], ["win a prize", ""], ["-"]])

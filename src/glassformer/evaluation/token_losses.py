@@ -158,7 +158,7 @@ def framed_ids(model: TextClassifier | MaskFiller, text: str) -> list[int]:
 def _refuse_long(tokens: int, model: AnyTextModel) -> None:
     context = model.config.model.context
     if tokens > context:
-        raise GlassError(f"the text has {tokens:,} tokens, the model reads {context:,}", "Give a shorter text.")
+        raise GlassError(f"the text has {tokens:,} tokens, but the model reads {context:,}", "Give a shorter text.")
 
 
 def _left_to_right(model: AnyTextModel, batch: Batch, forward: Forward | None) -> list[float | None]:

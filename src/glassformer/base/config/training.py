@@ -183,5 +183,5 @@ class SampleConfig(BaseSettings):
     @model_validator(mode="after")
     def _possible(self) -> Self:
         if "" in self.stop:
-            raise impossible("a stop text is empty, which would end every text at its start", "Leave it out.")
+            raise impossible("a stop string is empty, which would end every text at its start", "Leave it out.")
         return self

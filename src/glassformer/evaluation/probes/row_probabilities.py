@@ -54,7 +54,7 @@ def readable(model: AnyTextModel) -> Readable:
         return model
     why = "it assigns no probability to tokens" if task in LABELLED else "it generates one text from another"
     raise GlassError(
-        f"this run learnt to {TASK_FACTS[task].verb}: {why}, so there is nothing to probe",
+        f"this run was trained to {TASK_FACTS[task].verb}: {why}, so there is nothing to probe",
         "Give a run of --task lm or --task masked; glass evaluate measures this one.",
     )
 
@@ -173,7 +173,7 @@ def checked_row(model: Readable, text: str) -> list[int]:
         raise GlassError(f"the text {text!r} has no tokens", "Give a text that is not empty.")
     if len(row) > longest(model):
         raise GlassError(
-            f"{text[:60]!r} has {len(row):,} tokens, this run reads {longest(model):,} (model.context)",
+            f"{text[:60]!r} has {len(row):,} tokens, but this run reads {longest(model):,} (model.context)",
             "Leave the text out, or probe a run with a longer context.",
         )
     return row

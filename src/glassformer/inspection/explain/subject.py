@@ -96,7 +96,7 @@ def whole_subject_of(model: AnyTextModel, text: str, target: str | None = None, 
         beyond["target"] = len(model.tokenizer.encode(target)) + len(model.tokenizer.target_start) - context
     for what, tokens in beyond.items():
         if tokens > 0:
-            problem = f"the {what} has {context + tokens:,} tokens, the model reads {context:,}"
+            problem = f"the {what} has {context + tokens:,} tokens, but the model reads {context:,}"
             raise GlassError(problem, f"Give a shorter {what}.")
     return subject_of(model, text, target, name)
 
@@ -200,6 +200,6 @@ def _translated(model: Translator, text: str, target: str | None, title: str) ->
 def _cut(count: int, which: str, total: int, limit: int, what: str = "text") -> str:
     """Return a note that the model does not read all tokens of a text."""
     return (
-        f"The {what} has {total:,} tokens, the model reads at most {limit:,} of them (model.context): "
+        f"The {what} has {total:,} tokens, but the model reads at most {limit:,} of them (model.context): "
         f"the {which} {count:,} are not read."
     )
