@@ -184,7 +184,7 @@ THE_SETTINGS = [
     M(
         "nothing ends the run",
         train("proverbs.txt", "--steps", "unset", "--minutes", "unset"),
-        "this run has no end",
+        "the run has no limit",
         "minutes",
     ),
     M(

@@ -141,7 +141,7 @@ def test_python_begins_from_a_run_too(task_home: Path, tmp_path: Path, monkeypat
     model = glassformer.fit("book.txt", begin_from="runs/lm", steps=3, settings=settings, out=tmp_path / "new")
     assert model.config.train.learning_rate == 5e-4
     assert model.generate("It was", tokens=3, seed=1)
-    with pytest.raises(GlassError, match="cannot begin"):
+    with pytest.raises(GlassError, match="cannot start"):
         glassformer.fit("mails.csv", begin_from="runs/lm", task="classify", out=tmp_path / "other")
 
 

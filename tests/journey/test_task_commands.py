@@ -79,7 +79,7 @@ def test_a_stopped_run_that_goes_on_ends_with_the_same_weights(
         stopped = here(*train(name, out="stopped"), folder=tmp_path)
     assert stopped.returncode == 130
     assert stopped.stdout == ""
-    assert re.search(r"stopped after step 3[01], everything is saved", stopped.stderr)
+    assert re.search(r"stopped after step 3[01]; everything is saved", stopped.stderr)
     said = facts("train", "--resume", "--out", "stopped", folder=tmp_path)
     assert said["steps_done"] == 60
     for which in ("best", "last"):

@@ -86,7 +86,7 @@ def test_settings_are_frozen() -> None:
         ({"model": {"relative_buckets": 32, "relative_max_distance": 16}}, "relative_max_distance = 16", "half"),
         ({"model": {"dropout_residual": 1.5}}, "model.dropout_residual", "below 1"),
         ({"train": {"steps": -3}}, "train.steps = -3", "Give 1 or more"),
-        ({"train": {"steps": None}}, "this run has no end", "minutes"),
+        ({"train": {"steps": None}}, "the run has no limit", "minutes"),
         ({"train": {"steps": None, "patience": 3}}, "schedule = cosine needs the length", "steps or minutes"),
         ({"train": {"micro_batch": 64}}, "micro_batch = 64 is more than batch = 32", "micro_batch"),
         ({"train": {"schedule": "noam", "warmup": 0}}, "noam with warmup = 0", "one step"),

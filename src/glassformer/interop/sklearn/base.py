@@ -210,7 +210,7 @@ class TextEstimator(TransformerEstimator):
     Args:
         tokenizer: "bpe", "characters", "graphemes", "bytes", "words", "wordpiece" or "unigram".
         vocab_size: largest size of the vocabulary.
-        context: largest number of tokens in one forward pass.
+        context: maximum number of tokens that the model reads at once.
     """
 
     tokenizer: str = "bpe"
