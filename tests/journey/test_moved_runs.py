@@ -123,7 +123,7 @@ def test_a_run_moved_without_its_text_takes_it_by_name_and_only_that_text(old: P
     assert not (new / "runs" / ".tokens").exists()  # nothing was encoded
     report, notes = measured(new, str(text))
     assert report == measured(stayed)[0]
-    assert f"{text} is the training data of runs/book: evaluating on its validation part" in notes
+    assert f"{text} is the training data of runs/book: evaluating on its validation split" in notes
     assert measured(new, str(other))[0]["tokens"] == 99 * 15
     shutil.rmtree(new / "runs" / ".tokens")
     report, notes = resumed(new, str(text))

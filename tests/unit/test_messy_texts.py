@@ -326,7 +326,7 @@ def test_evaluate_says_that_a_text_is_the_training_text(proverbs: Path, tmp_path
     shutil.copy(text_file(proverbs), copy)
     own = evaluate_run(EvaluationRequest(proverbs / "run")).facts()
     facts, said = evaluated(proverbs / "run", copy)
-    assert "evaluating on its validation part" in said
+    assert "evaluating on its validation split" in said
     assert (facts["loss"], facts["tokens"]) == (own["loss"], own["tokens"])
     assert facts["training_overlap"] is None
     assert facts["left_out"] == {}

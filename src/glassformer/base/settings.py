@@ -66,9 +66,7 @@ def read_toml(path: Path) -> dict[str, Any]:
     except tomllib.TOMLDecodeError as error:
         raise GlassError(f"{path} is not valid TOML: {error}", "Correct that line.") from None
     except RecursionError:
-        raise GlassError(
-            f"{path} is not valid TOML: lists are nested too deeply", "Write no nested lists."
-        ) from None
+        raise GlassError(f"{path} is not valid TOML: lists are nested too deeply", "Write no nested lists.") from None
     except ValueError as error:  # an integer with thousands of digits
         raise GlassError(f"{path} is not valid TOML: {error}", "Correct that number.") from None
 
