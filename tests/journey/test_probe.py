@@ -114,7 +114,7 @@ def test_a_run_that_was_moved_is_probed_without_rules_of_frequency(task_home: Pa
     told["data"]["tokens"] = str(tmp_path / "gone")
     manifest.write_text(json.dumps(told), encoding="utf-8")
     found = facts("probe", "moved", *QUICK, folder=tmp_path)
-    assert any("because they need the training text" in note for note in found["notes"])
+    assert any("heuristics need the training text" in note for note in found["notes"])
     assert any("surprisal is left out" in note for note in found["notes"])
     assert list(found["probes"]) == [name for name in PROBES if name != "surprisal"]
     assert list(found["probes"]["agreement"]["groups"][0]["rules"]) == ["last noun", "first noun", "majority"]

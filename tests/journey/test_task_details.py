@@ -90,4 +90,4 @@ def test_settings_of_writing_are_refused_where_nothing_is_written(task_home: Pat
         problem, remedy = refused("evaluate", f"runs/{name}", *flag, folder=task_home)
         assert problem.startswith(key)
         assert f"train.task = {name}" in problem
-        assert remedy == "Leave it out: this task generates no text."
+        assert remedy == "Leave it out: this task does not generate text."

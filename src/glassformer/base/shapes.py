@@ -8,8 +8,8 @@ T       query length: number of tokens per row in this call
 S       key length: number of tokens that can be attended to (T plus the tokens in the cache)
 D       width of the residual stream (``model.width``)
 H       number of query heads (``model.heads``)
-G       number of key and value heads (``model.kv_heads``; G = H is multi-head, 1 < G < H grouped-query, G = 1
-multi-query) K       width of one head (``model.head_width``)
+G       number of key and value heads (``model.kv_heads``; H: multi-head, 1: multi-query, between: grouped-query)
+K       width of one head (``model.head_width``)
 F       hidden width of the feed-forward layer (``model.hidden``)
 V       vocabulary size (``model.vocab_size``)
 L       number of layers (``model.layers``)

@@ -55,7 +55,7 @@ class ReliabilityBin:
     Attributes:
         low, high: bounds of the confidence; the upper bound is included.
         confidence: mean probability of the predicted label.
-        accuracy: share of correct predictions.
+        accuracy: fraction of correct predictions.
         count: number of predictions.
     """
 
@@ -71,7 +71,7 @@ class ClassificationScores:
     """Scores of a classifier on N examples with C labels.
 
     Attributes:
-        accuracy: share of correct predictions.
+        accuracy: fraction of correct predictions.
         macro_f1: mean F1 over the labels that occur as a true or predicted label (as in scikit-learn).
         confusion: (C, C) counts, with a row for each true label and a column for each predicted label.
         classes: scores of each label.

@@ -40,7 +40,7 @@ class Task(Protocol):
 
     @property
     def unknown_share(self) -> float:
-        """Return the share of unknown tokens among the validation tokens."""
+        """Return the fraction of unknown tokens among the validation tokens."""
 
     @property
     def steps_per_epoch(self) -> float:
@@ -88,7 +88,7 @@ class TextTask:
 
     @property
     def unknown_share(self) -> float:
-        """Return the share of unknown tokens among the validation tokens."""
+        """Return the fraction of unknown tokens among the validation tokens."""
         return self.validation.unknown_share
 
     @property

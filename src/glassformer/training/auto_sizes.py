@@ -31,7 +31,7 @@ TRAINING = 0.85
 LONGEST_SHARE = 1 / 5
 """Fraction of the time limit after which no further shape is probed."""
 HELD = 0.999
-"""Share of the examples that must fit into the context."""
+"""Fraction of the examples that must fit into the context."""
 PRECISION = "train.precision"
 HELD_OUT = 1000
 """Maximum number of validation examples; more would only shrink the training split."""

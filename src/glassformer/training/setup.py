@@ -413,7 +413,7 @@ def _fit(data: Prepared, config: Config) -> Iterator[str]:
     tokens = len(data.train.tokens["text"])
     if config.data.windows == "stream" and tokens <= config.model.context:
         raise GlassError(
-            f"the training part has {tokens:,} tokens, but one window needs {config.model.context + 1:,}",
+            f"the training split has {tokens:,} tokens, but one window needs {config.model.context + 1:,}",
             f"Give a longer text, or --set model.context={max(1, tokens // 4)}",
         )
 

@@ -53,7 +53,7 @@ class LossEstimate:
 
         Args:
             bits_per_byte: the same loss in bits per byte of text; None if that is not defined.
-            unknown_share: share of the measured tokens that are the unknown token.
+            unknown_share: fraction of the measured tokens that are the unknown token.
         """
         return {
             "loss": self.loss,
