@@ -272,7 +272,7 @@ def test_a_run_does_not_resume_on_another_split_of_its_text(tmp_path: Path) -> N
     facts["data"]["parts"]["validation"] = "0" * 64
     manifest.write_text(json.dumps(facts), encoding="utf-8")
     shutil.rmtree(tmp_path / ".tokens")
-    with pytest.raises(GlassError, match="differs from the split of"):
+    with pytest.raises(GlassError, match="differ from those of"):
         resumed(tmp_path, **{"train.steps": "6"})
 
 

@@ -103,7 +103,7 @@ def longest_overlap(sample: str, training_text: Iterable[str]) -> Overlap | None
 
 
 def _longest_in(block: str, windows: _Windows, automaton: _Automaton, longer_than: int) -> tuple[int, int] | None:
-    """Return start and length of the longest overlap in `block` (the first if tied); None if <= `longer_than`."""
+    """Return start and length of the longest overlap in `block`, if it is longer than `longer_than`; else None."""
     start: int | None = None
     longest = longer_than
     for low, high in windows.stretches(block, longer_than + 1):

@@ -61,7 +61,7 @@ def stretches(one: Surprisals, other: Surprisals) -> list[Stretch]:
 
 
 def _by_end(costs: Surprisals) -> dict[int, list[float | None]]:
-    """Return end position -> nats of the tokens that end there."""
+    """Return the nats of the tokens that end at each position of the text, by position."""
     found: dict[int, list[float | None]] = {}
     for end, nats, writes in zip(costs.ends, costs.nats, costs.writes, strict=True):
         if writes:

@@ -82,7 +82,7 @@ def _of_labels(data: Prepared, corpus: str | None) -> list[Rung]:
             "frequencies",
             _loss(known, held, size),
             right,
-            f"labels as frequent as in training; always {shown(data.labels[most])}",
+            f"label frequencies of the training split; prediction: always {shown(data.labels[most])}",
         ),
     ]
     generated = CORPORA.get(corpus or "")

@@ -147,7 +147,7 @@ class Run:
         try:
             return tuple(map(str, json.loads(path.read_text(encoding="utf-8")))) if path.exists() else ()
         except MALFORMED:
-            raise GlassError(f"{path} is damaged", "Copy it from where the run was made.") from None
+            raise GlassError(f"{path} is damaged", "Copy it from the original run folder.") from None
 
     def save_labels(self, names: Sequence[str]) -> None:
         """Write the names of the labels to `labels.json`."""
@@ -240,9 +240,9 @@ class Run:
             data: dict[str, Any] = {name: str(facts["data"][name]) for name in ("source", "text_hash", "tokens")}
             data["parts"] = facts["data"].get("parts")
         except FileNotFoundError:
-            raise GlassError(f"{path} is missing", "Copy it from where the run was made.") from None
+            raise GlassError(f"{path} is missing", "Copy it from the original run folder.") from None
         except MALFORMED:
-            raise GlassError(f"{path} is damaged", "Copy it from where the run was made.") from None
+            raise GlassError(f"{path} is damaged", "Copy it from the original run folder.") from None
         return {**facts, "data": data}
 
     def parent_entry(self) -> ParentEntry | None:
@@ -256,7 +256,7 @@ class Run:
             return None if found is None else ParentEntry.from_facts(found)
         except MALFORMED:
             path = self.folder / "manifest.json"
-            raise GlassError(f"{path} is damaged", "Copy it from where the run was made.") from None
+            raise GlassError(f"{path} is damaged", "Copy it from the original run folder.") from None
 
     def checkpoint(self, which: Which = "best") -> Path:
         """Return the checkpoint folder that `best` or `last` names, after verifying every byte.

@@ -86,7 +86,7 @@ class OpenedRun:
         tokenizer = Tokenizer.load(run.tokenizer_file)
         source = Tokenizer.load(run.source_tokenizer_file) if config.two_vocabularies else tokenizer
         if config.train.task in LABELLED and not labels:
-            raise GlassError(f"{folder} has no labels.json", "Copy it from where the run was made.")
+            raise GlassError(f"{folder} has no labels.json", "Copy it from the original run folder.")
         model = untrained_model(config, tokenizer, source, labels)
         checkpoint = run.checkpoint(which)
         load_weights(model, checkpoint / "model.safetensors")

@@ -125,7 +125,7 @@ def encoded_text(
     parts = run.manifest()["data"].get("parts")  # missing in older runs, whose settings determine the split
     if parts is not None and parts != part_hashes(data):
         raise GlassError(
-            f"the training and validation split of {files} differs from the split of {run.folder}",
+            f"the training and validation splits of {files} differ from those of {run.folder}",
             "Install the version of glassformer that the run's manifest.json names, or start a new run.",
         )
     same = data.tokenizer.digest == Tokenizer.load(run.tokenizer_file).digest

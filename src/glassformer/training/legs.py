@@ -87,7 +87,7 @@ def _write(path: Path, facts: dict[str, Any], legs: list[dict[str, Any]]) -> Non
 
 
 def _damaged(path: Path) -> GlassError:
-    return GlassError(f"{path} is damaged", "Copy it from where the run was made.")
+    return GlassError(f"{path} is damaged", "Copy it from the original run folder.")
 
 
 def _difference(before: dict[str, Any], now: dict[str, Any]) -> str | None:

@@ -42,8 +42,8 @@ class Gpu:
         peak: FLOP/s of dense bfloat16 matrix multiplications.
         memory: memory in bytes.
         bandwidth: memory bandwidth in bytes/s.
-        link: bytes/s to other GPUs of the node, one way.
-        network: bytes/s to other nodes, one way, of each GPU's network card.
+        link: bytes/s from a GPU to other GPUs of its node, in one direction.
+        network: bytes/s of each GPU's network card to other nodes, in one direction.
         node: number of GPUs per node.
         source: source of the figures.
     """

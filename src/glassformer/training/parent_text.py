@@ -108,7 +108,7 @@ def find_parent_text(
         processes.raise_on_all(
             GlassError(
                 f"data.mix = {config.data.mix:g}, but {found.reason}",
-                f"Restore it, or start again without data.mix: --from {quoted(Path(parent.run))}",
+                f"Restore that text, or start again without data.mix: --from {quoted(Path(parent.run))}",
             )
         )
     return found

@@ -25,7 +25,7 @@ from glassformer.training.step_measurement import Probe
 SAMPLED_STEPS = 16
 """Number of steps over which the size of a step is averaged."""
 CHECKPOINTS = 3
-"""Maximum number of checkpoints on the disk: the best, the last, and the one that is being written."""
+"""Maximum number of checkpoints on the disk at a time: the best, the last, and one that is being written."""
 MANY_EPOCHS = 20
 LARGE_VOCABULARY = 0.5
 """Fraction of the parameters in embeddings and output head above which a warning is given."""
@@ -42,12 +42,13 @@ class RunPlan:
         training_tokens, validation_tokens: number of tokens in each split, including sources and targets.
         rows_per_step, tokens_per_step: mean number of rows and of tokens in a step, without padding.
         steps_per_epoch: number of steps in one pass over the training split.
-        steps: number of steps in the run; None if only a loss, patience or a time without a probe limits the run.
+        steps: number of steps in the run; None if not known, because only a loss, patience, or a time (without a probe)
+            limits the run.
         longest: number of tokens in the longest training row; None for windows over running text, which have one
             length.
         checkpoint_bytes: size of one checkpoint in bytes.
         free_disk: free disk space in bytes.
-        probe: results of the probe; None without one.
+        probe: results of the probe; None without a probe.
     """
 
     config: Config

@@ -149,31 +149,38 @@ class ModelConfig(BaseSettings):
             near = _nearest_divisor(self.heads, self.G)
             raise impossible(f"kv_heads = {self.G} does not divide heads = {self.heads}", f"Set kv_heads to {near}.")
         if self.positions == "rotary" and self.K % 2:
-            raise impossible(f"rotary positions with an odd head width {self.K}", "Make head_width even.")
+            raise impossible(
+                f"the head width {self.K} is odd, but positions = rotary needs an even one", "Make head_width even."
+            )
         if self.positions == "sinusoidal" and self.width % 2:
-            raise impossible(f"sinusoidal positions with an odd width {self.width}", "Make width even.")
+            raise impossible(
+                f"width = {self.width} is odd, but positions = sinusoidal needs an even one", "Make width even."
+            )
         if self.window is not None and self.window > self.context:
             raise impossible(
                 f"window = {self.window} is longer than context = {self.context}",
                 "Lower window, or leave it unset.",
             )
         if self.norm_bias and self.norm != "layernorm":
-            raise impossible(f"norm_bias with norm = {self.norm}", "Set norm_bias = false: only layernorm has a bias.")
+            raise impossible(
+                f"norm_bias = true, but norm = {self.norm} has no bias", "Set norm_bias = false, or norm = layernorm."
+            )
         if self.norm == "none" and self.norm_order != "pre":
             raise impossible(
-                f"norm_order = {self.norm_order} with norm = none", "Set norm_order = pre, or choose a norm."
+                f"norm_order = {self.norm_order} needs a norm, but norm = none",
+                "Set norm_order = pre, or choose a norm.",
             )
         if self.norm == "none" and (self.embedding_norm or self.norm_eps is not None):
             name = "embedding_norm" if self.embedding_norm else "norm_eps"
-            raise impossible(f"{name} with norm = none", f"Leave {name} out, or choose a norm.")
+            raise impossible(f"{name} needs a norm, but norm = none", f"Leave {name} out, or choose a norm.")
         if self.relative_max_distance <= self.relative_buckets // 2:
             raise impossible(
-                f"relative_max_distance = {self.relative_max_distance} with {self.relative_buckets} buckets",
+                f"relative_max_distance = {self.relative_max_distance} is too low for {self.relative_buckets} buckets",
                 "Make relative_max_distance more than half of relative_buckets.",
             )
         if self.head_transform and self.classes is not None:
             raise impossible(
-                "head_transform = true with classes: only an output layer for tokens can have it",
+                "head_transform = true, but a classifier (model.classes) cannot have it",
                 "Set head_transform = false.",
             )
         return self
@@ -182,7 +189,7 @@ class ModelConfig(BaseSettings):
     def _removed_heads_exist(self) -> Self:
         if self.removed_heads and self.qk_norm == "whole":
             raise impossible(
-                "removed_heads with qk_norm = whole, which normalizes the queries of all heads as one vector",
+                "removed_heads is set, but qk_norm = whole normalizes the queries of all heads together",
                 "Leave removed_heads out: removing one head would change the others.",
             )
         layers = {("enc", "self"): self.layers} if self.family == "encoder" else {("dec", "self"): self.layers}

@@ -55,7 +55,7 @@ class Config(BaseSettings):
             )
         if model.shared_embedding and not self.tokenizer.joint:
             raise impossible(
-                "model.shared_embedding = true with tokenizer.joint = false, but two vocabularies need two embeddings",
+                "model.shared_embedding = true, but with tokenizer.joint = false there are two vocabularies",
                 "Set model.shared_embedding = false.",
             )
         frozen_names(self.train.freeze, model)

@@ -110,7 +110,7 @@ class TrainConfig(BaseSettings):
     plateau_patience: int = Field(
         5, ge=0, description="plateau: number of evaluations without improvement before the learning rate is lowered"
     )
-    patience: Count | None = Field(None, description="early stopping after this many evaluations without improvement")
+    patience: Count | None = Field(None, description="stop early after this many evaluations without improvement")
     evaluate_every: Count = Field(
         200,
         description="steps between evaluations; with minutes, some evaluations are skipped so that all together take "
@@ -149,11 +149,11 @@ class TrainConfig(BaseSettings):
             )
         if self.shard and self.snapshots:
             raise impossible(
-                f"shard = true with snapshots = {self.snapshots}: no process has the whole model after every step",
+                f"snapshots = {self.snapshots}, but with shard = true no process has the whole model after every step",
                 "Leave out shard or snapshots.",
             )
         if self.schedule == "noam" and self.warmup == 0:
-            raise impossible("schedule = noam with warmup = 0", "Give at least one step of warm-up.")
+            raise impossible("schedule = noam needs warm-up, but warmup = 0", "Give at least one step of warm-up.")
         return self
 
 

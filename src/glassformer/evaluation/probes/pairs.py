@@ -1,4 +1,4 @@
-"""Probes by minimal pairs: agreement, coreference, brackets, and user-provided pairs."""
+"""Probes that use minimal pairs: agreement, coreference, brackets, and user-provided pairs."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _finer(pair: MinimalPair) -> str:
 
 
 def _shares(coarse: PairResults, fine: PairResults) -> dict[str, Share]:
-    """Return group name -> proportion of correct pairs in these results."""
+    """Return the proportion of correct pairs in each group, by name of the group."""
     shares = {"all pairs": coarse.overall}
     if len(coarse.by_cell) > 1 or "" not in coarse.by_cell:
         shares |= {cell: coarse.by_cell[cell] for cell in sorted(coarse.by_cell, key=by_number)}

@@ -157,7 +157,7 @@ def _copies(row: Sequence[int], position: int, length: int, known: Known | None)
 
 
 def _frequent(before: int, token: int, known: Known | None) -> dict[str, float]:
-    """Return frequency heuristic -> probability that it predicts `token`; empty without the training text."""
+    """Return the probability that each frequency heuristic predicts `token`; empty without the training text."""
     if known is None:
         return {}
     return {"majority": float(token == known.majority), "bigram": float(token == known.follower(before))}
