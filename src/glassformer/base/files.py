@@ -97,7 +97,7 @@ def write_folder(final: Path, fill: Callable[[Path], None]) -> None:
 
     Args:
         final: path of the folder; an existing folder is replaced.
-        fill: writes the files into the given folder.
+        fill: function that writes the files into the folder that it receives.
     """
     with whole_folder(final) as partial:
         fill(partial)

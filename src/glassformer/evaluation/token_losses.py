@@ -253,7 +253,7 @@ def guess(model: AnyTextModel, text: str, place: int) -> Outlook:
     _refuse_long(len(tokens), model)
     first, reads_left = (1, True) if isinstance(model, TextModel) else (0, False)
     if not first <= place < len(tokens):
-        raise GlassError(f"no token {place} to guess", f"Give {span(first, len(tokens) - 1)}.")
+        raise GlassError(f"there is no token {place} to predict", f"Give {span(first, len(tokens) - 1)}.")
     device = model.model.embedding.tokens.weight.device
     row = tokens[:place] if reads_left else [*tokens[:place], model.tokenizer.mask_id, *tokens[place + 1 :]]
     with inference(model.model):

@@ -46,7 +46,7 @@ class OpenedRun:
         tokenizer: the tokenizer of the text; in an encoder-decoder, the tokenizer of the target.
         source_tokenizer: the tokenizer of the source; the same object if the vocabulary is shared.
         labels: names of a classifier's labels.
-        note: called with a note if the encoded text is missing and is found or made again.
+        note: called with a note if the encoded text is missing, so that the text is searched for or encoded again.
     """
 
     files: Run
@@ -74,7 +74,7 @@ class OpenedRun:
             which: "best" (lowest validation loss) or "last" checkpoint.
             device: as in `train.device`.
             precision: "bf16" keeps the weights in bfloat16; "auto" does so on devices that are fast in bfloat16.
-            note: called with a note if the encoded text is missing and is found or made again.
+            note: called with a note if the encoded text is missing, so that the text is searched for or encoded again.
 
         Raises:
             GlassError: there is no such run, or its files are damaged or belong to different models.
@@ -167,7 +167,7 @@ class OpenedRun:
         """Return the run's task on its text.
 
         Raises:
-            GlassError: as `data`.
+            GlassError: as in `data`.
         """
         return make_task(self.config, self.data)
 
@@ -179,7 +179,7 @@ class OpenedRun:
             precision: precision of matrix multiplications, as in `train.precision`; None: as in training.
 
         Raises:
-            GlassError: as `data`.
+            GlassError: as in `data`.
         """
         from glassformer.tasks.task_rows import TaskRows
 

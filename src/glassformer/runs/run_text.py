@@ -98,7 +98,7 @@ def encoded_text(
     Args:
         run: the run, which may have been moved.
         config: settings of the run.
-        note: called with a note if the encoded text is missing and is found or made again.
+        note: called with a note if the encoded text is missing, so that the text is searched for or encoded again.
         named: current `source` and `target` of `data`; None: search for the text.
 
     Raises:

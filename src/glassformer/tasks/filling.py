@@ -90,7 +90,7 @@ class MaskFiller:
         """Return the n likeliest tokens for each mask; the other masks stay in the text for each prediction.
 
         Raises:
-            GlassError: as `ids`.
+            GlassError: as in `ids`.
         """
         return [
             [Candidate(token, self.tokenizer.decode([token]), probability) for token, probability in ranking]

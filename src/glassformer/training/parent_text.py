@@ -81,7 +81,7 @@ def text_of_parent(parent: Parent | None, folder: Path, config: Config, data: Pr
         data: text of the new run.
 
     Raises:
-        GlassError: as `find_parent_text`.
+        GlassError: as in `find_parent_text`.
     """
     return None if parent is None else find_parent_text(parent.entry(), folder, config, data, OneProcess())
 

@@ -24,7 +24,7 @@ LIMITS = (
     "shard",
     "checkpoint_blocks",
 )
-"""Settings of `train` that a resumed run may change: they decide how long and where it trains, not what it computes."""
+"""Settings of `train` that a resumed run may change: they decide how long and where it trains, not its results."""
 PRECISIONS = ("precision", "muon_precision")
 """Settings of `train` that a resumed run may change although they affect the results, because a precision can be
 hundreds of times slower on another machine."""

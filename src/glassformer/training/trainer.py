@@ -555,7 +555,7 @@ class Trainer:
         return self._loss_of(self.model, part, self.processes), share
 
     def _end_on_time(self, pace: Pace, share: float) -> None:
-        """Record the time of a run with a time limit; print a note if the run took longer."""
+        """Record the time of a run with a time limit; print a note if the run took longer than the limit."""
         if note := pace.overrun():
             self.reporter.note(note)
         ending: dict[str, Any] = {"wall_seconds": round(pace.now, 3), "validation_share": share}

@@ -23,7 +23,7 @@ class TokenizerConfig(BaseSettings):
     vocab_size: Count = Field(2048, description="maximum vocabulary size (bytes: always 256 + special tokens)")
     normalization: Literal["none", "nfc", "nfd", "nfkc", "nfkd"] = Field(
         "none",
-        description="Unicode normalization before training and encoding; unless none, decoding is not exact",
+        description="Unicode normalization before training and encoding; decoding is exact only with none",
     )
     lowercase: bool = Field(False, description="lower-case the text first; decoding is then not exact")
     min_count: Count = Field(1, description="characters, graphemes, words: symbols with a lower count are unknown")

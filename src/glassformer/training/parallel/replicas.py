@@ -58,7 +58,7 @@ class Replicas:
         return nullcontext() if last or self._replica is None else self._replica.no_sync()
 
     def parts(self, rows: Sequence[Any], at_once: int) -> list[tuple[Sequence[Any], bool]]:
-        """Return rows rank, rank + world, … in chunks, so that the numbers of rows differ by at most one."""
+        """Return rows rank, rank + world, … in chunks; the processes differ by at most one row."""
         own = rows[self.rank :: self.world]
         largest = len(rows[:: self.world])
         parts = [own[start : start + at_once] for start in range(0, largest, at_once)]
