@@ -151,7 +151,7 @@ def _shares(groups: Sequence[Group], right: Sequence[float]) -> dict[Group, Shar
 def _start(pair: MinimalPair, good: TokenScores, bad: TokenScores) -> int:
     """Return the character after which tokens are scored.
 
-    If both texts are the same up to `scored_from` but a token of only one of them spans it, the scores would begin at
+    If the texts are equal up to `scored_from`, but a token of only one text spans this position, scores would begin at
     different characters. Scoring therefore begins at a token boundary of both texts.
     """
     if pair.good[: pair.scored_from] != pair.bad[: pair.scored_from]:

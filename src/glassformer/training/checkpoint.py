@@ -165,7 +165,7 @@ def _read_tensors(folder: Path, model: nn.Module, optimizers: list[Optimizer]) -
 
 
 def flattened(optimizers: list[Optimizer]) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Return the optimizer state: tensors named `optimizer.parameter.name`, and separately the plain numbers."""
+    """Return the optimizer state: its tensors, named `optimizer.parameter.name`, and its plain numbers."""
     tensors: dict[str, Tensor] = {}
     numbers: dict[str, Any] = {}
     for i, optimizer in enumerate(optimizers):

@@ -122,8 +122,8 @@ def keep_few_shapes(config: Config) -> None:
     `SHAPES_KEPT` is the new limit. PyTorch also caches up to 1,024 bfloat16 matrix multiplications of some hundred kB
     each, including their workspace, which fragments the heap; `MULTIPLICATIONS_KEPT` is the new limit.
     The libraries read these limits from ONEDNN_PRIMITIVE_CACHE_CAPACITY and LRU_CACHE_CAPACITY at the first matrix
-    multiplication, so call this function before, also before the timing that resolves `auto`. Variables that are
-    already set keep their values.
+    multiplication, so call this function before any, including those of the timing that resolves `auto`. Variables that
+    are already set keep their values.
     """
     if not has_many_lengths(config):
         return

@@ -150,7 +150,7 @@ def _refuse_frozen(new: Sequence[str], config: Config) -> None:
         names = frozen_names([part], config.model)
         if any(name.startswith(names) for name in new):
             raise GlassError(
-                f"train.freeze = {part}, but the parent has no {part}: its weights start random",
+                f"train.freeze = {part}, but the parent has no {part}, so its weights start random",
                 "Freeze other components.",
             )
 

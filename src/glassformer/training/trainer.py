@@ -371,7 +371,7 @@ class Trainer:
         if train.steps is not None and state.step > train.steps:
             return f"{counted(state.step, 'steps')} are done, and train.steps is {train.steps}"
         if train.steps is not None and state.step == train.steps:
-            return f"all {train.steps} steps are done" if train.steps > 1 else "its one step is done"
+            return f"all {train.steps} steps are done" if train.steps > 1 else "the only step is done"
         if train.minutes is not None and self.pace.over():
             return f"the {train.minutes:g} minutes are over" if train.minutes != 1 else "the minute is over"
         if train.until_loss is not None and state.evaluations and state.evaluations[-1][1] <= train.until_loss:

@@ -105,7 +105,7 @@ def validation_loss(
         rows: rows of one task.
         device, dtype: device of the model, and precision of its matrix multiplications.
         skip: number of targets at the start of each row that do not count; in the first row, all targets count.
-        most_tokens: maximum number of tokens per forward pass; less with a large vocabulary.
+        most_tokens: maximum number of tokens per forward pass; fewer with a large vocabulary.
         collate: makes a batch of rows; None: `Batch.from_rows`.
         processes: processes that share the work and all get the same result; None: only this process.
         forward: called instead of the model, with the same arguments.

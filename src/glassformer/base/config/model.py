@@ -150,11 +150,11 @@ class ModelConfig(BaseSettings):
             raise impossible(f"kv_heads = {self.G} does not divide heads = {self.heads}", f"Set kv_heads to {near}.")
         if self.positions == "rotary" and self.K % 2:
             raise impossible(
-                f"the head width {self.K} is odd, but positions = rotary needs an even one", "Make head_width even."
+                f"the head width {self.K} is odd, but positions = rotary needs an even width", "Make head_width even."
             )
         if self.positions == "sinusoidal" and self.width % 2:
             raise impossible(
-                f"width = {self.width} is odd, but positions = sinusoidal needs an even one", "Make width even."
+                f"width = {self.width} is odd, but positions = sinusoidal needs an even width", "Make width even."
             )
         if self.window is not None and self.window > self.context:
             raise impossible(

@@ -92,7 +92,7 @@ def _own_device(name: str) -> torch.device:
     if device.type == "cuda":
         if device.index is not None or local >= torch.cuda.device_count():
             raise GlassError(
-                f"--device {name} leaves no GPU for process {local} on this machine, which has "
+                f"process {local} has no GPU: --device {name} needs one GPU per process, and this machine has "
                 f"{torch.cuda.device_count()}",
                 "Start as many processes as there are GPUs, with --device cuda.",
             )

@@ -53,7 +53,7 @@ class Processes(Protocol):
     def parts(self, rows: Sequence[Any], at_once: int) -> list[tuple[Sequence[Any], bool]]:
         """Return this process's rows of a step in chunks of at most `at_once` rows, and whether each chunk counts.
 
-        Every process gets the same number of chunks. If it has fewer rows, the last chunks repeat rows of others and
+        Every process gets the same number of chunks. If a process has fewer rows, it gets rows of others, which
         do not count.
         """
 
