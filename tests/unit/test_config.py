@@ -62,8 +62,8 @@ def test_settings_are_frozen() -> None:
         ),
         ({"model": {"head_transform": True}, "train": {"task": "classify"}}, "head_transform", "lm, masked, translate"),
         ({"model": {"removed_heads": ["dec.4.self.0"]}}, "'dec.4.self.0'", "0 to 3 of dec.0.self to dec.3.self"),
-        ({"model": {"removed_heads": ["dec.0.self.4"]}}, "'dec.0.self.4'", "the heads 0 to 3"),
-        ({"model": {"removed_heads": ["dec.0.self.00"]}}, "'dec.0.self.00'", "the heads 0 to 3"),
+        ({"model": {"removed_heads": ["dec.0.self.4"]}}, "'dec.0.self.4'", "heads 0 to 3"),
+        ({"model": {"removed_heads": ["dec.0.self.00"]}}, "'dec.0.self.00'", "heads 0 to 3"),
         ({"model": {"removed_heads": ["dec.0.cross.0"]}}, "'dec.0.cross.0'", "dec.0.self"),
         ({"model": {"removed_heads": ["enc.0.self.0"]}}, "'enc.0.self.0'", "dec.0.self"),
         (

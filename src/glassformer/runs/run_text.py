@@ -133,7 +133,7 @@ def encoded_text(
         same &= data.source_tokenizer.digest == Tokenizer.load(run.source_tokenizer_file).digest
     if not same:
         raise GlassError(
-            f"a tokenizer trained again on {files} differs from that of {run.folder}: a library has another version",
+            f"a tokenizer trained again on {files} differs from that of {run.folder}: a library version differs",
             "Install the versions that the run's manifest.json names, or give glass evaluate another text.",
         )
     if data.labels != run.labels():
