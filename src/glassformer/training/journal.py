@@ -95,7 +95,7 @@ class Journal:
 
 
 def read_metrics(run: Run) -> list[dict[str, Any]]:
-    """Return the lines of `metrics.jsonl` in order, without damaged lines, as the run may be training."""
+    """Return the lines of `metrics.jsonl` in order, without damaged lines, which a run in progress may have."""
     return [record for _, record in _metrics(_content(run.metrics_file))[0]]
 
 

@@ -131,7 +131,7 @@ def settings_of(
 
 
 def overlay(sections: dict[str, dict[str, Any]], section: str, values: Mapping[str, Any]) -> None:
-    """Update a section in place; a new `minutes` alone unsets an earlier `steps`, and the reverse."""
+    """Update a section in place; if `steps` or `minutes` is given alone, unset an earlier value of the other."""
     own = sections.setdefault(section, {})
     if section == "train":
         for limit, other in (("minutes", "steps"), ("steps", "minutes")):
@@ -141,7 +141,7 @@ def overlay(sections: dict[str, dict[str, Any]], section: str, values: Mapping[s
 
 
 def parse_changes(changes: Mapping[str, str]) -> dict[str, dict[str, Any]]:
-    """Convert `SECTION.FIELD` -> text to tables of sections; a `GlassError` suggests a name for an unknown one."""
+    """Convert `SECTION.FIELD` -> text to tables of sections; for an unknown setting, a `GlassError` suggests a name."""
     known = Config().model_dump()
     tables: dict[str, dict[str, Any]] = {}
     for key, text in changes.items():
