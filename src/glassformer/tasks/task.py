@@ -98,7 +98,7 @@ class TextTask:
 
     @property
     def steps_per_epoch(self) -> float:
-        """Return the number of steps in an epoch, which covers the text once with windows, or all documents."""
+        """Return the number of steps in an epoch, in which windows cover the text once, or all documents are read."""
         documents = self.config.data.windows == "documents"
         rows = len(self.train.pieces(self.most_predicted)) if documents else len(self.train) / self.config.model.context
         return rows / self.config.train.batch

@@ -55,7 +55,7 @@ def _row(line: str, where: str) -> dict[str, Any]:
     except ValueError as error:
         raise GlassError(f"{where} is not JSON: {error}", LAYOUT) from None
     if not isinstance(row, dict):
-        raise GlassError(f"{where} has {json.dumps(row)[:60]}, which is not an object", LAYOUT)
+        raise GlassError(f"{where} holds {json.dumps(row)[:60]}, which is not an object", LAYOUT)
     for name in SENTENCES:
         if name not in row:
             raise GlassError(f"{where} has no {name}", LAYOUT)
