@@ -144,7 +144,7 @@ def test_encoded_text_of_another_text_beside_the_run_is_not_used(old: Path) -> N
     shutil.copytree(tokens / second, tokens / name)
     (new / "proverbs.txt").unlink()
     told = refused("train", "--resume", "--out", RUN, *MORE, folder=new)
-    assert "and proverbs.txt, the text that" in told
+    assert "and proverbs.txt, the text of" in told
     where = new / RUN / "manifest.json"
     facts = json.loads(where.read_text(encoding="utf-8"))
     facts["data"]["tokens"] = str(tokens / second)  # where it was lies another text now

@@ -1,8 +1,8 @@
 """Estimate training on many GPUs from formulas, without measurements: memory, communication, tokens per second.
 
 Training uses FSDP2 with every block as a unit (as with `--shard`): each process stores its rows of every weight,
-gradient and moment in float32; a unit's weights are gathered in bfloat16 before the unit runs, and its gradients are summed in
-float32. The formulas are in the docstrings, with their sources:
+gradient and moment in float32; a unit's weights are gathered in bfloat16 before the unit runs, and its gradients are
+summed in float32. The formulas are in the docstrings, with their sources:
 
 * Rajbhandari, Rasley, Ruwase and He 2020, "ZeRO": sections 3 and 5 (sharding of 16 bytes per parameter), 7 (traffic).
 * Kaplan et al. 2020, "Scaling laws for neural language models": section 2.1 (6 FLOPs per parameter and token).
