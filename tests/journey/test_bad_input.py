@@ -190,7 +190,7 @@ THE_SETTINGS = [
     M(
         "nothing ends the run",
         train("proverbs.txt", "--steps", "unset", "--minutes", "unset"),
-        "this run has no end",
+        "the run has no limit",
         "minutes",
     ),
     M(
@@ -246,7 +246,7 @@ THE_SETTINGS = [
     M("device that is not here", train("proverbs.txt", "--device", "cuda:77"), "no device cuda:77", "cpu"),
     M("unknown device", train("proverbs.txt", "--device", "gpu"), "'gpu'", "auto, cpu, cuda"),
     M("unknown device to generate", generate("the", "--device", "gpu"), "'gpu'", "auto, cpu, cuda"),
-    M("empty stop text in the settings", change("sample.stop", '[""]'), "stop text is empty", "Leave it out"),
+    M("empty stop text in the settings", change("sample.stop", '[""]'), "stop string is empty", "Leave it out"),
     M("prompt in the settings is not Unicode", change("sample.prompt", "\udc80"), "not valid Unicode", "Remove"),
     M(
         "more memory than there is",
@@ -271,7 +271,7 @@ GENERATING = [
     M("no samples", generate("the", "--samples", "0"), "--samples 0", "at least 1"),
     M("no candidates", generate("the", "--top", "0"), "--top 0", "at least 1"),
     M("samples in words", generate("the", "--samples", "two"), "--samples & 'two'", "--help"),
-    M("empty stop text", generate("the", "--stop", ""), "stop text is empty", "Leave it out"),
+    M("empty stop text", generate("the", "--stop", ""), "stop string is empty", "Leave it out"),
     M("stop list never closed", generate("the", "--stop", '["a"'), "sample.stop", "a list"),
     M("candidates of a file", generate("--top", "3", "--input", "proverbs.txt"), "--top", "only one of them"),
     M("prompts file missing", generate("--input", "proverb.txt"), "proverb.txt does not exist", "proverbs.txt"),

@@ -141,7 +141,7 @@ def test_python_begins_from_a_run_too(task_home: Path, tmp_path: Path, monkeypat
     model = glassformer.fit("book.txt", begin_from="runs/lm", steps=3, settings=settings, out=tmp_path / "new")
     assert model.config.train.learning_rate == 5e-4
     assert model.generate("It was", tokens=3, seed=1)
-    with pytest.raises(GlassError, match="cannot begin"):
+    with pytest.raises(GlassError, match="cannot start"):
         glassformer.fit("mails.csv", begin_from="runs/lm", task="classify", out=tmp_path / "other")
 
 
@@ -158,16 +158,16 @@ WRONG = {  # the words of the command, a part of the problem, a part of the reme
     "another tokenizer": (f"{LM} --tokenizer.kind bytes", "tokenizer.kind = bytes", "words"),
     "another vocabulary": (f"{LM} --tokenizer.vocab_size 99", "vocab_size = 99", "trained with 2048"),
     "a recipe of another model": (f"{LM} --recipe shakespeare", "model.", "keeps its model and tokenizer"),
-    "lm to classify": ("mails.csv --task classify --from runs/lm", "train.task = classify cannot begin", "taught lm"),
+    "lm to classify": ("mails.csv --task classify --from runs/lm", "train.task = classify cannot start", "train lm"),
     "lm to translate": (
         "pairs.tsv --task translate --from runs/lm",
-        "train.task = translate cannot begin",
-        "taught lm",
+        "train.task = translate cannot start",
+        "train lm",
     ),
-    "classify to masked": ("book.txt --task masked --from runs/classify", "cannot begin from", "taught classify"),
-    "classify to lm": ("book.txt --task lm --from runs/classify", "cannot begin from", "taught classify"),
-    "masked to lm": ("book.txt --task lm --from runs/masked", "cannot begin from", "masked, classify"),
-    "translate to lm": ("book.txt --task lm --from runs/translate", "cannot begin from", "translate, summarize"),
+    "classify to masked": ("book.txt --task masked --from runs/classify", "cannot start from", "train classify"),
+    "classify to lm": ("book.txt --task lm --from runs/classify", "cannot start from", "train classify"),
+    "masked to lm": ("book.txt --task lm --from runs/masked", "cannot start from", "masked, classify"),
+    "translate to lm": ("book.txt --task lm --from runs/translate", "cannot start from", "translate, summarize"),
     "an unknown task": ("book.txt --task talk --from runs/lm", "talk", ""),
     "a text of other letters": ("bangla.txt --from runs/lm", "are unknown to the tokenizer", "leave --from out"),
     "layers in the wrong order": (f"{LM} --train.freeze layers.9-1", "layers.9-1", "embedding"),

@@ -47,7 +47,7 @@ def test_what_no_longer_fits_is_forgotten_and_said(task_home: Path) -> None:
     assert "the model reads at most 40" in problem
     assert remedy == "Ask a shorter question."
     problem, remedy = refused("chat", "runs/chat", "--system", long, QUESTION, folder=task_home)
-    assert "the question and the messages that stay have" in problem
+    assert "the question and the kept messages have" in problem
     assert remedy == "Shorten the question or the system message."
 
 
@@ -160,7 +160,7 @@ def test_a_template_of_ones_own_goes_into_the_run(task_home: Path, tmp_path: Pat
             ["train", "talks.jsonl", "--task", "chat", "--data.chat_template", "{{ 1 / 0 }}", "--out", "new"],
             "line 1 of talks.jsonl: the chat template fails: ZeroDivisionError",
         ),
-        (["train", "talks.jsonl", "--task", "translate", "--from", "runs/chat", "--out", "new"], "cannot begin from"),
+        (["train", "talks.jsonl", "--task", "translate", "--from", "runs/chat", "--out", "new"], "cannot start from"),
     ],
 )
 def test_what_cannot_be_is_refused_and_nothing_is_written(task_home: Path, words: list[str], problem: str) -> None:

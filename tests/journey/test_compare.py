@@ -177,7 +177,7 @@ def test_a_cell_that_fails_does_not_stop_the_others(tmp_path: Path) -> None:
     words = ["compare", "proverbs.txt", "--vary", "model.context=12,100000", *SMALL[:6], *SMALL[8:]]
     done = here(*words, "--steps", "4", "--seeds", "1", "--jobs", "1", "--out", "grid", folder=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "01-context=100000-seed-0 failed: the training part has" in done.stdout
+    assert "01-context=100000-seed-0 failed: the training split has" in done.stdout
     assert "context=12 " in done.stdout
     assert "none finished" in (tmp_path / "grid" / "report.md").read_text(encoding="utf-8")
 
@@ -201,7 +201,7 @@ def test_a_cell_that_fails_does_not_stop_the_others(tmp_path: Path) -> None:
         (["--study", "cost", "--vary", "model.layers=1,2", "--out", "x"], "--study cost takes no settings"),
         (["--study", "cost", "--seeds", "3", "--out", "x"], "--study cost was given with --seeds"),
         (["--study", "cost", "--jobs", "1", "--out", "x"], "--study cost was given with --jobs"),
-        (["--vary", "model.context=100000,200000", "--out", "x"], "the training part has"),
+        (["--vary", "model.context=100000,200000", "--out", "x"], "the training split has"),
     ],
 )
 def test_bad_input_is_refused_and_leaves_nothing(words: list[str], problem: str, tmp_path: Path) -> None:

@@ -227,7 +227,7 @@ def test_stopped_politely_saves_and_says_how_to_go_on(number: int, here: Path) -
     assert done.stdout == ""
     last = Run(here / "out").checkpoint("last")
     assert done.stderr.splitlines()[-2:] == [
-        f"stopped after step {int(last.name[5:])}, everything is saved",
+        f"stopped after step {int(last.name[5:])}; everything is saved",
         "Resume with: glass train --resume --out out",
     ]
 

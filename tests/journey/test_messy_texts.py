@@ -50,7 +50,7 @@ def test_unknown_tokens_take_the_place_of_bits_per_byte(home: Path) -> None:
 
 def test_the_training_text_is_recognised_and_documents_left_out_are_told(home: Path) -> None:
     again = here("evaluate", "run", "book.txt", folder=home)
-    assert "book.txt is the training data of run: evaluating on its validation part" in again.stderr
+    assert "book.txt is the training data of run: evaluating on its validation split" in again.stderr
     rows = [{"text": "the old dog sleeps"}] * 50 + [{"text": ""}] * 5
     (home / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     done = here("evaluate", "run", "rows.jsonl", "--data.column=text", "--json", folder=home)

@@ -66,7 +66,7 @@ def test_a_final_evaluation_that_does_not_fit_is_over_a_part_and_says_so(long_te
     assert 0 < said["validation_share"] < 1
     assert said["loss_ci95"] > 0
     assert "evenly spaced; glass evaluate run uses all rows" in done.stderr
-    assert "longer than train.minutes = 0.002: --minutes " in done.stderr
+    assert "more than train.minutes = 0.002: give at least --minutes " in done.stderr
     assert legs(tmp_path / "run")[-1]["validation_share"] == said["validation_share"]
     whole = facts("evaluate", "run", folder=tmp_path)
     assert whole["tokens"] > 100_000

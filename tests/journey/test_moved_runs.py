@@ -118,16 +118,16 @@ def test_a_run_moved_without_its_text_takes_it_by_name_and_only_that_text(old: P
     other.write_text("something else " * 99, encoding="utf-8")
     before = (new / RUN / "config.toml").read_bytes()
     told = refused("train", "--resume", "--out", RUN, *MORE, other, folder=new)
-    assert f"{other} is not the text that runs/book began with: its hash differs" in told
+    assert f"{other} is not the text of runs/book: its hash differs" in told
     assert (new / RUN / "config.toml").read_bytes() == before
     assert not (new / "runs" / ".tokens").exists()  # nothing was encoded
     report, notes = measured(new, str(text))
     assert report == measured(stayed)[0]
-    assert f"{text} is the training data of runs/book: evaluating on its validation part" in notes
+    assert f"{text} is the training data of runs/book: evaluating on its validation split" in notes
     assert measured(new, str(other))[0]["tokens"] == 99 * 15
     shutil.rmtree(new / "runs" / ".tokens")
     report, notes = resumed(new, str(text))
-    assert f"reading {text}, the text that runs/book began with" in notes
+    assert f"reading {text}, the text of runs/book" in notes
     assert report == resumed(stayed)[0]
     assert same(last_weights(new), last_weights(stayed))
 
@@ -144,12 +144,12 @@ def test_encoded_text_of_another_text_beside_the_run_is_not_used(old: Path) -> N
     shutil.copytree(tokens / second, tokens / name)
     (new / "proverbs.txt").unlink()
     told = refused("train", "--resume", "--out", RUN, *MORE, folder=new)
-    assert "and proverbs.txt, the text that" in told
+    assert "and proverbs.txt, the text of" in told
     where = new / RUN / "manifest.json"
     facts = json.loads(where.read_text(encoding="utf-8"))
     facts["data"]["tokens"] = str(tokens / second)  # where it was lies another text now
     where.write_text(json.dumps(facts), encoding="utf-8")
-    assert "holds another text: its hash differs" in refused("train", "--resume", "--out", RUN, *MORE, folder=new)
+    assert "has another text: its hash differs" in refused("train", "--resume", "--out", RUN, *MORE, folder=new)
 
 
 def test_parallel_files_that_were_moved_are_found_or_named(tmp_path: Path) -> None:
@@ -172,6 +172,6 @@ def test_parallel_files_that_were_moved_are_found_or_named(tmp_path: Path) -> No
         (new / name).rename(tmp_path / f"other-{name}")
     named = [str(tmp_path / f"other-{name}") for name in files]
     _, notes = resumed(new, *named)
-    assert f"reading {named[0]} and {named[1]}, the text that runs/book began with" in notes
+    assert f"reading {named[0]} and {named[1]}, the text of runs/book" in notes
     swapped = refused("train", "--resume", "--out", RUN, *reversed(named), folder=new)
     assert "its hash differs" in swapped

@@ -188,7 +188,8 @@ def test_sizes_are_chosen_for_text_time_and_machine(folder: Path) -> None:
     steps = [json.loads(line)["step"] for line in run.metrics_file.read_text(encoding="utf-8").splitlines()]
     assert outcome["steps"] == steps[-1]
     assert outcome["validation_share"] <= 1
-    (line,) = (line for line in trained.stdout.splitlines() if line.startswith("forecast, and measured in brackets:"))
+    start = "forecast (measured values in brackets):"
+    (line,) = (line for line in trained.stdout.splitlines() if line.startswith(start))
     assert f"steps {foreseen['steps']:,} ({outcome['steps']:,})" in line
     assert f"({outcome['validation_loss']:.3f})" in line
 

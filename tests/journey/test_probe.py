@@ -50,7 +50,7 @@ def test_all_probes_of_a_run_that_learnt_something_else(task_home: Path, task: s
 @pytest.mark.parametrize("task", ["classify", "translate", "two", "summarize"])
 def test_runs_without_probabilities_of_a_text_are_refused(task_home: Path, task: str) -> None:
     problem, remedy = refused("probe", f"runs/{task}", folder=task_home)
-    assert problem.startswith("this run learnt to ")
+    assert problem.startswith("this run was trained to ")
     assert "nothing to probe" in problem
     assert "--task lm or --task masked" in remedy
 
@@ -114,7 +114,7 @@ def test_a_run_that_was_moved_is_probed_without_rules_of_frequency(task_home: Pa
     told["data"]["tokens"] = str(tmp_path / "gone")
     manifest.write_text(json.dumps(told), encoding="utf-8")
     found = facts("probe", "moved", *QUICK, folder=tmp_path)
-    assert any("because they need the training text" in note for note in found["notes"])
+    assert any("heuristics need the training text" in note for note in found["notes"])
     assert any("surprisal is left out" in note for note in found["notes"])
     assert list(found["probes"]) == [name for name in PROBES if name != "surprisal"]
     assert list(found["probes"]["agreement"]["groups"][0]["rules"]) == ["last noun", "first noun", "majority"]
@@ -129,7 +129,7 @@ def test_a_text_longer_than_the_context_is_named(task_home: Path, tmp_path: Path
     path.write_text(json.dumps(long), encoding="utf-8")
     problem, remedy = refused("probe", "runs/lm", "--pairs", path, folder=task_home)
     assert problem.startswith("'the dog the dog")
-    assert "has 61 tokens, this run reads 40 (model.context)" in problem
+    assert "has 61 tokens, but this run reads 40 (model.context)" in problem
     assert "longer context" in remedy
 
 

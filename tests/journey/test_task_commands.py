@@ -79,7 +79,7 @@ def test_a_stopped_run_that_goes_on_ends_with_the_same_weights(
         stopped = here(*train(name, out="stopped"), folder=tmp_path)
     assert stopped.returncode == 130
     assert stopped.stdout == ""
-    assert re.search(r"stopped after step 3[01], everything is saved", stopped.stderr)
+    assert re.search(r"stopped after step 3[01]; everything is saved", stopped.stderr)
     said = facts("train", "--resume", "--out", "stopped", folder=tmp_path)
     assert said["steps_done"] == 60
     for which in ("best", "last"):
@@ -209,9 +209,9 @@ def test_fill_ranks_what_may_stand_in_each_hole(task_home: Path) -> None:
     assert shown("fill", "runs/masked", "-", folder=task_home, text=text).splitlines()[0] == said["text"]
     cause, remedy = refused("fill", "runs/masked", "nothing to fill in", folder=task_home)
     assert "there is no [MASK] in 'nothing to fill in'" in cause
-    assert "Write it where" in remedy
+    assert "Write it in place of" in remedy
     cause, _ = refused("fill", "runs/masked", "day " * 60 + "[MASK]", folder=task_home)
-    assert "the text has 61 tokens, the model reads 40" in cause
+    assert "the text has 61 tokens, but the model reads 40" in cause
 
 
 @pytest.mark.parametrize("words", [[""], [" \t"], ["win a prize", ""], ["-"]])

@@ -45,7 +45,7 @@ def test_a_setting_of_another_task_is_refused(tmp_path: Path) -> None:
     words = ["--tokenizer.joint=false", "--model.shared_embedding=false", "--data.size=80", "--out", "run"]
     problem, remedy = refused("train", "topics", *TINY, *words, folder=tmp_path)
     assert "has no meaning for train.task = classify" in problem
-    assert remedy == "It is for translate, summarize: leave it out."
+    assert remedy == "Leave it out: it is for translate, summarize."
 
 
 def test_filling_leaves_the_persons_words_alone(task_home: Path) -> None:
@@ -90,4 +90,4 @@ def test_settings_of_writing_are_refused_where_nothing_is_written(task_home: Pat
         problem, remedy = refused("evaluate", f"runs/{name}", *flag, folder=task_home)
         assert problem.startswith(key)
         assert f"train.task = {name}" in problem
-        assert remedy == "Leave it out: this task generates no text."
+        assert remedy == "Leave it out: this task does not generate text."

@@ -191,7 +191,7 @@ def test_the_text_that_a_run_began_with_is_measured_on_its_validation_part(task_
     for name, files in {"classify": ["mails.csv"], "lm": ["book.txt"], "masked": ["book.txt"]}.items():
         own = facts("evaluate", f"runs/{name}", folder=task_home)
         named = here("evaluate", f"runs/{name}", *files, "--json", folder=task_home)
-        assert f"{files[0]} is the training data of runs/{name}: evaluating on its validation part" in named.stderr
+        assert f"{files[0]} is the training data of runs/{name}: evaluating on its validation split" in named.stderr
         assert json.loads(named.stdout)["loss"] == own["loss"]
         assert json.loads(named.stdout)["tokens"] == own["tokens"]
 

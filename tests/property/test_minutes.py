@@ -312,8 +312,8 @@ def test_too_few_minutes_are_one_step_evaluated_saved_and_said(tmp_path: Path) -
     assert [step for step, _ in trainer.state.evaluations] == [1]
     assert lines(trainer)[0]["learning_rate"] == LEARNING_RATE  # the schedule does not end before it begins
     assert trainer.run.checkpoint("last").name == "step-000001"
-    (note,) = (text for text in said if "longer than train.minutes = 0.01" in text)
-    assert "is the minimum that leaves time to train" in note
+    (note,) = (text for text in said if "more than train.minutes = 0.01" in text)
+    assert "give at least --minutes" in note
 
 
 def test_a_wall_clock_that_jumps_changes_nothing(tmp_path: Path) -> None:

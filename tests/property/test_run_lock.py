@@ -220,7 +220,7 @@ def test_a_refused_resume_changes_nothing(folder: Path) -> None:
     before = tree(folder / "run")
     done = here("train", "--resume", "--out", "run", "--steps", "7", folder=folder)
     assert done.returncode == 2
-    assert "not the text that run began with" in done.stderr
+    assert "not the text of run" in done.stderr
     assert tree(folder / "run") == before
 
 

@@ -102,7 +102,7 @@ def test_sigterm_before_the_first_evaluation_says_which_checkpoint_is_the_best(t
     process.send_signal(signal.SIGTERM)
     done = ended(process)
     assert done.returncode == 130
-    assert "no evaluation yet: until the first one, the best checkpoint is the last one" in done.stderr
+    assert "no evaluation yet: the last checkpoint counts as the best until the first evaluation" in done.stderr
     assert not Run(tmp_path / "run").samples_file.exists()
     assert here("generate", "run", "the", "--tokens", "2", folder=tmp_path).returncode == 0
 

@@ -272,7 +272,7 @@ def test_a_run_does_not_resume_on_another_split_of_its_text(tmp_path: Path) -> N
     facts["data"]["parts"]["validation"] = "0" * 64
     manifest.write_text(json.dumps(facts), encoding="utf-8")
     shutil.rmtree(tmp_path / ".tokens")
-    with pytest.raises(GlassError, match="differs from the split of"):
+    with pytest.raises(GlassError, match="differ from those of"):
         resumed(tmp_path, **{"train.steps": "6"})
 
 
@@ -326,7 +326,7 @@ def test_evaluate_says_that_a_text_is_the_training_text(proverbs: Path, tmp_path
     shutil.copy(text_file(proverbs), copy)
     own = evaluate_run(EvaluationRequest(proverbs / "run")).facts()
     facts, said = evaluated(proverbs / "run", copy)
-    assert "evaluating on its validation part" in said
+    assert "evaluating on its validation split" in said
     assert (facts["loss"], facts["tokens"]) == (own["loss"], own["tokens"])
     assert facts["training_overlap"] is None
     assert facts["left_out"] == {}

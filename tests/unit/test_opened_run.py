@@ -97,5 +97,5 @@ def test_the_object_that_does_the_task(task: str, kind: type, tmp_path: Path) ->
     if issubclass(kind, TextModel | Translator):
         assert opened.writer is opened.text_model
     else:
-        with pytest.raises(GlassError, match="this run learnt to"):
+        with pytest.raises(GlassError, match="this run was trained to"):
             _ = opened.writer

@@ -195,7 +195,7 @@ def test_warnings(tmp_path: Path) -> None:
     assert list(edges.warnings()) == []
     heavy = [part if part.name != "token embedding" else replace(part, parameters=10**6) for part in calm.components]
     (warning,) = replace(calm, components=heavy).warnings()
-    assert "of the parameters are in embeddings and output head" in warning
+    assert "of the parameters are in the embeddings and the output head" in warning
 
 
 def test_the_longest_row(tmp_path: Path) -> None:
@@ -362,7 +362,7 @@ def test_what_needs_more_memory_than_there_is_is_not_tried(tmp_path: Path, monke
     data = prepare_for(config, tmp_path / "cache", lambda text: None)
     least = memory.least_training_memory(config, data)
     monkeypatch.setattr(step_measurement, "free_memory", lambda device: least - 1)
-    with pytest.raises(GlassError, match=f"alone need {least:,} bytes, and cpu has {least - 1:,} free"):
+    with pytest.raises(GlassError, match=f"alone need {least:,} bytes, but cpu has only {least - 1:,} free"):
         step_measurement.measure(config, data.folder, 0.01)
     monkeypatch.setattr(step_measurement, "free_memory", lambda device: least)
     found = step_measurement.measure(config, data.folder, 0.01)

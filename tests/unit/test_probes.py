@@ -225,9 +225,9 @@ def test_rows_of_induction_and_recall() -> None:
 def test_a_run_that_reads_too_little_says_so() -> None:
     model = text_model(tokenizer_of("recall"), context=7)
     for probe in (sequences.probe_induction, sequences.probe_recall):
-        with pytest.raises(GlassError, match="reads 7"):
+        with pytest.raises(GlassError, match=r"reads .*7"):
             probe(model, None, 4, 5)
-    with pytest.raises(GlassError, match=r"'The .* has \d+ tokens, this run reads 7"):
+    with pytest.raises(GlassError, match=r"'The .* has \d+ tokens, but this run reads 7"):
         token_scores(model, ["The keys"])
 
 

@@ -224,7 +224,7 @@ def test_the_stop_filter_holds_back_no_more_than_it_must(text: str, stop: list[s
 
 
 def test_an_empty_stop_text_is_refused() -> None:
-    with pytest.raises(GlassError, match="stop text is empty"):
+    with pytest.raises(GlassError, match="stop string is empty"):
         Config().sample.replace(stop=("a", ""))
-    with pytest.raises(GlassError, match="stop text is empty"):
+    with pytest.raises(GlassError, match="stop string is empty"):
         StopFilter(("a", ""))

@@ -298,7 +298,7 @@ WRONG = [
     ("book", "attention", {"head": "dec.0.self.0", "keys": [0, 10**9]}, "are not within"),
     ("book", "attention", {"head": "dec.0.self.0", "px": 513}, "less than or equal to 512"),
     ("book", "attention", {"head": "dec.0.self.0", "path": "/etc"}, "Extra inputs"),
-    ("book", "attention", {"head": "dec.0.self.0", "text": "the dog " * 99}, "tokens, the model reads"),
+    ("book", "attention", {"head": "dec.0.self.0", "text": "the dog " * 99}, "tokens, but the model reads"),
     ("book", "focus", {"place": 999}, "position 999"),
     ("book", "focus", {"place": 0, "stack": "enc"}, "no stack"),
     ("book", "score", {"head": "dec.0.self.0", "query": 0, "key": 999}, "keys 999"),

@@ -1,4 +1,4 @@
-"""Names of the backends that compute the logits of generated text; see `glassformer.backends`."""
+"""Names of the backends that compute logits when text is generated; see `glassformer.backends`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`GlassError`, the error for users: a problem and its remedy."""
+"""`GlassError`, the error for users: a problem and a remedy."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from contextlib import contextmanager
 from pathlib import Path
 
 OUT_OF_MEMORY = ("not enough memory", "can't allocate memory", "out of memory", "Storage size calculation overflowed")
-"""Parts of torch's messages for memory errors, on CPUs and GPUs."""
+"""Words in torch's messages for memory errors, on CPUs and GPUs."""
 MALFORMED = (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError, RecursionError)
-"""Exceptions that a damaged or hostile JSON or TOML file can raise when it is parsed and its values are converted."""
+"""Exceptions that a damaged or malicious JSON or TOML file can raise when it is parsed and its values are converted."""
 SHORTEST = 4
 """Minimum length of a word that is compared by its beginning."""
-SMALLER = "Lower train.micro_batch (rows at a time), model.context or the model's size; what was saved is intact."
-"""Remedy of memory errors."""
+SMALLER = "Lower train.micro_batch (rows at a time), model.context or the model's size; saved files are intact."
+"""Default remedy for memory errors."""
 
 
 class GlassError(Exception):
     """An error that the user can correct.
 
-    The command line prints it as exactly two lines and exits with code 2; library users catch it as any exception.
+    The command line prints exactly two lines and exits with code 2; library users catch it like any exception.
 
     Args:
-        problem: one line: what happened, with the value that was received.
-        remedy: one line: what is allowed, or what to do next.
+        problem: what happened, with the received value; one line.
+        remedy: what is allowed, or what to do next; one line.
     """
 
     def __init__(self, problem: str, remedy: str) -> None:
@@ -33,12 +33,12 @@ class GlassError(Exception):
         super().__init__(f"{self.problem}\n{self.remedy}")
 
     def __reduce__(self) -> tuple[type[GlassError], tuple[str, str]]:
-        """Pickle the error by its two lines, so that it can be sent between processes."""
+        """Pickle the error as its two lines, so that it can be sent between processes."""
         return type(self), (self.problem, self.remedy)
 
 
 class ShortMemoryError(GlassError):
-    """Python, NumPy or torch ran out of memory; the remedy says what to make smaller."""
+    """Python, NumPy or torch ran out of memory; the remedy names settings to lower."""
 
 
 class SaidElsewhereError(GlassError):
@@ -46,7 +46,7 @@ class SaidElsewhereError(GlassError):
 
 
 def closest(name: str, allowed: Iterable[str]) -> str | None:
-    """Return the allowed word that is most like a name; None if none is close.
+    """Return the allowed word that is most similar to `name`; None if none is close.
 
     A word that begins with the name is preferred, then one that the name begins with.
 
@@ -66,7 +66,7 @@ def closest(name: str, allowed: Iterable[str]) -> str | None:
 
 
 def nearest(name: str, allowed: Iterable[str]) -> str:
-    """Return a sentence that suggests the closest allowed word, or lists all words if none is close.
+    """Return a sentence that suggests the closest allowed word, or lists all allowed words if none is close.
 
     >>> nearest("leyers", ["layers", "heads"])
     'Did you mean layers?'
@@ -79,7 +79,7 @@ def nearest(name: str, allowed: Iterable[str]) -> str:
 
 
 def nearest_file(path: Path, otherwise: str) -> str:
-    """Return the remedy for a missing file: the most similar name in its folder, or `otherwise`."""
+    """Return the remedy for a missing file: suggest the most similar name in its folder, or return `otherwise`."""
     try:
         names = sorted(entry.name for entry in path.parent.iterdir())
     except OSError:
@@ -89,13 +89,13 @@ def nearest_file(path: Path, otherwise: str) -> str:
 
 
 def is_out_of_memory(error: Exception) -> bool:
-    """Return True for an out-of-memory error of Python, NumPy or torch."""
+    """Return whether an error of Python, NumPy or torch means that memory ran out."""
     return isinstance(error, MemoryError) or any(words in str(error) for words in OUT_OF_MEMORY)
 
 
 @contextmanager
 def clear_memory_errors(remedy: str = SMALLER) -> Iterator[None]:
-    """Convert out-of-memory errors of Python, NumPy or torch to a `ShortMemoryError` with this remedy."""
+    """Convert out-of-memory errors inside the context to a `ShortMemoryError` with this remedy."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:

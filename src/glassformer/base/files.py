@@ -1,4 +1,4 @@
-"""Atomic writing: a crash, a kill or a full disk leaves the old file or the new one, never a part."""
+"""Atomic writing: after a crash, a kill or a full disk there is the old file or the new file, never a partial file."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from glassformer.base.errors import MALFORMED, GlassError
 
 MANIFEST = "manifest.json"
 PARTIAL = ".partial"
-"""Suffix of a file or folder that is being written."""
+"""Suffix of a file or folder while it is being written."""
 OLD = ".old"
 """Suffix of a folder while it is being replaced."""
 
 
 @contextmanager
 def no_empty_folders(folder: Path) -> Iterator[None]:
-    """On exit, remove `folder` and those of its parents that are empty and did not exist on entry."""
+    """On exit, remove `folder` and its parents if they are empty and did not exist on entry."""
     with clear_disk_errors(folder):
         new = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
@@ -37,10 +37,10 @@ def no_empty_folders(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def clear_disk_errors(path: Path) -> Iterator[None]:
-    """Convert errors of the operating system to a `GlassError` with a remedy."""
+    """Convert errors of the operating system inside the context to a `GlassError` with a remedy."""
     try:
         yield
-    except BrokenPipeError:  # not a disk error: the reader of our output has closed the pipe
+    except BrokenPipeError:  # not a disk error: the program that reads our output has closed the pipe
         raise
     except PermissionError as error:
         raise GlassError(
@@ -96,8 +96,8 @@ def write_folder(final: Path, fill: Callable[[Path], None]) -> None:
     """Write a folder of files atomically, with a manifest of their sizes and SHA-256.
 
     Args:
-        final: path of the folder; an existing one is replaced.
-        fill: writes the files into the given folder.
+        final: path of the folder; an existing folder is replaced.
+        fill: function that writes the files into the folder that it receives.
     """
     with whole_folder(final) as partial:
         fill(partial)
@@ -105,10 +105,10 @@ def write_folder(final: Path, fill: Callable[[Path], None]) -> None:
 
 @contextmanager
 def whole_folder(final: Path) -> Iterator[Path]:
-    """Yield an empty folder to fill; it gets its manifest and the name `final` when the block ends without an error.
+    """Yield an empty folder to fill; if the block ends without an error, write its manifest and rename it to `final`.
 
-    An existing folder at `final` is replaced: it is renamed to `final` + ".old" until the new one is in place. A
-    process that is killed in between leaves it under that name; `restore_folder` renames it back.
+    An existing folder at `final` is replaced: it is named `final` + ".old" until the new folder is in place. A process
+    that is killed in between leaves the old folder under that name, and `restore_folder` renames it back.
     """
     partial = partial_path(final)
     with clear_disk_errors(final):
@@ -134,18 +134,18 @@ def whole_folder(final: Path) -> Iterator[Path]:
 
 
 def old_path(final: Path) -> Path:
-    """Return the name that a folder has while `whole_folder` replaces it."""
+    """Return the path of a folder while `whole_folder` replaces it."""
     return final.with_name(final.name + OLD)
 
 
 def restore_folder(final: Path) -> None:
-    """Undo an interrupted replacement: rename the old folder that `whole_folder` kept back to `final`."""
+    """Undo an interrupted replacement by `whole_folder`: rename the old folder back to `final`."""
     if old_path(final).exists() and not final.exists():
         _replace(old_path(final), final)
 
 
 def is_whole(folder: Path) -> bool:
-    """Return True if a folder that `write_folder` wrote is complete and unaltered."""
+    """Return whether a folder written by `write_folder` is complete and unaltered."""
     try:
         check_folder(folder)
     except GlassError:
@@ -154,8 +154,8 @@ def is_whole(folder: Path) -> bool:
 
 
 def check_folder(folder: Path) -> None:
-    """Raise a `GlassError` for the first missing, truncated or altered file of a folder with a manifest."""
-    remedy = "Use another checkpoint of the run, or copy it again."
+    """Raise a `GlassError` that names the first missing, truncated or altered file of a folder with a manifest."""
+    remedy = "Use another checkpoint of the run, or copy this one again."
     try:
         found = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["files"]
         manifest = {str(name): (int(facts["bytes"]), str(facts["sha256"])) for name, facts in found.items()}
@@ -174,9 +174,9 @@ def check_folder(folder: Path) -> None:
 
 
 def recorded_sha256(folder: Path, name: str) -> str | None:
-    """Return the SHA-256 of a file from the manifest of its folder; None if the manifest does not have it.
+    """Return the recorded SHA-256 of a file from the manifest of its folder; None if the file is not in the manifest.
 
-    The file is not read, so this is cheap for large weights. `check_folder` compares it with the file.
+    The file itself is not read, so this is fast even for large weights. `check_folder` compares file and hash.
     """
     try:
         return str(json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["files"][name]["sha256"])
@@ -191,7 +191,7 @@ def sha256(path: Path) -> str:
 
 
 def sync(path: Path) -> None:
-    """Flush a file, or the entries of a folder, to the disk; on Windows, folders cannot be opened and are skipped."""
+    """Flush a file or the entries of a folder to the disk; on Windows, folders cannot be opened and are skipped."""
     if path.is_dir() and os.name == "nt":
         return
     descriptor = os.open(path, os.O_RDONLY if os.name != "nt" else os.O_RDWR)
@@ -202,7 +202,7 @@ def sync(path: Path) -> None:
 
 
 def _replace(source: Path, target: Path) -> None:
-    """Rename a file or folder; on Windows, retry for two seconds, as another program may hold the target open."""
+    """Rename a file or folder; on Windows, retry for two seconds, as another program may have the target open."""
     for _ in range(20 if os.name == "nt" else 0):
         try:
             source.replace(target)

@@ -1,4 +1,4 @@
-"""Locks for run folders, one process at a time; the operating system releases a lock when its process ends."""
+"""Locks that let only one process at a time write to a run folder; they are released when the process ends."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from glassformer.base.files import clear_disk_errors
 FILE = "lock"
 ATTEMPTS = 5
 PAUSE = 0.05
-"""Seconds between two attempts: `is_held` holds the lock briefly, which must not make another process fail."""
+"""Seconds between two attempts to lock. `is_held` locks briefly, which must not make another process fail."""
 HELD = (errno.EAGAIN, errno.EWOULDBLOCK, errno.EACCES)
-"""Error numbers that mean that another process holds the lock; all others mean that locking is not possible."""
+"""Error numbers that mean that another process holds the lock; any other number means that locking is not possible."""
 
 
 @contextmanager
 def only_one(folder: Path, doing: str = "training") -> Iterator[None]:
-    """Hold `folder/lock` inside the block.
+    """Hold the lock of a folder, the file `folder/lock`, inside the block.
 
     Args:
         folder: the folder to lock; it must exist.
-        doing: the verb that the error uses for the process that holds the lock.
+        doing: what the process that holds the lock is doing, for the error message.
 
     Raises:
         GlassError: another process holds the lock, or the file system does not support locks.
@@ -37,10 +37,10 @@ def only_one(folder: Path, doing: str = "training") -> Iterator[None]:
 
 
 def is_held(folder: Path) -> bool:
-    """Return whether another process holds `folder/lock` now. Nothing is written."""
+    """Return whether another process currently holds `folder/lock`; nothing is written."""
     try:
         file = (folder / FILE).open("rb")
-    except OSError:  # there is no lock, or no permission to read it
+    except OSError:  # there is no lock file, or no permission to read it
         return False
     with file:
         try:
@@ -68,17 +68,17 @@ def _locked(folder: Path, doing: str) -> BinaryIO:
                     path.unlink(missing_ok=True)
                 raise GlassError(
                     f"{folder} cannot be locked: its file system does not support locks ({error.strerror or error})",
-                    "Choose a folder on a local disk, or mount that file system with locks.",
+                    "Choose a folder on a local disk, or mount the file system with support for locks.",
                 ) from error
             continue
         if _is_at(file, path):
             return file
-        file.close()  # the folder was removed in the meantime: this lock has no effect
+        file.close()  # another process removed the folder meanwhile: this lock has no effect
     raise GlassError(f"another process is {doing} in {folder}", "Wait until it has finished, or stop it with Ctrl-C.")
 
 
 def _is_at(file: BinaryIO, path: Path) -> bool:
-    """Return whether an open file is still the one at `path`."""
+    """Return whether an open file is still the file at `path`."""
     try:
         return os.path.samestat(os.fstat(file.fileno()), path.stat())
     except FileNotFoundError:

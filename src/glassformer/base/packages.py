@@ -1,4 +1,4 @@
-"""Checks for optional packages."""
+"""Check whether optional packages are installed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from glassformer.base.errors import GlassError
 
 
 def installed(name: str) -> bool:
-    """Return whether a package is installed; it is not imported."""
+    """Return whether a package is installed, without importing it."""
     return importlib.util.find_spec(name) is not None
 
 
@@ -17,9 +17,9 @@ def require_packages(purpose: str, *names: str, extra: str = "export") -> None:
     """Raise a `GlassError` that names the packages that are not installed.
 
     Args:
-        purpose: the feature that needs the packages, in words.
+        purpose: the feature that needs the packages, for the message.
         names: names of the packages.
-        extra: the extra of this project that installs them.
+        extra: the optional extra of this project that installs the packages.
     """
     missing = [name for name in names if not installed(name)]
     if missing:

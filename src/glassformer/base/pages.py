@@ -1,4 +1,4 @@
-"""HTML pages from Jinja2 templates, which are files beside the modules that use them."""
+"""Render HTML pages from Jinja2 templates, which are files beside the modules that use them."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ NO_DELIMITERS: Mapping[str, Any] = MappingProxyType({})
 
 
 def render_page(package: str, template: str, delimiters: Mapping[str, Any] = NO_DELIMITERS, **values: Any) -> str:
-    """Render a template of a package; text is escaped, and an undefined name is an error.
+    """Render a template from a package; text is escaped, and an undefined name raises an error.
 
     Args:
         package: the package with the template, such as "glassformer.inspection.explain".
         template: name of a file in the package.
-        delimiters: replacements of Jinja's delimiters, by their argument names of `jinja2.Environment`.
-        values: values by name; `name | tojson` writes JSON that is safe in a <script> element.
+        delimiters: replacements for Jinja's delimiters, by argument name of `jinja2.Environment`.
+        values: values by name in the template; `name | tojson` writes JSON that is safe in a <script> element.
     """
     from jinja2 import Environment, PackageLoader, StrictUndefined
 

@@ -1,4 +1,4 @@
-"""Reports: results of commands as JSON or as text; `emit` prints either."""
+"""Reports: the results of commands, which `emit` prints as text or JSON."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any, Protocol
 
 
 class Report(Protocol):
-    """A result that a command prints."""
+    """Interface of a result that a command prints."""
 
     def facts(self) -> dict[str, Any]:
-        """Return the fields of the JSON object."""
+        """Return the report as a JSON object."""
 
     def text(self) -> str:
         """Return the report as lines of text, without a newline at the end."""
@@ -21,7 +21,7 @@ class Report(Protocol):
 
 @dataclass(frozen=True)
 class SimpleReport:
-    """A report from given fields and lines.
+    """A report made of given fields and lines.
 
     Attributes:
         fields: fields of the JSON object.
@@ -43,7 +43,7 @@ def emit(report: Report, as_json: bool) -> None:
 
     Args:
         report: the result of a command.
-        as_json: print the facts as a JSON object on one line; NaN and infinity become null.
+        as_json: whether to print `facts` as a JSON object on one line, with null for NaN and infinity, instead of text.
     """
     print(_as_json(report.facts()) if as_json else report.text(), flush=True)
 
@@ -56,7 +56,7 @@ def _as_json(facts: dict[str, Any]) -> str:
 
 
 def finite(value: Any) -> Any:
-    """Return a JSON value with None in place of NaN and infinity."""
+    """Return a copy of a JSON value with None in place of NaN and infinity."""
     if isinstance(value, dict):
         return {key: finite(each) for key, each in value.items()}
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""Base class of all settings: frozen, validated, read from TOML; errors suggest the nearest valid name."""
+"""Base class of all settings: immutable, validated, read from TOML; errors suggest the nearest valid name."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ S = TypeVar("S", bound="BaseSettings")
 
 
 UNSET = "unset"
-LONGEST = 100  # characters of a wrong value that an error shows
+LONGEST = 100  # maximum number of characters of an invalid value in an error
 REMEDIES = {
     "greater_than": "Give a number above {bound}.",
     "greater_than_equal": "Give {bound} or more.",
@@ -31,11 +31,11 @@ REMEDIES = {
     "tuple": 'Give a list of strings, such as ["one", "two"].',
     "model": "Write it as a section of settings: [{name}]",
 }
-"""Remedies, by the type of a pydantic error or the first word of its type."""
+"""Type of a pydantic error, or the first word of it -> remedy."""
 
 
 class BaseSettings(BaseModel):
-    """Base class of all sections: frozen, without unknown keys or infinite numbers."""
+    """Base class of all sections of settings: immutable; unknown keys and infinite numbers are errors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -49,12 +49,12 @@ class BaseSettings(BaseModel):
         return {key: None if key in optional and value == UNSET else value for key, value in values.items()}
 
     def replace(self, **changes: Any) -> Self:
-        """Return a copy with `changes`, validated again."""
+        """Return a validated copy with changed fields."""
         return validated(type(self), {**self.model_dump(), **changes}, where="")
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """Read a TOML file, or raise a `GlassError` that names the invalid line."""
+    """Read a TOML file; a `GlassError` names the invalid line."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -66,15 +66,13 @@ def read_toml(path: Path) -> dict[str, Any]:
     except tomllib.TOMLDecodeError as error:
         raise GlassError(f"{path} is not valid TOML: {error}", "Correct that line.") from None
     except RecursionError:
-        raise GlassError(
-            f"{path} is not valid TOML: lists nested too deeply", "Settings need no nested lists."
-        ) from None
+        raise GlassError(f"{path} is not valid TOML: lists are nested too deeply", "Write no nested lists.") from None
     except ValueError as error:  # an integer with thousands of digits
         raise GlassError(f"{path} is not valid TOML: {error}", "Correct that number.") from None
 
 
 def parse_value(text: str) -> Any:
-    """Parse a value of `--set`: as TOML if possible (numbers, booleans, lists), else as plain text."""
+    """Parse a value of `--set` as TOML if possible (numbers, booleans, lists), otherwise as plain text."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except (ValueError, RecursionError):
@@ -82,12 +80,12 @@ def parse_value(text: str) -> Any:
 
 
 def impossible(problem: str, remedy: str) -> ValueError:
-    """Return the error that a validator raises for incompatible settings; it becomes a `GlassError`."""
+    """Return an error for validators to raise for incompatible settings; `validated` converts it to a `GlassError`."""
     return ValueError(f"{problem}\n{remedy}")
 
 
 def validated(kind: type[S], values: Mapping[str, Any], where: str) -> S:
-    """Validate `values` as settings of class `kind`; a `GlassError` names their source and the allowed values."""
+    """Validate `values` as settings of class `kind`; a `GlassError` names the source `where` and the allowed values."""
     try:
         return kind.model_validate(values)
     except ValidationError as error:
@@ -116,13 +114,13 @@ def _as_glass_error(kind: type[BaseSettings], error: ValidationError, where: str
 
 
 def _shown(value: Any) -> str:
-    """Return a value's `repr`, shortened to `LONGEST` characters."""
+    """Return the `repr` of a value, shortened to `LONGEST` characters."""
     text = repr(value)
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
 
 
 def _remedy(kind: type[BaseSettings], error: ErrorDetails) -> str:
-    """Return the allowed values in words, or pydantic's own message for other errors."""
+    """Return a sentence on the allowed values, or pydantic's message for errors without a remedy."""
     sentence = REMEDIES.get(error["type"]) or REMEDIES.get(error["type"].partition("_")[0]) or f"{error['msg']}."
     bound = next(iter(error.get("ctx", {}).values()), "")
     if isinstance(bound, float) and bound.is_integer():

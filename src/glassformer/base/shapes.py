@@ -3,16 +3,16 @@
 ======  ==============================================================
 letter  meaning
 ======  ==============================================================
-B       batch: rows processed together
-T       query length: tokens in the rows given to this call
-S       key length: tokens that can be attended to (T, plus the tokens in the cache)
+B       batch size: number of rows processed together
+T       query length: number of tokens per row in this call
+S       key length: number of tokens that can be attended to (T plus the tokens in the cache)
 D       width of the residual stream (``model.width``)
-H       query heads (``model.heads``)
-G       key and value heads (``model.kv_heads``; G = H is multi-head, 1 < G < H grouped-query, G = 1 multi-query)
+H       number of query heads (``model.heads``)
+G       number of key and value heads (``model.kv_heads``; H: multi-head, 1: multi-query, between: grouped-query)
 K       width of one head (``model.head_width``)
 F       hidden width of the feed-forward layer (``model.hidden``)
-V       vocabulary: distinct tokens (``model.vocab_size``)
-L       layers (``model.layers``)
+V       vocabulary size (``model.vocab_size``)
+L       number of layers (``model.layers``)
 ======  ==============================================================
 
 A shape in a comment, such as ``# (B, H, T, S)``, reads left to right in the order of the tensor's axes.

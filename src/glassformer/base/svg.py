@@ -1,4 +1,4 @@
-"""SVG elements as strings, for pictures without a plotting library."""
+"""Build SVG elements as strings, to draw pictures without a plotting library."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def element(name: str, *children: str, **attributes: str | float) -> str:
     Args:
         name: name of the element.
         children: elements or escaped text.
-        attributes: `_` stands for `-`, and a trailing `_` is dropped: `text_anchor`, `class_`.
+        attributes: attributes by name; `_` becomes `-`, and a trailing `_` is dropped: `text_anchor`, `class_`.
 
     >>> element("path", d="M0 0", class_="grid", stroke_width=2.0)
     '<path d="M0 0" class="grid" stroke-width="2"/>'
@@ -27,12 +27,12 @@ def element(name: str, *children: str, **attributes: str | float) -> str:
 
 
 def text(words: str, **attributes: str | float) -> str:
-    """Return a text element; give its position as `x` and `y`, or as `transform`."""
+    """Return a text element; pass its position as `x` and `y`, or as `transform`."""
     return element("text", escape(words), **attributes)
 
 
 def line(points: Iterable[tuple[float, float]], **attributes: str | float) -> str:
-    """Return a path of straight lines through the points, in pixels."""
+    """Return a path of straight lines through points, whose coordinates are in pixels."""
     return element("path", d="M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points), **attributes)
 
 
@@ -43,7 +43,7 @@ def document(width: float, height: float, title: str, /, *children: str, **attri
 
 
 def ticks(low: float, high: float) -> list[float]:
-    """Return about five round numbers between two others.
+    """Return about five round numbers from `low` to `high`.
 
     >>> ticks(0, 9)
     [0.0, 2.0, 4.0, 6.0, 8.0]

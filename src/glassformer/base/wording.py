@@ -1,4 +1,4 @@
-"""Formatting of numbers, ranges and paths in messages, and the levels of explanations."""
+"""Format numbers, ranges and paths in messages; list the levels of explanations."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LEVELS: tuple[Level, ...] = get_args(Level)
 
 
 def as_said(value: object) -> str:
-    """Return a setting's value as text, with thousands separators.
+    """Format the value of a setting as text, with thousands separators.
 
     >>> as_said(20000), as_said(0.01), as_said("bf16")
     ('20,000', '0.01', 'bf16')
@@ -23,12 +23,12 @@ def as_said(value: object) -> str:
 
 
 def counted(number: int, several: str, one: str | None = None) -> str:
-    """Return a number with its noun in the singular or plural.
+    """Return a number followed by a noun in the singular or plural.
 
     Args:
         number: the number.
-        several: text after any number except 1, with the verb if there is one.
-        one: text after 1; None: `several` without the s of its first word that ends in s.
+        several: text after any number except 1, including a verb if there is one.
+        one: text after 1; None: `several` without the final s of the first word that ends in s.
 
     >>> counted(2000, "tokens"), counted(1, "tokens"), counted(1, "rows without labels")
     ('2,000 tokens', '1 token', '1 row without labels')
@@ -41,7 +41,7 @@ def counted(number: int, several: str, one: str | None = None) -> str:
 
 
 def span(first: object, last: object) -> str:
-    """Return a range in words, "first to last", or the single value if both are equal.
+    """Return "first to last", or a single value if both are equal.
 
     >>> span(0, 0), span(0, 3)
     ('0', '0 to 3')
@@ -50,7 +50,7 @@ def span(first: object, last: object) -> str:
 
 
 def quoted(path: Path | str) -> str:
-    """Return a path as it is typed in a command, with quotes if it has spaces or special characters of the shell.
+    """Return a path as typed in a command, in quotes if it has spaces or special characters of the shell.
 
     >>> quoted("runs/book"), quoted("my runs/book")
     ('runs/book', "'my runs/book'")

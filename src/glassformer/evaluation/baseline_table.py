@@ -1,8 +1,8 @@
-"""Baselines of a language model on the same text: simple predictors, gzip, and the true entropy where it is known.
+"""Baselines for a language model on the same text: simple predictors, gzip, and the true entropy where it is known.
 
-Losses are in nats per predicted token and in bits per byte of the validation text. In stream windows every token but
-the very first is predicted; in document windows every token is, the first one of a document after an end token. Total
-nats are the loss times the number of predicted tokens; bits per byte are total nats / ln 2 / bytes, for every baseline.
+Losses are in nats per predicted token and in bits per byte of the validation text. In stream windows, every token
+except the very first is predicted; in document windows, every token is predicted, the first token of a document from an
+end token. Total nats are the loss times the number of predicted tokens; bits per byte are total nats / ln 2 / bytes.
 
 If the validation text has unknown tokens, there are no bits per byte (see `TokenStore.recoverable_bytes`), and two
 baselines are left out: gzip, which would compress the text without the unknown words, and the true entropy, which
@@ -31,31 +31,31 @@ GZIP_TAIL_TOKENS = 32 * 1024  # nearly every token has at least one byte
 
 
 class Text(Protocol):
-    """Protocol of a token store, with the members that baselines need."""
+    """Protocol of a token store: the members that baselines need."""
 
     @property
     def tokens(self) -> NDArray[np.integer[Any]]:
-        """Ids of all tokens of the text in order, (N,)."""
+        """Ids of all tokens of the text, in order; (N,)."""
 
     @property
     def document_ends(self) -> NDArray[np.integer[Any]]:
-        """Index one past the last token of each document, (documents,)."""
+        """Index one past the last token of each document; (documents,)."""
 
     @property
     def bytes(self) -> int:
-        """Length of the text in UTF-8 bytes."""
+        """Size of the text in UTF-8 bytes."""
 
     @property
     def unknown(self) -> int:
-        """Number of tokens that are the unknown token."""
+        """Number of unknown tokens in the text."""
 
 
 class VocabularyDecoder(Protocol):
-    """Protocol of a tokenizer, with the members that baselines need."""
+    """Protocol of a tokenizer: the members that baselines need."""
 
     @property
     def vocab_size(self) -> int:
-        """Vocabulary size V, special tokens included."""
+        """Vocabulary size V, including special tokens."""
 
     @property
     def end_id(self) -> int:
@@ -73,7 +73,7 @@ class Baseline:
         name: uniform, unigram, 5-gram, gzip, or true entropy.
         loss: nats per predicted token.
         bits_per_byte: bits per byte of the validation text; None if it has unknown tokens.
-        note: one line that says how the loss was computed.
+        note: one line that explains how the loss was computed.
     """
 
     name: str
@@ -94,15 +94,15 @@ def baselines(
 
     Args:
         train: text that the predictors are fitted to.
-        validation: text that they are measured on; memory does not grow with it.
+        validation: text on which the loss is computed; memory does not grow with its size.
         tokenizer: tokenizer of both texts.
         corpus: name of the generated corpus that the text is from, if any.
-        windows: whether the first token of the stream is predicted (see the module docstring).
-        ngram_tokens: maximum number of tokens that the 5-gram counts, the last ones of `train`.
+        windows: type of windows, which determines whether the first token is predicted (see the module docstring).
+        ngram_tokens: maximum number of tokens for the counts of the 5-gram model, taken from the end of `train`.
 
     Returns:
-        uniform, unigram, 5-gram, gzip unless the validation text has unknown tokens, and the true entropy if it is
-        known; an empty list if there is no token to predict.
+        uniform, unigram, 5-gram, gzip (unless the validation text has unknown tokens) and true entropy (if known); an
+        empty list if there is no token to predict.
     """
     first = 0 if windows == "documents" else 1
     predicted = len(validation.tokens) - first
@@ -155,7 +155,7 @@ def _ngram_nats(counted: NDArray[np.integer[Any]], validation: Text, vocab_size:
 
 
 def _gzip_nats(train: Text, validation: Text, tokenizer: VocabularyDecoder) -> float:
-    """Return the nats of the validation text by gzip: compressed size with the preceding text minus without it."""
+    """Return the nats of the validation text by gzip: how much it adds to the compressed size of the training text."""
     known = tokenizer.decode(train.tokens[-GZIP_TAIL_TOKENS:].tolist()).encode("utf-8", "surrogatepass")
     before = zlib.compressobj(9, wbits=31)
     with_text = zlib.compressobj(9, wbits=31)
@@ -170,7 +170,7 @@ def _gzip_nats(train: Text, validation: Text, tokenizer: VocabularyDecoder) -> f
 
 
 def _document_groups(text: Text) -> list[int]:
-    """Return document ends that group the documents into chunks of about `CHUNK` tokens, for fast decoding."""
+    """Return the document ends that divide the documents into chunks of about `CHUNK` tokens, for fast decoding."""
     ends: list[int] = []
     for end in np.asarray(text.document_ends).tolist():
         if ends and end - (ends[-2] if len(ends) > 1 else 0) <= CHUNK:

@@ -1,4 +1,4 @@
-"""Evaluation report of a chat run: the loss of its answers, and their quality."""
+"""Evaluation report of a chat run: loss and quality of its answers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from glassformer.training.validation import LossEstimate
 SHOWN = 3
 """Number of sample conversations in the report."""
 COUNTED = 200_000
-"""Maximum number of training conversations whose last answers are counted."""
+"""Maximum number of training conversations used to find the most frequent answer."""
 
 
 def chat_report(
@@ -38,8 +38,8 @@ def chat_report(
         store: all conversations.
         chosen: indices of the conversations whose last answer is generated.
         estimate: the loss over all answers.
-        train: training conversations, for the most-frequent-answer baseline; None if not available.
-        other: a second run to compare with.
+        train: training conversations, for the baseline "the most frequent answer"; None if not available.
+        other: a second run to compare with; None: no comparison.
         notes: notes that the user was shown.
     """
     parts = [last_question(store, index) for index in chosen]
@@ -75,7 +75,7 @@ def chat_report(
 
 
 def most_frequent_answer(model: ChatModel, train: RecordStore) -> str:
-    """Return the most frequent last answer of the training conversations, of which at most `COUNTED` are read."""
+    """Return the most frequent last answer in at most `COUNTED` training conversations."""
     count = min(len(train), COUNTED)
     numbers = np.arange(count) * len(train) // count
     answers = Counter(tuple(last_question(train, int(number))[1]) for number in numbers)
@@ -87,7 +87,7 @@ def _answers(model: ChatModel, conversations: Sequence[Sequence[int]]) -> list[s
 
 
 def _last_words(sources: Sequence[str], references: Sequence[str]) -> list[str]:
-    """Return the last n words of each source, where n is the number of words of its reference."""
+    """Return the last n words of each source, where n is the number of words in its reference."""
     found = []
     for source, reference in zip(sources, references, strict=True):
         words = source.split()

@@ -1,8 +1,8 @@
 """Classification metrics: accuracy, F1, confusion matrix, calibration error, log loss and Brier score.
 
 All metrics are computed from the true labels and the predicted probabilities; the prediction is the most probable
-label, and ties go to the first label. Accuracy is a mean over examples: use `resampling.wilson` for its interval and
-`paired_permutation` to compare runs. Macro-F1 is a whole-set metric: use the bootstrap with `macro_f1_of`.
+label, and ties go to the first label. Accuracy is a mean over examples: use `resampling.wilson` for its interval, and
+`paired_permutation` to compare runs. Macro-F1 is a whole-set metric: use the bootstrap with `macro_f1_of` for both.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from glassformer.evaluation.resampling import Indices, Statistic
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-BINS = 15  # of equal width, as Guo et al. 2017
+BINS = 15  # of equal width, as in Guo et al. 2017
 MATRIX_LABELS = 20  # a larger matrix does not fit on a screen; the most confused pairs are listed instead
 JSON_LABELS = 50  # a larger matrix would be nearly all zeros; `--json` lists the nonzero entries instead
 PAIRS = 20
@@ -35,8 +35,8 @@ class ClassScores:
 
     Attributes:
         name: name of the label.
-        precision: share of the predictions of this label that are correct; 0 if it was never predicted.
-        recall: share of the examples with this label that are predicted correctly; 0 if there are none.
+        precision: fraction of the predictions of this label that are correct; 0 if the label was never predicted.
+        recall: fraction of the examples with this label that are predicted correctly; 0 if there are no such examples.
         f1: harmonic mean of precision and recall.
         support: number of examples with this label.
     """
@@ -50,12 +50,12 @@ class ClassScores:
 
 @dataclass(frozen=True)
 class ReliabilityBin:
-    """A bin of predictions with similar confidence.
+    """A bin of predictions with similar confidence, for measuring calibration.
 
     Attributes:
-        low, high: bounds of the bin; `high` is included.
+        low, high: bounds of the confidence; the upper bound is included.
         confidence: mean probability of the predicted label.
-        accuracy: share of correct predictions.
+        accuracy: fraction of correct predictions.
         count: number of predictions.
     """
 
@@ -71,16 +71,16 @@ class ClassificationScores:
     """Scores of a classifier on N examples with C labels.
 
     Attributes:
-        accuracy: share of correct predictions.
-        macro_f1: mean F1 of the labels that occur as a true or predicted label (as in scikit-learn).
-        confusion: (C, C) counts; a row for each true label, a column for each predicted one.
+        accuracy: fraction of correct predictions.
+        macro_f1: mean F1 over the labels that occur as a true or predicted label (as in scikit-learn).
+        confusion: (C, C) counts, with a row for each true label and a column for each predicted label.
         classes: scores of each label.
-        calibration_error: expected calibration error: mean absolute difference between confidence and accuracy over
-            the bins, weighted by the number of examples (Naeini et al. 2015; Guo et al. 2017).
+        calibration_error: expected calibration error, the mean absolute difference between confidence and accuracy
+            over the bins, weighted by the number of examples (Naeini et al. 2015; Guo et al. 2017).
         reliability: the nonempty bins.
         log_loss: mean of -ln p(true label), in nats.
-        brier: mean over examples of the squared distance between probabilities and truth, summed over labels, 0 to 2
-            (Brier 1950).
+        brier: Brier score, 0 to 2: the squared difference between probability and truth, summed over labels and
+            averaged over examples (Brier 1950).
     """
 
     accuracy: float
@@ -103,7 +103,7 @@ class ClassificationScores:
         return int(np.trace(self.confusion))
 
     def facts(self) -> dict[str, Any]:
-        """Return the scores as JSON; with more than 50 labels, `confusion` lists the nonzero entries by name."""
+        """Return the scores as JSON; with more than `JSON_LABELS` labels, `confusion` lists only nonzero entries."""
         return {
             "accuracy": self.accuracy,
             "macro_f1": self.macro_f1,
@@ -127,8 +127,8 @@ class ClassificationScores:
     def text(self) -> str:
         """Format the confusion matrix as text; with more than `MATRIX_LABELS` labels, list the most confused pairs.
 
-        Label names stand at the ends of lines, so that the numbers stay aligned however wide a terminal draws Bangla
-        or Chinese letters.
+        Label names are at the ends of lines, so that the numbers are aligned even if a terminal draws letters, such as
+        Bangla or Chinese, with different widths.
         """
         return _matrix(self) if len(self.classes) <= MATRIX_LABELS else _pairs(self)
 
@@ -156,7 +156,7 @@ def classification_scores(truth: ArrayLike, probabilities: ArrayLike, names: Seq
     reliability = _reliability(chances.max(axis=1), predicted == answers)
     gaps = [abs(row.confidence - row.accuracy) * row.count for row in reliability]
     true_probabilities = chances[np.arange(len(answers)), answers]  # (N,)
-    # The sum of (p - truth)^2 over labels is expanded, so that no second (N, C) array is needed.
+    # The sum of (p - truth)^2 over labels is expanded, which avoids a second (N, C) array.
     brier = np.einsum("ij,ij->i", chances, chances) - 2 * true_probabilities + 1
     return ClassificationScores(
         accuracy=float((predicted == answers).mean()),
@@ -177,14 +177,14 @@ def confusion_matrix(truth: Integers, predicted: Integers, labels: int) -> Integ
 
 
 def macro_f1(confusion: Integers) -> float:
-    """Return the mean F1 of the labels that occur as a true or predicted label; other labels are ignored."""
+    """Return the mean F1 over the labels that occur as a true or predicted label."""
     _, _, f1 = _by_class(confusion)
     occurs = (confusion.sum(axis=0) + confusion.sum(axis=1)) > 0
     return float(f1[occurs].mean())
 
 
 def macro_f1_of(truth: ArrayLike, predicted: ArrayLike, labels: int) -> Statistic:
-    """Return macro-F1 as a statistic for the bootstrap.
+    """Return macro-F1 as a function of example indices, for the bootstrap.
 
     Args:
         truth, predicted: (N,) label indices.
@@ -287,6 +287,6 @@ def _pairs(scores: ClassificationScores) -> str:
 
 
 def shown(name: str) -> str:
-    """Format a label name on one line, shortened to `NAME` characters."""
-    seen = regex.findall(r"\X", " ".join(name.split()))  # grapheme clusters: a letter keeps its vowel sign
+    """Return a label name on one line, shortened to `NAME` characters."""
+    seen = regex.findall(r"\X", " ".join(name.split()))  # grapheme clusters, so that a letter keeps its vowel sign
     return "".join(seen if len(seen) <= NAME else [*seen[: NAME - 1], "…"])

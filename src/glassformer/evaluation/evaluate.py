@@ -1,4 +1,4 @@
-"""Evaluate a run by its task, on its own validation part or on other data."""
+"""Evaluate a run on its own validation split or on other data, by its task."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from glassformer.text.store import TokenStore
 from glassformer.training.validation import LossEstimate, validation_loss
 
 ROWS_OF = {"pairs": pair_rows, "labelled": labelled_rows, "conversations": conversation_rows}
-"""Function that makes the rows of each kind of record."""
+"""Type of records -> function that makes their rows."""
 Report = LanguageReport | MaskedReport | PairReport | LabelReport | AblationReport
 
 
@@ -50,20 +50,20 @@ class EvaluationRequest:
 
     Attributes:
         folder: run folder.
-        source, target: other data to evaluate on (both for two parallel files); None: the run's own validation part.
+        source, target: other data to evaluate on (both for two parallel files); None: the run's own validation split.
         which: checkpoint to evaluate.
         device: device to compute on.
-        precision: precision of matrix multiplications; None: as in training, which gives the same figures.
-        seed: seed for sampling text, such as that of the copy meter; None: the run's own seed.
-        changes: settings of `data` for reading `source`, and of `sample` for generating text, as strings.
+        precision: precision of matrix multiplications; None: as in training, which gives the same losses as training.
+        seed: seed for sampling text, such as the sample of the copy meter; None: the run's own seed.
+        changes: setting -> value as text; settings of `data` for reading `source`, of `sample` for generating text.
         examples: for translate, summarize and chat, the maximum number of evenly selected examples to generate text
             for; None: all.
         against: another run of the same task to compare with, on the same examples.
-        ablate: parts to ablate, such as dec.1.self.2; then only the loss is measured, with and without them.
-        instead: kind of ablation; a key of `ablation.ABLATION_KINDS`.
-        tokens: with `ablate`, measure on about this many evenly selected targets; None: all.
+        ablate: components to ablate, such as dec.1.self.2; then only the loss is measured, with and without them.
+        instead: type of ablation, a key of `ablation.ABLATION_KINDS`.
+        tokens: with `ablate`, approximate number of evenly selected targets to measure on; None: all.
         note: called with each note for the user.
-        moved: current `source` and `target` of `data` for the run's own text, if the user named them.
+        moved: current `source` and `target` of the run's own text, if the user named them.
         backend: backend that generates text.
     """
 
@@ -86,23 +86,23 @@ class EvaluationRequest:
 
 
 def evaluate_run(request: EvaluationRequest) -> Report:
-    """Evaluate a run.
+    """Evaluate a run, and return a report for its task.
 
     Raises:
-        GlassError: there is no such run, its text is missing, the other data does not fit its task, or a setting has no
+        GlassError: there is no such run, its text is missing, the other data does not fit its task, or an option has no
             effect here.
     """
     opened = OpenedRun.load(request.folder, request.which, request.device, note=request.note)
     config = opened.config
     _check(request, config)
     if _names_own_text(request, config):
-        request.note(f"{request.source} is the training data of {request.folder}: evaluating on its validation part")
+        request.note(f"{request.source} is the training data of {request.folder}: evaluating on its validation split")
         given = {"source": request.source, "target": request.target}
         moved = {name: value for name, value in given.items() if value is not None}
         request = replace(request, source=None, target=None, moved=moved)
     if request.ablate:
         data = opened.held_out(request.tokens, request.precision)
-        what = "the validation part" if request.tokens is None else "evenly selected rows of the validation part"
+        what = "the validation split" if request.tokens is None else "evenly selected rows of the validation split"
         return ablation_report(opened.model, data, check_ablation(opened.model, request.ablate, request.instead), what)
     model = opened.text_model
     model.config = config.with_changes(_sample_changes(request))
@@ -118,26 +118,26 @@ def evaluate_run(request: EvaluationRequest) -> Report:
 
 
 def _check(request: EvaluationRequest, config: Config) -> None:
-    """Raise a `GlassError` for any option that would have no effect on the evaluation of this run."""
+    """Raise a `GlassError` if an option would have no effect on the evaluation of this run."""
     _check_ablation(request)
     parse_changes(request.changes)  # report unknown settings first
     for key in request.changes:
         section = key.partition(".")[0]
         if section not in ("data", "sample"):
             raise GlassError(
-                f"{key} = {request.changes[key]} cannot be changed after training: {request.folder} is trained",
-                "Change only settings of data, for reading DATA, or of sample, for generation; or train another run.",
+                f"{key} = {request.changes[key]} cannot be set here: {request.folder} is already trained",
+                "Set only data.* (to read DATA) or sample.* (to generate text), or train another run.",
             )
         if section == "data" and request.source is None:
             raise GlassError(
                 f"{key} = {request.changes[key]} applies to other data, but no DATA was given",
-                "Name the data: glass evaluate RUN DATA; the run's own data is read as in training.",
+                "Name the data (glass evaluate RUN DATA): the run's own data is read as in training.",
             )
     if _sample_changes(request) and config.train.task in ("classify", "masked"):
         key, value = next(iter(_sample_changes(request).items()))
         raise GlassError(
             f"{key} = {value} is for text generation, but {request.folder} learnt train.task = {config.train.task}",
-            "Leave it out: this task generates no text.",
+            "Leave it out: this task does not generate text.",
         )
     if request.backend != "auto" and (request.ablate or config.train.task in ("classify", "masked")):
         raise GlassError(f"--backend {request.backend} is for text generation, but no text is generated", "Omit it.")
@@ -152,7 +152,7 @@ def _check(request: EvaluationRequest, config: Config) -> None:
 def _names_own_text(request: EvaluationRequest, config: Config) -> bool:
     """Return whether DATA has the same hash as the run's training data.
 
-    Return False if settings of `data` change how DATA is read, or if it is a generated corpus.
+    Return False if settings of `data` change how DATA is read, or if DATA is a generated corpus.
     """
     if request.source is None or not Path(request.source).expanduser().exists():
         return False
@@ -163,7 +163,7 @@ def _names_own_text(request: EvaluationRequest, config: Config) -> bool:
     for data in candidate_texts(run, config.data, {name: value for name, value in given.items() if value is not None}):
         try:
             found = text_hash(RECORD_KINDS[config.train.task], data, token_cache(run.folder))
-        except GlassError:  # unreadable with the run's settings, so it is another text
+        except GlassError:  # not readable with the run's settings, so it is another text
             continue
         if found == run.manifest()["data"]["text_hash"]:
             return True
@@ -171,7 +171,7 @@ def _names_own_text(request: EvaluationRequest, config: Config) -> bool:
 
 
 def _check_ablation(request: EvaluationRequest) -> None:
-    """Raise a `GlassError` for options that cannot be combined with `--ablate`, or that need it."""
+    """Raise a `GlassError` for an option that cannot be combined with `--ablate`, or that needs `--ablate`."""
     given = {
         "another text": request.source,
         "--against": request.against,
@@ -181,13 +181,13 @@ def _check_ablation(request: EvaluationRequest) -> None:
     idle = next((name for name, value in given.items() if value is not None), None)
     if request.ablate and idle:
         raise GlassError(
-            f"--ablate measures the loss on the run's own validation part, but {idle} was given", "Leave it out."
+            f"--ablate measures the loss on the run's own validation split, but {idle} was given", "Leave it out."
         )
     if not request.ablate and (request.tokens is not None or request.instead != "zero"):
         name = "--instead" if request.tokens is None else "--tokens"
-        raise GlassError(f"{name} was given without --ablate", "Name parts to ablate: --ablate dec.0.self.1.")
+        raise GlassError(f"{name} was given without --ablate", "Name components to ablate: --ablate dec.0.self.1.")
     if request.tokens is not None and request.tokens < 1:
-        raise GlassError(f"--tokens {request.tokens} is less than one", "Give a number of tokens, or leave it out.")
+        raise GlassError(f"--tokens {request.tokens} is less than one", "Give at least 1, or leave it out.")
 
 
 def _sample_changes(request: EvaluationRequest) -> dict[str, str]:
@@ -238,7 +238,7 @@ def _of_text(request: EvaluationRequest, model: TextModel | MaskFiller, folder: 
 
 
 def _seen(folder: Path, whole: WholeData, train: TokenStore | None) -> Seen:
-    """Compare a text with the training text of the run in `folder`."""
+    """Measure how much of a text is in the training text of the run in `folder`."""
     manifest = open_run(folder).manifest()
     same = manifest["data"]["text_hash"] == whole.text_hash
     if train is None:
@@ -301,7 +301,7 @@ def _measured_on(
     config = model.config
     if request.source is None:
         assert own is not None
-        return "the validation part", own.validation, config
+        return "the validation split", own.validation, config
     text = request.source if request.target is None else f"{request.source} and {request.target}"
     labels = model.labels if isinstance(model, TextClassifier) else ()
     source = model.source_tokenizer if isinstance(model, Translator) else model.tokenizer
@@ -317,7 +317,7 @@ def _measured_on(
 def _loss(
     request: EvaluationRequest, model: Translator | TextClassifier | ChatModel, store: RecordStore, config: Config
 ) -> LossEstimate:
-    """Compute the loss over all examples that fit the model."""
+    """Compute the loss over all examples that fit the model's context."""
     device = next(model.model.parameters()).device
     dtype = choose_precision(request.precision or config.train.precision, device)
     rows_of = ROWS_OF[TASK_FACTS[config.train.task].records]
@@ -325,7 +325,7 @@ def _loss(
 
 
 def _other(request: EvaluationRequest, model: Translator | TextClassifier | ChatModel) -> AnyTextModel | None:
-    """Load the run to compare with, and apply the same changed settings."""
+    """Load the run to compare with, and apply the same changes of settings; return None without such a run."""
     if request.against is None:
         return None
     other = OpenedRun.load(request.against, request.which, request.device).text_model
@@ -337,8 +337,8 @@ def _other(request: EvaluationRequest, model: Translator | TextClassifier | Chat
         )
     if isinstance(model, ChatModel) and isinstance(other, ChatModel) and not model.reads_as(other):
         raise GlassError(
-            f"{request.against} has another tokenizer or chat template than {request.folder}",
-            "Compare runs with the same tokenizer and template, or evaluate each separately.",
+            f"{request.against} and {request.folder} have different tokenizers or chat templates",
+            "Compare runs with the same tokenizer and chat template, or evaluate each run separately.",
         )
     other.config = other.config.with_changes(_sample_changes(request))
     ours = model.config.sample.model_dump()
@@ -351,7 +351,7 @@ def _other(request: EvaluationRequest, model: Translator | TextClassifier | Chat
 
 
 def _own(request: EvaluationRequest, config: Config, note: Callable[[str], None]) -> Prepared | None:
-    """Return the run's own data, encoded; None with a note if it is missing and other data is evaluated."""
+    """Return the run's own encoded data; if it is missing and other data is evaluated, print a note and return None."""
     try:
         return encoded_text(open_run(request.folder), config, request.note, request.moved)
     except GlassError as error:
@@ -362,7 +362,7 @@ def _own(request: EvaluationRequest, config: Config, note: Callable[[str], None]
 
 
 def _reading(config: Config, request: EvaluationRequest) -> Config:
-    """Return the run's settings with `data` for reading the other data.
+    """Return the run's settings, with the section `data` changed for reading the other data.
 
     Settings that decide how rows are cut are kept from training; settings of the file format start from the defaults.
     """
@@ -378,6 +378,6 @@ def _reading(config: Config, request: EvaluationRequest) -> Config:
 
 
 def _corpus(request: EvaluationRequest, config: Config) -> str | None:
-    """Return the name of the generated corpus that the run is evaluated on, or None for other data."""
+    """Return the name of the generated corpus that the run is evaluated on; None for other data."""
     name = config.data.source if request.source is None else request.source
     return name if name in CORPORA else None

@@ -1,4 +1,4 @@
-"""Select records evenly over a store; files are often sorted, so the first records would not be representative."""
+"""Select evenly spaced records of a store. Files are often sorted, so the first records would not be representative."""
 
 from __future__ import annotations
 

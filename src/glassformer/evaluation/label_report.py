@@ -34,10 +34,10 @@ class LabelReport:
     Attributes:
         measured_on: name of the evaluation data.
         estimate: loss in nats per text.
-        unknown_share: share of the texts' tokens that are the unknown token.
+        unknown_share: fraction of the texts' tokens that are unknown.
         scores: accuracy, F1, confusion matrix, calibration.
         measures: accuracy and macro-F1 with their intervals.
-        baselines: simple predictors on the same texts: (name, accuracy, macro-F1, note).
+        baselines: (name, accuracy, macro-F1, note) of each simple predictor on the same texts.
         against: paired tests with another run, by metric; None without another run.
         notes: notes that the user was shown, such as texts that were left out or cut.
     """
@@ -102,11 +102,11 @@ def label_report(
         model: the run.
         text: name of the evaluation data, for the report.
         examples: (text, label name) pairs.
-        estimate: the loss.
-        unknown_share: share of the texts' tokens that are the unknown token.
+        estimate: the loss of the run on these texts.
+        unknown_share: fraction of the texts' tokens that are unknown.
         train: training examples, for baselines; None if not available.
         corpus: name of the generated corpus that the texts are from, if any.
-        other: a second run to compare with.
+        other: a second run to compare with; None: no comparison.
         notes: notes that the user was shown.
 
     Raises:
@@ -129,7 +129,7 @@ def label_report(
 
 
 def _same_labels(ours: Sequence[str], theirs: Sequence[str]) -> None:
-    """Raise a `GlassError` if two runs have different labels; a label that only one can predict would bias the test."""
+    """Raise a `GlassError` if two runs have different labels, because a label of only one run would bias the test."""
     only = [("this run", sorted(set(ours) - set(theirs))), ("the other", sorted(set(theirs) - set(ours)))]
     differing = "; ".join(
         f"only {which} has {listed([shown(name) for name in names])}" for which, names in only if names

@@ -25,13 +25,13 @@ class LanguageReport:
         measured_on: name of the evaluation data.
         estimate: loss on all the data, in non-overlapping windows.
         bits_per_byte: the loss in bits per byte of text; None if the text has unknown tokens.
-        unknown_share: share of the text's tokens that are the unknown token.
-        sliding: nats per token with a sliding window, where every token sees at least half a context before it; None
+        unknown_share: fraction of the text's tokens that are unknown.
+        sliding: nats per token with a sliding window, in which every token has at least half a context before it; None
             for document windows.
         baselines: losses of simple predictors on the same tokens.
         overlap: longest overlap of a new sample with the training text; None if that text is not available.
         sample: the new sample.
-        reading: the documents that were left out, and the part of the text that was seen in training.
+        reading: documents that were left out, and overlap of the text with the training text.
         backend, precision: backend and precision that generated the sample.
     """
 
@@ -75,7 +75,7 @@ class LanguageReport:
         if self.unknown_share:
             lines.append(unknown_words(self.unknown_share))
         if self.sliding is not None:
-            lines.append(f"with a sliding window (every token sees at least half a context): {self.sliding:.4f}")
+            lines.append(f"with a sliding window (at least half a context before every token): {self.sliding:.4f}")
         if self.baselines:
             rungs = [(r.name, r.loss, r.bits_per_byte, r.note) for r in self.baselines]
             rungs.append(("this model", self.loss, self.bits_per_byte, ""))
@@ -88,8 +88,8 @@ class LanguageReport:
             lines.append("")
             lines.append(
                 f"copy meter: in a sample of {len(self.sample)} characters, the longest passage found in the "
-                f"training text has {self.overlap.length}: line {self.overlap.line}, "
-                f"character {self.overlap.position}: {copied!r}"
+                f"training text has {self.overlap.length} (line {self.overlap.line}, "
+                f"character {self.overlap.position}): {copied!r}"
             )
         return "\n".join(lines)
 
@@ -110,11 +110,11 @@ def language_report(
         model: the run.
         text: name of the evaluation data, for the report.
         store: tokens of the data.
-        train: the training part, for baselines and the copy meter; None if not available.
+        train: the training split, for baselines and the copy meter; None if not available.
         corpus: name of the generated corpus that the text is from, if any.
         precision: precision of matrix multiplications.
-        settings: sampling settings for the text of the copy meter.
-        reading: the documents that were left out, and the part of the text that was seen in training.
+        settings: sampling settings for the sample of the copy meter.
+        reading: documents that were left out, and overlap of the text with the training text.
     """
     config = model.config
     device = next(model.model.parameters()).device

@@ -30,10 +30,10 @@ class MaskedReport:
     Attributes:
         measured_on: name of the evaluation data.
         estimate: loss in nats per masked token.
-        unknown_share: share of the text's tokens that are the unknown token.
+        unknown_share: fraction of the text's tokens that are unknown.
         measures: top-1 and top-5 accuracy.
-        baselines: simple predictors on the same tokens: (name, nats per token, accuracy, note).
-        reading: the documents that were left out, and the part of the text that was seen in training.
+        baselines: (name, nats per token, accuracy, note) of each simple predictor on the same tokens.
+        reading: documents that were left out, and overlap of the text with the training text.
     """
 
     measured_on: str
@@ -75,14 +75,14 @@ class MaskedReport:
 def masked_report(
     model: Model, task: MaskedTask, text: str, device: torch.device, dtype: torch.dtype, reading: Reading
 ) -> MaskedReport:
-    """Measure predictions of masked tokens on the whole text, with the same masks as the evaluations during training.
+    """Evaluate predictions of masked tokens on the whole text, with the same masks as evaluations during training.
 
     Args:
         model: an encoder.
-        task: masked task whose validation part is the text to measure.
+        task: masked task whose validation split is the text to measure.
         text: name of the evaluation data, for the report.
         device, dtype: the device of the model, and the precision of its matrix multiplications.
-        reading: the documents that were left out, and the part of the text that was seen in training.
+        reading: documents that were left out, and overlap of the text with the training text.
     """
     rows = task.held_out(None)
     estimate = validation_loss(model, rows, device, dtype)
@@ -114,7 +114,7 @@ def masked_report(
 
 
 def _share(counts: np.ndarray, column: int, chosen: Indices) -> float:
-    """Return the hits per masked token in the chosen rows."""
+    """Return the accuracy in the chosen rows: hits divided by masked tokens."""
     return float(counts[chosen, column].sum() / max(1, counts[chosen, 2].sum()))
 
 

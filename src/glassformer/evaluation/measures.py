@@ -1,4 +1,4 @@
-"""Metrics with confidence intervals, and paired tests of two runs by a metric.
+"""Metrics with confidence intervals, and paired tests of two runs.
 
 A metric is a mean over examples (accuracy, exact match, ROUGE) or is computed on the whole set (BLEU, chrF++,
 macro-F1). Means are compared by a permutation test, whole-set metrics by the paired bootstrap.
@@ -26,15 +26,15 @@ from glassformer.evaluation.resampling import (
 
 @dataclass(frozen=True, eq=False)
 class Measure:
-    """A metric over examples.
+    """A metric over examples, with its confidence interval.
 
     Attributes:
         key: name in `--json`.
         name: name in text reports.
         value: metric on all examples.
-        interval: 95 % confidence interval; None if there is only one example, except for shares.
+        interval: 95 % confidence interval; None if there is only one example and the metric is not a proportion.
         statistic: function that computes the metric on a selection of the examples.
-        values: value of each example if the metric is their mean; None for a whole-set metric.
+        values: value of each example if the metric is the mean over examples; None for a whole-set metric.
         note: how the metric was computed.
     """
 
@@ -47,7 +47,7 @@ class Measure:
     note: str = ""
 
     def line(self) -> str:
-        """Format the measure as one line."""
+        """Format the metric as one line."""
         interval = "one example: no interval"
         if self.interval is not None:
             interval = f"{self.interval[0]:>9.4f} to {self.interval[1]:.4f}"
@@ -55,19 +55,19 @@ class Measure:
 
 
 def whole_set(key: str, name: str, statistic: Statistic, n: int, note: str = "") -> Measure:
-    """Return a metric of n examples together, with its bootstrap interval."""
+    """Return a metric computed on all n examples together, with its bootstrap interval."""
     return Measure(key, name, statistic(np.arange(n)), bootstrap_interval(statistic, n), statistic, note=note)
 
 
 def share(key: str, name: str, values: ArrayLike, note: str = "") -> Measure:
-    """Return the share of ones among values that are 0 or 1, with Wilson's interval."""
+    """Return the proportion of ones among values that are 0 or 1, with Wilson's interval."""
     numbers = np.asarray(values, dtype=np.float64)
     interval = wilson(float(numbers.sum()), len(numbers))
     return Measure(key, name, float(numbers.mean()), interval, mean_of(numbers), numbers, note)
 
 
 def mean(key: str, name: str, values: ArrayLike, note: str = "") -> Measure:
-    """Return the mean of any numbers, with its bootstrap interval; use `share` for values that are 0 or 1."""
+    """Return the mean of numbers with its bootstrap interval; use `share` for values that are 0 or 1."""
     numbers = np.asarray(values, dtype=np.float64)
     statistic = mean_of(numbers)
     interval = bootstrap_interval(statistic, len(numbers))
@@ -75,7 +75,7 @@ def mean(key: str, name: str, values: ArrayLike, note: str = "") -> Measure:
 
 
 def facts_of(measures: Sequence[Measure]) -> dict[str, Any]:
-    """Return measures as JSON: the value, the interval and, if there is one, the signature of each."""
+    """Return measures as JSON: value, interval and, if there is one, signature of each."""
     facts: dict[str, Any] = {}
     for measure in measures:
         facts[measure.key] = measure.value
@@ -86,7 +86,7 @@ def facts_of(measures: Sequence[Measure]) -> dict[str, Any]:
 
 
 def compared(first: Sequence[Measure], second: Sequence[Measure], n: int) -> dict[str, PairedTest]:
-    """Test each metric of two runs on the same n examples; differences are first minus second."""
+    """Test the difference of two runs in each metric on the same n examples; differences are first minus second."""
     tests: dict[str, PairedTest] = {}
     for one, other in zip(first, second, strict=True):
         if one.values is not None and other.values is not None:

@@ -1,10 +1,10 @@
-"""Minimal pairs: test whether a language model prefers the sentence that follows a rule to the one that breaks it.
+"""Minimal pairs: test whether a language model prefers a sentence that follows a rule to a sentence that breaks it.
 
 As in BLiMP (Warstadt et al. 2020), a pair is correct if log P(good) > log P(bad), summed over tokens and not divided by
-their number; a tie counts a half, so chance is 50 %. In both texts, only tokens from `scored_from` on count: from the
-beginning (0), from the first word that differs (Linzen et al. 2016), or after the difference (the partial score of
-Trinh and Le 2018). Twins are pairs with almost the same words and different answers. Chance is 25 % that both pairs of
-two twins are correct; a heuristic that always gives the same answer gets 0 %.
+their number; a tie counts a half, so chance is 50 %. In each sentence, only tokens from `scored_from` on count: from
+the beginning (0), from the first word that differs (Linzen et al. 2016), or after the difference (the partial score of
+Trinh and Le 2018). Twins are pairs with almost the same words and different answers. A guessing model gets both of two
+twins right in 25 % of cases; a heuristic that always gives the same answer gets 0 %.
 
 The model is passed as a function, so this module does not depend on tokenizers, batches or devices.
 """
@@ -22,7 +22,8 @@ from glassformer.corpora import MinimalPair
 from glassformer.evaluation.resampling import wilson
 
 TokenScores = list[tuple[int, float]]
-"""For each token of a text in order: one past the last character that it touches, and ln P(token | earlier tokens)."""
+"""For each token of a text, in order: the end of the token in the text (one past its last character), and ln P(token |
+earlier tokens)."""
 
 TokenLogProbabilities = Callable[[Sequence[str]], Sequence[TokenScores]]
 """Function that returns the token scores of each text. For a masked model, which attends to both sides, the scores are
@@ -33,11 +34,11 @@ Group = TypeVar("Group", bound=Hashable)
 
 @dataclass(frozen=True)
 class Share:
-    """The share of pairs, or of groups of twins, that are correct.
+    """The proportion of pairs, or of groups of twins, that are correct.
 
     Attributes:
-        right: number that are correct; a tie counts a half.
-        count: total number.
+        right: number of correct pairs or groups; a tie counts a half.
+        count: total number of pairs or groups.
     """
 
     right: float
@@ -45,16 +46,16 @@ class Share:
 
     @property
     def share(self) -> float:
-        """Return the share, from 0 to 1."""
+        """Return the proportion that is correct, from 0 to 1."""
         return self.right / self.count
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Wilson's 95 % confidence interval; pairs are assumed independent."""
+        """Wilson's 95 % confidence interval, which assumes that pairs are independent."""
         return wilson(self.right, self.count)
 
     def facts(self) -> dict[str, Any]:
-        """Return the share as JSON."""
+        """Return the proportion as JSON, with its interval."""
         return {"share": self.share, "ci95": list(self.interval), "right": self.right, "count": self.count}
 
 
@@ -63,12 +64,12 @@ class PairResults:
     """Results of a model on minimal pairs.
 
     Attributes:
-        overall: share of all pairs.
-        by_cell: share in each cell. A rule such as "agree with the last noun" is right on all pairs of some cells and
-            on none of the others, which `overall` does not show.
-        by_attractors: share by the number of attractors (see `MinimalPair`).
-        twins: share of groups of twins with every pair correct; None without groups of two or more.
-        twins_chance: share of such groups that guessing gets right.
+        overall: proportion of all pairs.
+        by_cell: proportion in each cell. A heuristic such as "agree with the last noun" is right on all pairs of some
+            cells and on no pair of other cells, which `overall` does not show.
+        by_attractors: proportion by number of attractors (see `MinimalPair`).
+        twins: proportion of twin groups in which every pair is correct; None without groups of two or more.
+        twins_chance: proportion of twin groups that a guessing model gets right.
         mean_log_ratio: mean of ln P(good) - ln P(bad), in nats; positive if good is more likely.
     """
 
@@ -81,7 +82,7 @@ class PairResults:
 
 
 def log_ratios(pairs: Sequence[MinimalPair], model: TokenLogProbabilities) -> list[float]:
-    """Return ln P(good) - ln P(bad) of each pair over the scored tokens, exactly 0 for a tie.
+    """Return ln P(good) - ln P(bad) of each pair, over the scored tokens; exactly 0 for a tie.
 
     Raises:
         GlassError: the model's scores do not cover its texts.
@@ -97,7 +98,7 @@ def log_ratios(pairs: Sequence[MinimalPair], model: TokenLogProbabilities) -> li
         start = _start(pair, good, bad)
         for_good = _from(good, start)
         for_bad = _from(bad, start)
-        # Two texts of probability 0 are a tie; their difference would be NaN.
+        # Two texts with probability 0 are a tie; the difference of their logarithms would be NaN.
         ratios.append(0.0 if for_good == for_bad else for_good - for_bad)
     return ratios
 
@@ -105,7 +106,7 @@ def log_ratios(pairs: Sequence[MinimalPair], model: TokenLogProbabilities) -> li
 def results_of(pairs: Sequence[MinimalPair], ratios: Sequence[float]) -> PairResults:
     """Compute the results from one number per pair: positive if `good` is preferred, 0 for a tie, otherwise negative.
 
-    The numbers may be a model's log-ratios or the judgements of a heuristic.
+    The numbers may be a model's log-ratios or the preferences of a heuristic.
 
     Raises:
         GlassError: there are no pairs, the numbers of pairs and ratios differ, or a ratio is NaN.
@@ -126,7 +127,7 @@ def results_of(pairs: Sequence[MinimalPair], ratios: Sequence[float]) -> PairRes
         overall=Share(sum(right), len(right)),
         by_cell=_shares([pair.cell for pair in pairs], right),
         by_attractors=_shares([pair.attractors for pair in pairs], right),
-        # The product of the pairs' scores: a model that ties everywhere gets the score of guessing.
+        # The product of the pairs' scores, so that a model that ties everywhere scores the same as guessing.
         twins=Share(sum(map(math.prod, twins)), len(twins)) if twins else None,
         twins_chance=sum(0.5 ** len(scores) for scores in twins) / len(twins) if twins else 0.25,
         mean_log_ratio=sum(ratios) / len(ratios),
@@ -140,7 +141,7 @@ def _score(ratio: float) -> float:
 
 
 def _shares(groups: Sequence[Group], right: Sequence[float]) -> dict[Group, Share]:
-    """Return the share of correct pairs of each group, in sorted order of the groups."""
+    """Return the proportion of correct pairs in each group, sorted by group."""
     scores: dict[Group, list[float]] = defaultdict(list)
     for group, score in zip(groups, right, strict=True):
         scores[group].append(score)
@@ -150,7 +151,7 @@ def _shares(groups: Sequence[Group], right: Sequence[float]) -> dict[Group, Shar
 def _start(pair: MinimalPair, good: TokenScores, bad: TokenScores) -> int:
     """Return the character after which tokens are scored.
 
-    If both texts are the same up to `scored_from` but a token of only one of them spans it, the scores would begin at
+    If the texts are equal up to `scored_from`, but a token of only one text spans this position, scores would begin at
     different characters. Scoring therefore begins at a token boundary of both texts.
     """
     if pair.good[: pair.scored_from] != pair.bad[: pair.scored_from]:
@@ -164,10 +165,10 @@ def _from(tokens: TokenScores, start: int) -> float:
 
 
 def _check(text: str, tokens: TokenScores) -> None:
-    """Check that every character is scored once; a text cut to fit the context would look too likely."""
+    """Check that every character is scored once; a text that was cut to fit the context would seem too likely."""
     ends = [end for end, _ in tokens]
     if ends != sorted(ends) or max(ends, default=0) != len(text):
         raise GlassError(
-            f"the {len(text)} characters of {text[:60]!r} are scored up to {ends[-1] if ends else 0}",
+            f"{text[:60]!r} has {len(text)} characters, but its token scores end at {ends[-1] if ends else 0}",
             "Use texts that fit the model's context, and give token scores in order.",
         )

@@ -1,4 +1,4 @@
-"""Nearest-neighbour baseline: answer a text with the answer of the most similar training text."""
+"""Nearest-neighbour baseline: return the answer of the most similar training text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from glassformer.evaluation.rouge import words
 
 SHARE = 0.05
-"""Words in more than this share of the training texts are looked up only if the text has no rarer known word."""
+"""Words in more than this fraction of the training texts are looked up only if a text has no rarer known word."""
 
 
 class Nearest:

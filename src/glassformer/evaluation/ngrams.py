@@ -1,8 +1,8 @@
-"""N-gram language model with interpolated modified Kneser-Ney smoothing, implemented with sorted arrays.
+"""N-gram language model with interpolated modified Kneser-Ney smoothing, in sorted arrays.
 
-Chen and Goodman 1999, "An empirical study of smoothing techniques for language modeling" (the formulas and the three
-discounts). The highest order uses counts; a lower order uses the number of distinct tokens that precede an n-gram. The
-unigrams are interpolated with the uniform distribution, so no token has probability zero.
+The formulas and the three discounts are those of Chen and Goodman 1999, "An empirical study of smoothing techniques for
+language modeling". The highest order uses counts; lower orders use the number of distinct tokens that precede an
+n-gram. Unigrams are interpolated with the uniform distribution, so no token has probability zero.
 
 An n-gram is identified by its rank among the distinct n-grams, and an (n+1)-gram by the pair (rank of its first n
 tokens, last token), packed into one integer. This is exact for any vocabulary.
@@ -25,10 +25,10 @@ class _Order:
     """All distinct n-grams of one length n.
 
     Args:
-        keys: rank of the context x V + last token, sorted; the rank of an n-gram is its index in this array.
+        keys: for each n-gram, (rank of its context) x V + last token, sorted; an n-gram's index here is its rank.
         weights: count of each n-gram after discounting.
         totals: for each context (an (n-1)-gram), the sum of the counts before discounting.
-        freed: for each context, the sum of the discounts, which is the weight of the next lower order.
+        freed: for each context, the sum of the discounts, which weights the next lower order.
     """
 
     keys: Integers
@@ -52,7 +52,7 @@ class KneserNey:
         keys, ranks, counts = _distinct(tokens.astype(np.int64))
         contexts = 1
         for n in range(2, order + 1):
-            # `ranks` holds the (n-1)-gram that starts at each token; with the token after it, it is an n-gram.
+            # `ranks` has the (n-1)-gram that starts at each token; together with the next token, it is an n-gram.
             longer_keys, longer_ranks, longer_counts = _distinct(
                 ranks[:-1].astype(np.int64) * vocab_size + tokens[n - 1 :]
             )
@@ -66,7 +66,7 @@ class KneserNey:
         self._orders.append(_smoothed(keys, counts, contexts, vocab_size))
 
     def probabilities(self, tokens: NDArray[np.integer]) -> Floats:
-        """Return the (N,) probability of each token given the tokens before it in the same array."""
+        """Return the probability (N,) of each token given the tokens before it in the same array."""
         chances = np.full(len(tokens), 1 / self.vocab_size)
         ranks = np.zeros(len(tokens), dtype=np.int64)  # rank of the context of each token, -1 if never seen
         for counted in self._orders:
@@ -95,7 +95,7 @@ def _distinct(codes: Integers) -> tuple[Integers, Ranks, Integers]:
     first[1:] = in_order[1:] != in_order[:-1]
     starts = np.flatnonzero(first)
     keys = in_order[starts]
-    del in_order  # these arrays determine the peak memory
+    del in_order  # free memory at its peak
     ranks = np.empty(len(codes), dtype=np.int32)
     ranks[order] = np.cumsum(first, dtype=np.int32) - 1
     return keys, ranks, np.diff(starts, append=len(codes))
@@ -122,10 +122,10 @@ def _smoothed(keys: Integers, counts: Integers, contexts: int, vocab_size: int) 
 
 
 def _discounts(counts: Integers) -> Floats:
-    """Return the discounts for counts of 0, 1, 2 and 3 or more (modified Kneser-Ney, Chen and Goodman 1999).
+    """Return the discounts for counts of 0, 1, 2, and 3 or more (modified Kneser-Ney, Chen and Goodman 1999).
 
-    The estimates need n-grams of counts 1, 2 and 3. If there are none, or if an estimate is outside (0, count), the
-    discount is 0.5; any discount in that range gives a probability distribution.
+    The estimates need n-grams with counts of 1, 2 and 3. If there are none, or if an estimate is outside (0, count),
+    the discount is 0.5; any discount in that range gives a probability distribution.
     """
     n1, n2, n3, n4 = (float(np.count_nonzero(counts == count)) for count in (1, 2, 3, 4))
     discounts = np.array([0.0, 0.5, 0.5, 0.5])

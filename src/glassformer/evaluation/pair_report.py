@@ -1,4 +1,4 @@
-"""Evaluation report of a translation or summarization run: its loss, and the quality of its generated text."""
+"""Evaluation report of a translation or summarization run: loss, and quality of the generated text."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ class PairReport:
         estimate: loss in nats per target token, with teacher forcing.
         bits_per_byte: the loss in bits per byte of the targets; None if a target was cut, left out, or has unknown
             tokens.
-        unknown_share: share of the targets' tokens that are the unknown token.
-        unknown_source_share: share of the sources' tokens that are the unknown token.
+        unknown_share: fraction of the targets' tokens that are unknown.
+        unknown_source_share: fraction of the sources' tokens that are unknown.
         examples: number of sources for which text was generated.
         measures: metrics of the generated text.
-        baselines: metrics of baselines without a model, by name.
-        samples: a few examples: (source, reference, generated text).
+        baselines: name -> metrics of each baseline that needs no model.
+        samples: (source, reference, generated text) of a few examples.
         against: paired tests with another run, by metric; None without another run.
         notes: notes that the user was shown, such as pairs that were left out or cut.
         backend, precision: backend and precision that generated the text.
-        records: plural noun for the examples, for the report.
+        records: plural noun that the report uses for the examples.
     """
 
     measured_on: str
@@ -106,10 +106,10 @@ class PairReport:
 
 
 def pair_measures(hypotheses: Sequence[str], references: Sequence[str]) -> list[Measure]:
-    """Compute BLEU (cased and lower-cased), chrF++, ROUGE-1, 2 and L, and exact match, each with its interval.
+    """Compute BLEU (cased and lower-cased), chrF++, ROUGE-1, ROUGE-2, ROUGE-L and exact match, with intervals.
 
-    BLEU and chrF++ range from 0 to 100, as is usual, and are left out if sacrebleu is not installed. The others range
-    from 0 to 1.
+    BLEU and chrF++ range from 0 to 100, and are left out if sacrebleu is not installed. The other metrics range from 0
+    to 1.
     """
     rouge = rouge_of_each(hypotheses, references)
     return [
@@ -152,7 +152,7 @@ def pair_report(
         estimate: the loss over all pairs.
         store: all pairs.
         train: training pairs, for the nearest-neighbour baseline; None if not available.
-        other: a second run to compare with.
+        other: a second run to compare with; None: no comparison.
         notes: notes that the user was shown.
     """
     sources = [source for source, _ in examples]

@@ -1,10 +1,10 @@
 """Confidence intervals by resampling the examples, and paired tests of two runs on the same examples.
 
-A metric of a whole test set (BLEU, macro-F1) is a function of the examples that it is computed from. This module
-therefore works with a *statistic*: a function that takes the indices of the examples to use, (n,), with repetitions,
-and returns the metric. The bootstrap calls it many times with n of n examples drawn with replacement.
+A *statistic* is a function that takes the indices (n,) of examples, possibly with repetitions, and returns a metric on
+these examples. It also covers metrics of a whole test set, such as BLEU and macro-F1. The bootstrap calls a statistic
+many times with the indices of n out of n examples, drawn with replacement.
 
-Each metric has one test, so that there is one p-value:
+Each metric has exactly one test, so that there is only one p-value:
 
 - means over examples (accuracy, exact match, ROUGE, losses): `paired_permutation`;
 - whole-set metrics (BLEU, chrF++, macro-F1, calibration error): `paired_bootstrap`.
@@ -27,7 +27,7 @@ from glassformer.base.errors import GlassError
 Indices = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Statistic = Callable[[Indices], float]
-"""Function from the indices (n,) of examples to a metric on those examples."""
+"""Function that takes the indices (n,) of examples and returns a metric on these examples."""
 
 REPEATS = 1000
 SHUFFLES = 10_000
@@ -40,11 +40,11 @@ class PairedTest:
     """The result of a paired test of two runs on the same examples.
 
     Attributes:
-        difference: metric of the first run minus the metric of the second, on all examples.
+        difference: metric of the first run minus metric of the second run, on all examples.
         interval: confidence interval of the difference, by the paired bootstrap; None if there is only one example.
-        p: two-sided p-value: probability of a difference at least this large if the runs were equally good.
+        p: two-sided p-value: the probability of a difference at least this large if the runs were equally good.
         method: "paired permutation" or "paired bootstrap".
-        repeats: number of random samples behind p; p is never below 1 / (repeats + 1).
+        repeats: number of random samples used for p, which is never below 1 / (repeats + 1).
         level: confidence level of the interval.
     """
 
@@ -76,10 +76,10 @@ def mean_of(values: ArrayLike) -> Statistic:
 def bootstrap_interval(
     statistic: Statistic, n: int, repeats: int = REPEATS, seed: int = 0, level: float = LEVEL
 ) -> tuple[float, float] | None:
-    """Compute a percentile bootstrap interval (Efron 1979; for translation scores Koehn 2004).
+    """Compute a percentile bootstrap interval (Efron 1979; Koehn 2004 for translation scores).
 
     The interval shows how much the metric varies with the choice of test examples, not with the training seed. It is
-    too narrow for very few examples, and has zero width if all are correct; use `wilson` for shares.
+    too narrow for very few examples, and has zero width if all examples are correct; use `wilson` for proportions.
 
     Args:
         statistic: metric as a function of example indices.
@@ -110,18 +110,18 @@ def paired_bootstrap(
 ) -> PairedTest:
     """Test whether two runs differ in a metric, on the same resamples of the examples (Koehn 2004, section 3).
 
-    The p-value is the share of resampled differences whose distance from the measured difference is at least the
+    The p-value is the fraction of resampled differences whose distance from the measured difference is at least the
     distance of the measured difference from 0 (Noreen 1989; Efron and Tibshirani 1993, chapter 16). The test is
-    two-sided. sacrebleu takes absolute values before centring, so it reports about half of this p for clear
-    differences.
+    two-sided. sacrebleu takes absolute values before centring, so for clear differences it reports about half of this
+    p-value.
 
     Args:
         first, second: metric of each run as a function of example indices.
         n: number of examples.
-        repeats, seed, level: as for `bootstrap_interval`.
+        repeats, seed, level: as in `bootstrap_interval`.
 
     Raises:
-        GlassError: as for `bootstrap_interval`.
+        GlassError: as in `bootstrap_interval`.
     """
     _check(n, repeats, level)
     everything = np.arange(n)
@@ -142,14 +142,14 @@ def paired_permutation(
 ) -> PairedTest:
     """Test whether two runs differ in the mean of a per-example score (approximate randomization).
 
-    If the runs were equally good, the two scores of an example could be exchanged. The test therefore swaps them at
-    random; p is the share of swaps with a difference at least as large as the measured one (Noreen 1989; Riezler and
-    Maxwell 2005, who find this test more conservative than the bootstrap).
+    If the runs were equally good, the two scores of an example could be exchanged. The test therefore swaps the two
+    scores of random examples; p is the fraction of repeats with a difference at least as large as the measured
+    difference (Noreen 1989; Riezler and Maxwell 2005, who find this test more conservative than the bootstrap).
 
     Args:
         first, second: (n,) score of each example in each run.
-        repeats: number of random swaps; the interval uses at most 1,000 resamples.
-        seed, level: as for `bootstrap_interval`.
+        repeats: number of random assignments; the interval uses at most 1,000 resamples.
+        seed, level: as in `bootstrap_interval`.
 
     Raises:
         GlassError: there are no examples, the numbers of scores differ, or `repeats` or `level` is out of range.
@@ -177,11 +177,11 @@ def paired_permutation(
 
 
 def wilson(right: float, n: int, level: float = LEVEL) -> tuple[float, float]:
-    """Return the score interval of a share (Wilson 1927), also valid for few examples and for shares of 0 or 1.
+    """Return the score interval of a proportion (Wilson 1927), also valid for few examples and for 0 or 1.
 
     Args:
         right: number of correct examples; a tie may count a half.
-        n: number of examples; with 0 the interval is 0 to 1.
+        n: number of examples; if 0, the interval is 0 to 1.
         level: confidence level.
 
     Raises:
@@ -200,7 +200,7 @@ def wilson(right: float, n: int, level: float = LEVEL) -> tuple[float, float]:
     weight = z * z / n
     centre = (share + weight / 2) / (1 + weight)
     half = math.sqrt(weight * (share * (1 - share) + weight / 4)) / (1 + weight)
-    # Rounding must not put the share itself outside.
+    # Rounding must not put the proportion itself outside of the interval.
     return min(share, max(0.0, centre - half)), max(share, min(1.0, centre + half))
 
 
@@ -224,14 +224,14 @@ def _generator(seed: int) -> np.random.Generator:
 
 
 def _resamples(n: int, repeats: int, seed: int) -> Iterator[Indices]:
-    """Yield `repeats` resamples: indices of n of n examples, drawn with replacement."""
+    """Yield `repeats` resamples: the indices of n out of n examples, drawn with replacement."""
     generator = _generator(seed)
     for count in _blocks(repeats, n):
         yield from generator.integers(n, size=(count, n))
 
 
 def _blocks(repeats: int, n: int) -> Iterator[int]:
-    """Yield the number of repeats of each batch, so that memory does not grow with the number of repeats."""
+    """Yield the number of repeats in each batch, so that memory does not grow with the number of repeats."""
     most = max(1, AT_ONCE // n)
     for start in range(0, repeats, most):
         yield min(most, repeats - start)
@@ -243,10 +243,10 @@ def _percentiles(values: Floats, level: float) -> tuple[float, float]:
 
 
 def _at_least(values: Floats, limit: float) -> NDArray[np.bool_]:
-    """Return whether each value is at least the limit, up to rounding: sums in another order differ slightly."""
+    """Return whether each value is at least the limit, up to rounding errors, which depend on the order of sums."""
     return values >= limit * (1 - 1e-9) - 1e-12
 
 
 def _p_value(extreme: int, repeats: int) -> float:
-    """Return the p-value; the measured value counts as one of the random ones, so that a 5 % test errs at most 5 %."""
+    """Return the p-value, counting the measured value as a random one, so that a 5 % test errs in at most 5 %."""
     return (extreme + 1) / (repeats + 1)

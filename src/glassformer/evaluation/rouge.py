@@ -3,8 +3,8 @@
 Words are lower-cased sequences of letters, marks and digits, so that a Bangla word keeps its vowel signs; all other
 characters separate words. On ASCII text, words and scores equal those of the package rouge-score without stemming.
 Scripts without spaces between words (Chinese, Japanese, Thai, Lao, Khmer, Burmese and others) would need a dictionary
-to find words; there, each ideograph, kana or letter with its marks counts as one word. Such scores are comparable only
-with each other. Text is normalized to NFC before the comparison.
+to find words; in these, each ideograph, kana or letter with its marks counts as one word, and scores are comparable
+only within the same script. Text is normalized to NFC before the comparison.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class PrecisionRecall:
     """Precision, recall and F1 of a hypothesis, each from 0 to 1.
 
     Attributes:
-        precision: share of the hypothesis that is in the reference.
-        recall: share of the reference that is in the hypothesis.
+        precision: fraction of the hypothesis that is in the reference.
+        recall: fraction of the reference that is in the hypothesis.
         f: harmonic mean of precision and recall.
     """
 
@@ -50,7 +50,7 @@ class PrecisionRecall:
 
 @dataclass(frozen=True)
 class RougeScores:
-    """ROUGE scores by unigrams, by bigrams, and by the longest common subsequence of words."""
+    """ROUGE scores of one text: by unigrams, by bigrams, and by the longest common subsequence of words."""
 
     rouge1: PrecisionRecall
     rouge2: PrecisionRecall
@@ -114,7 +114,7 @@ def common_subsequence(first: Sequence[str], second: Sequence[str]) -> int:
 
 
 def _by_ngrams(hypothesis: list[str], reference: list[str], n: int) -> PrecisionRecall:
-    """Compare n-grams; a repeated n-gram matches as often as it occurs in both texts."""
+    """Compare n-grams; a repeated n-gram matches as often as it occurs in each text."""
     ours = _ngrams(hypothesis, n)
     theirs = _ngrams(reference, n)
     return _overlap((ours & theirs).total(), ours.total(), theirs.total())

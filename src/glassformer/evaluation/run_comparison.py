@@ -1,8 +1,8 @@
 """Compare two runs on one text: their surprisal of each token, their predictions, and the attention of their heads.
 
-Tokens can be compared one by one only if both tokenizers split the text alike. Otherwise the text is split at the
-characters where tokens of both runs end. The nats of such a stretch are the sum over its tokens: -ln P of the same
-characters for both runs.
+Tokens can be compared one by one only if both tokenizers split the text in the same way. Otherwise the text is split
+into stretches at the characters where tokens of both runs end. The nats of a stretch are the sum over its tokens, so
+both runs give -ln P of the same characters.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ class Stretch:
     """A stretch of text between two token boundaries that both runs share.
 
     Attributes:
-        text: its characters.
-        start, end: bounds in the text, in characters.
-        one, other: -ln P of the stretch for each run, in nats; None if a token of it has no probability.
+        text: the characters of the stretch.
+        start, end: bounds in the whole text, in characters.
+        one, other: -ln P of the stretch for each run, in nats; None if one of its tokens has no probability.
     """
 
     text: str
@@ -38,15 +38,15 @@ class Stretch:
 
 
 def stretches(one: Surprisals, other: Surprisals) -> list[Stretch]:
-    """Split the text where tokens of both runs end; tokens without characters, such as end tokens, are left out.
+    """Split the text where tokens of both runs end; tokens without characters, such as end tokens, are ignored.
 
     Raises:
         GlassError: the tokens of the two runs do not stand for the same characters.
     """
     if one.text != other.text:
         raise GlassError(
-            "the tokens of the two runs do not stand for the same characters: characters that one tokenizer does not "
-            "know or normalizes cannot be compared",
+            "the tokens of the two runs do not stand for the same characters, because one tokenizer does not know some "
+            "characters or normalizes them",
             "Give a text that both tokenizers can represent.",
         )
     sums = [_by_end(each) for each in (one, other)]
@@ -61,7 +61,7 @@ def stretches(one: Surprisals, other: Surprisals) -> list[Stretch]:
 
 
 def _by_end(costs: Surprisals) -> dict[int, list[float | None]]:
-    """Return the nats of the tokens that end at each character, by end position."""
+    """Return the nats of the tokens that end at each position of the text, by position."""
     found: dict[int, list[float | None]] = {}
     for end, nats, writes in zip(costs.ends, costs.nats, costs.writes, strict=True):
         if writes:
@@ -70,7 +70,7 @@ def _by_end(costs: Surprisals) -> dict[int, list[float | None]]:
 
 
 def _between(sums: dict[int, list[float | None]], start: int, end: int) -> float | None:
-    """Return the total nats of the tokens that end in (start, end]; None if one of them has no probability."""
+    """Return the total nats of the tokens that end in (start, end]; None if a token has no probability."""
     parts = [nats for position, each in sums.items() if start < position <= end for nats in each]
     known = [nats for nats in parts if nats is not None]
     return sum(known) if len(known) == len(parts) else None
@@ -82,7 +82,7 @@ class Bar:
 
     Attributes:
         name: text of the predicted token or class.
-        one, other: its probability in each run; None if a run cannot predict it.
+        one, other: probability of the prediction in each run; None if the run cannot predict it.
     """
 
     name: str
@@ -91,7 +91,7 @@ class Bar:
 
 
 def bars(one: Outlook, other: Outlook, n: int) -> list[Bar]:
-    """Return the n most probable predictions of each run with their probability in both runs, in descending order."""
+    """Return the n most probable predictions of each run with their probabilities in both runs, most probable first."""
     shares = [_by_name(each) for each in (one, other)]
     names = dict.fromkeys(outlook.name(id) for outlook in (one, other) for id in outlook.best(n))
     found = [Bar(name, shares[0].get(name), shares[1].get(name)) for name in names]
@@ -99,7 +99,7 @@ def bars(one: Outlook, other: Outlook, n: int) -> list[Bar]:
 
 
 def _by_name(outlook: Outlook) -> dict[str, float]:
-    """Return the probability of each text; tokens with the same text are added up."""
+    """Return the probability of each text, summed over tokens with the same text."""
     found: dict[str, float] = {}
     for id, share in enumerate(outlook.shares.tolist()):
         name = outlook.name(id)
@@ -140,7 +140,7 @@ def refuse_unlike(one: tuple[Subject, str], other: tuple[Subject, str]) -> None:
     if sides(*one) != sides(*other):
         raise GlassError(
             "the two heads have different query or key tokens, so their attention maps cannot be subtracted",
-            "Compare runs with the same tokenizer, and heads of the same kind.",
+            "Compare runs with the same tokenizer, and heads of the same type.",
         )
 
 
@@ -149,7 +149,7 @@ def difference(one: tuple[Subject, str], other: tuple[Subject, str], last: int |
 
     Args:
         one, other: a subject, and the name of a head of its model.
-        last: as for `weights_of`.
+        last: as in `weights_of`.
 
     Raises:
         GlassError: the heads have different query or key tokens, or there is no such head.

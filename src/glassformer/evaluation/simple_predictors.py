@@ -1,4 +1,4 @@
-"""Cheap baselines of a run, computed before training on its validation part."""
+"""Fast baselines for a run, computed on its validation split before training."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from glassformer.text.prepare import Prepared
 from glassformer.text.record_store import RecordStore
 
 COUNTED = 500_000
-"""Maximum number of training tokens that the 5-gram counts, the last ones, so that the baseline is fast."""
+"""Maximum number of training tokens (the last tokens) that the 5-gram model counts, so that it is fast."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Rung:
     Attributes:
         name: uniform, unigram, 5-gram, gzip, true entropy, frequencies, or best possible.
         loss: nats per predicted token, or per labelled text; None if the baseline has no loss.
-        accuracy: share of texts labelled correctly; None if the task has no labels.
+        accuracy: fraction of texts labelled correctly; None if the task has no labels.
         note: how the numbers were computed.
     """
 
@@ -38,7 +38,7 @@ class Rung:
 
 
 def ladder(config: Config, data: Prepared) -> list[Rung]:
-    """Return the cheap baselines, weakest first; an empty list if there is nothing to predict."""
+    """Return the fast baselines for a run, weakest first; an empty list if there is nothing to predict."""
     corpus = config.data.source if config.data.source in CORPORA else None
     if data.labels:
         return _of_labels(data, corpus)
@@ -55,20 +55,20 @@ def ladder(config: Config, data: Prepared) -> list[Rung]:
 
 
 def _of_targets(data: Prepared) -> list[Rung]:
-    """Return the baselines that predict target tokens without the source or the earlier target tokens."""
+    """Return the baselines that predict target tokens without reading the source or earlier target tokens."""
     size = data.tokenizer.vocab_size
     known = counts_of(_predicted(data.train), size)
     return by_frequency(known, counts_of(_predicted(data.validation), size), size)
 
 
 def _predicted(store: RecordStore) -> NDArray[np.integer[Any]]:
-    """Return the tokens of the targets that count for the loss."""
+    """Return the target tokens that count for the loss."""
     tokens = store.target.tokens
     return tokens if store.loss_mask is None else tokens[store.loss_mask]
 
 
 def _of_labels(data: Prepared, corpus: str | None) -> list[Rung]:
-    """Return the baselines that predict labels without the text."""
+    """Return the baselines that predict labels without reading the text."""
     assert data.train.labels is not None
     assert data.validation.labels is not None
     size = len(data.labels)
@@ -82,7 +82,7 @@ def _of_labels(data: Prepared, corpus: str | None) -> list[Rung]:
             "frequencies",
             _loss(known, held, size),
             right,
-            f"labels as frequent as in training; always {shown(data.labels[most])}",
+            f"label frequencies of the training split; prediction: always {shown(data.labels[most])}",
         ),
     ]
     generated = CORPORA.get(corpus or "")
@@ -92,10 +92,10 @@ def _of_labels(data: Prepared, corpus: str | None) -> list[Rung]:
 
 
 def by_frequency(known: NDArray[np.int64], held: NDArray[np.int64], size: int) -> list[Rung]:
-    """Return the uniform and the unigram baseline.
+    """Return the uniform baseline and the unigram baseline.
 
     Args:
-        known, held: (n,) counts of each of the n predictable tokens in the training part and in the evaluation data.
+        known, held: counts (n,) of the n predictable tokens in the training split and in the evaluation data.
         size: vocabulary size V.
     """
     note = f"token frequencies in {int(known.sum()):,} training tokens, one added to each count"
@@ -112,7 +112,7 @@ def _loss(known: NDArray[np.int64], held: NDArray[np.int64], size: int) -> float
 
 
 def counts_of(numbers: NDArray[np.integer[Any]], size: int) -> NDArray[np.int64]:
-    """Count each of the numbers 0 to size - 1; memory does not grow with the number of tokens."""
+    """Count how often each number from 0 to size - 1 occurs; memory does not grow with the number of tokens."""
     counts = np.zeros(size, dtype=np.int64)
     for start in range(0, len(numbers), CHUNK):
         counts += np.bincount(numbers[start : start + CHUNK], minlength=size)

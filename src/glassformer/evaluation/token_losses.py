@@ -1,7 +1,6 @@
-"""Surprisal of each token of a text, and predictions, for one run.
+"""Compute one run's surprisal of each token of a text, and its predictions.
 
-The functions accept a `forward` to use instead of the model's own forward pass, for example with parts ablated (see
-`ablation`).
+The functions accept a `forward` to call instead of the model, for example with ablated components (see `ablation`).
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from glassformer.text.rows import Row
 Forward = Callable[..., Tensor]
 
 MOST_HOLES = 512
-"""Maximum number of tokens to mask one at a time; each takes a pass over the whole text."""
+"""Maximum number of tokens to mask one at a time; each token takes a forward pass over the whole text."""
 LEFT = "each token given the tokens before it"
 TARGET = "each token of the target given the source and the target tokens before it"
 NO_PROBABILITY = "a classifier assigns no probability to the tokens of a text"
@@ -47,9 +46,9 @@ class Surprisals:
         labels: text of each token.
         writes: whether each token stands for characters of the text; False for special tokens.
         nats: -ln P of each token; None if the run assigns it no probability.
-        ends: for each token, one past the last character of the text that it touches.
+        ends: end of each token in the text: one past the last character to which the token contributes.
         text: decoded text of the tokens.
-        how: condition of the probabilities, in words.
+        how: description of what each probability is conditioned on.
     """
 
     tokens: tuple[int, ...]
@@ -62,7 +61,7 @@ class Surprisals:
 
     @property
     def mean(self) -> float | None:
-        """Mean nats of the tokens that have a probability; None if there are none."""
+        """Mean nats of the tokens that have a probability; None if no token has one."""
         known = [nats for nats in self.nats if nats is not None]
         return sum(known) / len(known) if known else None
 
@@ -73,7 +72,7 @@ class Outlook:
 
     Attributes:
         what: name of the prediction, such as "the next token".
-        place: position of its logits in the row; 0 for a classifier.
+        place: position of the prediction's logits in the row; 0 for a classifier.
         shares: (V) or (classes) float64 probabilities; special tokens that cannot be predicted have 0.
         name: function that returns the text of a token, or the name of a class.
     """
@@ -84,15 +83,15 @@ class Outlook:
     name: Callable[[int], str]
 
     def best(self, n: int) -> list[int]:
-        """Return the ids of the n most probable tokens or classes in descending order; ties by the lower id."""
+        """Return the ids of the n most probable tokens or classes, most probable first; ties go to the lower id."""
         return self.shares.sort(descending=True, stable=True).indices[:n].tolist()
 
 
 def surprisals(model: AnyTextModel, text: str, target: str | None = None, forward: Forward | None = None) -> Surprisals:
     """Return the surprisal of each token of a text, or of the target for a run that translates or summarizes.
 
-    For a masked language model, each token is masked in turn while all others are visible; mask tokens in the text
-    itself have no surprisal. The text of a chat run is a question, whose tokens have no loss.
+    For a masked language model, each token is masked in turn while all others are visible; mask tokens that are already
+    in the text have no surprisal. For a chat run, the text is a question, whose tokens have no loss.
 
     Args:
         model: the run.
@@ -101,8 +100,8 @@ def surprisals(model: AnyTextModel, text: str, target: str | None = None, forwar
         forward: called instead of the model.
 
     Raises:
-        GlassError: the text or the target is longer than the context (or than `MOST_HOLES` for a masked language
-            model), a target is missing, or the task takes no target.
+        GlassError: the text or the target is longer than the context (or, for a masked language model, than
+            `MOST_HOLES`), a target is missing, or the task takes no target.
     """
     if (target is not None) != isinstance(model, Translator):
         what = "a target was given" if target is not None else "no target was given"
@@ -132,7 +131,7 @@ def surprisals(model: AnyTextModel, text: str, target: str | None = None, forwar
         _refuse_long(len(tokens), model)
         if isinstance(model, MaskFiller) and len(tokens) > MOST_HOLES:
             raise GlassError(
-                f"the text has {len(tokens):,} tokens, and each would be masked in turn, in a pass of its own",
+                f"the text has {len(tokens):,} tokens, and each token would need a separate forward pass",
                 f"Give a text of at most {MOST_HOLES} tokens.",
             )
         nats = _masked_in_turn(model, tokens, forward) if isinstance(model, MaskFiller) else [None] * len(tokens)
@@ -149,7 +148,7 @@ def surprisals(model: AnyTextModel, text: str, target: str | None = None, forwar
 
 
 def framed_ids(model: TextClassifier | MaskFiller, text: str) -> list[int]:
-    """Return the token ids that an encoder reads, with its frame; the text may or may not contain masks."""
+    """Return the token ids that an encoder reads, including special tokens; the text may or may not contain masks."""
     if isinstance(model, MaskFiller) and model.MASK in text:
         return model.ids(text)
     return list(model.frame.around(model.tokenizer.encode(text)))
@@ -158,7 +157,7 @@ def framed_ids(model: TextClassifier | MaskFiller, text: str) -> list[int]:
 def _refuse_long(tokens: int, model: AnyTextModel) -> None:
     context = model.config.model.context
     if tokens > context:
-        raise GlassError(f"the text has {tokens:,} tokens, the model reads {context:,}", "Give a shorter text.")
+        raise GlassError(f"the text has {tokens:,} tokens, but the model reads {context:,}", "Give a shorter text.")
 
 
 def _left_to_right(model: AnyTextModel, batch: Batch, forward: Forward | None) -> list[float | None]:
@@ -171,7 +170,7 @@ def _left_to_right(model: AnyTextModel, batch: Batch, forward: Forward | None) -
 
 
 def _masked_in_turn(model: MaskFiller, tokens: Sequence[int], forward: Forward | None) -> list[float | None]:
-    """Return the nats of each token when it alone is masked; None for special tokens."""
+    """Return the nats of each token when only this token is masked; None for special tokens."""
     row = np.array(tokens)
     device = model.model.embedding.tokens.weight.device
     positions = [position for position, token in enumerate(tokens) if token not in model.tokenizer.special]
@@ -197,7 +196,7 @@ def outlook(model: AnyTextModel, subject: Subject, forward: Forward | None = Non
         model: the run.
         subject: the input.
         forward: called instead of the model.
-        first: predict the first token of the target, for a run that translates or summarizes.
+        first: whether to predict the first token of the target, for a run that translates or summarizes.
     """
     call: Forward = model.model if forward is None else forward
     device = model.model.embedding.tokens.weight.device
@@ -217,7 +216,7 @@ def outlook(model: AnyTextModel, subject: Subject, forward: Forward | None = Non
 
 
 def _position(model: AnyTextModel, subject: Subject, first: bool) -> int:
-    """Return the position to predict: the first mask, the last position, or that of the first target token."""
+    """Return the position to predict: the first mask, the last position, or the position of the first target token."""
     if first:
         assert isinstance(model, Translator)
         return len(model.tokenizer.target_start) - 1
@@ -235,15 +234,15 @@ def _what(model: AnyTextModel, first: bool) -> str:
 
 
 def guess(model: AnyTextModel, text: str, place: int) -> Outlook:
-    """Predict one token of a text from the tokens before it, or from both sides.
+    """Predict one token of a text from the tokens before it, or from the tokens on both sides.
 
     Args:
         model: a language model or a masked language model.
-        text: as for `surprisals`.
+        text: as in `surprisals`.
         place: index of the token in the result of `surprisals`.
 
     Raises:
-        GlassError: the run has another task, there is no such token, or no token precedes it that a decoder could read.
+        GlassError: the run has another task, there is no such token, or a decoder has no token before it to read.
     """
     if not isinstance(model, TextModel | MaskFiller):
         raise GlassError(
@@ -254,7 +253,7 @@ def guess(model: AnyTextModel, text: str, place: int) -> Outlook:
     _refuse_long(len(tokens), model)
     first, reads_left = (1, True) if isinstance(model, TextModel) else (0, False)
     if not first <= place < len(tokens):
-        raise GlassError(f"no token {place} to guess", f"Give {span(first, len(tokens) - 1)}.")
+        raise GlassError(f"there is no token {place} to predict", f"Give {span(first, len(tokens) - 1)}.")
     device = model.model.embedding.tokens.weight.device
     row = tokens[:place] if reads_left else [*tokens[:place], model.tokenizer.mask_id, *tokens[place + 1 :]]
     with inference(model.model):
@@ -272,10 +271,10 @@ class After:
     """The logits from which a run samples the next token.
 
     Attributes:
-        logits: (V) on the CPU.
-        read: the tokens before it, of the text or of the target.
-        previous: the tokens that a repetition penalty counts.
-        step: number of the token to sample, from 1; sampling has then used this many random numbers.
+        logits: logits (V) of the next token, on the CPU.
+        read: the tokens before the next token, in the text or in the target.
+        previous: the tokens to which a repetition penalty applies.
+        step: index of the token to sample, from 1; sampling this token uses the random number of the same index.
     """
 
     logits: Tensor
@@ -285,15 +284,15 @@ class After:
 
 
 def next_logits(model: TextModel | Translator, text: str, target: str | None = None) -> After:
-    """Return the logits of the next token of a text, as in `glass generate`, or of the next token of a target.
+    """Return the logits of the next token of a text, as used by `glass generate`, or of the next token of a target.
 
     Args:
         model: a run that generates text.
         text: prompt, or the source.
-        target: beginning of the target; None or "": empty.
+        target: beginning of the target; None: empty.
 
     Raises:
-        GlassError: a target was given to a run without a source, or it is longer than the context.
+        GlassError: a target was given to a run without a source, or the target is longer than the context.
     """
     ids = model.prompt_ids(text)
     tokenizer = model.tokenizer

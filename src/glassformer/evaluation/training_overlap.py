@@ -1,8 +1,8 @@
-"""Measure how much of a text a run has seen in training; the loss on such text says little about new text.
+"""Measure how much of a text a run has seen in training; the loss on seen text says little about new text.
 
-Each document is cut into passages of 32 tokens; the remainder is ignored, and a document shorter than a passage is one
-passage with its end token. A passage is seen if the training part has the same sequence of tokens. 64-bit hashes are
-compared, so that memory does not grow with the training part.
+Each document is cut into passages of 32 tokens. The remainder is ignored; a document shorter than a passage is one
+passage with its end token. A passage counts as seen if the training split contains the same sequence of tokens. 64-bit
+hashes are compared, so that memory does not grow with the training split.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ Hashes = NDArray[np.uint64]
 
 @dataclass(frozen=True)
 class Seen:
-    """The overlap of a text with the training part of a run.
+    """The overlap of a text with the training split of a run.
 
     Attributes:
         training_text: whether the text has the same hash as the training text of the run.
-        passages: number of passages of the text; None if the training part is not available.
-        seen: number of passages that are in the training part; None if it is not available.
+        passages: number of passages in the text; None if the training split is not available.
+        seen: number of passages that are in the training split; None if the training split is not available.
     """
 
     training_text: bool
@@ -43,8 +43,8 @@ class Seen:
         """Yield a note for each reason why the loss on `text` may be lower than on new text."""
         if self.training_text:
             yield (
-                f"{text} is the text that this run was trained on, its validation part included; "
-                "without DATA the validation part alone is measured"
+                f"{text} is the text that this run was trained on, including its validation split; "
+                "leave DATA out to measure only the validation split"
             )
         if self.passages and self.seen:
             appear = "appears" if self.seen == 1 else "appear"
@@ -56,11 +56,11 @@ class Seen:
 
 @dataclass(frozen=True)
 class Reading:
-    """Facts about how a text was read, for a report.
+    """How a text was read: documents left out, overlap with the training text, and notes.
 
     Attributes:
-        left_out: number of documents that were not measured, by reason.
-        seen: overlap with the training part; None for the run's own validation part.
+        left_out: reason -> number of documents that were not measured.
+        seen: overlap with the training split; None for the run's own validation split.
         notes: notes that the user was shown.
     """
 
@@ -78,11 +78,11 @@ class Reading:
 
 
 def count_seen(text: TokenStore, train: TokenStore) -> tuple[int, int]:
-    """Return the number of passages of `text`, and how many of them are in `train`."""
+    """Return the number of passages in `text`, and the number of these that are also in `train`."""
     ends = np.asarray(text.document_ends, dtype=np.int64)
     starts = np.concatenate([[0], ends[:-1]])
-    lengths = ends - starts - 1  # (documents,) without the end token
-    whole = lengths // PASSAGE  # (documents,) passages in each
+    lengths = ends - starts - 1  # (documents,), without the end token
+    whole = lengths // PASSAGE  # (documents,): number of passages
     inside = np.arange(int(whole.sum())) - np.repeat(np.cumsum(whole) - whole, whole)
     first = np.repeat(starts, whole) + PASSAGE * inside  # (passages,)
     seen = int(np.isin(_hashes(text, first, PASSAGE), _windows(text, train, first)).sum())
@@ -97,7 +97,7 @@ def count_seen(text: TokenStore, train: TokenStore) -> tuple[int, int]:
 
 
 def _windows(text: TokenStore, train: TokenStore, first: NDArray[np.int64]) -> Hashes:
-    """Return the hashes of the passages of `text` that are also windows of the training tokens."""
+    """Return the hashes of the passages in `text` that also occur in the training tokens."""
     wanted = np.unique(_hashes(text, first, PASSAGE))
     found = np.zeros(len(wanted), dtype=np.bool_)
     if not len(wanted):
@@ -113,7 +113,7 @@ def _windows(text: TokenStore, train: TokenStore, first: NDArray[np.int64]) -> H
 
 
 def _hashes(store: TokenStore, first: NDArray[np.int64], length: int) -> Hashes:
-    """Return a hash for each window of `length` tokens that begins at `first`, as `Powers.window_hashes` does."""
+    """Return a hash for each window of `length` tokens that begins at `first`, as in `Powers.window_hashes`."""
     factors = Powers(length).up[:length]
     found = np.empty(len(first), dtype=np.uint64)
     for at in range(0, len(first), AT_ONCE):

@@ -1,4 +1,4 @@
-"""Training text of a run, decoded from its tokens."""
+"""Decode the training text of a run from its tokens."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from glassformer.text.special_names import MARK
 
 
 def training_text(opened: OpenedRun) -> Iterator[str]:
-    """Return the training part in pieces: running text, or the targets of all pairs, or all conversations.
+    """Return the training split in chunks: running text, the targets of all pairs, or all conversations.
 
     Each target or conversation ends with a line break. A special token inside a conversation becomes a line break; the
     start token is dropped.

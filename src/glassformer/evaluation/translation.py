@@ -1,7 +1,7 @@
 """Translation metrics: BLEU and chrF++ by sacrebleu, with its signatures, and exact match.
 
-sacrebleu is the extra `metrics`. It computes the corpus scores, with one reference per translation. For intervals and
-paired tests, `sentence_statistics` keeps the counts that each sentence contributes to the corpus scores, so that a
+The extra `metrics` installs sacrebleu, which computes corpus scores with one reference per translation. For intervals
+and paired tests, `sentence_statistics` stores the counts that each sentence contributes to the corpus scores, so that a
 thousand resamples take a fraction of a second.
 """
 
@@ -22,7 +22,7 @@ from glassformer.evaluation.resampling import Indices
 from glassformer.evaluation.rouge import UNSPACED
 
 TOKENIZATIONS = ("13a", "intl", "zh", "char", "none")
-"""Tokenizers of sacrebleu for BLEU that need no further package and no download."""
+"""Tokenizers of sacrebleu for BLEU that need neither another package nor a download."""
 
 WORD_ORDER = 2  # chrF++: characters up to 6-grams, and words up to 2-grams (Popović 2017)
 ORDERS = 4  # BLEU counts n-grams of 1 to 4 words
@@ -32,14 +32,14 @@ ASCII_PUNCTUATED = ("Latin", "Cyrillic", "Greek", "Georgian", "Hebrew")
 
 @dataclass(frozen=True)
 class TranslationScores:
-    """Scores of translations.
+    """Scores of a set of translations.
 
     Attributes:
         bleu: BLEU, 0 to 100 (Papineni et al. 2002; Post 2018); 0 if no translation has four words.
         bleu_signature: sacrebleu's signature of the BLEU settings, to be reported with the score.
         chrf: chrF++, 0 to 100.
         chrf_signature: sacrebleu's signature of the chrF++ settings.
-        exact: share of translations that equal their reference, 0 to 1.
+        exact: fraction of translations that equal their reference, 0 to 1.
         sentences: number of translations.
         tokenize: tokenizer that BLEU used.
     """
@@ -58,9 +58,9 @@ class SentenceStatistics:
     """Counts of each of N sentences for corpus scores; the methods are statistics for `resampling`.
 
     Attributes:
-        bleu_counts: (N, 10) numbers of words of translation and reference, matching 1- to 4-grams, all 1- to 4-grams.
-        chrf_counts: (N, 24) for each n-gram order, the numbers in the translation, in the reference, and in both.
-        right: (N,) 1 if the translation equals its reference, otherwise 0.
+        bleu_counts: (N, 10); words in translation and reference, matching 1- to 4-grams, all 1- to 4-grams.
+        chrf_counts: (N, 24); for each n-gram order, n-grams in the translation, in the reference, and in both.
+        right: (N,); 1 if the translation equals its reference, otherwise 0.
     """
 
     bleu_counts: NDArray[np.int64]
@@ -71,33 +71,33 @@ class SentenceStatistics:
         return len(self.right)
 
     def bleu(self, sentences: Indices) -> float:
-        """Return corpus BLEU of the sentences with these indices, repetitions included."""
+        """Return corpus BLEU of the sentences with these indices, including repetitions."""
         counts = self.bleu_counts[sentences].sum(axis=0).tolist()
         matched = counts[2 : 2 + ORDERS]
         totals = counts[2 + ORDERS :]
         return float(_metrics().BLEU.compute_bleu(matched, totals, *counts[:2], smooth_method="exp").score)
 
     def chrf(self, sentences: Indices) -> float:
-        """Return corpus chrF++ of the sentences with these indices, repetitions included."""
+        """Return corpus chrF++ of the sentences with these indices, including repetitions."""
         counts = self.chrf_counts[sentences].sum(axis=0).tolist()
         return float(_metrics().CHRF(word_order=WORD_ORDER)._compute_score_from_stats(counts).score)
 
     def exact(self, sentences: Indices) -> float:
-        """Return the exact-match share of the sentences with these indices, repetitions included."""
+        """Return the exact-match rate of the sentences with these indices, including repetitions."""
         return float(self.right[sentences].mean())
 
 
 def suitable_tokenization(references: Sequence[str]) -> str:
-    """Return the sacrebleu tokenizer for the script of most letters of the references.
+    """Return the sacrebleu tokenizer that suits the script of most letters in the references.
 
     - Latin, Cyrillic, Greek, Georgian, Hebrew: `13a`, the default of sacrebleu and of most published scores. It
       separates ASCII punctuation only.
     - Scripts with their own punctuation (Bangla and Devanagari with the danda, Arabic, Armenian, Ethiopic …): `intl`,
       which separates all Unicode punctuation; `13a` would leave the danda attached to the last word.
-    - Korean: `intl`. Korean has spaces between words; the usual `ko-mecab` needs a dictionary.
+    - Korean: `intl`, because Korean has spaces between words and the usual `ko-mecab` needs a dictionary.
     - Chinese: `zh`, which treats each ideograph as a word.
-    - Japanese: `char`, because `ja-mecab` needs a dictionary; kana distinguish Japanese from Chinese. Also Thai, Lao,
-      Khmer, Burmese and other scripts without spaces between words.
+    - Japanese: `char`, because `ja-mecab` needs a dictionary; kana distinguish Japanese from Chinese.
+    - Thai, Lao, Khmer, Burmese and other scripts without spaces between words: `char`.
 
     Text without letters gets `13a`.
     """
@@ -110,7 +110,7 @@ def suitable_tokenization(references: Sequence[str]) -> str:
     by_letters = {
         "13a": ascii_punctuated,
         "intl": others,
-        # Japanese text is about half kana; Chinese text may quote some.
+        # Japanese text is about half kana; Chinese text may quote some kana.
         "char" if kana > (kana + han) / 10 else "zh": kana + han,
     }
     by_letters["char"] = max(by_letters.get("char", 0), unspaced)
@@ -125,8 +125,8 @@ def translation_scores(
     Args:
         hypotheses: translations, not tokenized.
         references: references in the same order.
-        tokenize: one of TOKENIZATIONS, for BLEU; None: chosen by the script of the references.
-        lowercase: ignore case.
+        tokenize: tokenizer for BLEU, one of `TOKENIZATIONS`; None: choose it by the script of the references.
+        lowercase: whether to ignore case.
 
     Raises:
         GlassError: sacrebleu is not installed, there are no translations, the numbers of translations and references
@@ -153,14 +153,14 @@ def translation_scores(
 def sentence_statistics(
     hypotheses: Sequence[str], references: Sequence[str], tokenize: str | None = None, lowercase: bool = False
 ) -> SentenceStatistics:
-    """Return the counts of each sentence; the arguments are those of `translation_scores`.
+    """Return the counts of each sentence; arguments as in `translation_scores`.
 
     Raises:
-        GlassError: as for `translation_scores`.
+        GlassError: as in `translation_scores`.
     """
     metrics = _metrics()
     tokenize = _checked(hypotheses, references, tokenize)
-    # The effective order changes the score of a sentence, which is not used, but not its counts.
+    # The effective order changes only the sentence score, which is not used, and not the counts.
     bleu = metrics.BLEU(tokenize=tokenize, lowercase=lowercase, effective_order=True)
     chrf = metrics.CHRF(word_order=WORD_ORDER, lowercase=lowercase)
     bleu_rows = []
@@ -208,7 +208,7 @@ def _checked(hypotheses: Sequence[str], references: Sequence[str], tokenize: str
 
 
 def exact_matches(hypotheses: Sequence[str], references: Sequence[str], lowercase: bool = False) -> NDArray[np.float64]:
-    """Return (N,) 1 for each translation that equals its reference after NFC and stripping, otherwise 0."""
+    """Return (N,) values: 1 if a translation equals its reference after NFC and stripping, otherwise 0."""
 
     def plain(text: str) -> str:
         return unicodedata.normalize("NFC", text.lower() if lowercase else text).strip()

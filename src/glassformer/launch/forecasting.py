@@ -1,4 +1,4 @@
-"""Choice of a run's open sizes, and forecast of its time, memory and loss, before it starts."""
+"""Choose a run's open sizes, and forecast its time, memory and loss before it starts."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from glassformer.training.plan_file import Foresight
 from glassformer.training.step_measurement import Probe, ProbeError, probe
 
 SHARE = 1 / 40
-"""Share of `train.minutes` that each measurement takes."""
+"""Fraction of `train.minutes` that each probe takes."""
 LONGEST = 3.0
-"""Longest measurement, in seconds."""
+"""Maximum seconds of each probe."""
 
 
 def foreseen(request: RunRequest, note: Callable[[str], None], began: float) -> tuple[Config, Foresight | None]:
-    """Measure a run for which `RunRequest.is_forecast` is true; return its final settings and the forecast.
+    """Probe a run for which `RunRequest.is_forecast` is true; return its final settings and the forecast.
 
-    With several processes nothing is measured and the forecast is None, because one process cannot measure the speed
-    and memory of all.
+    With several processes nothing is measured and the forecast is None, because a single process cannot measure the
+    speed and memory of all processes.
 
     Args:
         request: the run.
@@ -48,7 +48,7 @@ def foreseen(request: RunRequest, note: Callable[[str], None], began: float) -> 
     if job() is not None:
         if is_open and speaks():
             note(
-                "torchrun: the model size comes from the recipe, because automatic sizing needs a single process "
+                "torchrun: the model size is that of the recipe, because automatic sizing needs a single process "
                 "(see glass plan)"
             )
         return config, None
@@ -74,7 +74,7 @@ def foreseen(request: RunRequest, note: Callable[[str], None], began: float) -> 
         why = ()
     rungs = ladder(config, data)
     plan = plan_run(config, data, measured, spent())
-    band = loss_band(plan, rungs) if request.begin_from is None else None  # calibrated on runs from random weights
+    band = loss_band(plan, rungs) if request.begin_from is None else None  # fitted to runs from random weights
     foresight = Foresight(data, plan, band, chosen, why)
     for line in foresight.lines():
         note(line)
@@ -84,7 +84,7 @@ def foreseen(request: RunRequest, note: Callable[[str], None], began: float) -> 
 def _measured(
     config: Config, tokens: Path, seconds: float, note: Callable[[str], None], parent_text: ParentText | None
 ) -> Probe | None:
-    """Measure the settings; return None, with a note, if the measurement fails."""
+    """Probe the settings; if the probe fails, print a note and return None."""
     note(f"measuring for about {seconds:g} seconds, to forecast time and memory")
     try:
         return probe(config, tokens, seconds, parent_text)

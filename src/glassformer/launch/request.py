@@ -1,4 +1,4 @@
-"""The request for a new run, and its settings from corpus or parent, recipe, file and options, in rising priority."""
+"""Request for a new run; merges settings from corpus or parent, recipe, file and options, in rising priority."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ AUTO = "auto"
 FINE_TUNE = "fine-tune"
 """Default recipe of a run that starts from another run."""
 WORTH_IT = 1.0
-"""Shortest run, in minutes, that is measured and forecast by default."""
+"""Minimum `train.minutes` of a run that is probed and forecast by default."""
 
 
 @dataclass(frozen=True)
@@ -30,11 +30,11 @@ class RunRequest:
     """Request for a new run.
 
     Attributes:
-        changes: settings as text, by SECTION.FIELD; `data.source` names the data.
-        recipe: name of a recipe, or "auto"; None: the default of the task, unless the data is a generated corpus.
+        changes: SECTION.FIELD -> value as text; `data.source` names the data.
+        recipe: name of a recipe, or "auto"; None: the task's default recipe, unless the data is a generated corpus.
         file: TOML file with settings, which override the recipe's.
         out: the run folder; None: runs/NAME-OF-DATA.
-        begin_from: folder of a run whose tokenizer, model and weights to start from; None: random weights.
+        begin_from: folder of the run whose tokenizer and weights to start from; None: start from random weights.
     """
 
     changes: Mapping[str, str]
@@ -48,7 +48,7 @@ class RunRequest:
         """Return the run to start from; None if there is none.
 
         Raises:
-            GlassError: the folder holds no run, or the run is damaged or being trained.
+            GlassError: the folder has no run, or the run is damaged or being trained.
         """
         if self.begin_from is None:
             return None
@@ -58,9 +58,9 @@ class RunRequest:
 
     @property
     def recipe_name(self) -> str | None:
-        """Return the name of the requested recipe, or else of the default one; a settings file has no default recipe.
+        """Return the name of the requested recipe, or else of the default recipe; None if there is none.
 
-        Generated corpora have their own settings, and no default recipe.
+        There is no default recipe for a settings file or a generated corpus, which has its own settings.
         """
         options = parse_changes(self.changes)
         facts = TASK_FACTS.get(_last([options], "train", "task", "lm"))
@@ -86,7 +86,7 @@ class RunRequest:
         return self.out or Path("runs") / name
 
     def named_settings(self) -> set[str]:
-        """Return the names of the settings that the corpus, the file or an option sets."""
+        """Return the names of the settings given by the corpus, the file or an option."""
         config = self.config
         corpus = CORPORA.get(config.data.source)
         own = corpus.recommended(config.train.task) if corpus is not None else {}
@@ -95,9 +95,9 @@ class RunRequest:
         return {*own, *written, *self.changes}
 
     def leaves_sizes_open(self) -> bool:
-        """Return whether sizes must be chosen for the text, the time and the machine.
+        """Return whether sizes must be chosen for the text, the time limit and the machine.
 
-        The default recipe leaves them open only if `train.minutes` is long enough for a measurement.
+        The default recipe leaves sizes open only if `train.minutes` is long enough for a probe.
         """
         recipe = self.recipe_name
         if recipe is None or self.begin_from is not None or not load_recipe(recipe).sized:
@@ -106,12 +106,12 @@ class RunRequest:
         return self.recipe is not None or (limits.steps is None and (limits.minutes or 0) >= WORTH_IT)
 
     def is_forecast(self) -> bool:
-        """Return whether the run is measured and forecast before it starts."""
+        """Return whether the run is probed and forecast before it starts."""
         return self.leaves_sizes_open() or (self.config.train.minutes or 0) >= WORTH_IT
 
 
 def named_source(data: str | None, target: str | None = None) -> dict[str, str]:
-    """Return the settings for DATA and TARGET of a command line."""
+    """Return the settings that DATA and TARGET on the command line stand for."""
     named = {"data.source": data, "data.target": target}
     return {key: json.dumps(name, ensure_ascii=False) for key, name in named.items() if name is not None}
 
@@ -121,7 +121,7 @@ def chosen_settings(
 ) -> Config:
     """Merge the settings of a run: defaults, corpus and task or parent, recipe, file, options, in rising priority.
 
-    An encoded source has settings for text and tokens, which override those of the recipe.
+    If the source is already encoded, the settings with which it was encoded override those of the recipe.
 
     Raises:
         GlassError: a setting is not allowed, the corpus does not support the task, or the parent's model or tokenizer
@@ -155,13 +155,13 @@ def chosen_settings(
     elif config.data.mix:
         raise GlassError(
             f"data.mix = {config.data.mix:g} without --from",
-            "It is the share of rows from the text of the run to start from.",
+            "Give --from RUN, the run whose text to mix in, or leave data.mix out.",
         )
     return config
 
 
 def _of_encoded(layers: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the settings with which the source was encoded, in a list; an empty list if it is not encoded."""
+    """Return a list of the settings with which the source was encoded; an empty list if it is not encoded."""
     from glassformer.text.encoded import settings_of_encoded
 
     source = _last(layers, "data", "source", DataConfig().source)
@@ -172,7 +172,7 @@ def _of_encoded(layers: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 
 def _last(layers: Iterable[Mapping[str, Any]], section: str, field: str, otherwise: Any) -> Any:
-    """Return a setting's value in the last layer that has it, or `otherwise`."""
+    """Return a setting's value in the last layer that has this setting, or `otherwise`."""
     for layer in layers:
         values = layer.get(section)
         if isinstance(values, Mapping) and field in values:

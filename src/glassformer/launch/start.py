@@ -1,4 +1,4 @@
-"""Start or resume a run: yield a trainer that is ready to take steps, in one process or in all of torchrun's."""
+"""Start or resume a run: yield a trainer that is ready to take steps, in one process or in each torchrun process."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def start_requested(request: RunRequest, began: float, quiet: bool = False) -> I
     Args:
         request: the run.
         began: value of `time.monotonic` at the start of `train.minutes`.
-        quiet: print nothing.
+        quiet: whether to print nothing.
 
     Raises:
         GlassError: a setting is not allowed, the run already exists, or its text cannot be used.
@@ -61,14 +61,14 @@ def start_run(
 ) -> Iterator[Trainer]:
     """Yield the trainer of a new run; inside the block, a signal stops training after a step.
 
-    If torchrun has restarted its processes, the run that they began before is resumed.
+    If torchrun has restarted its processes, resume the run that they created before.
 
     Args:
         config: all settings.
         folder: the run folder.
         began: value of `time.monotonic` at the start of `train.minutes`.
-        foresight: the forecast, which is saved in the folder.
-        quiet: print nothing.
+        foresight: the forecast to save in the folder; None: there is no forecast.
+        quiet: whether to print nothing.
         parent: the run to start from; None: random weights.
 
     Raises:
@@ -100,10 +100,10 @@ def resume_run(
     """Yield the trainer of an existing run, loaded from its newest checkpoint.
 
     Args:
-        folder: the run folder; None: the newest in `runs`.
-        changes: settings as text, by SECTION.FIELD.
-        named: new `source` and `target` of `data`, if the text has moved.
-        began: value of `time.monotonic` at the start of this process's minutes.
+        folder: the run folder; None: the most recently used run in `runs`.
+        changes: SECTION.FIELD -> value as text.
+        named: new `source` and `target` of `data`, if the text was moved.
+        began: value of `time.monotonic` at the start of this leg's time.
 
     Raises:
         GlassError: see `resume_training`.
@@ -124,9 +124,10 @@ def resume_run(
 def _in_all_processes(
     config: Config, open_trainer: Callable[[Reporter, Processes], AbstractContextManager[Trainer]], quiet: bool = False
 ) -> Iterator[Trainer]:
-    """Yield the trainer that `open_trainer` makes after the processes of torchrun are connected; rank 0 reports.
+    """Connect the processes of torchrun, and yield the trainer that `open_trainer` creates; rank 0 reports.
 
-    Inside the block, Ctrl-C and SIGTERM stop training after a step, and snapshots are recorded if the run keeps them.
+    Inside the block, Ctrl-C and SIGTERM stop training after a step, and snapshots are recorded if the settings ask for
+    snapshots.
     """
     keep_few_shapes(config)
     with joined(config.train) as processes:
@@ -149,7 +150,7 @@ def _in_all_processes(
 def _stopped_by_signals(trainer: Trainer) -> Iterator[None]:
     """Let Ctrl-C or SIGTERM stop training after the current step, with everything saved; a second signal stops at once.
 
-    Python delivers signals to the main thread only; in another thread this does nothing.
+    In a thread other than the main thread this does nothing, because Python handles signals only in the main thread.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -163,8 +164,8 @@ def _stopped_by_signals(trainer: Trainer) -> Iterator[None]:
         if trainer.stop_requested:
             raise KeyboardInterrupt
         trainer.stop_requested = True
-        with suppress(RuntimeError):  # a signal in the middle of a write to standard error: Python refuses another one
-            say("stopping after this step; press Ctrl-C again to stop at once")
+        with suppress(RuntimeError):  # the signal interrupted a write to standard error, which is not reentrant
+            say("stopping after this step (press Ctrl-C again to stop at once)")
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
@@ -173,7 +174,7 @@ def _stopped_by_signals(trainer: Trainer) -> Iterator[None]:
         for number, handler in before.items():
             signal.signal(number, handler)
     if trainer.stopping:
-        say(f"stopped after step {trainer.state.step}, everything is saved")
+        say(f"stopped after step {trainer.state.step}; everything is saved")
         if trainer.state.best_loss is None:
-            say("no evaluation yet: until the first one, the best checkpoint is the last one")
+            say("no evaluation yet: the last checkpoint counts as the best until the first evaluation")
         say(f"Resume with: glass train --resume --out {quoted(trainer.run.folder)}")

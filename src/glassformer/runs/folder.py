@@ -2,27 +2,27 @@
 
 ::
 
-    config.toml     all settings; written last when the folder is made, and marks the folder as a run
+    config.toml     all settings; written last when the folder is created, and marks the folder as a run
     manifest.json   versions, commands, and the source of the text with its hash
     tokenizer.json  the tokenizer; in an encoder-decoder, the tokenizer of the target
     source_tokenizer.json  the tokenizer of the source, if the source has a separate vocabulary
     labels.json     the names of a classifier's labels
-    metrics.jsonl   losses, learning rates and speed, step by step
-    samples.txt     texts that the model generated at its evaluations
+    metrics.jsonl   losses, learning rates and speed at each logged step
+    samples.txt     texts that the model generated at each evaluation
     loss.svg        the loss curve
-    checkpoints/step-000850/model.safetensors, optimizer.safetensors  weights, and the optimizer's state (in parts,
-                    optimizer-1-of-2.safetensors, if several processes share it)
+    checkpoints/step-000850/model.safetensors, optimizer.safetensors  weights and optimizer state (sharded runs:
+                    optimizer-1-of-2.safetensors and so on, one file for each process)
     checkpoints/step-000850/state.json, manifest.json  the rest of the training state, and a hash of each file
     best  last      one line each: the name of a checkpoint; before the first evaluation, both name the newest one
     snapshots/step-000850.npz  scores of the attention heads, if train.snapshots is above 0
     plan.json       the forecast of a run with a time limit, and its outcome
-    verify.json     the last proof sheet of glass verify
-    chat_template.jinja  the chat template: a copy of data.chat_template for other programs; in a run of lm, a template
-                    added by the user or by glass import
+    verify.json     the last report of glass verify
+    chat_template.jinja  the chat template: a copy of data.chat_template for other programs; in a run of task lm, a
+                    template added by the user or by glass import
     lock            held by the training process from its first write to its last
-    creating        present only while glass train makes the folder
+    creating        present only while glass train creates the folder
 
-The encoded text is beside the run, in `../.tokens/HASH`: runs on the same text share it.
+The encoded text is beside the run, in `../.tokens/HASH`, where runs on the same text share it.
 """
 
 from __future__ import annotations
@@ -59,35 +59,35 @@ from glassformer.base.wording import quoted
 
 Which = Literal["best", "last"]
 CHECKPOINT = re.compile(r"step-[0-9]+")
-"""The name of a checkpoint folder."""
+"""Pattern of the name of a checkpoint folder."""
 Folder = str | PathLike[str]
-"""Types that name a folder."""
+"""Types of a path to a folder."""
 FORMAT = 1
-"""Version of the run folder, stored in `manifest.json`. It increases when older programs cannot use newer runs."""
+"""Format version of run folders, stored in `manifest.json`. It increases when older versions cannot read newer runs."""
 CREATING = "creating"
-"""A file that is present while a run folder is made, and remains if the process is killed."""
+"""Name of a file that is present while a run folder is created, and remains if the process is killed."""
 CREATING_TEXT = "glass train is making this run. If it was killed, the same command begins again.\n"
 MADE_FIRST = ("manifest.json", "tokenizer.json", "source_tokenizer.json", "labels.json")
-"""Files of a run that are written before `config.toml`, which makes the folder a run."""
+"""Files of a run that are written before `config.toml`, which marks the folder as a run."""
 CHAT_TEMPLATE_FILE = "chat_template.jinja"
 """File name of the chat template in a run folder, and in a model folder of Hugging Face."""
 KEPT_BY_TRAINING = (*MADE_FIRST, "config.toml", "metrics.jsonl", "samples.txt", "loss.svg", "best", "last")
-"""Files of a run that only the process that holds its lock writes."""
+"""Files of a run that only the process holding the run's lock writes."""
 
 
 @dataclass(frozen=True)
 class ParentEntry:
-    """The entry `parent` in the manifest of a run that began from another one.
+    """The entry `parent` in the manifest of a run that started from another run.
 
     Attributes:
         run: the folder of the parent.
-        task: the task that the parent learnt.
-        checkpoint: the name of the checkpoint whose weights the run began with.
+        task: the task of the parent.
+        checkpoint: the name of the checkpoint whose weights the run started from.
         weights_sha256: SHA-256 of these weights.
-        data: the source of the parent's text, its hash and the token folder, as in `Run.manifest`.
-        data_settings: the `data` settings of the parent.
-        imported: how the parent was imported, as in its manifest; None: it was not imported.
-        parent: the entry on the parent's own parent, as JSON; None: there is none.
+        data: the source of the parent's text, the hash of that text and the token folder, as in `Run.manifest`.
+        data_settings: the settings of the parent in section `data`.
+        imported: the entry `imported` in the parent's manifest; None: the parent was not imported.
+        parent: the entry of the parent's own parent, as JSON; None: the parent has no parent.
     """
 
     run: str
@@ -101,7 +101,7 @@ class ParentEntry:
 
     @classmethod
     def from_facts(cls, facts: Mapping[str, Any]) -> Self:
-        """Read the entry; entries of later versions may have more fields.
+        """Create the entry from JSON; unknown fields, which later versions may write, are ignored.
 
         Raises:
             KeyError, TypeError: the entry is damaged.
@@ -123,7 +123,7 @@ class ParentEntry:
 
 @dataclass(frozen=True)
 class Run:
-    """Paths and files of one run folder."""
+    """A run folder: its paths, and methods that read and write its files."""
 
     folder: Path
 
@@ -134,7 +134,7 @@ class Run:
 
     @property
     def source_tokenizer_file(self) -> Path:
-        """Return the path of the source's tokenizer, which exists if the source has a separate vocabulary."""
+        """Return the path of the source's tokenizer; the file exists if the source has a separate vocabulary."""
         return self.folder / "source_tokenizer.json"
 
     def labels(self) -> tuple[str, ...]:
@@ -147,7 +147,7 @@ class Run:
         try:
             return tuple(map(str, json.loads(path.read_text(encoding="utf-8")))) if path.exists() else ()
         except MALFORMED:
-            raise GlassError(f"{path} is damaged", "Copy it from where the run was made.") from None
+            raise GlassError(f"{path} is damaged", "Copy it from the original run folder.") from None
 
     def save_labels(self, names: Sequence[str]) -> None:
         """Write the names of the labels to `labels.json`."""
@@ -168,34 +168,34 @@ class Run:
             raise GlassError(f"{path} cannot be read: {error}", "Correct this file in the run folder.") from None
 
     def save_chat_template(self, source: str) -> None:
-        """Write the chat template, for this and for other programs."""
+        """Write the chat template to `chat_template.jinja`, for this program and others."""
         write_text(self.folder / CHAT_TEMPLATE_FILE, source)
 
     @property
     def metrics_file(self) -> Path:
-        """Return the path of the metrics, JSON lines with step, tokens, train_seconds, loss, learning_rate and more."""
+        """Return the path of the metrics: JSON lines with step, tokens, train_seconds, loss, learning_rate and more."""
         return self.folder / "metrics.jsonl"
 
     @property
     def samples_file(self) -> Path:
-        """Return the path of the samples, which the model generates at each evaluation."""
+        """Return the path of the file with the samples that the model generated at each evaluation."""
         return self.folder / "samples.txt"
 
     @property
     def altered(self) -> str | None:
-        """Return the change to the model by an experiment, beyond its settings, such as "no causal mask", or None."""
+        """Return an experiment's change to the model beyond the settings, such as "no causal mask"; None: no change."""
         return self._facts().get("altered")
 
     @property
     def parent_weights(self) -> str | None:
-        """Return the SHA-256 of the parent's weights that the run began with; None: no parent is known."""
+        """Return the SHA-256 of the parent's weights that the run started from; None if no parent is known."""
         with suppress(GlassError):
             parent = self.parent_entry()
             return None if parent is None else parent.weights_sha256
         return None
 
     def recorded_weights(self) -> set[str]:
-        """Return the SHA-256 of the weights of each checkpoint, as recorded when it was written."""
+        """Return the recorded SHA-256 of the weights of every checkpoint."""
         found = (recorded_sha256(folder, "model.safetensors") for folder in self.all_checkpoints())
         return {digest for digest in found if digest is not None}
 
@@ -215,13 +215,13 @@ class Run:
         """Return the settings of the run.
 
         Raises:
-            GlassError: a later version of this program made the run, or the file cannot be read.
+            GlassError: the run was made by a later version of this program, or the file cannot be read.
         """
         found = self._facts().get("format", FORMAT)
         if not isinstance(found, int) or found > FORMAT:
             raise GlassError(
-                f"{self.folder} was made by a later version of glassformer: its format is {found}, and this version "
-                f"({__version__}) reads formats up to {FORMAT}",
+                f"{self.folder} was made by a later version of glassformer: its format is {found}, but this version "
+                f"({__version__}) reads formats only up to {FORMAT}",
                 "Install a newer glassformer.",
             )
         return Config.read(self.folder / "config.toml")
@@ -229,7 +229,7 @@ class Run:
     def manifest(self) -> dict[str, Any]:
         """Return the manifest: versions, command, and under `data` the source, its hash and the token folder.
 
-        `data.parts` has a hash of each part of the split; it is None in runs of older versions.
+        `data.parts` has a hash of each split; it is None in runs of older versions.
 
         Raises:
             GlassError: the file is missing or damaged.
@@ -240,13 +240,13 @@ class Run:
             data: dict[str, Any] = {name: str(facts["data"][name]) for name in ("source", "text_hash", "tokens")}
             data["parts"] = facts["data"].get("parts")
         except FileNotFoundError:
-            raise GlassError(f"{path} is missing", "Copy it from where the run was made.") from None
+            raise GlassError(f"{path} is missing", "Copy it from the original run folder.") from None
         except MALFORMED:
-            raise GlassError(f"{path} is damaged", "Copy it from where the run was made.") from None
+            raise GlassError(f"{path} is damaged", "Copy it from the original run folder.") from None
         return {**facts, "data": data}
 
     def parent_entry(self) -> ParentEntry | None:
-        """Return the manifest's entry on the run that this run began from; None: there is no parent.
+        """Return the manifest's entry on the run that this run started from; None if there is no parent.
 
         Raises:
             GlassError: the manifest is missing or damaged.
@@ -256,7 +256,7 @@ class Run:
             return None if found is None else ParentEntry.from_facts(found)
         except MALFORMED:
             path = self.folder / "manifest.json"
-            raise GlassError(f"{path} is damaged", "Copy it from where the run was made.") from None
+            raise GlassError(f"{path} is damaged", "Copy it from the original run folder.") from None
 
     def checkpoint(self, which: Which = "best") -> Path:
         """Return the checkpoint folder that `best` or `last` names, after verifying every byte.
@@ -272,12 +272,14 @@ class Run:
             raise GlassError(f"{self.folder} has no {which} checkpoint", f"Train it first: {self._resume()}") from None
         except UnicodeDecodeError:
             name = ""
-        if not CHECKPOINT.fullmatch(name):  # a path could lead out of the run folder
+        if not CHECKPOINT.fullmatch(name):  # the file could name a path outside of the run folder
             raise GlassError(
                 f"{self.folder / which} is damaged: it names no checkpoint", f"Write it again: {self._resume()}"
             )
         folder = self.checkpoints / name
-        if not folder.exists() and old_path(folder).exists():  # a killed process has left its old files
+        if (
+            not folder.exists() and old_path(folder).exists()
+        ):  # a killed process left the old checkpoint under this name
             folder = old_path(folder)
         try:
             check_folder(folder)
@@ -293,7 +295,7 @@ class Run:
 
     @property
     def snapshots(self) -> Path:
-        """Return the path of the folder of attention snapshots, which exists if the run keeps some."""
+        """Return the path of the folder of attention snapshots; it exists only if `train.snapshots` is above 0."""
         return self.folder / "snapshots"
 
     def all_checkpoints(self) -> list[Path]:
@@ -305,20 +307,20 @@ class Run:
         return [path for path in self.all_checkpoints() if is_whole(path)]
 
     def point(self, which: Which, checkpoint: Path) -> None:
-        """Make `best` or `last` name a checkpoint; a file that already names it is not written."""
+        """Point `best` or `last` to a checkpoint; a pointer that is already correct is not rewritten."""
         path = self.folder / which
         text = checkpoint.name + "\n"
         if not path.is_file() or path.read_bytes() != text.encode("utf-8"):
             write_text(path, text)
 
     def remove_other_checkpoints(self, kept: Collection[str]) -> None:
-        """Delete all checkpoints whose names are not in `kept`. The caller holds the run's lock."""
+        """Delete all checkpoints whose names are not in `kept`. The caller must hold the run's lock."""
         for path in self.checkpoints.glob("step-*"):
             if path.name not in kept:
                 shutil.rmtree(path, ignore_errors=True)
 
     def clean_up(self) -> None:
-        """Finish or remove files that a killed process left incomplete. The caller holds the run's lock."""
+        """Finish or remove files that a killed process left incomplete. The caller must hold the run's lock."""
         with clear_disk_errors(self.folder):
             for old in self.checkpoints.glob(f"step-*{OLD}"):
                 restore_folder(old.with_name(old.name.removesuffix(OLD)))
@@ -336,15 +338,15 @@ def step_of(checkpoint: Path) -> int:
 def create_run(
     folder: Path, config: Config, facts: dict[str, Any], add: Callable[[Run], None] = lambda run: None
 ) -> Run:
-    """Make a run folder with its configuration and manifest.
+    """Create a run folder with its settings and manifest.
 
-    `config.toml` is written last and makes the folder a run. Files that a killed process left before that are replaced.
+    `config.toml` is written last and marks the folder as a run. Files of an interrupted creation are replaced.
 
     Args:
         folder: the folder; it must not hold a run or anything else yet.
         config: all settings.
-        facts: further entries of the manifest (data, hashes).
-        add: function that writes further files of `MADE_FIRST`.
+        facts: further entries of the manifest, such as `data` and hashes.
+        add: function that writes the other files in `MADE_FIRST`.
     """
     run = Run(folder)
     refuse_existing(folder)
@@ -383,7 +385,7 @@ def packages() -> dict[str, str]:
 
 
 def _is_unfinished(folder: Path) -> bool:
-    """Return whether a process was killed while it made a run here."""
+    """Return whether a process was killed while it was creating a run in this folder."""
     try:
         return (folder / CREATING).read_text(encoding="utf-8") == CREATING_TEXT
     except (OSError, ValueError):
@@ -391,7 +393,7 @@ def _is_unfinished(folder: Path) -> bool:
 
 
 def _remove_unfinished(folder: Path) -> None:
-    """Remove the files of a run whose creation was interrupted, and nothing else."""
+    """Remove only the files of a run whose creation was interrupted."""
     for name in MADE_FIRST:
         (folder / name).unlink(missing_ok=True)
     with suppress(OSError):
@@ -401,7 +403,7 @@ def _remove_unfinished(folder: Path) -> None:
 
 
 def _remove_partials(folder: Path, names: Collection[str]) -> None:
-    """Remove the partial files that killed processes left for these names."""
+    """Remove the partial files with these names that killed processes left behind."""
     for name in names:
         for path in folder.glob(f"{name}.*{PARTIAL[1:]}"):
             path.unlink(missing_ok=True)
@@ -410,12 +412,12 @@ def _remove_partials(folder: Path, names: Collection[str]) -> None:
 def refuse_existing(folder: Path) -> None:
     """Raise a `GlassError` unless `folder` is missing or empty, so that no file is ever overwritten.
 
-    A run whose creation was interrupted does not count: `create_run` replaces it.
+    The files of an interrupted creation are allowed, because `create_run` replaces them.
     """
     if (folder / "config.toml").exists():
         raise GlassError(
             f"{folder} already holds a run",
-            f"Choose another --out. To resume a run of glass train: --resume --out {quoted(folder)}",
+            f"Choose another --out, or resume this run: glass train --resume --out {quoted(folder)}",
         )
     if folder.exists() and not folder.is_dir():
         raise GlassError(f"{folder} is a file, not a folder", "Choose another --out.")
@@ -432,34 +434,34 @@ def open_run(folder: Folder, altered: str | None = None) -> Run:
 
     Args:
         folder: folder of the run.
-        altered: the expected change by an experiment (`Run.altered`); only the experiment itself opens such a run.
+        altered: the expected change by an experiment (`Run.altered`), given only by that experiment.
 
     Raises:
-        GlassError: there is no run, and the error names the nearest one; or an experiment changed the model.
+        GlassError: there is no run (the error suggests the nearest name), or an experiment changed the model.
     """
     folder = Path(folder)
     if (folder / "config.toml").is_file():
         if (found := Run(folder).altered) != altered:
             raise GlassError(
                 f"{folder} is part of an experiment: its model has {found or 'all its parts'}",
-                "It is not an ordinary run; only glass compare uses it.",
+                "Choose another run: only glass compare uses this one.",
             )
         return Run(folder)
     beside = runs_near(folder)
     if folder.is_dir():
-        raise GlassError(f"{folder} is not a run: it has no config.toml", "Give a folder that glass train made.")
+        raise GlassError(f"{folder} is not a run: it has no config.toml", "Give a folder that glass train created.")
     remedy = nearest(str(folder), beside) if beside else "Train one first: glass train DATA --out RUN"
     raise GlassError(f"there is no run at {folder}", remedy)
 
 
 def runs_near(folder: Path) -> list[str]:
-    """Return the paths of the runs beside a folder and in `runs`, the default folder of runs."""
+    """Return the paths of the runs beside `folder` and in `runs`, the default parent folder of runs."""
     parents = dict.fromkeys((folder.parent, Path("runs")))
     return [str(run.folder) for parent in parents for run in list_runs(parent)]
 
 
 def list_runs(parent: Path) -> list[Run]:
-    """Return the runs in a folder, the most recently used last; a run that is still being made is left out."""
+    """Return the runs in a folder, most recently used last, without runs that are still being created."""
     if not parent.is_dir():
         return []
     folders = [path for path in parent.iterdir() if not path.name.endswith(PARTIAL)]

@@ -1,4 +1,4 @@
-"""Open a run: its settings, tokenizers, labels, the model with its weights, its task and its text.
+"""Open a run: its settings, tokenizers, labels, model with weights, task and text.
 
 Modules that read text are imported only when the text is needed, because most commands only run the model.
 """
@@ -43,10 +43,10 @@ class OpenedRun:
         checkpoint: the folder of the checkpoint.
         config: the settings of the run.
         model: the model with the checkpoint's weights, in evaluation mode.
-        tokenizer: the tokenizer of the text; in an encoder-decoder, that of the target.
-        source_tokenizer: the tokenizer of the source; the same object if the vocabulary is joint.
-        labels: names of the labels of a classifier.
-        note: receives a note if the encoded text is missing and another text is read instead.
+        tokenizer: the tokenizer of the text; in an encoder-decoder, the tokenizer of the target.
+        source_tokenizer: the tokenizer of the source; the same object if the vocabulary is shared.
+        labels: names of a classifier's labels.
+        note: called with a note if the encoded text is missing, so that the text is searched for or encoded again.
     """
 
     files: Run
@@ -67,14 +67,14 @@ class OpenedRun:
         precision: str = "fp32",
         note: Callable[[str], None] = lambda text: None,
     ) -> OpenedRun:
-        """Load a run from its folder. The text is opened on first use.
+        """Load a run from its folder; its text is opened on first use.
 
         Args:
             folder: folder of the run.
-            which: the best checkpoint on validation, or the last one.
+            which: "best" (lowest validation loss) or "last" checkpoint.
             device: as in `train.device`.
             precision: "bf16" keeps the weights in bfloat16; "auto" does so on devices that are fast in bfloat16.
-            note: receives a note if the encoded text is missing and another text is read instead.
+            note: called with a note if the encoded text is missing, so that the text is searched for or encoded again.
 
         Raises:
             GlassError: there is no such run, or its files are damaged or belong to different models.
@@ -86,7 +86,7 @@ class OpenedRun:
         tokenizer = Tokenizer.load(run.tokenizer_file)
         source = Tokenizer.load(run.source_tokenizer_file) if config.two_vocabularies else tokenizer
         if config.train.task in LABELLED and not labels:
-            raise GlassError(f"{folder} has no labels.json", "Copy it from where the run was made.")
+            raise GlassError(f"{folder} has no labels.json", "Copy it from the original run folder.")
         model = untrained_model(config, tokenizer, source, labels)
         checkpoint = run.checkpoint(which)
         load_weights(model, checkpoint / "model.safetensors")
@@ -110,7 +110,7 @@ class OpenedRun:
 
     @cached_property
     def loss(self) -> float | None:
-        """Return the validation loss that training measured at this step; None if it measured none."""
+        """Return the validation loss that training measured at this step; None if there was no evaluation."""
         try:
             progress = json.loads((self.checkpoint / "state.json").read_text(encoding="utf-8"))["progress"]
             return {int(step): float(loss) for step, loss in progress["evaluations"]}.get(self.step)
@@ -119,7 +119,7 @@ class OpenedRun:
 
     @cached_property
     def text_model(self) -> AnyTextModel:
-        """Return the object that applies the model to text: it generates text, predicts labels, or fills in masks."""
+        """Return the object that applies the model to text: generates text, predicts labels, or fills in masks."""
         return make_text_model(self.config, self.model, self.tokenizer, self.source_tokenizer, self.labels)
 
     @property
@@ -136,10 +136,10 @@ class OpenedRun:
 
     @cached_property
     def chat_model(self) -> ChatModel:
-        """Return the model as a chat model, which answers in a conversation.
+        """Return the model as a `ChatModel`, which answers in a conversation.
 
         Raises:
-            GlassError: the task of the run is not chat, and the run is not a run of lm with a chat template.
+            GlassError: the run has neither task chat, nor task lm and a chat template.
         """
         if isinstance(self.text_model, ChatModel):
             return self.text_model
@@ -147,16 +147,16 @@ class OpenedRun:
         if template is None or not isinstance(self.text_model, TextModel):
             raise GlassError(
                 f"{self.folder} learnt train.task = {self.config.train.task} and cannot chat",
-                "Train a chat model: glass train CONVERSATIONS --task chat; --from RUN begins from a run of lm.",
+                "Train a chat model: glass train CONVERSATIONS --task chat; --from RUN starts from a run of lm.",
             )
         return ChatModel(self.model, self.tokenizer, self.config, ChatTemplate(template))
 
     @cached_property
     def data(self) -> Prepared:
-        """Return the encoded text that the run began with.
+        """Return the encoded text of the run.
 
         Raises:
-            GlassError: the text is missing, or another text has its path.
+            GlassError: the text is missing, or there is another text at its path.
         """
         from glassformer.runs.run_text import encoded_text
 
@@ -164,22 +164,22 @@ class OpenedRun:
 
     @cached_property
     def task(self) -> Task:
-        """Return the run's task over its text.
+        """Return the run's task on its text.
 
         Raises:
-            GlassError: as `data`.
+            GlassError: as in `data`.
         """
         return make_task(self.config, self.data)
 
     def held_out(self, tokens: int | None = None, precision: str | None = None) -> TaskRows:
-        """Return rows of the validation part.
+        """Return rows of the validation split.
 
         Args:
-            tokens: approximate number of targets, evenly spaced; None: all.
+            tokens: approximate number of targets in evenly spaced rows; None: all rows.
             precision: precision of matrix multiplications, as in `train.precision`; None: as in training.
 
         Raises:
-            GlassError: as `data`.
+            GlassError: as in `data`.
         """
         from glassformer.tasks.task_rows import TaskRows
 
@@ -197,7 +197,7 @@ class OpenedRun:
 
 
 def untrained_model(config: Config, tokenizer: Tokenizer, source: Tokenizer, labels: tuple[str, ...]) -> Model:
-    """Return a run's model before its weights are loaded."""
+    """Return the model of a run with its initial weights."""
     return build_model(
         config.model,
         tokenizer.vocab_size,

@@ -1,8 +1,8 @@
-"""The parent of a run: its settings, tokenizers and best weights, and its entry in the manifest of the child.
+"""The parent of a run: the settings, tokenizers and weights that the run (the child) starts from.
 
-A child keeps the parent's tokenizers and the shape of its model, and begins with the weights of its best checkpoint.
-Only a head that the parent cannot provide is initialized: that of a classifier whose parent has other labels or none.
-Afterwards, the child does not need the parent's folder.
+A child keeps the parent's tokenizers and model architecture, and starts from the weights of the parent's best
+checkpoint. Only a head that the parent cannot provide is initialized anew: that of a classifier whose parent has other
+labels or no labels. After its start, the child does not need the parent's folder.
 """
 
 from __future__ import annotations
@@ -34,23 +34,23 @@ CHILD_TASKS: Mapping[Task, tuple[Task, ...]] = {
     "summarize": PAIRS,
     "chat": ("chat",),
 }
-"""The tasks that a child can have, by the task of its parent."""
+"""Task of the parent -> tasks that a child can have."""
 CHANGEABLE = ("classes", "dropout_embedding", "dropout_attention", "dropout_residual")
-"""Settings of the model that a child may change: its labels are those of its data, and dropout has no weights."""
+"""Settings of the model that a child may change, because its labels come from its data and dropout has no weights."""
 HEAD_SETTINGS = ("pooling", "head_transform")
-"""Settings of the model that concern only its head; a new head has its own."""
+"""Settings of the model that affect only the head; a child with a new head may change them."""
 KEPT_OF_TRAINING = ("batch", "batch_tokens", "micro_batch", "mask_share", "label_smoothing")
-"""Settings of training that a child adopts from its parent, if both have the same task."""
+"""Settings of training that a child adopts from its parent if both have the same task."""
 
 
 @dataclass(frozen=True)
 class Parent:
-    """A run from which another run begins.
+    """A run from which another run starts.
 
     Attributes:
         run: the run folder.
         config: the settings of the run.
-        checkpoint: the best checkpoint, after verification of every byte.
+        checkpoint: folder of the best checkpoint, whose files were verified.
     """
 
     run: Run
@@ -68,7 +68,7 @@ class Parent:
         if is_held(run.folder):
             raise GlassError(
                 f"{run.folder} is being trained: its best checkpoint may change",
-                "Begin from it when it has ended, or stop it with Ctrl-C.",
+                "Wait until it ends, or stop it with Ctrl-C.",
             )
         return cls(run, run.config(), run.checkpoint("best"))
 
@@ -79,19 +79,19 @@ class Parent:
 
     @property
     def tokenizers(self) -> tuple[Tokenizer, ...]:
-        """Return the tokenizers of the run, see `tokenizers_of`."""
+        """Return the tokenizers of the run; see `tokenizers_of`."""
         return tokenizers_of(self.run, self.config)
 
     def settings(self, task: Task) -> dict[str, dict[str, Any]]:
         """Return the settings that a child with the given task adopts from this run, by section.
 
         Raises:
-            GlassError: a child with that task cannot begin from this run.
+            GlassError: a child with that task cannot start from this run.
         """
         if task not in CHILD_TASKS[self.task]:
             raise GlassError(
-                f"train.task = {task} cannot begin from {self.run.folder}, whose train.task is {self.task}",
-                f"It can be taught {', '.join(CHILD_TASKS[self.task])}.",
+                f"train.task = {task} cannot start from {self.run.folder}, whose train.task is {self.task}",
+                f"From this run, train {', '.join(CHILD_TASKS[self.task])}.",
             )
         settings = self.config.model_dump(exclude_none=True)
         model = {name: value for name, value in settings["model"].items() if name not in ("vocab_size", "classes")}
@@ -109,11 +109,11 @@ class Parent:
         return found
 
     def refuse_changes(self, config: Config, encoded: bool) -> None:
-        """Raise a `GlassError` if settings of a child would need other weights or tokenizers than this run has.
+        """Raise a `GlassError` if a child's settings require other weights or tokenizers than those of this run.
 
         Args:
             config: settings of the child.
-            encoded: whether the child's text is already encoded; `open_encoded` then compares the tokenizers.
+            encoded: whether the child's text is already encoded; if so, `open_encoded` compares the tokenizers.
         """
         own = self.settings(config.train.task)
         own_config = Config.from_dict({section: own[section] for section in ("model", "tokenizer", "train")})
@@ -125,15 +125,15 @@ class Parent:
                     raise GlassError(
                         f"{section}.{name} = {value}, but {self.run.folder} was trained with "
                         f"{UNSET if before[section][name] is None else before[section][name]}",
-                        "Leave that setting out: a run that begins from another one keeps its model and tokenizer.",
+                        "Leave that setting out: a run that starts with --from keeps its model and tokenizer.",
                     )
 
     def fill(self, model: Model, labels: tuple[str, ...]) -> list[str]:
         """Copy this run's weights into a child's model.
 
         Args:
-            model: a freshly initialized model.
-            labels: names of the labels of the child, if it is a classifier.
+            model: the child's model, with initial weights.
+            labels: names of the child's labels, if the child is a classifier.
 
         Returns:
             names of the tensors that keep their initial values.
@@ -151,7 +151,7 @@ class Parent:
             if name not in found or found[name].shape != value.shape:
                 shape = tuple(found[name].shape) if name in found else "no tensor of that name"
                 raise GlassError(
-                    f"{path} does not fit: {name} needs shape {tuple(value.shape)}, and it has {shape}",
+                    f"{path} does not fit the model: {name} needs shape {tuple(value.shape)}, but the file has {shape}",
                     f"Check the run: glass verify {quoted(self.run.folder)}",
                 )
             with torch.no_grad():
@@ -159,7 +159,7 @@ class Parent:
         return new
 
     def entry(self) -> ParentEntry:
-        """Return the entry on this run, its own parent, and so on, for the manifest of a child."""
+        """Return the entry for a child's manifest; it includes the entry of this run's own parent."""
         manifest = self.run.manifest()
         return ParentEntry(
             run=str(self.run.folder.resolve()),

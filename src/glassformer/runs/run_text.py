@@ -1,4 +1,4 @@
-"""The text of a run: encoded, stored beside the run, and found again after the run was moved."""
+"""Prepare the text of a run and store it beside the run; find the text again after the run was moved."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from glassformer.text.store import DamagedStoreError
 from glassformer.text.tokenizers import Tokenizer
 
 MOST_UNKNOWN = 0.05
-"""Share of unknown tokens above which a text is refused for the tokenizers of another run."""
+"""Fraction of unknown tokens above which a text is rejected for the tokenizers of another run."""
 
 
 def prepare_for(
     config: Config, cache: Path, note: Callable[[str], None], given: tuple[Tokenizer, ...] = ()
 ) -> Prepared:
-    """Read, split and encode the text of a run, as its task needs it.
+    """Read, split and encode the text of a run for its task.
 
     Args:
         config: all settings.
         cache: the folder of encoded texts.
-        note: receives progress messages.
-        given: tokenizers to use unchanged, see `tokenizers_of`; empty: train them on the text.
+        note: called with each progress message.
+        given: tokenizers to use unchanged, as from `tokenizers_of`; empty: train tokenizers on the text.
 
     Raises:
-        GlassError: the text cannot be read or split, too much of it is unknown to the given tokenizers, or the disk is
-            full.
+        GlassError: the text cannot be read or split, too many of its tokens are unknown to the given tokenizers, or
+            the disk is full.
     """
     kind = RECORD_KINDS[config.train.task]
     if kind.running_text and is_encoded(Path(config.data.source).expanduser()):
@@ -46,35 +46,35 @@ def prepare_for(
         if store.unknown_share > MOST_UNKNOWN:
             raise GlassError(
                 f"{store.unknown_share:.1%} of the tokens of {config.data.source} ({role}) are unknown to the "
-                f"tokenizer of the run to begin from: {data.tokenizers[role].description()}",
-                "Begin from a run whose tokenizer was trained on such texts or falls back to bytes (bpe, bytes), or "
+                f"tokenizer of the run to start from: {data.tokenizers[role].description()}",
+                "Start from a run whose tokenizer was trained on such texts or falls back to bytes (bpe, bytes), or "
                 "leave --from out.",
             )
     return data
 
 
 def tokenizers_of(run: Run, config: Config) -> tuple[Tokenizer, ...]:
-    """Return the tokenizers of a run: one, or those of source and target if there are two vocabularies."""
+    """Return the tokenizers of a run: one tokenizer, or those of source and target if there are two vocabularies."""
     target = Tokenizer.load(run.tokenizer_file)
     return (Tokenizer.load(run.source_tokenizer_file), target) if config.two_vocabularies else (target,)
 
 
 def open_text(config: Config, stored: Path) -> Prepared:
-    """Open a text that was prepared for these settings, from its folder in the token cache."""
+    """Open the prepared text in the folder `stored` of the token cache."""
     return open_prepared(RECORD_KINDS[config.train.task], stored)
 
 
 def stored_text(run: Run, config: Config) -> Prepared:
-    """Return the encoded text that the run began with, from its recorded folder or from beside the run.
+    """Return the encoded text of a run, from its recorded folder or from the token cache beside the run.
 
     Raises:
-        DamagedStoreError: the encoded text is missing or damaged, or the folder holds another text.
+        DamagedStoreError: the encoded text is missing or damaged, or the folder contains another text.
         GlassError: the run was imported and has no text.
     """
     manifest = run.manifest()
     if "imported" in manifest:
         raise GlassError(
-            f"{run.folder} was imported: the text that it learnt from is not here",
+            f"{run.folder} was imported without its training text",
             f"Give another text: glass evaluate {quoted(run.folder)} DATA. The run cannot be resumed.",
         )
     problems: list[str] = []
@@ -86,23 +86,23 @@ def stored_text(run: Run, config: Config) -> Prepared:
             continue
         if data.text_hash == manifest["data"]["text_hash"]:
             return data
-        problems.append(f"{stored} holds another text: its hash differs")
-    raise DamagedStoreError(problems[0], f"glass evaluate {quoted(run.folder)} encodes the text again.")
+        problems.append(f"{stored} has another text: its hash differs")
+    raise DamagedStoreError(problems[0], f"Encode the text again: glass evaluate {quoted(run.folder)}")
 
 
 def encoded_text(
     run: Run, config: Config, note: Callable[[str], None], named: Mapping[str, str] | None = None
 ) -> Prepared:
-    """Return the encoded text that the run began with; if it is missing, find the text and encode it again.
+    """Return the encoded text of a run; if it is missing, find the text and encode it again.
 
     Args:
         run: the run, which may have been moved.
         config: settings of the run.
-        note: receives a note if the encoded text is missing and another text is read instead.
+        note: called with a note if the encoded text is missing, so that the text is searched for or encoded again.
         named: current `source` and `target` of `data`; None: search for the text.
 
     Raises:
-        GlassError: the text is not found, or its hash differs from the run's manifest.
+        GlassError: the text is not found, or its hash differs from the hash in the run's manifest.
     """
     problem = ""
     if not named:
@@ -117,15 +117,15 @@ def encoded_text(
             return data
     own = _text_of_moved(run, config, named or {}, problem)
     files = " and ".join(filter(None, (own.data.source, own.data.target)))
-    note(f"{problem}: reading {files} again" if problem else f"reading {files}, the text that {run.folder} began with")
-    given = tokenizers_of(run, config) if run.parent_entry() is not None else ()  # they were not trained on this text
+    note(f"{problem}: reading {files} again" if problem else f"reading {files}, the text of {run.folder}")
+    given = tokenizers_of(run, config) if run.parent_entry() is not None else ()  # trained on the parent's text
     data = prepare_for(own, token_cache(run.folder), note, given)
     if data.text_hash != run.manifest()["data"]["text_hash"]:
         raise GlassError(f"{files} changed while it was read", "Run the same command again.")
-    parts = run.manifest()["data"].get("parts")  # runs of older versions have none; their settings fix the split
+    parts = run.manifest()["data"].get("parts")  # missing in older runs, whose settings determine the split
     if parts is not None and parts != part_hashes(data):
         raise GlassError(
-            f"the training and validation split of {files} differs from the split of {run.folder}",
+            f"the training and validation splits of {files} differ from those of {run.folder}",
             "Install the version of glassformer that the run's manifest.json names, or start a new run.",
         )
     same = data.tokenizer.digest == Tokenizer.load(run.tokenizer_file).digest
@@ -133,7 +133,7 @@ def encoded_text(
         same &= data.source_tokenizer.digest == Tokenizer.load(run.source_tokenizer_file).digest
     if not same:
         raise GlassError(
-            f"training the tokenizer again did not give that of {run.folder}: a library has another version now",
+            f"a tokenizer trained again on {files} differs from that of {run.folder}: a library version differs",
             "Install the versions that the run's manifest.json names, or give glass evaluate another text.",
         )
     if data.labels != run.labels():
@@ -145,12 +145,12 @@ def encoded_text(
 
 
 def part_hashes(data: Prepared) -> dict[str, str]:
-    """Return a hash of the texts of each part, so that another split of the same text is noticed."""
+    """Return a hash of the texts in each split, so that another split of the same text is detected."""
     return {"train": data.train.text_hash, "validation": data.validation.text_hash}
 
 
 def _text_of_moved(run: Run, config: Config, named: Mapping[str, str], problem: str) -> Config:
-    """Return the settings with the current location of the run's text, found by its hash."""
+    """Return the settings with the current location of the run's text, which is found by its hash."""
     if "-" in named.values():
         raise GlassError(
             "standard input cannot be compared with the text of a run", "Save the input to a file, and name the file."
@@ -163,11 +163,11 @@ def _text_of_moved(run: Run, config: Config, named: Mapping[str, str], problem: 
         others.append(data.source)
     if others:
         raise GlassError(
-            f"{others[0]} is not the text that {run.folder} began with: its hash differs",
+            f"{others[0]} is not the text of {run.folder}: its hash differs",
             "Restore the text, or start a new run.",
         )
     raise GlassError(
-        f"{problem}, and {config.data.source}, the text that {run.folder} began with, was not found",
+        f"{problem}, and {config.data.source}, the text of {run.folder}, was not found",
         f"Restore the text, or name its new location: glass train --resume --out {quoted(run.folder)} DATA; "
         f"glass evaluate {quoted(run.folder)} DATA",
     )

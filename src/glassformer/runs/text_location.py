@@ -1,4 +1,4 @@
-"""Find the text of a run after the run was moved, with or without its text."""
+"""Find the text of a run after the run, its text, or both were moved."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from glassformer.corpora import CORPORA
 from glassformer.runs.folder import Run
 
 SOURCES = ("source", "target", "validation")
-"""Settings of `data` that name files."""
+"""Settings of `data` that are paths of files."""
 
 
 def token_cache(folder: Path) -> Path:
-    """Return the folder of encoded texts for a run in `folder`: beside it, so that runs share them."""
+    """Return the folder of encoded texts for a run in `folder`; it is beside the run, so that runs share it."""
     return folder.resolve().parent / ".tokens"
 
 
 def token_folders(run: Run) -> list[Path]:
-    """Return the folders that may hold the run's encoded text: the recorded one, and the same name beside the run."""
+    """Return the folders that may contain the run's encoded text: as recorded, and with this name beside the run."""
     recorded = Path(run.manifest()["data"]["tokens"])
     return list(dict.fromkeys((recorded, token_cache(run.folder) / recorded.name)))
 
@@ -28,13 +28,13 @@ def token_folders(run: Run) -> list[Path]:
 def candidate_texts(run: Run, data: DataConfig, named: Mapping[str, str]) -> Iterator[DataConfig]:
     """Yield the settings of `data` with each set of existing files that may be the run's text.
 
-    First the files as the settings name them, then the same paths relative to the run, then their names beside the
-    run. They may hold another text: compare hashes.
+    The files are searched at the paths in the settings, then at the same paths relative to the run, then by name beside
+    the run. They may contain another text, so the caller must compare hashes.
 
     Args:
         run: the run, which may have been moved.
         data: the run's settings of `data`.
-        named: `source` and `target` as the user named them; they are neither searched for nor checked.
+        named: `source` and `target` given by the user; they are neither searched for nor checked.
     """
     own = {name: value for name in SOURCES if (value := getattr(data, name)) is not None}
     tried: list[dict[str, str]] = []
@@ -51,10 +51,10 @@ _CANDIDATES = 5
 
 
 def _candidate_paths(run: Run, source: str) -> list[str]:
-    """Return the `_CANDIDATES` paths at which a file of a run's text may be, the likeliest first."""
+    """Return the `_CANDIDATES` paths at which a file of a run's text may be, likeliest first."""
     path = Path(source).expanduser()
     now = run.folder.resolve().parent
-    before = Path(run.manifest()["data"]["tokens"]).parent.parent  # the folder of the run when it began
+    before = Path(run.manifest()["data"]["tokens"]).parent.parent  # the parent folder of the run when it was created
     seen = path
     if path.is_absolute() and path.anchor == before.anchor:
         seen = Path(os.path.relpath(path, before))

@@ -1,4 +1,4 @@
-"""`ChatModel`: a decoder with its tokenizer and a chat template, which answers in a conversation."""
+"""`ChatModel`: a decoder with its tokenizer and a chat template, for conversations."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from glassformer.text.special_names import MARK, SpecialNames, id_of_mark, marke
 from glassformer.text.tokenizers import Tokenizer, frame_of
 
 TURNS = ("glassformer-first-question", "glassformer-answer", "glassformer-second-question")
-"""Placeholder messages of a conversation, used to find the text that a template writes between messages."""
+"""Placeholder messages, used to find the text that a template inserts between messages."""
 
 
 class ChatModel(TextModel):
     """A decoder that answers in a conversation.
 
-    A prompt, for example of `generate`, is a conversation of one question; `conversation_ids` takes any conversation.
+    Methods that take a prompt treat it as a conversation with one question; `conversation_ids` takes any conversation.
 
     Args:
         model: a decoder.
         tokenizer: the tokenizer that the model was trained with.
         config: settings of the run.
-        template: the chat template; None: `data.chat_template`.
+        template: the chat template; None: use `data.chat_template`.
 
     Raises:
         GlassError: the model is of another family, or its vocabulary size differs from the tokenizer's.
@@ -44,7 +44,7 @@ class ChatModel(TextModel):
         self.chat = TokenizedTemplate(template or ChatTemplate(config.data.chat_template), tokenizer)
 
     def reads_as(self, other: ChatModel) -> bool:
-        """Return whether another model reads the same tokens of a conversation."""
+        """Return whether another model reads every conversation as the same tokens."""
         same_template = self.chat.template.source == other.chat.template.source
         return same_template and self.tokenizer.digest == other.tokenizer.digest
 
@@ -52,7 +52,7 @@ class ChatModel(TextModel):
         """Return the ids that the model reads before it generates the assistant's next answer.
 
         Raises:
-            GlassError: there is no message, a message cannot be read, or the template refuses the conversation.
+            GlassError: there is no message, a message is malformed, or the template rejects the conversation.
         """
         if not messages:
             raise GlassError("the conversation has no messages", "Give at least one question.")
@@ -62,7 +62,7 @@ class ChatModel(TextModel):
         return ids or [self.tokenizer.start_id]
 
     def around_question(self) -> tuple[list[int], list[int]] | None:
-        """Return the ids before and after the tokens of a first question; None if they depend on the question."""
+        """Return the ids before and after the first question's tokens; None if they depend on the question."""
         before = frame_of(self.tokenizer, self.config).before
         found = self.chat.around_question(after_start=bool(before))
         if found is None:
@@ -71,19 +71,19 @@ class ChatModel(TextModel):
         return [*before, *first], after
 
     def prompt_ids(self, prompt: str) -> list[int]:
-        """Return the ids of a conversation of one question."""
+        """Return the ids of a conversation with one question."""
         return self.conversation_ids([{"role": "user", "content": prompt}])
 
     def fitting(self, messages: Sequence[Message], tokens: int, kept: int = 0) -> list[Message]:
-        """Leave out the oldest questions and answers of a conversation until there is room for an answer.
+        """Leave out the oldest question-answer pairs of a conversation until there is room for an answer.
 
         Args:
-            messages: the conversation; its last message is a question, which always stays.
-            tokens: maximum number of tokens in the answer; at most half of the context is kept free for it.
-            kept: number of messages at the beginning that stay.
+            messages: the conversation; its last message is a question, which is always kept.
+            tokens: maximum number of tokens in the answer; at most half of the context is reserved for the answer.
+            kept: number of messages at the beginning to keep.
 
         Raises:
-            GlassError: the last question, with the messages that stay, is longer than the context.
+            GlassError: the last question, together with the kept messages, is longer than the context.
         """
         context = self.config.model.context
         room = context - min(tokens, context // 2)
@@ -97,17 +97,17 @@ class ChatModel(TextModel):
 
         if fits(0):
             return list(messages)
-        most = (len(messages) - kept) // 2  # pairs before the last question, of which the last may be one message
+        most = (len(messages) - kept) // 2  # pairs before the last question; the last pair may be a single message
         left = without(bisect_left(range(most), True, lo=1, key=fits))
         length = len(self.conversation_ids(left))
         if length > context:
-            asked = "the question and the messages that stay have" if kept else "the question has"
+            asked = "the question and the kept messages have" if kept else "the question has"
             remedy = "Shorten the question or the system message." if kept else "Ask a shorter question."
-            raise GlassError(f"{asked} {length:,} tokens, and the model reads at most {context:,}", remedy)
+            raise GlassError(f"{asked} {length:,} tokens, but the model reads at most {context:,}", remedy)
         return left
 
     def shown(self, ids: Sequence[int]) -> str:
-        """Return the ids of a conversation as text, with a line for each message."""
+        """Decode the ids of a conversation to text with one line per message."""
         ends = {self.tokenizer.end_id, *self.more_ends}
         lines: list[list[int]] = [[]]
         for id in ids:
@@ -118,10 +118,10 @@ class ChatModel(TextModel):
         return "\n".join(self.tokenizer.decode(line) for line in lines if line)
 
     def answers(self, conversations: Sequence[Sequence[int]], settings: SampleConfig) -> list[Sample]:
-        """Generate the next answer of conversations, given as ids without a start token; samples have no prompt."""
+        """Generate the next answer in each conversation (ids without a start token); samples have an empty prompt."""
         before = list(frame_of(self.tokenizer, self.config).before)
         context = self.config.model.context
-        room = context - min(settings.tokens, context // 2)  # of a longer conversation, the last tokens are read
+        room = context - min(settings.tokens, context // 2)  # longer conversations lose their first tokens
         rows = [[*before, *ids][-room:] for ids in conversations]
         settings = self.until_the_end(settings)
         if settings.beams > 1:
@@ -133,10 +133,10 @@ class ChatModel(TextModel):
         return [samples[index] for index in range(len(rows))]
 
     def answer(self, messages: Sequence[Message], settings: SampleConfig) -> Sample:
-        """Generate the next answer of a conversation; the sample has no prompt.
+        """Generate the next answer in a conversation; the sample has an empty prompt.
 
         Raises:
-            GlassError: the template refuses the conversation, or fails.
+            GlassError: the template rejects the conversation, or fails.
         """
         ids = self.conversation_ids(messages)
         settings = self.until_the_end(settings)
@@ -145,10 +145,10 @@ class ChatModel(TextModel):
         return self._sampled([""], [ids], settings, None)[0]
 
     def reply(self, messages: Sequence[Message], settings: SampleConfig) -> Generator[str, None, Sample]:
-        """Yield the next answer as it is generated, as `stream` does.
+        """Yield the next answer while it is generated, as `stream` does.
 
         Raises:
-            GlassError: the template refuses the conversation, or fails.
+            GlassError: the template rejects the conversation, or fails.
         """
         ids = self.conversation_ids(messages)
         settings = self.until_the_end(settings)
@@ -160,13 +160,13 @@ class ChatModel(TextModel):
         return (yield from self._stream(messages[-1]["content"], ids, writer, settings))
 
     def stream(self, prompt: str, settings: SampleConfig) -> Generator[str, None, Sample]:
-        """Yield the answer to a question as it is generated; see `TextWriter.stream`."""
+        """Yield the answer to a question while it is generated; see `TextWriter.stream`."""
         return super().stream(prompt, self.until_the_end(settings))
 
     def generate(
         self, prompts: Sequence[str], settings: SampleConfig, seeds: Sequence[int] | None = None
     ) -> list[Sample]:
-        """Answer questions, each a conversation of its own; see `TextWriter.generate`."""
+        """Answer each question in a separate conversation; see `TextWriter.generate`."""
         return super().generate(prompts, self.until_the_end(settings), seeds)
 
     def best(
@@ -176,17 +176,17 @@ class ChatModel(TextModel):
         wanted: int | None = None,
         watch: Watch | None = None,
     ) -> list[list[Sample]]:
-        """Return the likeliest answers; see `TextWriter.best`."""
+        """Return the likeliest answers by beam search; see `TextWriter.best`."""
         return super().best(prompts, self.until_the_end(settings), wanted, watch)
 
     def until_the_end(self, settings: SampleConfig) -> SampleConfig:
-        """Return settings that also stop at the text with which the template ends an answer."""
+        """Return settings with the text that ends an answer in the template as a further stop string."""
         stop, _ = self.chat.ending
         return settings.replace(stop=tuple(dict.fromkeys((*settings.stop, *stop))))
 
     @property
     def more_ends(self) -> frozenset[int]:
-        """Return further tokens, besides the end token, that end an answer, including the template's, if any."""
+        """Return the tokens that end an answer besides the end token, such as the template's end-of-turn token."""
         return self.tokenizer.more_ends | self.chat.more_ends
 
     def ids_before_text(self, ids: Sequence[int]) -> Sequence[int]:
@@ -194,7 +194,7 @@ class ChatModel(TextModel):
 
 
 class TokenizedTemplate:
-    """Chat template with a tokenizer: converts a conversation to token ids, and finds the ends of an answer.
+    """A chat template with a tokenizer; converts a conversation to token ids, and finds how an answer ends.
 
     Args:
         template: the template.
@@ -211,10 +211,10 @@ class TokenizedTemplate:
 
         Args:
             messages: the conversation.
-            after_start: whether the ids follow a start token, so that the template's own is left out.
+            after_start: whether the ids follow a start token, so that the start token of the template is left out.
 
         Raises:
-            GlassError: the template refuses the conversation, or a message is not valid Unicode.
+            GlassError: the template rejects the conversation, or a message is not valid Unicode.
         """
         pieces = self.template.pieces(messages, True, self._names)
         if after_start:
@@ -224,9 +224,9 @@ class TokenizedTemplate:
     def around_question(self, after_start: bool = False) -> tuple[list[int], list[int]] | None:
         """Return the ids that the template writes before and after a first question; `after_start` as in `ids`.
 
-        None: the template changes the question, or writes text next to it that is encoded together with it.
+        Return None if the template changes the question, or if the tokenizer merges the question with adjacent text.
         """
-        # A template may change outer and double spaces, line breaks, characters of HTML, letters, or the length.
+        # A template may change outer or double spaces, line breaks, HTML characters, the case of letters, or length.
         question = f" \n{TURNS[0]}  <&\"'>É\n" + 500 * "x" + " "
         pieces = self.template.pieces([{"role": "user", "content": question}], True, self._names)
         if after_start:
@@ -245,14 +245,14 @@ class TokenizedTemplate:
 
     @property
     def before_answer(self) -> str:
-        """Return the text that the template writes between a question and its answer, without outer spaces."""
+        """Return the text that the template writes between a question and its answer, stripped of white space."""
         question = _turns("user")
         asked = self.template.marked(question, False, self._names)
         return MARK.sub("", self.template.marked(question, True, self._names).removeprefix(asked)).strip()
 
     @property
     def more_ends(self) -> frozenset[int]:
-        """Return the special token, if any, with which the template ends an answer."""
+        """Return the special token with which the template ends an answer; empty if there is none."""
         _, ends = self.ending
         return ends
 

@@ -25,8 +25,8 @@ class Classified:
     Attributes:
         text: the text.
         label: the likeliest label.
-        probability: probability of that label.
-        probabilities: probabilities of all labels, the likeliest first.
+        probability: probability of `label`.
+        probabilities: probabilities of all labels, likeliest first.
     """
 
     text: str
@@ -64,16 +64,16 @@ class TextClassifier:
     def ids(self, text: str) -> list[int]:
         """Return the ids that the model reads: a start token and the text, cut to the context.
 
-        An imported run has the frame that its model was trained with instead of the start token.
+        In an imported run, the special tokens that its model was trained with replace the start token.
         """
         return self.frame.around(self.tokenizer.encode(text), self.config.model.context)
 
     def unread_tokens(self, text: str) -> int:
-        """Return how many tokens of the text are beyond the part that the model reads."""
+        """Return the number of tokens at the end of the text that do not fit the context and are not read."""
         return max(0, len(self.tokenizer.encode(text)) - (self.config.model.context - len(self.frame)))
 
     def probabilities(self, texts: Sequence[str]) -> npt.NDArray[np.float64]:
-        """Return the probabilities of all labels, (texts, labels); a text's row does not depend on the other texts."""
+        """Return the probabilities of all labels, (texts, labels); each row is independent of the other texts."""
         rows = [self.ids(text) for text in texts]
         order = sorted(range(len(rows)), key=lambda index: len(rows[index]))
         result = np.zeros((len(rows), len(self.labels)))
@@ -90,7 +90,7 @@ class TextClassifier:
         return result
 
     def classify(self, texts: Sequence[str]) -> list[Classified]:
-        """Return the label of each text, with the probabilities of all labels."""
+        """Predict the label of each text, with the probabilities of all labels."""
         found = []
         for text, row in zip(texts, self.probabilities(texts), strict=True):
             ranking = np.argsort(-row, kind="stable")

@@ -1,4 +1,4 @@
-"""Tasks that learn from examples: pairs of texts, conversations, and labelled texts."""
+"""Tasks that train on examples: pairs of texts, conversations, and labelled texts."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from glassformer.text.tokenizers import Frame
 WATCHED = 200
 """Number of examples used to check whether the model uses the source."""
 IGNORED = 0.02
-"""If the loss rises by less than this share when sources are exchanged, the model ignores them."""
+"""If the loss rises by less than this fraction when sources are exchanged, the model ignores its source."""
 UNKNOWN = 0.05
-"""Share of unknown tokens above which a concern is reported."""
+"""Fraction of unknown tokens above which a concern is reported."""
 
 
 @dataclass(frozen=True)
 class ExampleTask(ABC):
-    """Base class of the tasks that learn from examples."""
+    """Base class of the tasks that train on examples."""
 
     config: Config
     data: Prepared
@@ -46,7 +46,7 @@ class ExampleTask(ABC):
 
     @property
     def unknown_share(self) -> float:
-        """Return the share of unknown tokens among the tokens of the last texts of validation."""
+        """Return the fraction of unknown tokens in the validation targets, or in the texts of tasks without targets."""
         return self.data.validation.target.unknown_share
 
     @cached_property
@@ -59,15 +59,15 @@ class ExampleTask(ABC):
 
     @property
     def steps_per_epoch(self) -> float:
-        """Return the number of steps in an epoch over the examples that are used."""
+        """Return the number of steps in an epoch over the examples that are kept."""
         return self._order.steps_per_epoch
 
     def rows(self, step: int) -> list[Row]:
-        """Return the examples of one step: any examples, or examples of similar length."""
+        """Return the examples of one step; with `train.batch_tokens`, they have similar lengths."""
         return [self._train[index] for index in self._order.step(step)]
 
     def held_out(self, limit: int | None) -> Sequence[Row]:
-        """Return examples of the validation part, shortest first to reduce padding."""
+        """Return validation examples, shortest first to reduce padding."""
         store = self.data.validation
         return _evenly(self._rows_of(store), limit, row_lengths(store, self.config)[:, -1])
 
@@ -78,31 +78,31 @@ class ExampleTask(ABC):
 
 @dataclass(frozen=True)
 class PairTask(ExampleTask):
-    """Sequence-to-sequence task: generate the target of a source."""
+    """Sequence-to-sequence task (translate, summarize): generate the target of a source."""
 
     unit: str = "token"
 
     @property
     def choices(self) -> int:
-        """Return the vocabulary size V of the target."""
+        """Return the size V of the target vocabulary."""
         return self.data.tokenizer.vocab_size
 
     @property
     def validation_bytes(self) -> int | None:
-        """Return the size of all validation targets in bytes; None if some are cut or have unknown tokens."""
+        """Return the size of all validation targets in bytes; None if a target is cut or has unknown tokens."""
         return measured_bytes(self.data.validation, self.config.model.context)
 
     def _rows_of(self, store: RecordStore) -> Sequence[Row]:
         return pair_rows(store, self.config)
 
     def sample(self, model: Model, settings: SampleConfig) -> tuple[str, str]:
-        """Return the prompt, or else the first validation source, and the generated text."""
+        """Return the prompt (if empty, the first validation source) and the generated text."""
         prompt = settings.prompt or next(self.data.validation.texts())[0]
         writer = Translator(model, self.data.source_tokenizer, self.data.tokenizer, self.config)
         return prompt, writer.generate([prompt], settings)[0].text
 
     def concerns(self, model: Model, loss: Callable[[Sequence[Row]], float]) -> Iterator[str]:
-        """Yield a concern if the source makes no difference, and one if too many tokens are unknown."""
+        """Yield a concern if the decoder ignores its source, and a concern if too many tokens are unknown."""
         rows = self.held_out(None)
         step = max(1, len(rows) // WATCHED)
         watched = [rows[index] for index in range(0, len(rows), step)][:WATCHED]
@@ -122,7 +122,7 @@ class PairTask(ExampleTask):
 
 @dataclass(frozen=True)
 class ChatTask(ExampleTask):
-    """Chat: generate the answers of a conversation, whose tokens alone count for the loss."""
+    """Chat: generate the answers in a conversation; only their tokens count for the loss."""
 
     unit: str = "token"
     validation_bytes: None = None
@@ -136,7 +136,7 @@ class ChatTask(ExampleTask):
         return conversation_rows(store, self.config)
 
     def sample(self, model: Model, settings: SampleConfig) -> tuple[str, str]:
-        """Return the prompt, or else the first validation conversation before its last answer, and the new answer."""
+        """Return the prompt (if empty, the first validation conversation up to its last answer) and the new answer."""
         writer = ChatModel(model, self.data.tokenizer, self.config)
         if settings.prompt:
             return settings.prompt, writer.generate([settings.prompt], settings)[0].text
@@ -160,7 +160,7 @@ class ClassTask(ExampleTask):
         return labelled_rows(store, self.config)
 
     def sample(self, model: Model, settings: SampleConfig) -> tuple[str, str]:
-        """Return the prompt, or else the first text of the validation part, and the likeliest label."""
+        """Return the prompt (if empty, the first validation text) and the likeliest label."""
         prompt = settings.prompt or next(self.data.validation.texts())[0]
         found = TextClassifier(model, self.data.tokenizer, self.data.labels, self.config).classify([prompt])[0]
         return prompt, f"{found.label} ({found.probability:.1%})"
@@ -186,7 +186,7 @@ def pair_rows(store: RecordStore, config: Config) -> Sequence[Row]:
 
 
 def labelled_rows(store: RecordStore, config: Config) -> Sequence[Row]:
-    """Return the texts of a store as rows, each after an end token, or in the frame of an imported tokenizer."""
+    """Return the texts of a store as rows, each after an end token or in an imported tokenizer's special tokens."""
     assert store.labels is not None
     labels = store.labels
     used = np.flatnonzero(kept(store, config))
@@ -201,9 +201,10 @@ def labelled_rows(store: RecordStore, config: Config) -> Sequence[Row]:
 
 
 def conversation_rows(store: RecordStore, config: Config) -> Sequence[Row]:
-    """Return the conversations of a store as rows, each after a start token; answers and their ends count for the loss.
+    """Return the conversations of a store as rows, each after a start token.
 
-    Of a conversation that is longer than the context, the last tokens are read.
+    Answers and their end tokens count for the loss. A conversation that is longer than the context loses its first
+    tokens.
     """
     used = np.flatnonzero(kept(store, config))
     end = store.target.end_id
@@ -222,7 +223,7 @@ def conversation_rows(store: RecordStore, config: Config) -> Sequence[Row]:
 def last_question(store: RecordStore, index: int) -> tuple[list[int], list[int]]:
     """Return the ids of a conversation before its last answer, and the ids of that answer without its end token.
 
-    Another special token that ends the answer belongs to the answer; the template's text after that token does not.
+    If another special token ends the answer, the answer includes that token, but not the template's text after it.
     """
     ids = store.target.document(index).tolist()
     counts = store.loss_mask_of(index)[: len(ids)].tolist()
@@ -236,7 +237,7 @@ def last_question(store: RecordStore, index: int) -> tuple[list[int], list[int]]
 
 
 def row_lengths(store: RecordStore, config: Config) -> npt.NDArray[np.int64]:
-    """Return the number of tokens of each text of each row with its frame, at most the context; (N, roles)."""
+    """Return (N, roles) the length of each text in tokens, including special tokens around it, at most the context."""
     return np.minimum(store.lengths() + store.around, config.model.context)[kept(store, config)]
 
 
@@ -259,30 +260,30 @@ def length_notes(store: RecordStore, config: Config, side: str) -> Iterator[str]
 
 
 def kept(store: RecordStore, config: Config) -> npt.NDArray[np.bool_]:
-    """Return (records,) True where a record becomes a row; records that do not fit the context may be left out."""
+    """Return a (records,) mask of the records that become rows; records that do not fit the context may be left out."""
     if config.data.too_long == "leave_out":
         return store.lengths().max(axis=1) <= config.model.context - store.around
     return np.ones(len(store), dtype=np.bool_)
 
 
 def too_long(store: RecordStore, context: int) -> int:
-    """Return how many examples do not fit a context whole, including the tokens of their frame."""
+    """Return the number of examples that, with the special tokens around them, are longer than the context."""
     return int((store.lengths().max(axis=1) > context - store.around).sum())
 
 
 def measured_bytes(store: RecordStore, context: int) -> int | None:
-    """Return the size of all targets in bytes; None if some are cut or left out, or have unknown tokens."""
+    """Return the size of all targets in bytes; None if a target is cut, left out, or has unknown tokens."""
     return None if too_long(store, context) else store.target.recoverable_bytes
 
 
 def unknown_concern(data: Prepared) -> Iterator[str]:
-    """Yield a concern if too many tokens of a text of the training or validation part are unknown."""
+    """Yield a concern if too many tokens of the training or validation split are unknown."""
     parts = (data.train, data.validation)
     share = max(store.unknown_share for part in parts for store in part.tokens.values())
     if share > UNKNOWN:
         yield (
             f"{share:.1%} of the tokens are unknown: "
-            "a larger tokenizer.vocab_size, or tokenizer.kind = bpe, would let the model read them"
+            "increase tokenizer.vocab_size, or set tokenizer.kind = bpe, so that the model can read them"
         )
 
 
@@ -294,7 +295,7 @@ def _order(config: Config, examples: int, lengths: Callable[[], npt.NDArray[np.i
 
 
 def _evenly(rows: Sequence[Any], limit: int | None, lengths: npt.NDArray[np.int64]) -> Sequence[Any]:
-    """Return all rows, or evenly spaced rows of about `limit` tokens, the shortest first."""
+    """Return all rows, or evenly spaced rows with about `limit` tokens in total, shortest first."""
     tokens = int(lengths.sum())
     wanted = len(rows) if limit is None else max(1, min(len(rows), len(rows) * limit // max(1, tokens)))
     chosen = sorted((number * len(rows) // wanted for number in range(wanted)), key=lambda index: int(lengths[index]))

@@ -16,12 +16,12 @@ from glassformer.tasks.task_errors import refuse_mismatch, wrong_task
 from glassformer.text.tokenizers import Tokenizer, frame_of
 
 SPACE_BELONGS_TO_WORD = ("words", "bpe", "unigram")
-"""Schemes whose tokens include the space before them: a mask after a space replaces both."""
+"""Tokenizer types whose tokens include the space before them; a mask after a space replaces the space too."""
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A candidate for a mask: a token, its text, and its probability among all tokens that represent text."""
+    """A candidate for a mask: a token, its text, and its probability among all tokens except special tokens."""
 
     token: int
     text: str
@@ -56,20 +56,20 @@ class MaskFiller:
         return f"MaskFiller({self.tokenizer!r})"
 
     def parts(self, text: str) -> list[str]:
-        """Return the texts around the masks; a space that would belong to the missing token is left out.
+        """Split a text at its masks; a space that would belong to the missing token is left out.
 
         Raises:
             GlassError: there is no mask.
         """
         *before, last = text.split(self.MASK)
         if not before:
-            raise GlassError(f"there is no {self.MASK} in {text[:60]!r}", "Write it where a token is to be filled in.")
+            raise GlassError(f"there is no {self.MASK} in {text[:60]!r}", "Write it in place of each missing token.")
         if self.tokenizer.kind in SPACE_BELONGS_TO_WORD:
             before = [part.removesuffix(" ") for part in before]
         return [*before, last]
 
     def ids(self, text: str) -> list[int]:
-        """Return the ids of a text, with the mask token for each `[MASK]`, in the frame of training rows.
+        """Return the ids of a text with a mask token for each `[MASK]`, between the special tokens of training rows.
 
         Raises:
             GlassError: there is no mask, or the text is longer than the context.
@@ -81,16 +81,16 @@ class MaskFiller:
         ids = self.frame.around(ids)
         if len(ids) > self.config.model.context:
             raise GlassError(
-                f"the text has {len(ids):,} tokens, the model reads {self.config.model.context:,}",
+                f"the text has {len(ids):,} tokens, but the model reads {self.config.model.context:,}",
                 "Give a shorter text.",
             )
         return ids
 
     def fill(self, text: str, n: int = 5) -> list[list[Candidate]]:
-        """Return the n likeliest tokens for each mask, predicted while the other masks stay in the text.
+        """Return the n likeliest tokens for each mask; the other masks stay in the text for each prediction.
 
         Raises:
-            GlassError: as `ids`.
+            GlassError: as in `ids`.
         """
         return [
             [Candidate(token, self.tokenizer.decode([token]), probability) for token, probability in ranking]
@@ -98,7 +98,7 @@ class MaskFiller:
         ]
 
     def filled(self, text: str, holes: Sequence[Sequence[Candidate]] | None = None) -> str:
-        """Return the text with the likeliest token in place of each mask; the rest is unchanged.
+        """Return the text with each mask replaced by the likeliest token.
 
         Args:
             text: a text with masks.

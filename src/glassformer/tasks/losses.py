@@ -1,8 +1,8 @@
 """Compute the losses of training and evaluation, in nats.
 
-Training uses `TrainingLoss`. For all models but a `Classifier`, it computes logits only at unmasked targets, a chunk of
-rows at a time. `summed_loss` computes the sum from the logits of all positions and serves as the reference in tests.
-Use `token_losses` for the loss of each position.
+Training uses `TrainingLoss`. For all models except `Classifier`, it computes logits only at positions that the loss
+mask includes, one chunk of rows at a time. `summed_loss` computes the same sum from the logits of all positions and is
+the reference in tests. `token_losses` returns the loss of each position.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from glassformer.model.transformer import Classifier, Decoder, Encoder, EncoderD
 from glassformer.text.batches import Batch
 
 LOGITS_AT_ONCE = 1 << 22
-"""Maximum number of logits in a forward pass on a CPU that measures the loss of each position; 16 MB in float32."""
+"""Maximum number of logits per forward pass on a CPU when the loss of each position is computed; 16 MB in float32."""
 LOSS_LOGITS = {"cpu": 1 << 21}
 """Maximum number of logits per chunk of the training loss, by device. On a CPU larger chunks are no faster, except with
 a vocabulary of 32,000, where a chunk twice as large saves a tenth of a step. Each million logits takes 30 to 50 MB."""
@@ -30,7 +30,7 @@ class TrainingLoss(nn.Module):
 
     Args:
         model: a model of any family.
-        smoothing: this share of the target's probability is spread evenly over all choices (Szegedy et al. 2016,
+        smoothing: fraction of the target's probability to spread evenly over all classes (Szegedy et al. 2016,
             section 7).
     """
 
@@ -40,17 +40,17 @@ class TrainingLoss(nn.Module):
         self.smoothing = smoothing
 
     def forward(self, batch: Batch, targets_of_step: int = 1) -> Tensor:
-        """Return the summed cross-entropy of the unmasked targets divided by `targets_of_step`, in nats; shape ().
+        """Return the cross-entropy summed over unmasked targets and divided by `targets_of_step`, in nats; shape ().
 
         Args:
             batch: a batch of a task that suits the model.
-            targets_of_step: divisor of the sum; pass the number of targets in the whole step to weight each equally.
+            targets_of_step: divisor of the sum; the number of targets in the whole step gives all of them equal weight.
         """
         if isinstance(self.model, Classifier):
             return summed_loss(logits_of(self.model, batch), batch, self.smoothing) / targets_of_step
         x = hidden_states_of(self.model, batch).flatten(0, 1)  # (B * T, D)
         targets = batch.targets.flatten()  # (B * T)
-        if batch.n_targets < len(targets):  # the others need no logits
+        if batch.n_targets < len(targets):  # masked positions need no logits
             counted = batch.loss_mask.flatten().nonzero()[:, 0]  # (N)
             x = x.index_select(0, counted)  # (N, D)
             targets = targets[counted]  # (N)
@@ -78,8 +78,8 @@ def linear_cross_entropy(
     Args:
         x: (N, D) features.
         matrix: (V, D) weight.
-        bias: (V), or None.
-        targets: (N) int64.
+        bias: (V) bias, or None.
+        targets: (N) int64 target classes.
         divisor: divisor of the sum; gradients are divided before they are rounded to the precision of the matrix
             multiplications.
         smoothing: as in `TrainingLoss`.
@@ -92,10 +92,10 @@ def linear_cross_entropy(
 class _LinearCrossEntropy(torch.autograd.Function):
     """Autograd function that computes loss and gradients in chunks of rows, with one chunk of logits in memory.
 
-    The logits of a whole step would be its largest tensor, several times over. Nothing but the loss reads them, so the
-    gradients of a row can be computed as soon as its loss is, and its logits discarded. With p the softmax of the
-    logits and q the targets' distribution (1 at the target, or smoothed), the loss is -sum(q ln p), and its gradient
-    with respect to the logits is p - q; both are divided by `divisor`.
+    The logits of a whole step would be by far its largest tensor. Only the loss reads them, so the gradients of a row
+    can be computed together with its loss, and the logits discarded. With p the softmax of the logits and q the target
+    distribution (1 at the target, or smoothed), the loss is -sum(q ln p), and its gradient with respect to the logits
+    is p - q; both are divided by `divisor`.
     """
 
     @staticmethod
@@ -165,8 +165,8 @@ class _LinearCrossEntropy(torch.autograd.Function):
 def logits_of(model: Model, batch: Batch, forward: Callable[..., Tensor] | None = None) -> Tensor:
     """Return the logits of a batch: (B, T, V), or (B, C) of a classifier.
 
-    Padding is on the right, where the causal mask hides it, so only encoders need a padding mask. `forward` replaces
-    the model's call, for example with a DDP wrapper.
+    Padding is on the right, where the causal mask hides it, so only encoders need a padding mask. `forward`, such as a
+    DDP wrapper, is called instead of the model.
     """
     forward = model if forward is None else forward
     if isinstance(model, EncoderDecoder):
@@ -187,7 +187,8 @@ def token_losses(logits: Tensor, batch: Batch) -> Tensor:
 def summed_loss(logits: Tensor, batch: Batch, smoothing: float = 0.0) -> Tensor:
     """Return the summed cross-entropy of the unmasked targets, in nats; without smoothing, the sum of `token_losses`.
 
-    `smoothing` spreads that share of the target's probability evenly over all choices (Szegedy et al. 2016, section 7).
+    `smoothing` is the fraction of the target's probability to spread evenly over all classes (Szegedy et al. 2016,
+    section 7).
     """
     targets = batch.targets.masked_fill(~batch.loss_mask, -100)  # (B, T)
     flat = logits.float().reshape(-1, logits.shape[-1])  # (B * T, V)
@@ -195,6 +196,6 @@ def summed_loss(logits: Tensor, batch: Batch, smoothing: float = 0.0) -> Tensor:
 
 
 def tokens_at_once(model: Model) -> int:
-    """Return the maximum number of tokens per forward pass on a CPU."""
+    """Return the maximum number of tokens per forward pass on a CPU, from `LOGITS_AT_ONCE`."""
     per_token = 4 * model.config.F if isinstance(model, Classifier) else model.vocab_size
     return max(1, LOGITS_AT_ONCE // per_token)

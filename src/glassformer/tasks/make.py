@@ -1,4 +1,4 @@
-"""Make the objects of the task that the settings name: one for training, one that applies the model to text."""
+"""Make the two objects of the task in the settings: one for training, one that applies the model to text."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TASKS: Mapping[str, Callable[[Config, Prepared], Task]] = {
 
 
 def make_task(config: Config, data: Prepared) -> Task:
-    """Return the task that learns from a prepared text."""
+    """Return the task named by `train.task`, on a prepared text."""
     return TASKS[config.train.task](config, data)
 
 
@@ -35,9 +35,9 @@ def make_text_model(
     Args:
         config: settings of the run; `train.task` names the task.
         model: the model with its weights.
-        tokenizer: the tokenizer of the text; of a translator or summarizer, that of the target.
-        source: the tokenizer of the source of a translator or summarizer.
-        labels: names of the labels of a classifier.
+        tokenizer: the tokenizer of the text; for translate and summarize, the tokenizer of the target.
+        source: the tokenizer of the source, for translate and summarize.
+        labels: names of the labels, for classify.
     """
     task = config.train.task
     if task in PAIRS:

@@ -1,4 +1,4 @@
-"""A task that also trains on rows of another text, so that the model forgets less of that text."""
+"""A task that also trains on rows of another text, to reduce how much of that text the model forgets."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from glassformer.text.rows import Row
 
 @dataclass(frozen=True)
 class MixedTask:
-    """A task with a share of its training rows from another task. Everything else comes from the task itself.
+    """A task that takes a fraction of its training rows from another task; everything else is unchanged.
 
     Attributes:
-        own: the task itself.
-        other: the task of the other rows, of the same kind.
+        own: the run's own task.
+        other: the task that provides the other rows, for the same type of model head.
         share: probability that a row, or a whole step, comes from `other`.
-        seed: seed of the choice.
-        whole_steps: whether to choose steps instead of rows, to avoid padding if the rows of a step have similar
-            lengths.
+        seed: seed of the random choice.
+        whole_steps: whether to choose between the tasks once per step instead of per row, which avoids padding if the
+            rows of a step have similar lengths.
     """
 
     own: Task
@@ -34,27 +34,27 @@ class MixedTask:
 
     @property
     def unit(self) -> str:
-        """Return the unit of the task."""
+        """Return the unit of the run's own task."""
         return self.own.unit
 
     @property
     def choices(self) -> int:
-        """Return the number of outcomes that a prediction of the task chooses from."""
+        """Return the number of outcomes of a prediction in the run's own task."""
         return self.own.choices
 
     @property
     def validation_bytes(self) -> int | None:
-        """Return the size of the task's own validation part in bytes."""
+        """Return the size in bytes of the run's own validation split."""
         return self.own.validation_bytes
 
     @property
     def unknown_share(self) -> float:
-        """Return the share of unknown tokens in the task's own validation part."""
+        """Return the fraction of unknown tokens in the run's own validation split."""
         return self.own.unknown_share
 
     @property
     def steps_per_epoch(self) -> float:
-        """Return the expected number of steps in which the task's own text is read once."""
+        """Return the expected number of steps in one pass over the run's own text."""
         return self.own.steps_per_epoch / (1 - self.share)
 
     def rows(self, step: int) -> Sequence[Row]:
@@ -68,13 +68,13 @@ class MixedTask:
         return [others[index % len(others)] if replaced[index] else row for index, row in enumerate(rows)]
 
     def held_out(self, limit: int | None) -> Sequence[Row]:
-        """Return validation rows of the task itself."""
+        """Return validation rows of the run's own task."""
         return self.own.held_out(limit)
 
     def sample(self, model: Model, settings: SampleConfig) -> tuple[str, str]:
-        """Return a sample of the task itself."""
+        """Return a sample of the run's own task."""
         return self.own.sample(model, settings)
 
     def concerns(self, model: Model, loss: Callable[[Sequence[Row]], float]) -> Iterator[str]:
-        """Yield the concerns of the task itself."""
+        """Yield the concerns of the run's own task."""
         return self.own.concerns(model, loss)

@@ -1,6 +1,6 @@
-"""Training tasks: the rows of a step, the validation rows, the sample and the concerns of each.
+"""Training tasks: each provides the rows of a step, the validation rows, a sample and concerns about the data.
 
-The trainer, the validation loss and the report know tasks only by the `Task` protocol.
+The trainer, the validation loss and the report use tasks only through the `Task` protocol.
 """
 
 from __future__ import annotations
@@ -20,48 +20,48 @@ from glassformer.text.store import TokenStore
 from glassformer.text.tokenizers import Tokenizer
 
 VALIDATION_SEED = (1 << 64) - 1
-"""Seed of the masks in validation rows: the same at every evaluation and for every seed of training."""
+"""Seed of the masks in validation rows, the same at every evaluation and for every training seed."""
 
 
 class Task(Protocol):
-    """The protocol of a training task."""
+    """Protocol of a training task: what the training loop needs from a task."""
 
     @property
     def unit(self) -> str:
-        """Return the unit that a loss is the mean over: "token" or "example"."""
+        """Return the unit over which the loss is averaged, such as "token" or "example"."""
 
     @property
     def choices(self) -> int:
-        """Return the number of outcomes that a prediction chooses from: tokens of the vocabulary, or labels."""
+        """Return the number of possible outcomes of a prediction: the vocabulary size, or the number of labels."""
 
     @property
     def validation_bytes(self) -> int | None:
-        """Return the UTF-8 bytes of the text that validation predicts, for bits per byte; None if it is undefined."""
+        """Return the UTF-8 size of the predicted validation text, for bits per byte; None if that is undefined."""
 
     @property
     def unknown_share(self) -> float:
-        """Return the share of unknown tokens among the validation tokens."""
+        """Return the fraction of unknown tokens among the validation tokens."""
 
     @property
     def steps_per_epoch(self) -> float:
-        """Return the number of steps in which the training part is read once."""
+        """Return the number of steps in one pass over the training split."""
 
     def rows(self, step: int) -> Sequence[Row]:
-        """Return the rows of one step: a pure function of the settings and the step."""
+        """Return the rows of one step, which depend only on the settings and the step."""
 
     def held_out(self, limit: int | None) -> Sequence[Row]:
-        """Return all validation rows, or evenly spaced rows that predict about `limit` tokens."""
+        """Return all validation rows, or evenly spaced rows with about `limit` predicted tokens."""
 
     def sample(self, model: Model, settings: SampleConfig) -> tuple[str, str]:
-        """Return the prompt of an evaluation's sample, and the model's output for it."""
+        """Return the prompt for the sample of an evaluation, and the model's output."""
 
     def concerns(self, model: Model, loss: Callable[[Sequence[Row]], float]) -> Iterator[str]:
-        """Yield concerns to report after an evaluation; `loss` measures rows with this model."""
+        """Yield concerns to report after an evaluation; `loss` computes the model's loss on rows."""
 
 
 @dataclass(frozen=True)
 class TextTask:
-    """Base class of the tasks that learn from running text."""
+    """Base class of the tasks that train on running text."""
 
     config: Config
     data: Prepared
@@ -73,12 +73,12 @@ class TextTask:
 
     @property
     def train(self) -> TokenStore:
-        """Return the tokens of the training part."""
+        """Return the tokens of the training split."""
         return self.data.train.tokens["text"]
 
     @property
     def validation(self) -> TokenStore:
-        """Return the tokens of the validation part."""
+        """Return the tokens of the validation split."""
         return self.data.validation.tokens["text"]
 
     @property
@@ -88,17 +88,17 @@ class TextTask:
 
     @property
     def unknown_share(self) -> float:
-        """Return the share of unknown tokens among the validation tokens."""
+        """Return the fraction of unknown tokens among the validation tokens."""
         return self.validation.unknown_share
 
     @property
     def most_predicted(self) -> int:
-        """Return the maximum number of tokens that a row predicts."""
+        """Return the maximum number of predicted tokens per row."""
         return self.config.model.context
 
     @property
     def steps_per_epoch(self) -> float:
-        """Return the number of steps in an epoch: windows that cover the text once, or all documents."""
+        """Return the number of steps in an epoch, in which windows cover the text once, or all documents are read."""
         documents = self.config.data.windows == "documents"
         rows = len(self.train.pieces(self.most_predicted)) if documents else len(self.train) / self.config.model.context
         return rows / self.config.train.batch
@@ -124,15 +124,15 @@ class LanguageTask(TextTask):
 
     @property
     def validation_bytes(self) -> int | None:
-        """Return the size of the validation part in bytes; None if some of its tokens are unknown."""
+        """Return the size of the validation split in bytes; None if it has unknown tokens."""
         return self.validation.recoverable_bytes
 
     def rows(self, step: int) -> list[Row]:
-        """Return rows of T+1 ids each."""
+        """Return the rows of one step, T+1 ids each."""
         return self._windows(step)
 
     def held_out(self, limit: int | None) -> Sequence[Row]:
-        """Return non-overlapping windows, or documents."""
+        """Return validation rows: non-overlapping windows, or documents."""
         return self._held_out_windows(limit)
 
     def sample(self, model: Model, settings: SampleConfig) -> tuple[str, str]:
@@ -141,24 +141,24 @@ class LanguageTask(TextTask):
 
 
 class MaskedTask(TextTask):
-    """Masked language modeling: predict hidden tokens, chosen anew each time (Liu et al. 2019, "dynamic masking")."""
+    """Masked language modeling: predict hidden tokens, with new masks each time (dynamic masking, Liu et al. 2019)."""
 
     unit = "hidden token"
     validation_bytes = None
 
     @property
     def most_predicted(self) -> int:
-        """Return one less than the context, because the first token of a window is read too."""
+        """Return the context minus one, because the first token of a window is read too."""
         return self.config.model.context - 1
 
     def rows(self, step: int) -> list[Row]:
-        """Return rows of up to T ids each."""
+        """Return the rows of one step, up to T ids each."""
         train = self.config.train
         first = step * train.batch
         return [self._masked(row, (train.seed, first + number)) for number, row in enumerate(self._windows(step))]
 
     def held_out(self, limit: int | None) -> Sequence[Row]:
-        """Return windows with masks, the same at every call."""
+        """Return validation windows with masks, which are the same at every call."""
         rows = self._held_out_windows(limit)
         return LazyRows(rows, lambda number: self._masked(rows[number], (VALIDATION_SEED, number)))
 
@@ -167,13 +167,13 @@ class MaskedTask(TextTask):
         return mask(row.ids, self.config.train.mask_share, self.tokenizer.mask_id, self.tokenizer.text_ids, key)
 
     def sample(self, model: Model, settings: SampleConfig) -> tuple[str, str]:
-        """Return the prompt, or else words of the validation part, and the text with its masks filled."""
+        """Return the prompt (if empty, words of the validation split) and the text with its masks filled."""
         filler = MaskFiller(model, self.tokenizer, self.config)
         prompt = settings.prompt or self._example(filler.MASK)
         return prompt, filler.filled(prompt)
 
     def _example(self, mask_text: str) -> str:
-        """Return the first words of the validation part, every fifth masked; with few words, add a mask at the end."""
+        """Return the first validation words with every fifth word masked; with few words, add a mask at the end."""
         most = min(60, self.config.model.context - 2)
         text = self.tokenizer.decode(self.validation.tokens[:most].tolist())
         words = text.split()[:15]
@@ -184,7 +184,7 @@ class MaskedTask(TextTask):
 
 @dataclass(frozen=True)
 class LazyRows(Sequence[Any]):
-    """A sequence as long as `rows` that makes each element on access."""
+    """A sequence with the length of `rows` that computes each element on access."""
 
     rows: Sequence[Any]
     make: Callable[[int], Any]

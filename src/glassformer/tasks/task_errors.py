@@ -1,4 +1,4 @@
-"""Errors for a model, a tokenizer or a task that do not match."""
+"""Errors for a model that does not match its tokenizer, or a run of another task."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ def refuse_mismatch(model: Model, tokenizer: Tokenizer) -> None:
     """Raise a `GlassError` if the vocabulary sizes of model and tokenizer differ."""
     if model.vocab_size != tokenizer.vocab_size:
         raise GlassError(
-            f"the model has {model.vocab_size} tokens, the tokenizer {tokenizer.vocab_size}",
+            f"the model has a vocabulary of {model.vocab_size} tokens, but the tokenizer has {tokenizer.vocab_size}",
             "Use the tokenizer that the model was trained with.",
         )
 
 
 def wrong_task(task: str, wanted: str, remedy: str) -> GlassError:
-    """Return the error for a run that learnt another task."""
-    return GlassError(f"this run learnt to {TASK_FACTS[task].verb}, not to {TASK_FACTS[wanted].verb}", remedy)
+    """Return the error for a run that was trained on `task` where a run of task `wanted` is needed."""
+    return GlassError(f"this run was trained to {TASK_FACTS[task].verb}, not to {TASK_FACTS[wanted].verb}", remedy)

@@ -1,4 +1,4 @@
-"""Rows of a task in groups for one forward pass each, and the losses of each row."""
+"""Rows of a task, grouped for forward passes, and the loss of each row."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ MOST_TOKENS = 8192
 
 @dataclass(frozen=True)
 class TaskRows:
-    """Rows of a task, and how to run a model on them.
+    """Rows of a task, with the device and the precision for running a model on these rows.
 
     Attributes:
         task: the task.
-        rows: rows of its training part or its validation part.
+        rows: rows of the task's training or validation split.
         device: the device of the model.
         dtype: the precision of matrix multiplications in autocast.
     """
@@ -35,14 +35,14 @@ class TaskRows:
     dtype: torch.dtype = torch.float32
 
     def groups(self, model: Model) -> Iterator[tuple[int, list[Row]]]:
-        """Yield the rows of each forward pass, with the number of the first row."""
+        """Yield the rows of each forward pass, with the index of the first row."""
         first = 0
         for group in groups(self.rows, min(MOST_TOKENS, tokens_at_once(model))):
             yield first, group
             first += len(group)
 
     def batch(self, rows: Sequence[Row]) -> Batch:
-        """Return rows as a batch on the device."""
+        """Collate rows into a batch on the device."""
         return Batch.from_rows(rows).to(self.device)
 
 

@@ -50,11 +50,11 @@ class TextWriter(ABC):
 
     @property
     def more_ends(self) -> frozenset[int]:
-        """Return further tokens, besides the tokenizer's end token, that end a text."""
+        """Return the tokens that end a text in addition to the tokenizer's end token."""
         return self.tokenizer.more_ends
 
     def until_the_end(self, settings: SampleConfig) -> SampleConfig:
-        """Return settings with further stop strings, for models whose texts end with a string."""
+        """Return settings with further stop strings, for models whose texts end with a fixed string."""
         return settings
 
     def __repr__(self) -> str:
@@ -66,12 +66,12 @@ class TextWriter(ABC):
 
     @abstractmethod
     def ids_before_text(self, ids: Sequence[int]) -> Sequence[int]:
-        """Return the ids that the generated text follows directly."""
+        """Return the ids that the decoder reads directly before the generated text."""
 
     def _steps(
         self, rows: Sequence[Sequence[int]], settings: SampleConfig, stop: Stop, seeds: Sequence[int] | None
     ) -> Iterator[TokenStep]:
-        """Yield steps of the token loop until every row has ended."""
+        """Generate tokens step by step until every row has ended; yield each step."""
         return generate(
             self.model,
             rows,
@@ -85,10 +85,10 @@ class TextWriter(ABC):
         )
 
     def stream(self, prompt: str, settings: SampleConfig) -> Generator[str, None, Sample]:
-        """Yield the text as it is generated, in pieces of whole characters; joined, they equal the text of `generate`.
+        """Yield chunks of whole characters while the text is generated; joined, they equal the text of `generate`.
 
-        A possible beginning of a stop string is held back until it is decided. Beam search yields a single piece.
-        The generator's return value (of `yield from`) is the `Sample`.
+        A possible beginning of a stop string is held back until it is decided. Beam search yields a single chunk. The
+        return value of the generator (of `yield from`) is the `Sample`.
 
         Raises:
             GlassError: the prompt is not valid Unicode, or a stop string is empty.
@@ -119,12 +119,13 @@ class TextWriter(ABC):
     def generate(
         self, prompts: Sequence[str], settings: SampleConfig, seeds: Sequence[int] | None = None
     ) -> list[Sample]:
-        """Generate a text for every prompt; each text equals that of the prompt alone.
+        """Generate a text for every prompt; the text does not depend on the other prompts.
 
         Args:
             prompts: any number of prompts; they are batched by length.
-            settings: `beams` above 1: the likeliest text by beam search; otherwise sampled, greedily at temperature 0.
-            seeds: one seed for each prompt; None: `settings.seed` for all.
+            settings: settings of generation: beam search if `beams` is above 1, otherwise sampling (greedy at
+                temperature 0).
+            seeds: one seed for each prompt; None: use `settings.seed` for all prompts.
 
         Raises:
             GlassError: a prompt is not valid Unicode, a stop string is empty, or there are too few or too many seeds.
@@ -132,7 +133,7 @@ class TextWriter(ABC):
         if settings.beams > 1:
             return [found[0] for found in self.best(prompts, settings, 1)]
         if seeds is not None and len(seeds) != len(prompts):
-            raise GlassError(f"{len(seeds)} seeds were given for {len(prompts)} prompts", "Give one for each prompt.")
+            raise GlassError(f"{len(seeds)} seeds were given for {len(prompts)} prompts", "Give one seed per prompt.")
         ids = [self.prompt_ids(prompt) for prompt in prompts]
         samples: dict[int, Sample] = {}
         for group in self._batches(ids, settings):
@@ -165,8 +166,8 @@ class TextWriter(ABC):
     ) -> list[list[Sample]]:
         """Return the likeliest texts for each prompt by beam search, best first: `wanted` texts, or one for each beam.
 
-        A prompt may be the ids that the model reads; its samples then have an empty `prompt`. `watch` receives each
-        step of the search; an exception raised by `watch` ends the search.
+        A prompt may be given as the ids that the model reads; its samples then have an empty `prompt`. `watch` is
+        called with each step of the search, and may raise an exception to end the search.
         """
         ids = [self.prompt_ids(prompt) if isinstance(prompt, str) else list(prompt) for prompt in prompts]
         shown = [prompt if isinstance(prompt, str) else "" for prompt in prompts]
@@ -195,8 +196,8 @@ class TextWriter(ABC):
         return [(id, self.tokenizer.token_text(id), probability) for id, probability in best]
 
     def _batches(self, ids: Sequence[Sequence[int]], settings: SampleConfig) -> list[list[int]]:
-        """Return batches of prompts of similar length, as large as memory allows."""
-        most = 2 * self.config.model.context  # the cache never holds more tokens of a row
+        """Return batches of prompts with similar lengths, as large as `ROWS` and `TOKENS` allow."""
+        most = 2 * self.config.model.context  # maximum number of cached tokens per row
         reach = [settings.beams * min(len(row) + settings.tokens, most) for row in ids]
         return batches_by_length(reach, ROWS, TOKENS)
 

@@ -1,4 +1,4 @@
-"""`Translator`: an encoder-decoder with its tokenizers, which generates a translation or a summary of a source."""
+"""`Translator`: an encoder-decoder with its tokenizers, for translation and summarization."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ class Translator(TextWriter):
         self.frame = frame_of(source_tokenizer, config)
 
     def prompt_ids(self, prompt: str) -> list[int]:
-        """Return the ids that the encoder reads: the source, cut to the context, with its end token or frame."""
+        """Return the ids that the encoder reads: the source, cut to the context, and its special tokens."""
         return self.frame.around(self.source_tokenizer.encode(prompt), self.config.model.context)
 
     def unread_tokens(self, text: str) -> int:
-        """Return how many tokens of the text are beyond the part that the encoder reads."""
+        """Return the number of tokens at the end of the text that do not fit the context and are not read."""
         return max(0, len(self.source_tokenizer.encode(text)) - (self.config.model.context - len(self.frame)))
 
     def ids_before_text(self, ids: Sequence[int]) -> Sequence[int]:

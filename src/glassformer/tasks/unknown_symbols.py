@@ -9,7 +9,7 @@ from glassformer.text.tokenizers.layout import WORDS
 
 
 def unknown_symbols(tokenizer: Tokenizer, text: str) -> list[str]:
-    """Return the symbols of a text that are unknown to a tokenizer, each once, in order of first appearance.
+    """Return the distinct symbols of a text that a tokenizer does not know, in order of first appearance.
 
     Symbols are characters, or graphemes or words, depending on the tokenizer.
     """

@@ -15,11 +15,12 @@ class Sample:
     """The text generated for one prompt.
 
     Attributes:
-        prompt: the given text to continue, or the source.
+        prompt: the text that was continued, or the source.
         text: the generated text, without stop strings and the end token.
         tokens: number of generated tokens, including the end token and the tokens of a stop string.
-        ended: why the text ended: "stop" (a stop string), "end" (the end token) or "length" (all requested tokens).
-        score: score of beam search: the sum of log p of the tokens, divided by the length penalty; None for sampling.
+        ended: reason why the text ended: "stop" (a stop string), "end" (the end token) or "length" (all requested
+            tokens).
+        score: score of beam search, the sum of log p of the tokens divided by the length penalty; None for sampling.
     """
 
     prompt: str
@@ -32,7 +33,7 @@ class Sample:
 def written(
     tokenizer: Tokenizer, prompt: Sequence[int], tokens: Sequence[int], stop: Sequence[str]
 ) -> tuple[str, bool]:
-    """Return the text of tokens after a prompt, up to the first stop string, and whether there was a stop string."""
+    """Return the text of tokens after a prompt up to the first stop string, and whether a stop string was found."""
     writer = Writer(tokenizer, prompt, stop)
     for token in tokens:
         if writer.add(token):
@@ -54,22 +55,22 @@ class Writer:
         self._ready: list[str] = []
 
     def add(self, id: int) -> bool:
-        """Add one token; return True if a stop string is now complete."""
+        """Add one token; return whether a stop string is now complete."""
         self._ready.append(self._stop.feed(self._decoder.feed(id)))
         return self._stop.found
 
     def take(self, last: bool) -> str:
-        """Return the text that is ready and was not taken yet; with `last`, also the text held back."""
+        """Return the text that has become ready since the last call; with `last`, also the text held back."""
         text = "".join(self._ready) + (self._stop.finish() if last else "")
         self._ready.clear()
         return text
 
 
 class StopFilter:
-    """A filter that passes text on up to the first stop string, holding back a possible beginning of a stop string.
+    """A filter that passes on text up to the first stop string, and holds back a possible beginning of a stop string.
 
-    The stop string that is complete first counts, so the result does not depend on how the text is cut into pieces. Of
-    two stop strings that are complete at the same character, the longer one counts.
+    The stop string that is complete first counts, so the result does not depend on how the text is split into chunks.
+    If two stop strings are complete at the same character, the longer one counts.
 
     Raises:
         GlassError: a stop string is empty.
@@ -77,13 +78,13 @@ class StopFilter:
 
     def __init__(self, stop: Sequence[str]) -> None:
         if "" in stop:
-            raise GlassError("a stop text is empty, which would end every text at its start", "Leave it out.")
+            raise GlassError("a stop string is empty, which would end every text at its start", "Leave it out.")
         self._stop = tuple(stop)
         self._held = ""
         self.found = False
 
     def feed(self, text: str) -> str:
-        """Add text and return the text that can be passed on; empty once a stop string was found."""
+        """Add text, and return the text that can be passed on; empty after a stop string was found."""
         if self.found:
             return ""
         self._held += text

@@ -22,35 +22,36 @@ from glassformer.training.sizing import FIRST_SPEED, SIZED, SizingCase, choose_s
 from glassformer.training.step_measurement import Probe, probe
 
 ROUNDS = 4
-"""Maximum number of probes. The measured speed of a shape may show that another shape is better, which is measured in
-turn."""
+"""Maximum number of probes. The speed measured for one shape may make another shape the best choice, which is then
+probed too."""
 MINUTES = 10.0
-"""Training time for which sizes are chosen if no minutes are given."""
+"""Time limit assumed if `train.minutes` is not set."""
 TRAINING = 0.85
-"""Share of the remaining time for training steps; the rest is for evaluations and the work after training."""
+"""Fraction of the remaining time planned for training steps; evaluations and the work after training take the rest."""
 LONGEST_SHARE = 1 / 5
-"""Share of the minutes after which no further shape is measured."""
+"""Fraction of the time limit after which no further shape is probed."""
 HELD = 0.999
-"""Share of the examples that must fit into the context."""
+"""Fraction of the examples that must fit into the context."""
 PRECISION = "train.precision"
 HELD_OUT = 1000
-"""Number of validation examples that is enough; more would only be missing from training."""
+"""Maximum number of validation examples; more would only shrink the training split."""
 VOCABULARY = "tokenizer.vocab_size"
 VALIDATION = "data.validation_fraction"
 MEASURED = ("model.layers", "model.width", "model.context", "train.batch", "train.batch_tokens")
-"""Settings that determine the speed; the other settings follow from these and from the speed."""
+"""Settings that determine the training speed; the others are chosen from these and the measured speed."""
 
 
 @dataclass(frozen=True)
 class Sized:
-    """Complete settings of a run, with the open sizes chosen.
+    """Settings of a run after its open sizes were chosen.
 
     Attributes:
         config: all settings.
         data: the prepared text.
-        probe: probe of these settings; its speed determined the steps and the evaluation and checkpoint intervals.
-        chosen: name -> value of the settings that were chosen.
-        why: the reasons, in sentences.
+        probe: probe of these settings; its speed determined the number of steps and the intervals of evaluations and
+            checkpoints.
+        chosen: name -> value of each chosen setting.
+        why: reasons for the choices, one sentence each.
     """
 
     config: Config
@@ -68,15 +69,15 @@ def size_run(
     note: Callable[[str], None],
     spent: Callable[[], float] = lambda: 0.0,
 ) -> Sized:
-    """Choose the open settings, measure them, and choose again with the measured speed, until nothing changes.
+    """Choose the open settings, probe them, and choose again with the measured speed, until the choice is stable.
 
     Args:
         config: all settings; open settings may have any value.
-        given: names of the settings that are not open.
+        given: names of the settings that keep their values.
         folder: folder of the new run.
         seconds: training time of each probe.
         note: prints a note.
-        spent: returns the wall seconds of the run so far; measuring ends after `LONGEST_SHARE` of the minutes.
+        spent: returns the wall seconds of the run so far; probing ends after `LONGEST_SHARE` of the time limit.
 
     Raises:
         GlassError: the text cannot be read, or a probe failed.
@@ -102,7 +103,7 @@ def size_run(
         step = f"{batch} rows of up to {shape.context} tokens"
         if candidate.train.batch_tokens is not None:
             step = f"{candidate.train.batch_tokens} tokens in rows of up to {shape.context}"
-        note(f"measuring {shape.layers} layers, {shape.width} wide, a step of {step}")
+        note(f"measuring {shape.layers} layers of width {shape.width}, with {step} per step")
         found = probe(candidate, data.folder, seconds)
         tokens = plan_run(candidate, data, None).tokens_per_step
         speed = shape.arithmetic(case) * tokens / found.seconds_per_step
@@ -111,14 +112,14 @@ def size_run(
         if measured.items() <= again.settings.items() or turn == ROUNDS - 1 or spent() > latest:
             break
         choice = again
-    rest = choose_sizes(case, speed, {**kept, **measured})  # for example the steps, for the batch that was measured
+    rest = choose_sizes(case, speed, {**kept, **measured})  # such as the steps, for the measured batch
     chosen = {**measured, **rest.settings}
     why = (*rest.why, *([precision_in_words(config)] if is_open else []))
     return Sized(_with(config, chosen), data, found, chosen | settled_first, why)
 
 
 def _data_settings(config: Config, data: Prepared) -> dict[str, Any]:
-    """Return a vocabulary size and a validation fraction that suit the number of examples, if they must change."""
+    """Return a new vocabulary size and validation fraction where the amount of data requires another value."""
     if data.kind.running_text:
         return {}
     found: dict[str, Any] = {}
@@ -132,7 +133,7 @@ def _data_settings(config: Config, data: Prepared) -> dict[str, Any]:
 
 
 def _longest(data: Prepared) -> int | None:
-    """Return the context into which `HELD` of the examples fit, with their special tokens; None for running text."""
+    """Return the context that fits `HELD` of the examples with their special tokens; None for running text."""
     if data.kind.running_text:
         return None
     lengths = data.train.lengths().max(axis=1)  # (records,)
@@ -140,7 +141,7 @@ def _longest(data: Prepared) -> int | None:
 
 
 def _case(config: Config, data: Prepared, spent: float = 0.0) -> SizingCase:
-    """Return the sizing case of a run after `spent` seconds; `TRAINING` of the remaining time is for training."""
+    """Return the input of `choose_sizes` for a run of which `spent` seconds have passed."""
     plan = plan_run(config, data, None)
     left = 60 * (config.train.minutes or MINUTES) - spent
     rows = config.train.task in EXAMPLES or config.data.windows == "documents"

@@ -12,27 +12,27 @@ from torch import Tensor, nn
 from glassformer.training.eager_optimizers import EagerOptimizer
 
 LATE = 8
-"""Exponent of the weights in the average "last": step t has a weight of about t to this power."""
+"""Exponent of the coefficients in the average "last": step t has a coefficient of about t to this power."""
 Kind = Literal["ema", "last"]
 
 
 class WeightAverage(EagerOptimizer):
-    """Average of parameters over the training steps. It is the last optimizer of a run and steps after the others.
+    """Average of parameters over the training steps; the last optimizer of a run, which steps after the others.
 
-    Its state for each parameter is a count of steps and a tensor `other`, which `exchange` swaps with the parameter.
+    The state of each parameter is a count of steps and a tensor `other`, which `exchange` swaps with the parameter.
     During training, `other` is the average; while the average is evaluated, or saved as the weights of a checkpoint, it
-    holds the weights. So a checkpoint has both: opening a run loads the average, resuming restores the weights.
+    holds the weights. A checkpoint therefore has both: opening a run loads the average, resuming restores the weights.
 
     Args:
         parameters: parameters that are trained.
         kind: "ema": an exponential moving average, a_t = d a_{t-1} + (1 - d) w_t, with decay d = (1 + t) / (10 + t),
             at most `decay`. "last": a_t = (1 - s) a_{t-1} + s w_t, with s = (n + 1) / (t + n) and n = `LATE`, in which
-            the last steps have the largest weights for any length of the run (Shamir and Zhang 2013, equation 10).
+            the last steps have the largest coefficients, however long the run is (Shamir and Zhang 2013, equation 10).
         decay: maximum decay of "ema".
     """
 
     def __init__(self, parameters: Iterable[nn.Parameter], kind: Kind, decay: float) -> None:
-        super().__init__(parameters, {"lr": 0.0})  # schedules scale it, but it is not used
+        super().__init__(parameters, {"lr": 0.0})  # schedules set a learning rate, which is not used
         self.kind = kind
         self.decay = decay
 
@@ -49,7 +49,7 @@ class WeightAverage(EagerOptimizer):
             state["other"].lerp_(parameter.detach(), self._share(int(state["step"])))
 
     def _share(self, count: int) -> float:
-        """Return the share of the newest weights in the average after `count` steps."""
+        """Return the coefficient of the newest weights in the average after `count` steps."""
         if self.kind == "last":
             return (LATE + 1) / (count + LATE)
         return 1 - min(self.decay, (1 + count) / (10 + count))
@@ -66,7 +66,7 @@ class WeightAverage(EagerOptimizer):
 
     @contextmanager
     def exchanged(self) -> Iterator[None]:
-        """Return a context in which the parameters are the average."""
+        """Return a context in which the parameters hold the average."""
         self.exchange()
         try:
             yield

@@ -1,6 +1,6 @@
-"""Divide the minutes of a run among training, evaluations during training, and the work after training.
+"""Divide the time limit of a run among training, evaluations during training, and the work after training.
 
-This module is arithmetic on measured seconds; `Pace` measures them.
+This module only computes; `Pace` measures the seconds.
 """
 
 from __future__ import annotations
@@ -8,20 +8,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 EVALUATIONS = 1 / 5
-"""Maximum share of the minutes for all evaluations during training, with their samples."""
+"""Maximum fraction of the time limit for all evaluations during training, including their samples."""
 ONE_EVALUATION = 1 / 20
-"""Maximum share of the minutes for the loss of one evaluation, which limits its rows; all evaluations use the same
-rows."""
+"""Maximum fraction of the time limit for the loss of one evaluation. It limits the number of rows; all evaluations use
+the same rows."""
 FINAL = 1 / 10
-"""Maximum share of the minutes for the final evaluation, which uses all validation rows if they fit."""
+"""Maximum fraction of the time limit for the final evaluation, which uses all validation rows if there is time."""
 LEAST_ROWS = 2
-"""Minimum number of rows of an evaluation: one row has no confidence interval."""
+"""Minimum number of rows in an evaluation: one row gives no confidence interval."""
 REST_SECONDS = 0.5
 """Seconds reserved for reports and the end of the process."""
 REST_SHARE = 0.01
-"""Share of the minutes reserved for the same, in addition."""
+"""Fraction of the time limit reserved for reports and the end of the process, in addition to `REST_SECONDS`."""
 WORTH = 2.0
-"""Minimum ratio of the whole run to everything except training, for `Budget.least_minutes`."""
+"""Ratio of the time limit that `Budget.least_minutes` suggests to the time of all work other than training."""
 
 
 @dataclass
@@ -30,13 +30,13 @@ class Budget:
 
     Attributes:
         seconds: time limit of the whole run, from the start of its process to its end.
-        wanted_rows: number of validation rows of an evaluation according to the settings.
-        all_rows: number of rows of the validation split.
-        row: seconds per validation row; 0 until measured.
+        wanted_rows: number of validation rows per evaluation that the settings ask for.
+        all_rows: number of rows in the validation split.
+        row: seconds per validation row; 0 before the first measurement.
         sample: seconds per sample.
         save: seconds per checkpoint.
         step: seconds per training step.
-        parents_text: seconds of the loss on the text of the run's parent, if it has one.
+        parents_text: seconds to compute the loss on the parent's text, if the run has a parent.
     """
 
     seconds: float
@@ -54,7 +54,7 @@ class Budget:
         return REST_SECONDS + REST_SHARE * self.seconds
 
     def rows(self) -> int:
-        """Return the number of validation rows of an evaluation during training."""
+        """Return the number of validation rows in an evaluation during training."""
         return self._fitting(ONE_EVALUATION * self.seconds, self.wanted_rows)
 
     def evaluation(self, rows: int) -> float:
@@ -62,10 +62,11 @@ class Budget:
         return rows * self.row + self.sample
 
     def final_rows(self, now: float | None = None) -> int:
-        """Return the number of validation rows of the final evaluation.
+        """Return the number of validation rows in the final evaluation.
 
         Args:
-            now: wall second at which it begins, so that the remaining time limits it too; None: not known yet.
+            now: wall second at which this evaluation begins, so that the remaining time limits the rows too; None: not
+                known yet.
         """
         share = FINAL * self.seconds
         if now is not None:
@@ -82,7 +83,7 @@ class Budget:
         return self.evaluation(rows) + self.save + self.final(self.final_rows())
 
     def final(self, rows: int) -> float:
-        """Return the seconds after the last checkpoint, in which one is loaded and evaluated over `rows` rows."""
+        """Return the seconds from the last checkpoint to the end of the run; the final evaluation has `rows` rows."""
         return self.save + rows * self.row + self.parents_text + self.rest
 
     def training_ends(self, rows: int) -> float:
@@ -96,15 +97,15 @@ class Budget:
     def allows_evaluation(self, now: float, spent: float, rows: int, first: bool) -> bool:
         """Return whether there is time for an evaluation that is due.
 
-        The time allowed for evaluations grows in proportion to the elapsed time, minus the time of the last evaluation,
-        which is always made.
+        The last evaluation always takes place, so its time is reserved. The rest of the time for evaluations becomes
+        available in proportion to the elapsed time.
 
         Args:
             now: current wall second.
             spent: seconds spent on evaluations so far.
-            rows: number of rows of an evaluation.
-            first: whether no evaluation was made yet; in the second half of training, the first one is made if the
-                whole share allows it.
+            rows: number of rows per evaluation.
+            first: whether there was no evaluation yet. In the second half of training, the first evaluation may use all
+                of the time for evaluations.
         """
         cost = self.evaluation(rows)
         whole = EVALUATIONS * self.seconds - cost
@@ -121,6 +122,6 @@ class Budget:
         return min(1.0, passed / length) if length > 0 else 1.0
 
     def least_minutes(self, before: float, rows: int) -> float:
-        """Return the minimum minutes that leave time to train, if the first step starts after `before` seconds."""
+        """Return the shortest useful time limit in minutes, if the first step starts after `before` seconds."""
         minutes = WORTH * (before + self.step + self.after_training(rows)) / 60
         return float(f"{minutes:.1g}") if float(f"{minutes:.1g}") >= minutes else float(f"{1.5 * minutes:.1g}")

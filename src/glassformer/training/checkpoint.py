@@ -28,26 +28,26 @@ OPTIMIZER_STATE: dict[str, dict[str, bool]] = {
     "Muon": {"momentum_buffer": True},
     "WeightAverage": {"other": True, "step": False},
 }
-"""Optimizer -> name of its state per parameter -> whether the state has the parameter's shape; else it is a scalar."""
+"""Optimizer class -> name of a state entry -> whether it has the shape of its parameter; otherwise it is a scalar."""
 
 
 @dataclass
 class TrainState:
-    """Training progress of a run, without its tensors; saved in `state.json`.
+    """Training progress of a run, without weights and optimizer tensors; saved in `state.json`.
 
     Attributes:
-        step: number of optimizer steps done.
+        step: number of completed optimizer steps.
         tokens: number of target tokens trained on.
         train_seconds: training time, without evaluation, sampling and saving.
         best_step, best_loss: step and validation loss of the best evaluation so far.
         waited: number of evaluations since the best one.
         plateau: state of the schedule "plateau".
-        evaluations: (step, validation loss) of all evaluations.
-        recent_losses: training losses since the last line of the log.
-        oom_retries: how often memory ran out; each time the micro-batch was halved for the rest of the run.
-        times: wall times of a run limited by minutes.
-        parent_rows, parent_loss: for a run that starts from a parent, the number of rows of the parent's held-out text
-            that are measured, and the loss on them before the first step, in nats.
+        evaluations: (step, validation loss) of each evaluation.
+        recent_losses: training losses since the last line of `metrics.jsonl`.
+        oom_retries: number of times that memory ran out; each time, the micro-batch was halved for the rest of the run.
+        times: wall times of a run with a time limit.
+        parent_rows, parent_loss: for a run with a parent, the number of rows of the parent's held-out text to measure,
+            and the loss on these rows before the first step, in nats.
     """
 
     step: int = 0
@@ -66,12 +66,12 @@ class TrainState:
 
     @property
     def kept_steps(self) -> tuple[int, int]:
-        """Return the steps of the checkpoints `best` and `last`; both are the newest until the first evaluation."""
+        """Return the steps of the checkpoints `best` and `last`; before the first evaluation, both are the newest."""
         return (self.step if self.best_loss is None else self.best_step), self.step
 
 
 def save_checkpoint(run: Run, model: nn.Module, optimizers: list[Optimizer], state: TrainState, config: Config) -> Path:
-    """Write `checkpoints/step-N` atomically, and point `last` (and `best`, if it is the best) to it."""
+    """Write `checkpoints/step-N` atomically; point `last` to it, and also `best` if its validation loss is lowest."""
 
     def fill(folder: Path) -> None:
         write_state(folder, state, save_state(folder, model, optimizers), config)
@@ -83,7 +83,7 @@ def save_checkpoint(run: Run, model: nn.Module, optimizers: list[Optimizer], sta
 
 
 def save_state(folder: Path, model: nn.Module, optimizers: list[Optimizer]) -> dict[str, Any]:
-    """Write weights and optimizer state into a folder; return the optimizers' plain numbers."""
+    """Write weights and optimizer tensors into a folder; return the optimizer state that is not in tensors."""
     save_tensors(model.state_dict(), folder / "model.safetensors")
     tensors, numbers = flattened(optimizers)
     save_tensors(tensors, folder / "optimizer.safetensors")
@@ -91,9 +91,9 @@ def save_state(folder: Path, model: nn.Module, optimizers: list[Optimizer]) -> d
 
 
 def write_state(folder: Path, state: TrainState, numbers: dict[str, Any], config: Config) -> None:
-    """Write `state.json`: the progress of the run, the optimizers' plain numbers and the settings they come from.
+    """Write `state.json`: the progress of the run, the optimizer state that is not in tensors, and the settings.
 
-    The checkpoint's manifest has the SHA-256 of this file, so edits of its settings are detected.
+    The checkpoint's manifest has the SHA-256 of this file, so that later edits are detected.
     """
     progress = asdict(state)
     if state.parent_loss is None:
@@ -103,7 +103,7 @@ def write_state(folder: Path, state: TrainState, numbers: dict[str, Any], config
 
 
 def recorded_settings(checkpoint: Path) -> dict[str, dict[str, Any]] | None:
-    """Return the settings that a checkpoint was made with; None if an older version wrote it."""
+    """Return the settings recorded in a checkpoint; None if an older version wrote the checkpoint."""
     try:
         facts = json.loads((checkpoint / "state.json").read_text(encoding="utf-8"))
         return {section: dict(values) for section, values in facts["settings"].items()}
@@ -114,8 +114,8 @@ def recorded_settings(checkpoint: Path) -> dict[str, dict[str, Any]] | None:
 def point_to(run: Run, state: TrainState) -> None:
     """Point `best` and `last` to the checkpoints of `state`, and delete all other checkpoints.
 
-    The targets come from `state`, never from pointers in the folder. The pointers are forced to the disk before
-    anything is deleted. The caller holds the run's lock.
+    The targets come from `state`, never from the pointers in the folder. The pointers are flushed to the disk before
+    anything is deleted. The caller must hold the run's lock.
     """
     best, last = (step_name(step) for step in state.kept_steps)
     run.point("best", run.checkpoints / best)
@@ -149,7 +149,7 @@ def load_checkpoint(folder: Path, model: nn.Module, optimizers: list[Optimizer])
     except MALFORMED as error:
         raise GlassError(
             f"{folder} does not fit this run: {type(error).__name__} {error} in its state",
-            "It belongs to another run or version: use another checkpoint, or start a new run.",
+            "Use another checkpoint, or start a new run: this one belongs to another run or version.",
         ) from error
 
 
@@ -165,7 +165,7 @@ def _read_tensors(folder: Path, model: nn.Module, optimizers: list[Optimizer]) -
 
 
 def flattened(optimizers: list[Optimizer]) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Return the optimizer state as tensors named `optimizer.parameter.name`, and its plain numbers separately."""
+    """Return the optimizer state: its tensors, named `optimizer.parameter.name`, and its plain numbers."""
     tensors: dict[str, Tensor] = {}
     numbers: dict[str, Any] = {}
     for i, optimizer in enumerate(optimizers):
@@ -197,13 +197,13 @@ def _unflatten(optimizers: list[Optimizer], tensors: dict[str, Tensor], numbers:
 def check_optimizer_state(
     folder: Path, found: Mapping[str, tuple[torch.Size, torch.dtype]], optimizers: list[Optimizer]
 ) -> None:
-    """Raise an error that names the first difference if optimizer state does not fit these optimizers.
+    """Raise an error that names the first mismatch if optimizer state does not fit these optimizers.
 
-    PyTorch does not check this when it loads state, and would crash in the next step.
+    PyTorch does not check this when it loads the state, and would crash in the next step.
 
     Args:
         folder: the checkpoint, for the message.
-        found: name of each tensor, as in `flattened` -> its shape and dtype.
+        found: tensor name, as in `flattened` -> shape and dtype.
         optimizers: the optimizers to load into.
 
     Raises:
@@ -218,14 +218,14 @@ def check_optimizer_state(
         else:
             continue
         raise _another_optimizer(folder, problem)
-    parameters = {name.rpartition(".")[0] for name in found}  # those with any state
+    parameters = {name.rpartition(".")[0] for name in found}  # parameters that have state
     for name in wanted:
         if name.rpartition(".")[0] in parameters and name not in found:
             raise _another_optimizer(folder, f"it lacks {name}")
 
 
 def _expected_state(optimizers: list[Optimizer]) -> dict[str, tuple[torch.Size, torch.dtype]]:
-    """Return shape and dtype of all optimizer state after a step, by the names of `flattened`."""
+    """Return the shape and dtype of each optimizer tensor after a step, by the names of `flattened`."""
     wanted: dict[str, tuple[torch.Size, torch.dtype]] = {}
     for i, optimizer in enumerate(optimizers):
         parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
@@ -255,7 +255,8 @@ def step_seed(seed: int, step: int, rank: int = 0) -> int:
 def seed_step(seed: int, step: int, rank: int = 0) -> None:
     """Seed torch for one training step, so that its random numbers depend only on (seed, step, rank).
 
-    Each generator in use is seeded directly: `torch.manual_seed` also prepares unused ones, which takes 1 ms.
+    Each generator in use is seeded directly, because `torch.manual_seed` also initializes unused ones, which takes 1
+    ms.
     """
     number = step_seed(seed, step, rank)
     torch.default_generator.manual_seed(number)

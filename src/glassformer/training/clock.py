@@ -1,4 +1,4 @@
-"""Clock of a run: wall time of its processes since their start, including earlier legs.
+"""Clock of a run: wall time since the start of its processes, including earlier legs.
 
 It uses `time.monotonic`, so changes of the system time have no effect.
 """
@@ -21,14 +21,14 @@ Seconds = Callable[[], float]
 
 @dataclass
 class Times:
-    """Times that a run limited by minutes saves in each checkpoint; other runs leave them unchanged.
+    """Times that a run with a time limit saves in each checkpoint; other runs leave them at their defaults.
 
     Attributes:
-        other: wall seconds outside of training; a run has lasted `train_seconds + other`.
-        evaluations: wall seconds of evaluations and their samples, and of measuring their cost.
+        other: wall seconds outside of training; the run has taken `train_seconds + other` so far.
+        evaluations: wall seconds of evaluations, their samples, and the measurement of their cost.
         began: wall second at which the first step began.
-        rows: number of validation rows of an evaluation during training; None: as many as the settings name.
-        final_rows: number of validation rows of the final evaluation; None: not decided yet.
+        rows: number of validation rows in an evaluation during training; None: as in the settings.
+        final_rows: number of validation rows in the final evaluation; None: not decided yet.
     """
 
     other: float = 0.0
@@ -39,10 +39,10 @@ class Times:
 
 
 class RunClock:
-    """Clock of the wall seconds of a run; all processes get the same reading.
+    """Clock that measures the wall seconds of a run; all processes get the same reading.
 
     Attributes:
-        earlier: seconds of the legs before this one; time between legs does not count.
+        earlier: wall seconds of the legs before this one, without the time between legs.
         now: the last reading.
 
     Args:
@@ -57,12 +57,12 @@ class RunClock:
         self.now = 0.0
 
     def read(self) -> float:
-        """Return the wall seconds of the run, the maximum over all processes, which must call this together."""
+        """Return the wall seconds of the run, the maximum over all processes; every process must call this."""
         self.now = self.earlier + self.processes.all_reduce_max(self.here())
         return self.now
 
     def lap(self) -> float:
-        """Read the clock, and return the seconds since the previous reading."""
+        """Read the clock, and return the seconds since the last reading."""
         before = self.now
         return self.read() - before
 
@@ -74,7 +74,7 @@ def since(began: float | None = None) -> Seconds:
 
 
 def process_began() -> float:
-    """Return the value of `time.monotonic` at the start of this process; its present value if that is not known."""
+    """Return the value of `time.monotonic` at the start of this process, or its current value if that is not known."""
     return time.monotonic() - (_age() or 0.0)
 
 

@@ -15,10 +15,11 @@ COMPILERS = ("c++", "g++", "clang++", "cl")
 
 
 def compiled(loss: LossOfBatch) -> LossOfBatch:
-    """Return the loss compiled by `torch.compile`; the first call takes half a minute or more.
+    """Return the loss function compiled by `torch.compile`; the first call takes half a minute or more.
 
-    Dropout uses other random numbers than without compilation, from the same seeds. If all batches have the same shape,
-    resumed runs give the same results as uninterrupted ones; with several shapes, kernels depend on their order.
+    From the same seeds, dropout uses other random numbers than without compilation. A resumed run equals an
+    uninterrupted run if all batches have the same shape; with several shapes, the kernels depend on the order of
+    shapes.
     """
     return torch.compile(loss)
 
@@ -33,6 +34,6 @@ def refuse_without_compiler(device: torch.device) -> None:
 
 
 def find_compiler() -> str | None:
-    """Return the path of the C++ compiler named by the variable CXX, or of a common one; None if there is none."""
+    """Return the path of the C++ compiler: `$CXX`, or else a common one; None if none is found."""
     names = [name for name in (os.environ.get("CXX"), *COMPILERS) if name]
     return next((path for name in names if (path := shutil.which(name))), None)

@@ -18,14 +18,14 @@ from glassformer.text.batches import Batch
 
 @runtime_checkable
 class ShardedTensor(Protocol):
-    """Tensor that is divided among the processes."""
+    """Tensor that is sharded over the processes."""
 
     def to_local(self) -> Tensor:
-        """Return the part of this process."""
+        """Return the shard of this process."""
 
 
 class Kind(IntEnum):
-    """Kinds of tensors, the earliest cause first."""
+    """Types of tensors, the earliest cause first."""
 
     WEIGHT = 0
     OUTPUT = 1
@@ -43,11 +43,11 @@ WORDS = {
 
 @dataclass(frozen=True)
 class BadTensor:
-    """A tensor that is not finite.
+    """A tensor with a value that is not finite.
 
     Attributes:
-        kind: of tensor.
-        name: of the parameter or the module; empty for the loss.
+        kind: type of the tensor.
+        name: name of the parameter or the module; empty for the loss.
     """
 
     kind: Kind
@@ -60,14 +60,15 @@ class BadTensor:
 def first_bad_tensor(model: Model, batches: Iterable[Batch]) -> BadTensor:
     """Return the first non-finite tensor of a step: a weight, the output of a module, a gradient, or the loss.
 
-    Weights are checked first, because a bad weight causes all that follows; then outputs in the order of the forward
-    pass; then gradients. All batches are used, because sharded models run in all processes together.
+    Weights are checked first, because a non-finite weight makes outputs and gradients non-finite too; then outputs in
+    the order of the forward pass; then gradients. All batches are run, because the processes of a sharded model must
+    make the same forward passes.
     """
     weights = [BadTensor(Kind.WEIGHT, name) for name, each in model.named_parameters() if not _finite(each)]
     bad: list[str] = []
     handles: list[RemovableHandle] = []
     for name, module in model.named_modules():
-        is_hook_point = isinstance(module, nn.Identity)  # hook points compute nothing; scores are -inf
+        is_hook_point = isinstance(module, nn.Identity)  # identities compute nothing; masked scores are -inf
         if not is_hook_point and not any(True for _ in module.children()):
             handles.append(module.register_forward_hook(_noting(name, bad)))
     try:
@@ -88,7 +89,7 @@ def first_bad_tensor(model: Model, batches: Iterable[Batch]) -> BadTensor:
 
 
 def earliest(found: Sequence[BadTensor]) -> BadTensor:
-    """Return the earliest cause among those of several processes."""
+    """Return the earliest cause among the non-finite tensors of several processes."""
     return min(found, key=lambda bad: bad.kind)
 
 
@@ -103,6 +104,6 @@ def _noting(name: str, bad: list[str]) -> Callable[[nn.Module, object, object], 
 
 
 def _finite(tensor: Tensor) -> bool:
-    """Return whether all values are finite; for a sharded tensor, in the part of this process."""
+    """Return whether all values are finite; of a sharded tensor, only this process's shard is checked."""
     here = tensor.to_local() if isinstance(tensor, ShardedTensor) else tensor
     return bool(torch.isfinite(here).all())

@@ -2,8 +2,8 @@
 
 The loss lies between the unigram loss U of the text and a floor F below its 5-gram loss G: F = G - k (U - G), at least
 0. The remaining fraction s = (loss - F) / (U - F) was measured in short runs of many sizes on many texts; ln s is close
-to a linear function of logarithms of facts known before training. The interval is wide enough to contain 85 % of the
-runs on texts that were not used in the fit. `benchmarks/loss_band.py` makes the runs and the fit.
+to a linear function of the logarithms of quantities known before training. The interval contains 85 % of the runs on
+texts that were not used in the fit. `benchmarks/loss_band.py` makes the runs and the fit.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from glassformer.corpora import CORPORA
 from glassformer.training.plan import RunPlan
 
 BELOW = 0.5
-"""k: distance of the floor below the 5-gram loss, as a fraction of the difference between unigram and 5-gram loss."""
+"""k: distance of F below the 5-gram loss, as a fraction of the difference between unigram and 5-gram loss."""
 WEIGHTS = {
     "one": -0.7381,
     "steps": -0.1531,
@@ -32,13 +32,13 @@ WEIGHTS = {
 HALF_WIDTH = 0.199
 """Half the width of the interval of ln s."""
 LARGEST = 2.94e12
-"""FLOPs, 6 x parameters x tokens, of the largest run used in the fit."""
+"""FLOPs (6 x parameters x tokens) of the largest run used in the fit."""
 BEYOND = 10.0
-"""Maximum factor by which the FLOPs of a run may exceed `LARGEST` for a forecast."""
+"""Maximum ratio of the FLOPs of a forecast run to `LARGEST`."""
 
 
 class Predictor(Protocol):
-    """Interface of a simple predictor, as far as the forecast needs it."""
+    """Interface of a simple predictor: the attributes that the forecast needs."""
 
     @property
     def name(self) -> str:
@@ -51,15 +51,15 @@ class Predictor(Protocol):
 
 @dataclass(frozen=True)
 class RunFacts:
-    """Facts of a run that are known before training.
+    """Quantities of a run that are known before training.
 
     Attributes:
-        unigram, ngram: losses of unigram and 5-gram on the validation split, in nats per token.
-        parameters: number of parameters of the model.
+        unigram, ngram: losses of the unigram and the 5-gram model on the validation split, in nats per token.
+        parameters: number of model parameters.
         steps: number of training steps.
         tokens: number of tokens read in all steps.
-        text_tokens: number of tokens of the training split.
-        vocabulary: V.
+        text_tokens: number of tokens in the training split.
+        vocabulary: vocabulary size V.
         muon: whether Muon trains the hidden matrices.
     """
 
@@ -73,7 +73,7 @@ class RunFacts:
     muon: bool
 
     def facts(self) -> dict[str, float]:
-        """Return the facts as JSON."""
+        """Return the quantities as JSON."""
         return asdict(self)
 
     def features(self) -> dict[str, float]:
@@ -117,12 +117,12 @@ class Band:
 def loss_band(plan: RunPlan, rungs: Sequence[Predictor]) -> Band | None:
     """Return the forecast interval of a planned run; None if the formula does not apply.
 
-    It applies only to task lm, to texts that are not generated, if the number of steps is known, if the 5-gram is
-    better than the unigram, and if the run is at most `BEYOND` times larger than the runs of the fit.
+    The formula applies to task lm on texts that are not generated, if the number of steps is known, the 5-gram loss is
+    below the unigram loss, and the run has at most `BEYOND` times as many FLOPs as the largest run of the fit.
 
     Args:
         plan: plan of the run.
-        rungs: simple predictors of its text, as measured by `evaluation.simple_predictors`.
+        rungs: simple predictors of the run's text, from `evaluation.simple_predictors`.
     """
     found = known(plan, rungs)
     if found is None or 6 * found.parameters * found.tokens > BEYOND * LARGEST:
@@ -134,7 +134,7 @@ def loss_band(plan: RunPlan, rungs: Sequence[Predictor]) -> Band | None:
 
 
 def known(plan: RunPlan, rungs: Sequence[Predictor]) -> RunFacts | None:
-    """Return the facts of a run that the formula needs; None if one of them is not known."""
+    """Return the quantities that the formula needs; None if the formula does not apply or a quantity is not known."""
     if plan.config.train.task != "lm" or plan.config.data.source in CORPORA:
         return None
     losses = {rung.name: rung.loss for rung in rungs}

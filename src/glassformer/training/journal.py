@@ -1,7 +1,7 @@
 """The logs of a run: `metrics.jsonl`, `samples.txt` and `loss.svg`.
 
-A process that is killed, or a disk that is full, can leave an entry half written. Readers drop such entries; a resumed
-run also drops the entries logged after the checkpoint that it resumes from, since it logs those steps again.
+A killed process or a full disk can leave an incomplete entry, which readers drop. A resumed run also drops the entries
+logged after the checkpoint that it resumes from, because it logs those steps again.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from glassformer.runs.folder import Run
 from glassformer.training.loss_plot import loss_svg
 
 SAMPLE = "--- step "
-"""The start of the header line of each entry of `samples.txt`: `--- step N`."""
+"""Start of the header line of each entry in `samples.txt`, such as `--- step 100`."""
 _HEADER = re.compile(rb"^--- step (\d+)\r?\n", re.MULTILINE)
 _CUT_HEADER = re.compile(rb"-{1,3}|--- s?t?e?p?|--- step \d*\r?")
 
 
 class Journal:
-    """Writer of the logs of one run; used by one process only.
+    """Writer of the logs of one run, for use by a single process.
 
     Args:
         run: the run folder.
-        entropy: true entropy of the text in nats per token, if it is known; drawn in `loss.svg`.
+        entropy: true entropy of the text in nats per token, to draw in `loss.svg`; None if not known.
     """
 
     def __init__(self, run: Run, entropy: float | None) -> None:
@@ -78,10 +78,10 @@ class Journal:
         _append(self.run.samples_file, f"{SAMPLE}{step}\n{text}\n")
 
     def sync(self) -> None:
-        """Force both logs to the disk.
+        """Flush both logs to the disk; call this before a checkpoint is written.
 
-        A checkpoint must not outlive the lines logged before it: a resumed run starts after the checkpoint and never
-        logs those steps again. So this is called before a checkpoint is written.
+        Otherwise a crash could keep the checkpoint but lose the lines logged before it, and a resumed run does not log
+        those steps again.
         """
         for path in (self.run.metrics_file, self.run.samples_file):
             if path.exists():
@@ -95,17 +95,17 @@ class Journal:
 
 
 def read_metrics(run: Run) -> list[dict[str, Any]]:
-    """Return the lines of `metrics.jsonl` in order; damaged lines are left out, as the run may be training."""
+    """Return the lines of `metrics.jsonl` in order, without damaged lines, which a run in progress may have."""
     return [record for _, record in _metrics(_content(run.metrics_file))[0]]
 
 
 def read_samples(run: Run) -> list[tuple[int, str]]:
-    """Return (step, text) of each entry of `samples.txt`, the prompt included; damaged entries are left out."""
+    """Return (step, text) of each entry in `samples.txt`, including the prompt, without damaged entries."""
     return [(step, _text_of(entry)) for step, entry in _samples(_content(run.samples_file))[0]]
 
 
 def _append(path: Path, text: str) -> None:
-    """Append a whole entry with a single write, so that a kill cannot leave half of it."""
+    """Append an entry with a single write, so that a killed process cannot leave half an entry."""
     with clear_disk_errors(path), path.open("ab") as file:
         file.write(text.encode("utf-8"))
 
@@ -116,7 +116,7 @@ def _content(path: Path) -> bytes:
 
 
 def _metrics(content: bytes) -> tuple[list[tuple[bytes, dict[str, Any]]], int]:
-    """Return each whole line with its record, and the number of damaged lines."""
+    """Return each complete line with its record, and the number of damaged lines."""
     lines = content.splitlines(keepends=True)
     found = [(line, record) for line in lines if (record := _record(line)) is not None]
     return found, len(lines) - len(found)
@@ -132,7 +132,7 @@ def _record(line: bytes) -> dict[str, Any] | None:
 
 
 def _samples(content: bytes) -> tuple[list[tuple[int, bytes]], int]:
-    """Return each whole entry with its step, and the number of damaged entries."""
+    """Return (step, bytes) of each complete entry, and the number of damaged entries."""
     found: list[tuple[int, bytes]] = []
     damaged = 0
     for step, entry in _entries(content):
@@ -148,7 +148,7 @@ def _samples(content: bytes) -> tuple[list[tuple[int, bytes]], int]:
 
 
 def _entries(content: bytes) -> Iterator[tuple[int | None, bytes]]:
-    """Yield each entry with its step, after the bytes before the first header, if there are any."""
+    """Yield (step, bytes) of each entry; first, with step None, any bytes before the first header."""
     headers = list(_HEADER.finditer(content))
     bounds = [*(header.start() for header in headers), len(content)]
     if before := content[: bounds[0]]:
@@ -158,7 +158,7 @@ def _entries(content: bytes) -> Iterator[tuple[int | None, bytes]]:
 
 
 def _is_whole(entry: bytes) -> bool:
-    """Return whether an entry has its text and a final line end, all in UTF-8."""
+    """Return whether an entry is valid UTF-8 and has its text and a final line break."""
     try:
         return entry.decode("utf-8").partition("\n")[2].endswith("\n")
     except UnicodeDecodeError:
@@ -166,5 +166,5 @@ def _is_whole(entry: bytes) -> bool:
 
 
 def _text_of(entry: bytes) -> str:
-    """Return the text of a whole entry, without its header and its last line end."""
+    """Return the text of a complete entry, without its header and the final line break."""
     return entry.decode("utf-8").partition("\n")[2].removesuffix("\n")

@@ -1,4 +1,4 @@
-"""Legs of a run: each start or resume adds one to `manifest.json`, with the machine and the package versions."""
+"""Legs of a run: each start or resume adds a leg to `manifest.json`, with the machine and the package versions."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ NUMERIC = {
     "precision": "precision",
     "processes": "processes",
 }
-"""Entries of a leg that affect the last digits of results, besides package versions -> their names in messages."""
+"""Entry of a leg -> its name in messages. Like package versions, these entries affect the last digits of results."""
 
 
 def describe_leg(stepper: Stepper, step: int) -> dict[str, Any]:
-    """Return the entry of `manifest.json` for a leg that begins after `step` in this process."""
+    """Return the entry in `manifest.json` for a leg that begins after `step` in this process."""
     device = stepper.device
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else None
     return {
@@ -49,7 +49,7 @@ def describe_leg(stepper: Stepper, step: int) -> dict[str, Any]:
 
 
 def add_leg(run: Run, leg: dict[str, Any]) -> str | None:
-    """Add a leg to the manifest; return one line that lists the differences from the previous leg, or None.
+    """Add a leg to the manifest; return one line that lists the differences from the previous leg, None if equal.
 
     Raises:
         GlassError: the manifest is missing or damaged.
@@ -66,7 +66,7 @@ def add_leg(run: Run, leg: dict[str, Any]) -> str | None:
 
 
 def end_leg(run: Run, ending: dict[str, Any]) -> None:
-    """Add entries on its ending to the last leg of the manifest. A run without legs is not changed.
+    """Record how the last leg of the manifest ended; a run without legs is not changed.
 
     Raises:
         GlassError: the manifest is missing or damaged.
@@ -87,7 +87,7 @@ def _write(path: Path, facts: dict[str, Any], legs: list[dict[str, Any]]) -> Non
 
 
 def _damaged(path: Path) -> GlassError:
-    return GlassError(f"{path} is damaged", "Copy it from where the run was made.")
+    return GlassError(f"{path} is damaged", "Copy it from the original run folder.")
 
 
 def _difference(before: dict[str, Any], now: dict[str, Any]) -> str | None:

@@ -21,7 +21,7 @@ from glassformer.training.trainer import Trainer, TrainingOutcome
 def train(trainer: Trainer) -> TrainingOutcome | None:
     """Train until a limit ends the run, then evaluate the best checkpoint; return None if a signal stopped the run.
 
-    In both cases everything is saved. A run limited by --steps that is stopped and resumed ends with the same weights.
+    In both cases everything is saved. A run limited by --steps ends with the same weights if it is stopped and resumed.
     """
     trainer.begin()
     while not (trainer.ended or trainer.stopping):
@@ -62,7 +62,7 @@ def compute_gradients(stepper: Stepper, step: int) -> Gradients:
 
 
 def accumulate_gradients(stepper: Stepper, batches: Sequence[Batch]) -> tuple[float, int]:
-    """Accumulate the gradients of the mean loss over all targets of a step; return this loss and the target count."""
+    """Accumulate the gradients of the mean loss over all targets of a step; return loss and number of targets."""
     processes = stepper.processes
     targets = max(1, int(processes.all_reduce_sum(sum(batch.n_targets for batch in batches))))
     for optimizer in stepper.optimizers:

@@ -27,9 +27,9 @@ def loss_svg(training: Curve, validation: Curve, title: str, entropy: float | No
     """Return an SVG document of training and validation loss (nats per token) over steps.
 
     Args:
-        training, validation: (step, loss) pairs in order.
+        training, validation: (step, loss) pairs in order of steps.
         title: title of the plot.
-        entropy: true entropy of the text, drawn as a line if given.
+        entropy: true entropy of the text in nats per token, drawn as a horizontal line; None: no line.
     """
     points = [pair for pair in (*training, *validation) if math.isfinite(pair[1])]
     steps = [step for step, _ in points] or [0]
@@ -78,7 +78,7 @@ def loss_svg(training: Curve, validation: Curve, title: str, entropy: float | No
 
 
 def _labels(items: list[tuple[str, float, float]]) -> list[str]:
-    """Return names and last values at the right end of the curves, spaced so that they do not overlap."""
+    """Return the name and last value of each curve at its right end, spaced so that labels do not overlap."""
     items = sorted(items, key=lambda item: item[2])
     gap = 30
     heights = [height for _, _, height in items]

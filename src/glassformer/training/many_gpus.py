@@ -1,11 +1,11 @@
-"""Estimate training on many GPUs from formulas: memory per GPU, communication, tokens per second. No measurements.
+"""Estimate training on many GPUs from formulas, without measurements: memory, communication, tokens per second.
 
-Training is FSDP2 with every block as a unit (as with `--shard`): each process keeps its rows of every weight, gradient
-and moment in float32; a unit's weights are gathered in bfloat16 before it runs, and its gradients are summed in
-float32. The formulas are in the docstrings, with their sources:
+Training uses FSDP2 with every block as a unit (as with `--shard`): each process stores its rows of every weight,
+gradient and moment in float32; a unit's weights are gathered in bfloat16 before the unit runs, and its gradients are
+summed in float32. The formulas are in the docstrings, with their sources:
 
-* Rajbhandari, Rasley, Ruwase and He 2020, "ZeRO": sections 3 and 5 (16 bytes a parameter, divided), 7 (traffic).
-* Kaplan et al. 2020, "Scaling laws for neural language models": section 2.1 (6 FLOPs a parameter and token).
+* Rajbhandari, Rasley, Ruwase and He 2020, "ZeRO": sections 3 and 5 (sharding of 16 bytes per parameter), 7 (traffic).
+* Kaplan et al. 2020, "Scaling laws for neural language models": section 2.1 (6 FLOPs per parameter and token).
 * Chowdhery et al. 2022, "PaLM": appendix B (FLOPs of attention, and model FLOPs utilization).
 * Korthikanti et al. 2022, "Reducing activation recomputation in large transformer models": section 4.
 * Patarasuk and Yuan 2009, "Bandwidth optimal all-reduce algorithms": traffic of a ring.
@@ -30,20 +30,20 @@ FLOAT = 4
 HALF = 2
 """Bytes of a number in bfloat16."""
 ROOM = 0.9
-"""Share of a GPU's memory that the estimate uses; the rest is for fragmentation and libraries."""
+"""Fraction of a GPU's memory that the estimate uses; fragmentation and libraries need the rest."""
 MOST_ROWS = 64
 
 
 @dataclass(frozen=True)
 class Gpu:
-    """GPU, with the figures of its data sheet.
+    """A GPU model, with the figures of its data sheet.
 
     Attributes:
         peak: FLOP/s of dense bfloat16 matrix multiplications.
         memory: memory in bytes.
         bandwidth: memory bandwidth in bytes/s.
-        link: bytes/s to other GPUs of the node, one way.
-        network: bytes/s to other nodes, one way, of each GPU's network card.
+        link: bytes/s from a GPU to other GPUs of its node, in one direction.
+        network: bytes/s of each GPU's network card to other nodes, in one direction.
         node: number of GPUs per node.
         source: source of the figures.
     """
@@ -58,10 +58,10 @@ class Gpu:
 
 
 GPUS = {
-    "a100": Gpu(312e12, 80e9, 2.039e12, 300e9, 25e9, 8, "NVIDIA A100 80 GB SXM data sheet; DGX A100: 200 Gb/s a GPU"),
-    "h100": Gpu(989e12, 80e9, 3.35e12, 450e9, 50e9, 8, "NVIDIA H100 SXM data sheet; DGX H100: 400 Gb/s a GPU"),
-    "h200": Gpu(989e12, 141e9, 4.8e12, 450e9, 50e9, 8, "NVIDIA H200 SXM data sheet; DGX H200: 400 Gb/s a GPU"),
-    "b200": Gpu(2250e12, 180e9, 8e12, 900e9, 50e9, 8, "NVIDIA DGX B200 data sheet, an eighth of it: 400 Gb/s a GPU"),
+    "a100": Gpu(312e12, 80e9, 2.039e12, 300e9, 25e9, 8, "NVIDIA A100 80 GB SXM data sheet; DGX A100: 200 Gb/s per GPU"),
+    "h100": Gpu(989e12, 80e9, 3.35e12, 450e9, 50e9, 8, "NVIDIA H100 SXM data sheet; DGX H100: 400 Gb/s per GPU"),
+    "h200": Gpu(989e12, 141e9, 4.8e12, 450e9, 50e9, 8, "NVIDIA H200 SXM data sheet; DGX H200: 400 Gb/s per GPU"),
+    "b200": Gpu(2250e12, 180e9, 8e12, 900e9, 50e9, 8, "NVIDIA DGX B200 data sheet / 8 GPUs: 400 Gb/s per GPU"),
 }
 
 
@@ -74,7 +74,7 @@ class ModelSize:
         blocks: number of parameters of each block.
         rest: number of parameters outside the blocks: embeddings, last norm, head.
         forward_flops: FLOPs of one token's forward pass at the end of a full context (`count_model`).
-        kept: bytes of activations that one token leaves in one block for the backward pass.
+        kept: bytes of activations that one block stores per token for the backward pass.
         context, layers, width, vocab_size: as in the model's settings.
     """
 
@@ -108,15 +108,16 @@ class Estimate:
     """Estimate of one training step on `gpus` GPUs; sizes are bytes on one GPU, times are seconds.
 
     Attributes:
-        kept: weights, gradients and optimizer state of the GPU's own rows.
-        gathered: gathered weights of the units that are in use.
+        kept: the GPU's own shards of weights, gradients and optimizer state.
+        gathered: gathered weights of the units in use.
         whole_gradients: gradients of the largest unit before they are reduced and sharded, and of the head's matrix.
         activations: activations of all rows on the GPU.
-        recomputed: whether blocks are recomputed in the backward pass, because the rows would not fit otherwise.
-        rows: number of rows on each GPU; a power of two unless it was given.
-        fits: whether the rows fit into memory.
-        traffic: bytes that a GPU sends in a step.
-        compute, communication, update: seconds.
+        recomputed: whether blocks are recomputed in the backward pass, because the rows would not fit into memory
+            otherwise.
+        rows: number of rows on each GPU; a power of two unless the caller gave the number.
+        fits: whether training with these rows fits into memory.
+        traffic: bytes that a GPU sends per step.
+        compute, communication, update: seconds of computation, of communication, and of the optimizer's update.
     """
 
     gpus: int
@@ -157,7 +158,7 @@ class Estimate:
 
 
 def size_of(config: ModelConfig, vocab_size: int | None = None, classes: int | None = None) -> ModelSize:
-    """Return the sizes of the model that these settings build; no memory is allocated for it."""
+    """Return the sizes of the model with these settings, without allocating its memory."""
     with shapes_only():
         model = build_model(config, vocab_size, classes=classes)
     blocks = [sum(p.numel() for p in unit.parameters()) for unit in model.modules() if isinstance(unit, Block)]
@@ -176,9 +177,10 @@ def size_of(config: ModelConfig, vocab_size: int | None = None, classes: int | N
 
 
 def sharded(shapes: Sequence[tuple[int, ...]], processes: int, rank: int = 0) -> ShardedBytes:
-    """Return the exact number of bytes that process `rank` keeps of a model trained with AdamW.
+    """Return the exact number of bytes that process `rank` stores of a model trained with AdamW.
 
-    FSDP2 shards each parameter by rows: of R rows, each of n processes has ceil(R / n), the last ones fewer or none.
+    FSDP2 shards each parameter by rows: of R rows, each of n processes has ceil(R / n), and the last ones fewer or
+    none.
     Weight, gradient and two moments are float32: 16 bytes per parameter (ZeRO, section 3.1, has the same sum as
     2 + 2 + 12), divided by n (section 5). AdamW's step count, one number per parameter tensor, is not sharded.
     """
@@ -190,12 +192,12 @@ def sharded(shapes: Sequence[tuple[int, ...]], processes: int, rank: int = 0) ->
 
 
 def kept_of_block(config: ModelConfig) -> int:
-    """Return the bytes of activations that one token leaves in one block for the backward pass, in bfloat16.
+    """Return the bytes of bfloat16 activations that one block stores per token for the backward pass.
 
     Inputs of both norms and of the layers after them, 4 D; queries and z, 2 H K; keys and values, 2 G K; inputs and
     outputs of the activation, 2 F, or 4 F if gated. With H K = G K = D and F = 4 D this is 32 D bytes: Korthikanti et
     al., equation 2, without their dropout masks (2 D) and without attention weights, which fused attention does not
-    keep.
+    store.
     """
     hidden = (4 if config.activation in GATED else 2) * config.F
     return HALF * (4 * config.width + 2 * (config.heads + config.G) * config.K + hidden)
@@ -205,8 +207,8 @@ def activation_bytes(size: ModelSize, tokens: int, recomputed: bool) -> int:
     """Return the bytes of activations of one forward and backward pass over `tokens` tokens.
 
     Blocks: `kept` of all blocks; or, if recomputed, the input of each block and `kept` of one (Korthikanti et al.,
-    section 4.2). Head: its input and the gradient of that, and the logits that the loss computes at once: logits and
-    gradients in bfloat16 and float32, and log-probabilities, together 16 bytes each (see `tasks.losses`).
+    section 4.2). Head: its input, the gradient of this input, and one chunk of logits and their gradients (both in
+    bfloat16 and float32), and log-probabilities, together 16 bytes per logit (see `tasks.losses`).
     """
     blocks = size.layers * HALF * size.width + size.kept if recomputed else size.layers * size.kept
     logits = min(tokens * size.vocab_size, MOST_LOSS_LOGITS)
@@ -222,21 +224,21 @@ def flops_per_token(size: ModelSize, recomputed: bool) -> int:
 
 
 def traffic(size: ModelSize, gpus: int) -> float:
-    """Return the bytes that each GPU sends in a step.
+    """Return the bytes that each GPU sends per step.
 
     A ring moves (n - 1) / n of a tensor for an all-gather, and the same for a reduce-scatter (Patarasuk and Yuan).
-    Blocks are gathered twice, for the forward and the backward pass, the rest once; gradients are reduced once, in
-    float32. With everything in one precision this is ZeRO's 3 times the parameters (section 7.2).
+    Blocks are gathered twice, for the forward and the backward pass, all other weights once; gradients are reduced
+    once, in float32. If all were in one precision, this would be ZeRO's 3 times the parameters (section 7.2).
     """
     numbers = HALF * (2 * sum(size.blocks) + size.rest) + FLOAT * size.parameters
     return (gpus - 1) / gpus * numbers
 
 
 def ring_speed(gpu: Gpu, gpus: int) -> float:
-    """Return the bytes/s that each GPU sends to its neighbours, in all rings together.
+    """Return the bytes/s that each GPU sends to its neighbours, summed over all rings.
 
-    Within a node it is `link`. With several nodes, there are as many rings as GPUs per node, and each ring leaves a
-    node through another GPU's network card: a GPU sends as fast as all cards of its node together, at most `link`.
+    Within a node, this is `link`. With several nodes, there are as many rings as GPUs per node, and each ring leaves a
+    node through another GPU's network card, so a GPU sends as fast as all cards of its node together, at most `link`.
     """
     nodes = -(-gpus // gpu.node)
     return gpu.link if nodes == 1 else min(gpu.link, gpu.network * (gpus // nodes))
@@ -249,14 +251,14 @@ def estimate(size: ModelSize, gpu: Gpu, gpus: int, reach: float, rows: int | Non
         size: sizes of the model.
         gpu: type of the GPUs.
         gpus: number of GPUs.
-        reach: fraction of the peak FLOP/s that computation reaches while it does not wait.
+        reach: fraction of the peak FLOP/s that computation reaches while it is not waiting for communication.
         rows: number of rows of `context` tokens on each GPU; None: as many as fit, at most 64.
     """
     whole = max((*size.blocks, size.rest))
     kept = sharded(size.shapes, gpus)
     gathered = HALF * (size.rest + 2 * max(size.blocks, default=0))  # the next block is gathered while one runs
     gradients = (HALF + FLOAT) * whole  # bfloat16 gradients, and the float32 copy that is sent
-    gradients += FLOAT * size.vocab_size * size.width  # of the head's matrix, which the loss accumulates
+    gradients += FLOAT * size.vocab_size * size.width  # for the head's matrix, accumulated by the loss
     fixed = kept.weights + kept.gradients + kept.state + gathered + gradients
     room = ROOM * gpu.memory - fixed
     recomputed = activation_bytes(size, (rows or 1) * size.context, recomputed=False) > room

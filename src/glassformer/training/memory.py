@@ -1,4 +1,4 @@
-"""Memory: the minimum for training, the peak of the process, and the free memory of a device."""
+"""Memory: minimum for training, peak of the process, free memory of a device, and settings of allocators and caches."""
 
 from __future__ import annotations
 
@@ -29,32 +29,32 @@ GROUP = Path("/sys/fs/cgroup")
 FLOAT = 4
 """Bytes of a weight, a gradient or a moment, all float32."""
 LARGE = 9 << 20
-"""Minimum bytes of an allocation that glibc maps separately, if rows have many lengths. The loss needs blocks of 8 MB
-in every forward pass, which must not be zeroed again each time."""
+"""If rows have many lengths: minimum bytes of an allocation that glibc maps separately. The loss allocates blocks of 8
+MB in every forward pass; mapped separately, they would have to be zeroed each time."""
 SHAPES_KEPT = {"fp32": 0, "bf16": 128, "auto": 128}
-"""train.precision -> number of oneDNN primitives to cache. Measured: a cache of 0 costs no time in float32 and a third
-more in bfloat16, where 128 are as fast as 1,024. With `auto`, if this CPU was never timed, bfloat16 may still be
-chosen."""
+"""train.precision -> number of oneDNN primitives to cache. Measured: without a cache, float32 is as fast and bfloat16
+takes a third longer; in bfloat16, 128 primitives are as fast as 1,024. `auto` may still choose bfloat16 if this CPU was
+never timed."""
 MULTIPLICATIONS_KEPT = 16
-"""Value of LRU_CACHE_CAPACITY. Measured in bfloat16 on conversations of up to 111 tokens: no slower than 128 or than
+"""Value of LRU_CACHE_CAPACITY. Measured in bfloat16 on conversations of up to 111 tokens: as fast as 128 and as
 PyTorch's default of 1,024, which use 80 and 420 MiB more after 100 steps."""
 M_TRIM_THRESHOLD = -1
 M_MMAP_THRESHOLD = -3
-"""Values of these options in glibc's malloc.h."""
+"""Numbers of these options in glibc's malloc.h."""
 KEPT = (1 << 31) - 1
-"""Free bytes at the end of the heap above which glibc returns them to the system: practically never."""
+"""Free bytes at the end of the heap above which glibc returns them to the system; so many that it never does."""
 KEPT_BLOCK = 32 << 20
-"""Minimum bytes of an allocation that glibc maps separately, if rows have one length: the maximum that glibc allows."""
+"""If rows have one length: minimum bytes of an allocation that glibc maps separately, the largest value it allows."""
 
 
 def checkpoint_bytes(config: Config, data: Prepared) -> int:
-    """Return the bytes of weights and optimizer state of one checkpoint; no memory is allocated for them."""
+    """Return the bytes of weights and optimizer state in one checkpoint, without allocating them."""
     weights, _, state = _weights_gradients_and_state(config, data)
     return weights + state
 
 
 def least_training_memory(config: Config, data: Prepared) -> int:
-    """Return the bytes of weights, gradients and optimizer state, the minimum for training without activations."""
+    """Return the minimum memory for training in bytes: weights, gradients and optimizer state, without activations."""
     return sum(_weights_gradients_and_state(config, data))
 
 
@@ -83,24 +83,23 @@ def _state_bytes(optimizer: Optimizer) -> int:
 
 
 def has_many_lengths(config: Config) -> bool:
-    """Return whether rows are examples or documents, instead of windows of one length."""
+    """Return whether rows are examples or documents, which differ in length, and not windows of one length."""
     return config.train.task in EXAMPLES or config.data.windows == "documents"
 
 
 def steady_heap(config: Config) -> None:
     """Configure glibc's allocator for rows of one length or of many lengths, and call `keep_few_shapes`.
 
-    With rows of one length, every step allocates the same blocks. By default glibc returns freed large blocks to the
-    system, which must zero them again at the next step: with a vocabulary of 8,000, a third of a bfloat16 step.
-    Therefore keep freed blocks of up to 32 MiB; the peak is unchanged.
+    With rows of one length, every step allocates the same blocks. By default glibc returns large freed blocks to the
+    system, which must zero them again at the next step; with a vocabulary of 8,000, this takes a third of a bfloat16
+    step. Therefore freed blocks of up to 32 MiB are kept; the peak is unchanged.
 
-    With rows of many lengths, keeping blocks fragments the heap, and the peak grows with the steps. glibc maps large
-    blocks separately and unmaps them when freed, but each time it raises its threshold of large, up to 32 MiB
-    (mallopt(3), M_MMAP_THRESHOLD). Therefore fix the threshold at `LARGE`.
+    With rows of many lengths, kept blocks fragment the heap, and the peak grows with the steps. glibc maps large blocks
+    separately and unmaps them when they are freed, but each time it raises the size that counts as large, up to 32 MiB
+    (mallopt(3), M_MMAP_THRESHOLD). Therefore this threshold is fixed at `LARGE`.
 
-    Memory that was freed before, such as that of encoding the text, is returned to the system.
-
-    Without glibc, the allocator is unchanged.
+    Memory that was already freed, for example after encoding the text, is returned to the system. Without glibc, the
+    allocator is unchanged.
     """
     keep_few_shapes(config)
     if sys.platform != "linux":
@@ -119,11 +118,12 @@ def steady_heap(config: Config) -> None:
 def keep_few_shapes(config: Config) -> None:
     """Limit the caches of oneDNN and of PyTorch's layer above it when rows have many lengths.
 
-    By default oneDNN holds 1,024 primitives of about 100 kB each, which only costs memory when shapes rarely repeat.
-    `SHAPES_KEPT` gives the limit for each precision. PyTorch also caches up to 1,024 bfloat16 matrix multiplications of
-    some hundred kB each, including their workspace, and these fragment the heap. `MULTIPLICATIONS_KEPT` is that limit.
-    Both libraries read their variable (ONEDNN_PRIMITIVE_CACHE_CAPACITY, LRU_CACHE_CAPACITY) at the first matrix
-    multiplication, so call this before any, including the timing that resolves `auto`. Existing values are kept.
+    By default oneDNN caches 1,024 primitives of about 100 kB each, which wastes memory if shapes rarely repeat;
+    `SHAPES_KEPT` is the new limit. PyTorch also caches up to 1,024 bfloat16 matrix multiplications of some hundred kB
+    each, including their workspace, which fragments the heap; `MULTIPLICATIONS_KEPT` is the new limit.
+    The libraries read these limits from ONEDNN_PRIMITIVE_CACHE_CAPACITY and LRU_CACHE_CAPACITY at the first matrix
+    multiplication, so call this function before any, including those of the timing that resolves `auto`. Variables that
+    are already set keep their values.
     """
     if not has_many_lengths(config):
         return
@@ -136,7 +136,7 @@ def keep_few_shapes(config: Config) -> None:
 
 
 def forget_peak(device: torch.device) -> None:
-    """Reset the peak that `peak_memory` returns, if the system allows it (Linux, proc(5); GPUs)."""
+    """Reset the peak that `peak_memory` returns, where that is possible: on GPUs, and on Linux (proc(5))."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
     elif FORGET.exists():
@@ -147,8 +147,8 @@ def forget_peak(device: torch.device) -> None:
 def peak_memory(device: torch.device) -> int | None:
     """Return the peak memory of this process since `forget_peak`, in bytes; None if the system does not report it.
 
-    On a GPU: memory allocated by torch. On Linux: peak resident size minus the pages of files, which the system can
-    drop when it needs memory. On macOS: peak resident size, including those pages.
+    On a GPU: memory allocated by torch. On Linux: peak resident size without the pages of files, which the system can
+    drop when it needs memory. On macOS: peak resident size with the pages of files.
     """
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
@@ -179,13 +179,13 @@ def free_memory(device: torch.device) -> int | None:
         left = _left_in_group()
         return free if left is None else min(free, left)
     if sys.platform == "darwin":
-        pages = os.sysconf("SC_PHYS_PAGES")  # of the whole machine: macOS does not report the free part
+        pages = os.sysconf("SC_PHYS_PAGES")  # total memory: macOS does not report free memory
         return os.sysconf("SC_PAGE_SIZE") * pages
     return None
 
 
 def _left_in_group() -> int | None:
-    """Return the bytes left under the limit of the container (Linux control groups, version 2); None without one."""
+    """Return the bytes left under the container's limit (Linux control groups, version 2); None without a limit."""
     try:
         limit, used = (int((GROUP / name).read_text(encoding="ascii")) for name in ("memory.max", "memory.current"))
     except (OSError, ValueError):  # no such limit, or the word "max"
@@ -194,6 +194,6 @@ def _left_in_group() -> int | None:
 
 
 def _kibibytes(text: str, name: str) -> int:
-    """Return the bytes in a line such as `VmHWM:  421 kB`; 0 if there is no such line."""
+    """Return the value in bytes of a line such as `VmHWM:  421 kB`; 0 if there is no such line."""
     found = re.search(rf"^{name}:\s+(\d+)", text, re.MULTILINE)
     return 1024 * int(found[1]) if found else 0

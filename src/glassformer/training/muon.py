@@ -1,4 +1,4 @@
-"""Muon optimizer: updates matrices with their orthogonalised momentum. Jordan et al. 2024."""
+"""Muon optimizer (Jordan et al. 2024): updates matrices with their orthogonalised momentum."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from torch import Tensor, nn
 from glassformer.training.eager_optimizers import EagerOptimizer
 
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
-"""Coefficients of a x + b x³ + c x⁵, which moves singular values towards 1: Jordan et al. 2024, "Muon"."""
+"""Coefficients a, b, c of a x + b x³ + c x⁵, which moves singular values towards 1 (Jordan et al. 2024, "Muon")."""
 ITERATIONS = 5
 SMALLEST_NORM = 1e-7
 
 
 def orthogonalized(matrices: Tensor, dtype: torch.dtype) -> Tensor:
-    """Orthogonalise matrices by Newton-Schulz iterations: singular values become about 1 (0.5 to 1.5).
+    """Orthogonalise matrices by Newton-Schulz iterations, so that singular values become about 1 (0.5 to 1.5).
 
     Args:
         matrices: (N, rows, columns), processed in one batch.
@@ -41,7 +41,7 @@ class Muon(EagerOptimizer):
 
     Args:
         parameters: matrices, (rows, columns) each.
-        lr: learning rate; multiplied by √(rows / columns) for tall matrices.
+        lr: learning rate; for tall matrices it is multiplied by √(rows / columns).
         weight_decay: decoupled weight decay; a matrix is multiplied by 1 - lr x weight_decay in each step.
         momentum: momentum factor.
         dtype: precision of the orthogonalisation.

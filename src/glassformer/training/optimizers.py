@@ -18,37 +18,36 @@ from glassformer.training.muon import Muon
 
 
 def freeze(model: Model, parts: Sequence[str]) -> None:
-    """Freeze parts of a model, in place: they get no gradients, no optimizer state and no updates.
+    """Freeze components of a model in place: they get no gradients, no optimizer state and no updates.
 
     Raises:
-        GlassError: a part has no parameters, like the head of a tied model, or no parameter is left to train.
+        GlassError: a component has no parameters, like the head of a tied model, or no parameter is left to train.
     """
     for part in parts:
         names = frozen_names([part], model.config)
         frozen = [parameter for name, parameter in model.named_parameters() if name.startswith(names)]
         if not frozen:
             raise GlassError(
-                f"train.freeze = {part}: this part of the model has no parameters of its own",
-                "A tied output matrix is the embedding: freeze the embedding.",
+                f"train.freeze = {part}, but {part} has no parameters of its own in this model",
+                "Freeze the embedding instead: the output layer of a tied model uses it.",
             )
         for parameter in frozen:
             parameter.requires_grad_(False)
     if not any(parameter.requires_grad for parameter in model.parameters()):
-        raise GlassError(f"train.freeze = {', '.join(parts)} leaves no parameter to train", "Freeze fewer parts.")
+        raise GlassError(f"train.freeze = {', '.join(parts)} leaves no parameter to train", "Freeze fewer components.")
 
 
 def make_optimizers(model: Model, config: TrainConfig) -> list[Optimizer]:
-    """Freeze the parts in `config.freeze`, and return the optimizers of all other parameters.
+    """Freeze the components in `config.freeze`, and return the optimizers of all other parameters.
 
-    Each parameter is in exactly one optimizer. The last one is the `WeightAverage` of all parameters, with
-    `config.average`.
+    Muon (Jordan et al. 2024), if chosen, trains the matrices inside the blocks; AdamW (Loshchilov and Hutter 2019)
+    trains all other parameters. If `config.average` is set, a `WeightAverage` of all parameters is the last optimizer.
 
-    Weight decay applies to parameters with two or more dimensions, not to biases and gains. AdamW: Loshchilov and
-    Hutter 2019. Muon: Jordan et al. 2024, for the matrices inside the blocks. Each group has an entry `peak`, the
-    learning rate that schedules scale.
+    Weight decay applies to parameters with two or more dimensions, not to biases and gains. Each parameter group has an
+    entry `peak`, the learning rate that schedules scale.
 
     Raises:
-        GlassError: the model has no such part, or no parameter is left to train.
+        GlassError: the model has no such component, or no parameter is left to train.
     """
     freeze(model, config.freeze)
     named = [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]

@@ -11,14 +11,14 @@ from glassformer.training.parallel.processes import Processes
 
 
 class OomRetries:
-    """Retries of a step that ran out of memory. Each one halves the micro-batch; the global batch is unchanged.
+    """Retries of a step that ran out of memory. Each retry halves the micro-batch; the global batch is unchanged.
 
     Attributes:
         count: number of retries so far.
 
     Args:
-        processes: the processes of the run. With several processes there are no retries, because the others are in the
-            middle of the step.
+        processes: the processes of the run. With several processes there are no retries, because the other processes
+            are still in the step.
     """
 
     def __init__(self, processes: Processes) -> None:
@@ -26,25 +26,25 @@ class OomRetries:
         self.count = 0
 
     def attempts(self) -> Iterator[int]:
-        """Yield once, and again each time memory ran out inside `watch`."""
+        """Yield once for the first attempt, and again each time memory ran out inside `watch`."""
         before = -1
         while self.count > before:
             before = self.count
             yield before
 
     def halved(self, rows: int) -> int:
-        """Return the number of rows of a micro-batch after all retries, from its original number."""
+        """Return the number of rows in a micro-batch after all retries, given `rows` before the first retry."""
         return max(1, rows >> self.count)
 
     @contextmanager
     def watch(self, batches: Sequence[Batch]) -> Iterator[None]:
-        """Count a retry if memory runs out inside the context. On exit, the memory of the failed attempt is free.
+        """Count a retry if memory runs out inside the context; the memory of the failed attempt is free afterwards.
 
         Args:
-            batches: micro-batches that are computed inside.
+            batches: micro-batches of the attempt.
 
         Raises:
-            GlassError: there is not enough memory for a single row.
+            GlassError: memory ran out with micro-batches of one row, or with several processes.
         """
         try:
             yield

@@ -1,6 +1,6 @@
-"""Time limit of a run in minutes: measure its costs, and decide when to evaluate and when to stop.
+"""Time limit of a run: measure the costs of the run, and decide when to evaluate and when to stop.
 
-`Pace` is for runs limited by minutes; `Untimed` has the same interface for runs without minutes.
+`Pace` is for runs with `train.minutes`; `Untimed` has the same interface for runs without a time limit.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ RECENT = 8
 """Number of recent steps whose mean time predicts the time of the next step."""
 TRIAL_SHARE = 1 / 200
 LONGEST_TRIAL = 0.5
-"""Maximum time for measuring the speed of evaluation before the first step: as a share of the minutes, in seconds."""
+"""Limits on measuring the speed of evaluation before the first step: fraction of the time limit, and seconds."""
 
 
 class Pace:
@@ -27,8 +27,8 @@ class Pace:
     Args:
         minutes: `train.minutes`.
         clock: clock of the run.
-        wanted_rows: number of validation rows of an evaluation according to the settings.
-        all_rows: number of rows of the validation split.
+        wanted_rows: number of validation rows per evaluation that the settings ask for.
+        all_rows: number of rows in the validation split.
     """
 
     def __init__(self, minutes: float, clock: RunClock, wanted_rows: int, all_rows: int) -> None:
@@ -38,9 +38,9 @@ class Pace:
         self._recent: deque[float] = deque(maxlen=RECENT)
 
     def follow(self, state: TrainState) -> None:
-        """Use this state of the run, with the times of its earlier legs.
+        """Continue from a state of the run, including the times of earlier legs.
 
-        If a checkpoint has no wall times (older version, or a run without minutes), its training seconds count.
+        If the state has no wall times (older version, or a run without a time limit), its training seconds count.
         """
         self.state = state
         self.clock.earlier = state.train_seconds + state.times.other
@@ -53,12 +53,12 @@ class Pace:
 
     @property
     def now(self) -> float:
-        """Return the wall seconds at the last reading of the clock."""
+        """Return the wall seconds of the run at the last reading of the clock."""
         return self.clock.now
 
     @property
     def rows(self) -> int:
-        """Return the number of validation rows of an evaluation during training."""
+        """Return the number of validation rows in an evaluation during training."""
         chosen = self.state.times.rows
         return self.budget.wanted_rows if chosen is None else min(chosen, self.budget.wanted_rows)
 
@@ -75,7 +75,7 @@ class Pace:
         return self.budget.share(self.clock.now, self.state.times.began, self.rows)
 
     def seconds_left(self) -> float:
-        """Return the seconds to the end of the run."""
+        """Return the seconds until the time limit."""
         return max(0.0, self.budget.seconds - self.clock.now)
 
     def allows_evaluation(self) -> bool:
@@ -84,11 +84,11 @@ class Pace:
         return self.budget.allows_evaluation(self.clock.now, self.state.times.evaluations, self.rows, first)
 
     def measure(self, loss: Callable[[int], object], sample: Callable[[], float]) -> None:
-        """Measure the cost of an evaluation, and choose its rows if the run has not done so yet; then start training.
+        """Measure the cost of an evaluation, choose its number of rows unless already chosen, and begin training.
 
         Args:
-            loss: measures the loss over the given number of rows.
-            sample: generates a short sample; returns the ratio of a full sample's length to it.
+            loss: computes the loss over the given number of rows.
+            sample: generates a short sample; returns the length of a full sample divided by that of the short one.
         """
         self.clock.read()
         self.budget.row = self._seconds_per_row(loss, self.budget.all_rows)
@@ -102,12 +102,12 @@ class Pace:
         self.training_begins()
 
     def training_begins(self) -> None:
-        """Record the start of training, if no step was taken yet."""
+        """Record the current time as the start of training if no step was taken yet."""
         if self.state.step == 0:
             self.state.times.began = self.clock.now
 
     def _seconds_per_row(self, loss: Callable[[int], object], most: int) -> float:
-        """Return the seconds of the loss per row; `loss` measures it over the given number of rows, at most `most`."""
+        """Return the seconds per row that `loss` takes; it is called with numbers of rows up to `most`."""
         enough = min(LONGEST_TRIAL, TRIAL_SHARE * self.budget.seconds)
         count = 1
         while True:
@@ -118,41 +118,41 @@ class Pace:
             count = min(most, 2 * count)
 
     def _spent(self) -> float:
-        """Return the seconds since the last reading, and count them as evaluation."""
+        """Return the seconds since the last reading of the clock, and count them as evaluation time."""
         took = self.clock.lap()
         self.state.times.evaluations += took
         return took
 
     def stepped(self) -> float:
-        """Record the end of a step, and return its seconds."""
+        """Record the end of a step, and return how many seconds it took."""
         took = self.clock.lap()
         self._recent.append(took)
         self.budget.step = sum(self._recent) / len(self._recent)
         return took
 
     def evaluated(self, rows: int) -> None:
-        """Record the seconds of a loss over `rows` rows that was just measured."""
+        """Record the time of the loss just computed over `rows` rows."""
         self.budget.row = self._spent() / rows
 
     def sampled(self) -> None:
-        """Record the seconds of the sample just generated."""
+        """Record the time of the sample just generated."""
         self.budget.sample = self._spent()
 
     def parents_text_measured(self) -> None:
-        """Record the seconds of the loss on the parent's text, which is measured again at the end."""
+        """Record the time of the loss on the parent's text, which is computed again at the end."""
         self.budget.parents_text = self._spent()
 
     def reserve_for_parents_text(self, loss: Callable[[int], object], rows: int) -> None:
-        """Estimate, in a resumed leg, the seconds of the loss on the parent's text at the end.
+        """Estimate the time of the loss on the parent's text at the end; called in a resumed leg.
 
         Args:
-            loss: measures the loss over the given number of rows.
-            rows: number of rows of the parent's text that were measured before the first step.
+            loss: computes the loss over the given number of rows.
+            rows: number of rows of the parent's text on which the loss was computed before the first step.
         """
         self.budget.parents_text = rows * self._seconds_per_row(loss, rows)
 
     def saving(self, last: bool) -> None:
-        """Update the times in the state before it is saved; add estimates for work that is still to be done."""
+        """Update the times in the state before it is saved, with estimates for the remaining work."""
         times = self.state.times
         now = self.clock.read() + self.budget.save
         if last:
@@ -162,12 +162,12 @@ class Pace:
         times.other = now - self.state.train_seconds
 
     def saved(self) -> None:
-        """Record the seconds of the checkpoint just written."""
+        """Record the time of the checkpoint just written."""
         self.budget.save = self.clock.lap()
 
     @property
     def is_final_part_known(self) -> bool:
-        """Return whether the final evaluation's rows are chosen: not if an older version or a signal ended the leg."""
+        """Return whether the final evaluation's rows are chosen; not if an older version or a signal ended the leg."""
         return self.state.times.final_rows is not None
 
     def final_part(self, rows: Sequence[Any]) -> Sequence[Any]:
@@ -177,19 +177,19 @@ class Pace:
         return evenly(rows, min(self.state.times.final_rows, self.budget.all_rows))
 
     def overrun(self) -> str | None:
-        """Return a note for a run that took longer than its minutes, with the minimum to use; else None."""
+        """Return a note with the shortest useful time limit if the run exceeded its own; otherwise None."""
         seconds = self.clock.read() + self.budget.rest
         if seconds <= 1.1 * self.budget.seconds:
             return None
         least = self.budget.least_minutes(self.state.times.began, self.rows)
         return (
-            f"this took {seconds / 60:.2g} minutes, longer than train.minutes = {self.budget.seconds / 60:g}: "
-            f"--minutes {least:g} is the minimum that leaves time to train here"
+            f"the run took {seconds / 60:.2g} minutes, more than train.minutes = {self.budget.seconds / 60:g}: "
+            f"give at least --minutes {least:g} on this machine"
         )
 
 
 class Untimed:
-    """Replacement for `Pace` in runs without a time limit: it measures nothing and allows everything."""
+    """Replacement for `Pace` in runs without a time limit; it measures nothing and allows every evaluation."""
 
     earlier = 0.0
     now = 0.0
@@ -207,17 +207,17 @@ class Untimed:
         return False
 
     def share(self) -> None:
-        """Return None: time does not determine the progress."""
+        """Return None: progress does not depend on time."""
 
     def seconds_left(self) -> None:
         """Return None: there is no time limit."""
 
     def allows_evaluation(self) -> bool:
-        """Return True: every evaluation that is due is made."""
+        """Return True: every evaluation that is due takes place."""
         return True
 
     def measure(self, loss: Callable[[int], object], sample: Callable[[], float]) -> None:
-        """Call neither `loss` nor `sample`: nothing is measured."""
+        """Do nothing: `loss` and `sample` are not called."""
 
     def stepped(self) -> float:
         """Return 0: steps are not timed."""
@@ -236,7 +236,7 @@ class Untimed:
         """Do nothing: the loss on the parent's text is not timed."""
 
     def reserve_for_parents_text(self, loss: Callable[[int], object], rows: int) -> None:
-        """Do not call `loss`: nothing is measured."""
+        """Do nothing: `loss` is not called."""
 
     def saving(self, last: bool) -> None:
         """Do nothing: no times are saved."""
@@ -245,7 +245,7 @@ class Untimed:
         """Do nothing: no time is reserved for the next checkpoint."""
 
     def final_part(self, rows: Sequence[Any]) -> Sequence[Any]:
-        """Return all rows: the final evaluation uses the whole validation split."""
+        """Return all rows, the whole validation split."""
         return rows
 
     def overrun(self) -> None:
@@ -253,7 +253,7 @@ class Untimed:
 
 
 def evenly(rows: Sequence[Any], count: int) -> Sequence[Any]:
-    """Return `count` evenly spaced rows, or all rows if there are not more."""
+    """Return `count` evenly spaced rows, or all rows if there are at most `count`."""
     if count >= len(rows):
         return rows
     return LazyRows(range(count), lambda number: rows[number * len(rows) // count])

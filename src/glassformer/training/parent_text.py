@@ -23,12 +23,12 @@ from glassformer.training.parallel.processes import OneProcess, Processes
 
 @dataclass(frozen=True)
 class ParentText:
-    """Text on which the parent of a run was trained.
+    """Text that the parent of a run was trained on.
 
     Attributes:
         task: the parent's task on that text; None: the text cannot be used.
         reason: reason why the text cannot be used.
-        config: settings from which its rows are made.
+        config: settings that determine the rows of the text.
         tokens: folder of the encoded text.
     """
 
@@ -48,7 +48,7 @@ class ParentText:
 
     @classmethod
     def from_facts(cls, facts: Mapping[str, Any]) -> Self:
-        """Open the text that `facts` of another process describes.
+        """Open the text described by `facts` of another process.
 
         Raises:
             GlassError: the text is missing or damaged.
@@ -58,7 +58,7 @@ class ParentText:
         return cls.opened(Config.from_dict(facts["config"]), Path(facts["tokens"]))
 
     def facts(self) -> dict[str, Any]:
-        """Return the facts that another process needs to open this text, as JSON."""
+        """Return JSON from which another process can open this text."""
         if self.config is None:
             return {"reason": self.reason}
         return {"config": self.config.model_dump(mode="json"), "tokens": str(self.tokens)}
@@ -81,7 +81,7 @@ def text_of_parent(parent: Parent | None, folder: Path, config: Config, data: Pr
         data: text of the new run.
 
     Raises:
-        GlassError: as `find_parent_text`.
+        GlassError: as in `find_parent_text`.
     """
     return None if parent is None else find_parent_text(parent.entry(), folder, config, data, OneProcess())
 
@@ -108,7 +108,7 @@ def find_parent_text(
         processes.raise_on_all(
             GlassError(
                 f"data.mix = {config.data.mix:g}, but {found.reason}",
-                f"Restore it, or start again without data.mix: --from {quoted(Path(parent.run))}",
+                f"Restore that text, or start again without data.mix: --from {quoted(Path(parent.run))}",
             )
         )
     return found
@@ -119,7 +119,7 @@ def _parent_text(parent: ParentEntry, folder: Path, config: Config, data: Prepar
     task = parent.task
     same_head = any(task in tasks and config.train.task in tasks for tasks in (PAIRS, OF_DECODERS))
     if task != config.train.task and not same_head:
-        return ParentText(None, f"the parent was trained on task {task}, for which this run has no head")
+        return ParentText(None, f"the parent was trained on task {task}, for which this model has no head")
     if parent.imported is not None:
         return ParentText(None, f"{parent.run} was imported, without the text that it was trained on")
     left_out = {"batch_tokens"} if task in TEXTS else set()  # not for running text, whose rows have one length

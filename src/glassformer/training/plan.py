@@ -25,28 +25,30 @@ from glassformer.training.step_measurement import Probe
 SAMPLED_STEPS = 16
 """Number of steps over which the size of a step is averaged."""
 CHECKPOINTS = 3
-"""Maximum number of checkpoints on the disk: the best, the last, and the one that is being written."""
+"""Maximum number of checkpoints on the disk at a time: the best, the last, and one that is being written."""
 MANY_EPOCHS = 20
 LARGE_VOCABULARY = 0.5
-"""Share of the parameters in embeddings and output head above which a warning is given."""
+"""Fraction of the parameters in embeddings and output head above which a warning is given."""
 VOCABULARY = ("source embedding", "token embedding", "output head")
 
 
 @dataclass(frozen=True)
 class RunPlan:
-    """Plan of a run before it starts.
+    """Size, cost and duration of a run, computed before it starts.
 
     Attributes:
         components: parameters of the model, by component.
         vocab_size: size of the target vocabulary.
-        training_tokens, validation_tokens: number of tokens in each split, sources and targets together.
-        rows_per_step, tokens_per_step: mean number of rows and of tokens that are read, without padding.
-        steps_per_epoch: number of steps that read the training split once.
-        steps: number of steps of the run; None if only a loss, patience or a time that was not measured ends it.
-        longest: tokens of the longest training row; None for windows over running text, which all have one length.
-        checkpoint_bytes: size of one checkpoint.
+        training_tokens, validation_tokens: number of tokens in each split, including sources and targets.
+        rows_per_step, tokens_per_step: mean number of rows and of tokens in a step, without padding.
+        steps_per_epoch: number of steps in one pass over the training split.
+        steps: number of steps in the run; None if not known, because only a loss, patience, or a time (without a probe)
+            limits the run.
+        longest: number of tokens in the longest training row; None for windows over running text, which have one
+            length.
+        checkpoint_bytes: size of one checkpoint in bytes.
         free_disk: free disk space in bytes.
-        probe: results of the probe; None without one.
+        probe: results of the probe; None without a probe.
     """
 
     config: Config
@@ -70,17 +72,17 @@ class RunPlan:
 
     @property
     def epochs(self) -> float | None:
-        """Return how often the run reads the training split; None if the number of steps is not known."""
+        """Return the number of passes over the training split; None if the number of steps is not known."""
         return None if self.steps is None else self.steps / self.steps_per_epoch
 
     @property
     def train_seconds(self) -> float | None:
-        """Return the seconds of all steps, without evaluations, samples and checkpoints; None if not known."""
+        """Return the seconds of all training steps, without evaluations, samples and checkpoints; None if not known."""
         return self.steps * self.probe.seconds_per_step if self.probe and self.steps is not None else None
 
     @property
     def whole_seconds(self) -> float | None:
-        """Return the seconds of the run with all evaluations, samples and checkpoints; None if not known.
+        """Return the seconds of the run, including evaluations, samples and checkpoints; None if not known.
 
         A run that starts from a parent is also evaluated before its first step, and its loss on the parent's text is
         measured before and after training.
@@ -116,7 +118,7 @@ class RunPlan:
         }
 
     def warnings(self) -> Iterator[str]:
-        """Yield warnings about the run, each with a remedy."""
+        """Yield warnings about the run, most of them with a remedy."""
         if self.epochs is not None and self.epochs > MANY_EPOCHS:
             yield (
                 f"the text is read {self.epochs:,.0f} times and will be memorised: "
@@ -124,11 +126,11 @@ class RunPlan:
             )
         if self.steps_per_epoch < 1:
             rows = self.rows_per_step * self.steps_per_epoch
-            yield f"a step has {self.rows_per_step:,.0f} rows and the text only {rows:,.0f}: lower train.batch"
+            yield f"a step has {self.rows_per_step:,.0f} rows, but the text has only {rows:,.0f}: lower train.batch"
         vocabulary = sum(part.parameters for part in self.components if part.name in VOCABULARY)
         if vocabulary > LARGE_VOCABULARY * self.parameters:
             yield (
-                f"{vocabulary / self.parameters:.0%} of the parameters are in embeddings and output head: "
+                f"{vocabulary / self.parameters:.0%} of the parameters are in the embeddings and the output head: "
                 "use a smaller tokenizer.vocab_size, or a larger model.width or model.layers"
             )
         context = self.config.model.context
@@ -155,8 +157,8 @@ def plan_run(config: Config, data: Prepared, probe: Probe | None, seconds_before
     Args:
         config: all settings.
         data: the prepared text.
-        probe: results of a probe; None: time and memory stay unknown.
-        seconds_before: wall time before training, which counts towards `train.minutes`.
+        probe: results of a probe; None: time and memory are unknown.
+        seconds_before: wall seconds before training, which count towards `train.minutes`.
     """
     task = make_task(config, data)
     vocabulary, source, classes = sizes(config, data)
@@ -193,7 +195,7 @@ def _steps(config: Config, probe: Probe | None, seconds_before: float) -> int | 
 
 
 def _whole_seconds(config: Config, probe: Probe, steps: int) -> float:
-    """Return the seconds of `steps` steps with evaluations, samples and checkpoints; minutes limit the evaluations."""
+    """Return the seconds of `steps` steps with evaluations (limited by `train.minutes`), samples and checkpoints."""
     train = config.train
     limit = math.inf if train.minutes is None else 60 * train.minutes
     longest = ONE_EVALUATION * limit

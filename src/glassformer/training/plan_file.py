@@ -29,8 +29,8 @@ class Foresight:
         data: the prepared text.
         plan: size, steps, time and memory of the run.
         band: forecast interval of the validation loss; None if there is no forecast.
-        chosen: name -> value of the settings that were chosen for the text, the time and the machine.
-        why: the reasons, in sentences.
+        chosen: name -> value of each setting that was chosen for the text, the time limit and the machine.
+        why: reasons for the choices, one sentence each.
     """
 
     data: Prepared
@@ -40,7 +40,7 @@ class Foresight:
     why: Sequence[str]
 
     def facts(self) -> dict[str, Any]:
-        """Return the facts as JSON."""
+        """Return the contents of `plan.json`."""
         return {
             "plan": self.plan.facts(),
             "loss": self.band and self.band.facts(),
@@ -49,7 +49,7 @@ class Foresight:
         }
 
     def lines(self) -> Iterator[str]:
-        """Return the lines to print."""
+        """Yield the forecast as lines of text."""
         yield from self.why
         if self.chosen:
             yield "chosen: " + ", ".join(f"{name} = {as_said(value)}" for name, value in self.chosen.items())
@@ -70,10 +70,10 @@ class Foresight:
 
 
 def compared(run: Run, outcome: TrainingOutcome, peak: int | None) -> str | None:
-    """Add the outcome to `plan.json`, and return one line with forecast and outcome; None if there is no forecast.
+    """Add the outcome to `plan.json`, and return a line that compares both; None if there is no forecast.
 
     Args:
-        run: run that has ended.
+        run: a run that has ended.
         outcome: outcome of the run.
         peak: peak memory of training in bytes; None if the system does not report it.
     """
@@ -100,7 +100,7 @@ def compared(run: Run, outcome: TrainingOutcome, peak: int | None) -> str | None
     words = [_pair(*pair) for pair in zip(_WORDS, forecast, found, strict=True) if None not in pair]
     if band:
         words.append(f"loss {band['low']:.3f} to {band['high']:.3f} ({outcome.validation.loss:.3f})")
-    return f"forecast, and measured in brackets: {', '.join(words)}" if words else None
+    return f"forecast (measured values in brackets): {', '.join(words)}" if words else None
 
 
 _WORDS = {

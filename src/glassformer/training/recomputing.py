@@ -12,10 +12,11 @@ from glassformer.model.transformer import Block
 
 
 def recompute_blocks(model: nn.Module) -> None:
-    """Keep only the input of each block for the backward pass, which computes the block again; change it in place.
+    """Change a model in place: store only the input of each block, and recompute the block in the backward pass.
 
-    Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost" (gradient checkpointing). The second pass uses the
-    same dropout masks, so gradients are equal bit for bit. Without gradients, nothing is recomputed.
+    This is gradient checkpointing (Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost"). The
+    recomputation uses the same dropout masks, so gradients are equal bit for bit. Nothing is recomputed when gradients
+    are off.
     """
     for part in model.modules():
         if isinstance(part, Block):

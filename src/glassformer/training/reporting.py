@@ -1,4 +1,4 @@
-"""Report training progress: a progress bar on a terminal, plain lines elsewhere, nothing in a library."""
+"""Report training progress: as a progress bar on a terminal, as plain lines elsewhere, or not at all (library use)."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ class Status:
     """Progress of a run at one step.
 
     Attributes:
-        step: number of optimizer steps done.
+        step: number of completed optimizer steps.
         share: fraction of the run that is done, 0 to 1; None if its length is not known.
         loss: mean training loss since the last report, in nats per token.
         validation_loss: last validation loss, in nats per token; None before the first evaluation.
         learning_rate: learning rate of AdamW.
-        tokens_per_second: target tokens per second of training time.
-        seconds_left: estimated seconds to the end of the run; None if its length is not known.
+        tokens_per_second: number of target tokens per second of training time.
+        seconds_left: estimated seconds until the run ends; None if its length is not known.
     """
 
     step: int
@@ -41,17 +41,17 @@ class Status:
         )
 
     def short(self) -> str:
-        """Return a short form that fits next to the progress bar on a terminal with 80 columns."""
+        """Return a short text that fits next to the progress bar on a terminal with 80 columns."""
         seen = "" if self.validation_loss is None else f"  validation {self.validation_loss:.3f}"
         left = "" if self.seconds_left is None else f"{duration(self.seconds_left)} left  "
         return f"{left}step {self.step}  loss {self.loss:.3f}{seen}  {self.tokens_per_second:,.0f} tokens/s"
 
 
 class Reporter(Protocol):
-    """Interface of reporters, which show the progress of a run and do not change it."""
+    """Interface of reporters, which show the progress of a run and do not affect training."""
 
     def status(self, status: Status) -> None:
-        """Report the progress; called at each logged step and after each evaluation."""
+        """Report the progress; the trainer calls this at each logged step and after each evaluation."""
 
     def note(self, text: str) -> None:
         """Report a note of one line."""
@@ -74,7 +74,7 @@ class Silent:
 
 
 class PlainLines:
-    """Reporter that prints one line per evaluation and per tenth of the run, on standard error."""
+    """Reporter that prints a line on standard error for each evaluation and for each tenth of the run."""
 
     def __init__(self) -> None:
         self._shown_share = -1.0
@@ -98,7 +98,7 @@ class PlainLines:
 
 
 class LiveBar:
-    """Reporter with a progress bar, and notes above it."""
+    """Reporter that shows a progress bar, and prints notes above the bar."""
 
     def __init__(self) -> None:
         self._progress = Progress(

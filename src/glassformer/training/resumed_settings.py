@@ -1,4 +1,4 @@
-"""Settings of a resumed run: which settings may change, and which were edited since the newest checkpoint."""
+"""Settings of a resumed run: refuse changes that are not allowed, and report edits since the newest checkpoint."""
 
 from __future__ import annotations
 
@@ -24,29 +24,29 @@ LIMITS = (
     "shard",
     "checkpoint_blocks",
 )
-"""Settings of `train` that a resumed run may change: how long and where it trains, not what it computes."""
+"""Settings of `train` that a resumed run may change: they decide how long and where it trains, not its results."""
 PRECISIONS = ("precision", "muon_precision")
-"""Settings of `train` that a resumed run may change although they affect its results: a precision can be hundreds of
-times slower on another machine."""
+"""Settings of `train` that a resumed run may change although they affect the results, because a precision can be
+hundreds of times slower on another machine."""
 CHANGEABLE = tuple(f"train.{name}" for name in (*LIMITS, *PRECISIONS))
 """Settings that the command line may change when a run is resumed."""
 TEXT_FILES = ("data.source", "data.target", "data.validation", "data.validation_target")
-"""Settings with paths of text files. Their text is compared by its hash instead."""
+"""Settings with paths of text files, which may change; the text itself is compared by its hash."""
 FREE = (*CHANGEABLE, *TEXT_FILES)
-"""Settings, in addition to those of [sample], that may differ from those of the checkpoint."""
+"""Settings that may differ from those of the checkpoint, in addition to the section [sample]."""
 
 
 def refuse_changes(changes: Iterable[str]) -> None:
     """Raise an error if a change on the command line is not allowed in a resumed run.
 
     Raises:
-        GlassError: one of the changes is not in `CHANGEABLE`.
+        GlassError: a changed setting is not in `CHANGEABLE`.
     """
     for key in changes:
         if key not in CHANGEABLE:
             raise GlassError(
                 f"{key} cannot change when a run is resumed",
-                f"Only {', '.join(CHANGEABLE)} can; for other changes start a new run.",
+                f"Change only {', '.join(CHANGEABLE)}; for other changes start a new run.",
             )
 
 
@@ -57,7 +57,7 @@ def note_of_edits(config: Config, file: Path, checkpoint: Path) -> str | None:
 
     Args:
         config: settings to resume with.
-        file: file of the settings, for the message.
+        file: path of the settings file, for the message.
         checkpoint: checkpoint to resume from.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Learning-rate schedules: pure functions from the progress of a run to a factor on the peak learning rate."""
+"""Learning-rate schedules: pure functions that map the progress of a run to a factor on the peak learning rate."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from glassformer.base.config import TrainConfig
 
 LONGEST_WARMUP = 0.1
-"""Maximum share of a run for warm-up, so that a short run reaches its peak learning rate."""
+"""Maximum fraction of a run for warm-up, so that a short run reaches its peak learning rate."""
 
 
 def rate_factor(config: TrainConfig, step: int, progress: float, plateau: float = 1.0) -> float:
@@ -16,9 +16,9 @@ def rate_factor(config: TrainConfig, step: int, progress: float, plateau: float 
 
     Args:
         config: settings of the schedule.
-        step: number of optimizer steps done before this one.
+        step: number of optimizer steps before this one.
         progress: fraction of the run that is done, 0 to 1, by steps or by time, whichever is larger.
-        plateau: factor of `Plateau`, used only by the schedule "plateau".
+        plateau: current factor of `Plateau`; used only by the schedule "plateau".
     """
     if config.schedule == "noam":  # Vaswani et al. 2017, equation 3, scaled so that its maximum is 1
         s = step + 1
@@ -45,9 +45,9 @@ def _decay(config: TrainConfig, progress: float, plateau: float) -> float:
 
 @dataclass(frozen=True)
 class Plateau:
-    """State of the schedule that lowers the learning rate when the validation loss stops falling.
+    """State of the schedule "plateau", which lowers the learning rate when the validation loss stops falling.
 
-    The same as torch's ReduceLROnPlateau with threshold 0.
+    It behaves like torch's ReduceLROnPlateau with threshold 0.
     """
 
     factor: float = 1.0

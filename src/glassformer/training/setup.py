@@ -44,16 +44,16 @@ from glassformer.training.thread_choice import TRIAL, ThreadChoice, choice_of
 from glassformer.training.trainer import Trainer
 
 TRIAL_SHARE = 1 / 60
-"""Maximum share of the remaining minutes for trying each number of threads."""
+"""Maximum fraction of the remaining time for trying each number of threads."""
 
 
 @dataclass(frozen=True)
 class Alteration:
-    """Change of the model that no setting makes, for experiments. Its runs are marked, and `open_run` rejects them.
+    """Change to the model in an experiment that no setting can make. Its runs are marked, and `open_run` rejects them.
 
     Attributes:
         name: description of the changed model, such as "no causal mask".
-        apply: function that changes a model in place, without random numbers.
+        apply: function that changes a model in place without drawing random numbers.
     """
 
     name: str
@@ -71,20 +71,20 @@ def new_training(
     seconds: Seconds | None = None,
     parent: Parent | None = None,
 ) -> Iterator[Trainer]:
-    """Read and encode the text, build the model, create the run folder; yield the trainer, with the run's lock held.
+    """Read and encode the text, build the model, create the run folder, and yield the trainer while holding the lock.
 
     Args:
         config: all settings.
-        folder: folder of the run; must not hold a run yet.
+        folder: folder of the run; it must not hold a run yet.
         reporter: receives progress and notes.
-        alteration: change of the model, in an experiment.
+        alteration: change to the model, in an experiment.
         processes: processes that train this run together; None: only this process.
-        data: the text, if it is prepared already; standard input cannot be read twice.
-        seconds: returns the wall time of the run, for the time limit; None: count from now.
+        data: the text, if it is already prepared (standard input cannot be read twice); None: prepare it.
+        seconds: returns the wall seconds of the run, for the time limit; None: count from now.
         parent: run to start from, with its tokenizers and weights; None: start from random weights.
 
     Raises:
-        GlassError: the folder is not empty, another process creates a run there, the text cannot be used, or the
+        GlassError: the folder is not empty, another process is creating a run there, the text cannot be used, or the
             parent's tokenizer cannot encode it.
     """
     processes = processes or OneProcess()
@@ -132,35 +132,35 @@ def new_training(
 
 
 def task_of(config: Config, data: Prepared, parent_text: ParentText | None) -> Task:
-    """Return the task of a run, with rows of its parent's text mixed in if the settings say so."""
+    """Return the task of a run, with rows of its parent's text mixed in if `data.mix` is above 0."""
     task = make_task(config, data)
     return task if parent_text is None else parent_text.mixed_into(task, config)
 
 
 def _set_parent_text(trainer: Trainer, parent_text: ParentText | None) -> None:
-    """Give the parent's text to a trainer, so that it measures forgetting; print a note if the text is unusable."""
+    """Set the trainer's parent text, on which it measures forgetting; print a note if the text cannot be used."""
     trainer.parent_text = parent_text
     if parent_text is not None and parent_text.task is None:
         trainer.reporter.note(f"forgetting is not measured: {parent_text.reason}")
 
 
 def _refuse_frozen(new: Sequence[str], config: Config) -> None:
-    """Raise a `GlassError` if `train.freeze` would freeze tensors that are not in the parent and start random."""
+    """Raise a `GlassError` if `train.freeze` would freeze random tensors, because the parent does not have them."""
     for part in config.train.freeze:
         names = frozen_names([part], config.model)
         if any(name.startswith(names) for name in new):
             raise GlassError(
-                f"train.freeze = {part}: the parent does not have this part, so its weights start random",
-                "Freeze other parts.",
+                f"train.freeze = {part}, but the parent has no {part}, so its weights start random",
+                "Freeze other components.",
             )
 
 
 @contextmanager
 def new_folder_lock(folder: Path) -> Iterator[None]:
-    """Create a folder and hold its lock inside the context; remove both afterwards if no run was created there.
+    """Create a folder and hold its lock inside the context; remove folder and lock afterwards if there is no run.
 
     Raises:
-        GlassError: another process holds the lock, or the folder cannot be made.
+        GlassError: another process holds the lock, or the folder cannot be created.
     """
     with no_empty_folders(folder):
         with clear_disk_errors(folder):
@@ -176,7 +176,7 @@ def new_folder_lock(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def _held(processes: Processes, lock: AbstractContextManager[None]) -> Iterator[None]:
-    """Hold a lock in process 0 inside the context; raise its error in all processes."""
+    """Hold a lock in process 0 inside the context; if that fails, raise the error in all processes."""
     with ExitStack() as stack:
         processes.on_rank_zero(lambda: stack.enter_context(lock))
         yield
@@ -184,7 +184,7 @@ def _held(processes: Processes, lock: AbstractContextManager[None]) -> Iterator[
 
 @contextmanager
 def _threads_restored(trainer: Trainer) -> Iterator[None]:
-    """Restore the number of threads on exit, if the run chose its own."""
+    """Return a context that restores the number of threads on exit if the run chose it."""
     try:
         yield
     finally:
@@ -193,7 +193,7 @@ def _threads_restored(trainer: Trainer) -> Iterator[None]:
 
 
 def _begin_leg(trainer: Trainer) -> None:
-    """Add this leg to the manifest, unless the run has ended; print a note on differences from the previous leg."""
+    """Add this leg to the manifest unless the run has ended; print a note on differences from the previous leg."""
     if trainer.reason_to_end() is None:
         leg = describe_leg(trainer.stepper, trainer.state.step)
         if trainer.threads is not None and trainer.threads.tried:
@@ -204,7 +204,7 @@ def _begin_leg(trainer: Trainer) -> None:
 
 
 def _read_once(processes: Processes, config: Config, read: Callable[[], Prepared]) -> Prepared:
-    """Read the text in process 0; the other processes open the files that it wrote, on a shared disk."""
+    """Read the text in process 0; the other processes open the encoded files on a shared disk."""
     here: list[Prepared] = []
 
     def first() -> Path:
@@ -228,7 +228,7 @@ def text_of_run(
         config: all settings.
         folder: folder of the run; the encoded text is cached next to it.
         note: prints a note.
-        data: the text, if it is prepared already; only its notes are printed.
+        data: the text, if it is already prepared; then only its notes are printed.
         parent: run to start from, whose tokenizers encode the text; None: train tokenizers.
 
     Raises:
@@ -253,22 +253,22 @@ def resume_training(
     named: Mapping[str, str] | None = None,
     seconds: Seconds | None = None,
 ) -> Iterator[Trainer]:
-    """Yield a trainer that resumes from the newest complete checkpoint of a run, with the run's lock held.
+    """Yield a trainer that resumes from the newest complete checkpoint of a run, while holding the run's lock.
 
-    Nothing in the folder changes before the lock is held and settings, text and checkpoint are known to fit, except
+    Nothing in the folder changes before the lock is held and settings, text and checkpoint have been checked, except
     that partial files of a killed process are removed.
 
     Args:
         folder: folder of the run.
-        changes: SECTION.FIELD -> text; only the settings in `resumed_settings.CHANGEABLE` may change.
+        changes: SECTION.FIELD -> new value as text; only the settings in `resumed_settings.CHANGEABLE` may change.
         reporter: receives progress and notes.
-        alteration: change of the model that the run started with.
+        alteration: change to the model with which the run started.
         processes: processes that train this run together, in any number; None: only this process.
-        named: `source` and `target` of [data], if the text has moved; None: look at the old path and near the run.
-        seconds: returns the wall time of this leg, for the time limit; None: count from now.
+        named: `source` and `target` of [data], if the text was moved; None: search at the old path and near the run.
+        seconds: returns the wall seconds of this leg, for the time limit; None: count from now.
 
     Raises:
-        GlassError: another process trains this run, or the run cannot be resumed.
+        GlassError: another process is training this run, or the run cannot be resumed.
     """
     processes = processes or OneProcess()
     seconds = seconds or since()
@@ -303,16 +303,16 @@ def resume_training(
 
 
 def _run_to_resume(folder: Path, changes: dict[str, str], alteration: Alteration | None) -> Run:
-    """Return the run in a folder; raise an error if a change is not allowed."""
+    """Return the run in a folder; raise a `GlassError` if a change is not allowed."""
     run = open_run(folder, alteration.name if alteration else None)
     refuse_changes(changes)
     return run
 
 
 def _settings_to_resume(run: Run, changes: dict[str, str]) -> tuple[Config, list[str]]:
-    """Return the recorded settings of a run with the changes applied, and notes on its precision.
+    """Return the recorded settings of a run with the changes applied, and notes on changes of precision.
 
-    A precision stays as recorded unless `changes` has it.
+    Precisions keep their recorded values unless they are in `changes`.
     """
     config = run.config().with_changes(changes)
     recorded = as_recorded(run.config(), choose_device(config.train.device))
@@ -332,7 +332,7 @@ def _checkpoints_to_resume(run: Run, config: Config) -> tuple[list[Path], list[s
     Both lists are empty if the run was stopped before its first checkpoint.
 
     Raises:
-        GlassError: there are checkpoints, but none is complete; or a setting that must not change was edited.
+        GlassError: none of the checkpoints is complete, or a setting that must not change was edited.
     """
     run.clean_up()
     whole: list[Path] = []
@@ -371,7 +371,7 @@ def newest_run(parent: Path) -> Path:
 
 
 def fresh_model(config: Config, data: Prepared, alteration: Alteration | None = None) -> Model:
-    """Return an initialised model with the vocabulary and classes of the text, altered in an experiment."""
+    """Return an initialised model with the vocabulary and classes of the text, after applying `alteration` if given."""
     vocabulary, source, classes = sizes(config, data)
     model = build_model(config.model, vocabulary, config.train.seed, source, classes)
     if alteration is not None:
@@ -380,13 +380,13 @@ def fresh_model(config: Config, data: Prepared, alteration: Alteration | None = 
 
 
 def sizes(config: Config, data: Prepared) -> tuple[int, int | None, int | None]:
-    """Return vocabulary size, source vocabulary size (None if shared) and number of classes (None if none)."""
+    """Return the vocabulary size, the source vocabulary size (None if shared) and the number of classes or None."""
     source = None if config.model.shared_embedding else data.source_tokenizer.vocab_size
     return data.tokenizer.vocab_size, source, len(data.labels) or None
 
 
 def _save_vocabulary(run: Run, config: Config, data: Prepared) -> None:
-    """Save the files that the run needs to work without its text: tokenizers, labels and the chat template."""
+    """Save the files that make the run usable without its text: tokenizers, labels and the chat template."""
     data.tokenizer.save(run.tokenizer_file)
     if config.two_vocabularies:
         data.source_tokenizer.save(run.source_tokenizer_file)
@@ -405,7 +405,7 @@ def _digests(config: Config, data: Prepared) -> dict[str, str]:
 
 
 def _fit(data: Prepared, config: Config) -> Iterator[str]:
-    """Yield notes on examples that are too long; raise a `GlassError` if a running text does not fill one window."""
+    """Yield notes on examples that are too long; raise a `GlassError` if a running text is shorter than one window."""
     if not data.kind.running_text:
         yield from length_notes(data.train, config, "training")
         yield from length_notes(data.validation, config, "validation")
@@ -413,15 +413,16 @@ def _fit(data: Prepared, config: Config) -> Iterator[str]:
     tokens = len(data.train.tokens["text"])
     if config.data.windows == "stream" and tokens <= config.model.context:
         raise GlassError(
-            f"the training part has {tokens:,} tokens, but one window needs {config.model.context + 1:,}",
+            f"the training split has {tokens:,} tokens, but one window needs {config.model.context + 1:,}",
             f"Give a longer text, or --set model.context={max(1, tokens // 4)}",
         )
 
 
 def _entropy(config: Config, data: Prepared) -> float | None:
-    """Return the true entropy of the validation split in nats per predicted token; None unless text is generated.
+    """Return the true entropy of the validation split in nats per predicted token; None unless it is known.
 
-    Also None with unknown tokens: a model need not predict the text behind them, so its loss can be below the entropy.
+    The entropy is known only for a generated corpus without unknown tokens. A model need not predict the text that an
+    unknown token stands for, so its loss could be below the entropy.
     """
     if config.data.source not in CORPORA or config.train.task != "lm":
         return None
@@ -441,7 +442,7 @@ def try_threads(
     seconds: Seconds,
     earlier: float,
 ) -> ThreadChoice | None:
-    """Choose the number of threads by timing steps of a temporary model; None if there is nothing to choose.
+    """Choose the number of threads by timing steps of a temporary model; return None if there is nothing to choose.
 
     With several processes, the number of threads is not changed.
 
@@ -450,7 +451,7 @@ def try_threads(
         data: the prepared text.
         note: prints a note on the choice.
         processes: processes that train the run together.
-        seconds: returns the wall time of this leg.
+        seconds: returns the wall seconds of this leg.
         earlier: wall seconds of earlier legs.
     """
     choice = choice_of(config, note) if processes.world == 1 else None
@@ -472,6 +473,6 @@ def try_threads(
 
 
 def set_threads(config: Config) -> None:
-    """Set the number of threads from the settings; by default torch chooses it."""
+    """Set torch's number of threads to `train.threads`; if that is unset, torch keeps its default."""
     if config.train.threads is not None:
         torch.set_num_threads(config.train.threads)

@@ -1,10 +1,10 @@
-"""Choose the model size and the training steps for a text, a time and a machine.
+"""Choose the model size and the training steps for a text, a time limit and a machine.
 
 `choose_sizes` is a pure function; all its assumptions are the constants at the top of this file.
 
 The model is the largest of `SHAPES` that reads enough tokens per weight in the given time and does not have too many
 weights per token of the text (`RULES`). Time is FLOPs divided by the measured speed. The batch is as large as possible
-with enough steps. For language models, AdamW's learning rate is proportional to 1 / √width.
+while there are still enough steps. For language models, AdamW's learning rate is proportional to 1 / √width.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SHAPES = (
     (12, 768, 512),
     (16, 1024, 1024),
 )
-"""Layers, width and context, smallest first."""
+"""(layers, width, context) of each candidate model, smallest first."""
 TOKENS_PER_STEP = (512, 65_536)
 """Minimum and maximum number of tokens per step."""
 EVALUATIONS = 16
@@ -36,20 +36,20 @@ HEAD_WIDTH = {64: 16, 192: 32}
 """Maximum model width -> head width; `WIDE_HEAD` for wider models."""
 WIDE_HEAD = 64
 RATES = {"adamw": 3e-3, "muon": 1e-2}
-"""Peak learning rate of AdamW at `RATE_WIDTH`, alone and together with Muon."""
+"""Optimizer -> peak learning rate of AdamW at a width of `RATE_WIDTH`; "muon": AdamW beside Muon."""
 MUON_RATE = 0.03
 RATE_WIDTH = 128
 MATRICES = {"decoder": 12, "encoder": 12, "encoder-decoder": 14}
-"""Mean number of weights of one layer used per token, in units of width²: attention 4 (in an encoder-decoder, half of
-the tokens use 4 more for cross-attention), feed-forward 8."""
+"""Model family -> mean number of weights that a token uses per layer, in units of width². Attention has 4, feed-forward
+8; in an encoder-decoder, half of the tokens use 4 more for cross-attention."""
 FIRST_SPEED = {"cpu": 5e10, "mps": 1e12, "cuda": 5e13}
-"""FLOP/s assumed before the first measurement; affects only which shape is measured first."""
+"""FLOP/s assumed before the first measurement; it determines only the first shape to measure."""
 CONTEXT_STEP = 16
-"""The context for rows that are whole examples is a multiple of this."""
+"""For rows that are whole examples, the context is a multiple of this number."""
 LONGEST_CONTEXT = 1024
-"""Maximum context that is chosen."""
+"""Largest context that is chosen, in tokens."""
 VOCABULARY = (1024, 32768)
-"""Minimum and maximum vocabulary size that is chosen."""
+"""Smallest and largest vocabulary size that is chosen."""
 SIZED = (
     "model.layers",
     "model.width",
@@ -65,7 +65,7 @@ SIZED = (
     "train.evaluate_every",
     "train.save_every",
 )
-"""Settings that are chosen unless they are given."""
+"""Settings that `choose_sizes` chooses unless they are given."""
 
 
 @dataclass(frozen=True)
@@ -76,14 +76,14 @@ class SizingRules:
         tokens_per_weight: minimum number of tokens that a run reads per weight, including repetitions.
         weights_per_token: maximum number of weights per token of the data.
         steps: minimum number of steps, unless the batch is already the smallest.
-        epochs: maximum number of passes over the data, unless `fewest_steps` needs more.
-        fewest_steps: minimum number of steps with the smallest batch, if the time allows; with fewer, a model of a few
-            hundred examples is undertrained.
-        context: maximum context of windows over running text, in tokens.
-        bytes_per_token: bytes of training text per token of the vocabulary; None: the recipe's vocabulary size.
-        dropout: rows of (maximum epochs, dropout of the embedding, dropout of the residual stream), of which the first
-            that fits is used; empty: the recipe's dropout.
-        rates_by_width: whether learning rates depend on the width; False: the recipe's learning rates.
+        epochs: maximum number of passes over the data, unless `fewest_steps` requires more.
+        fewest_steps: minimum number of steps with the smallest batch, if there is time. With fewer steps, a model
+            trained on a few hundred examples is undertrained.
+        context: maximum context in tokens, for windows over running text.
+        bytes_per_token: bytes of training text per vocabulary entry; None: use the recipe's vocabulary size.
+        dropout: rows of (maximum epochs, dropout of the embedding, dropout of the residual stream); the first row whose
+            maximum is not exceeded is used. Empty: use the recipe's dropout.
+        rates_by_width: whether learning rates depend on the width; False: use the recipe's learning rates.
     """
 
     tokens_per_weight: float
@@ -118,32 +118,32 @@ RULES = {
         tokens_per_weight=4.0, weights_per_token=4.0, steps=1500, bytes_per_token=900, dropout=PAIRS_DROPOUT
     ),
 }
-"""Task -> rules. Measured for language models: in 10 seconds and in 3 and 12 minutes, with characters and Muon, the
-best models read 1 to 2 tokens per weight. For translation: on Multi30k, in 30 minutes. For classification: on 6,600
-news in 3 minutes. See `benchmarks/results/tried.md`; other values are guesses."""
+"""Task -> rules. Language models were measured in runs of 10 seconds, 3 and 12 minutes with characters and Muon: the
+best models read 1 to 2 tokens per weight. Translation was measured on Multi30k in 30 minutes, classification on 6,600
+news texts in 3 minutes (`benchmarks/results/tried.md`). The other values are guesses."""
 
 
 def rules_of(task: str) -> SizingRules:
-    """Return the rules of a task; a task that is not in `RULES` has the rules of a task with similar records."""
+    """Return the rules of a task; for a task that is not in `RULES`, those of a task with the same type of records."""
     usual = {"text": "lm", "labelled": "classify", "pairs": "translate", "conversations": "lm"}
     return RULES[task if task in RULES else usual[TASK_FACTS[task].records]]
 
 
 @dataclass(frozen=True)
 class SizingCase:
-    """Facts that the chosen sizes depend on.
+    """Properties of a text, a time limit and a task that `choose_sizes` depends on.
 
     Attributes:
-        family: family of the model.
+        family: model family.
         optimizer: "adamw" or "muon".
-        text_tokens: number of tokens of the training split, sources and targets together.
-        vocabulary: V.
+        text_tokens: number of tokens in the training split, including sources and targets.
+        vocabulary: vocabulary size V.
         row_tokens: mean number of tokens of an example; None if rows are windows over running text.
-        seconds: time for training.
+        seconds: seconds for training steps.
         task: task of the run.
-        longest: context into which nearly every example fits; None: the context of the shape.
-        like_length: whether batches group rows of similar length and are measured in tokens.
-        predicted: share of the tokens for which logits are computed.
+        longest: context that fits nearly every example; None: use the context of the shape.
+        like_length: whether batches have rows of similar length and a size in tokens.
+        predicted: fraction of the tokens for which logits are computed.
     """
 
     family: str
@@ -171,21 +171,21 @@ class SizingCase:
 
 @dataclass(frozen=True)
 class ModelShape:
-    """Layers, width, and context in tokens of a model."""
+    """Number of layers, width, and context length (in tokens) of a model."""
 
     layers: int
     width: int
     context: int
 
     def weights(self, family: str) -> int:
-        """Return the number of weights in matrices, without embeddings and output head."""
+        """Return the number of weights in the matrices of all layers, without embeddings and output head."""
         return MATRICES[family] * self.layers * self.width**2
 
     def arithmetic(self, case: SizingCase) -> float:
-        """Return the training FLOPs per token: 6 per weight of its matrix multiplications (Kaplan et al. 2020).
+        """Return the training FLOPs per token: 6 per weight of a matrix multiplication (Kaplan et al. 2020, sec. 2.1).
 
-        Section 2.1 of that paper, plus the output head for predicted tokens, and attention: 2 matrix multiplications
-        with half the context on average.
+        These weights include the output head for predicted tokens. Attention adds 2 matrix multiplications over half
+        the context on average.
         """
         attention = self.layers * self.width * self.context
         head = self.width * case.vocabulary * case.predicted
@@ -200,7 +200,7 @@ class Sizes:
         shape: shape of the model.
         settings: chosen settings by name, such as `model.layers`.
         tokens: number of tokens that the run will read, without padding.
-        why: the reasons, in sentences.
+        why: reasons for the choices, one sentence each.
     """
 
     shape: ModelShape
@@ -210,12 +210,12 @@ class Sizes:
 
 
 def choose_sizes(case: SizingCase, speed: float, given: Mapping[str, Any]) -> Sizes:
-    """Choose the sizes for a text, a time and a speed.
+    """Choose the sizes for a text, a time limit and a training speed.
 
     Args:
-        case: facts on text, time and model family.
+        case: properties of the text, the time limit and the task.
         speed: training speed in FLOP/s, as counted by `ModelShape.arithmetic`.
-        given: settings by name that are fixed; the others are chosen to fit them.
+        given: name -> value of each fixed setting; the other settings are chosen to suit these.
     """
     shapes = list(dict.fromkeys(_with_given_sizes(ModelShape(*row), case, given) for row in SHAPES))
     fitting = [shape for shape in shapes if _suits(shape, case, speed)]
@@ -256,9 +256,9 @@ def choose_sizes(case: SizingCase, speed: float, given: Mapping[str, Any]) -> Si
 
 
 def choose_vocabulary(size: int, task: str) -> int | None:
-    """Choose a vocabulary size for `size` bytes of training text, a power of two; None: use the recipe's.
+    """Return a power of two as vocabulary size for `size` bytes of training text; None: use the recipe's size.
 
-    Every token should occur often enough to be learnt: for translation, about 4,000 tokens worked well on 3.7 MB of
+    Every token should occur often enough to be learned: for translation, about 4,000 tokens worked well on 3.7 MB of
     Multi30k. A classifier does not generate tokens, and benefits from a larger vocabulary with more whole words.
     """
     bytes_per_token = rules_of(task).bytes_per_token
@@ -276,7 +276,7 @@ def _suits(shape: ModelShape, case: SizingCase, speed: float) -> bool:
 
 
 def _with_given_sizes(shape: ModelShape, case: SizingCase, given: Mapping[str, Any]) -> ModelShape:
-    """Return the shape with the given sizes; if no context is given, short texts get a short context."""
+    """Return the shape with the given sizes; if no context is given, short texts get a shorter context."""
     own = {name: int(given[f"model.{name}"]) for name in ("layers", "width", "context") if f"model.{name}" in given}
     if "context" not in own and case.longest is not None:
         own["context"] = min(LONGEST_CONTEXT, CONTEXT_STEP * math.ceil(case.longest / CONTEXT_STEP))
@@ -286,18 +286,18 @@ def _with_given_sizes(shape: ModelShape, case: SizingCase, given: Mapping[str, A
 
 
 def _tokens_per_step(tokens: float, case: SizingCase) -> float:
-    """Return the number of tokens per step that gives enough steps, within `TOKENS_PER_STEP`."""
+    """Return the largest number of tokens per step, within `TOKENS_PER_STEP`, that leaves enough steps."""
     least, most = TOKENS_PER_STEP
     return min(most, max(least, tokens / case.rules.steps))
 
 
 def _power_of_two(number: float) -> int:
-    """Return the nearest power of two by ratio, at least 1."""
+    """Return the power of two that is nearest to a number by ratio, at least 1."""
     return 1 << round(math.log2(max(1.0, number)))
 
 
 def _heads(width: int, given: Mapping[str, Any]) -> int:
-    """Return the number of heads whose width is even and nearest to the usual head width."""
+    """Return the number of heads that makes the head width even and nearest to the usual head width."""
     if "model.heads" in given:
         return int(given["model.heads"])
     wanted = next((head for limit, head in HEAD_WIDTH.items() if width <= limit), WIDE_HEAD)
@@ -313,14 +313,14 @@ def _why(shape: ModelShape, case: SizingCase, speed: float, smallest: bool, capp
     weights = shape.weights(case.family)
     possible = speed * case.seconds / shape.arithmetic(case)
     found = [
-        f"{speed:.2g} FLOP/s for {case.seconds:,.0f} s: {possible:,.0f} tokens for a model of {weights:,} weights without embeddings, "
-        f"{possible / weights:,.1f} per weight"
+        f"a model of {weights:,} weights without embeddings can read {possible:,.0f} tokens in {case.seconds:,.0f} s "
+        f"at {speed:.2g} FLOP/s, {possible / weights:,.1f} per weight"
     ]
     if case.rules.dropout:
         epochs = min(possible, case.most_tokens) / case.text_tokens
         found.append(f"the examples are read {epochs:.1f} times, which determines the dropout")
     if smallest:
-        found.append("this is a large model for this text and this time")
+        found.append("the model is large for this text and this time limit")
     if capped:
         epochs = case.most_tokens / case.text_tokens
         found.append(f"the text has {case.text_tokens:,} tokens: it is read at most {epochs:,.0f} times")

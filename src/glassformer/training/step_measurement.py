@@ -1,8 +1,8 @@
 """Measure the time and memory of training steps on this machine by taking a few real steps of a temporary model.
 
-The probe runs in a separate process, so that its memory is only that of training, and running out of memory ends only
-the probe. `python -m glassformer.training.step_measurement` reads its arguments from standard input, as written by
-`probe`.
+The probe runs in a separate process, so that only the memory of training is measured, and running out of memory ends
+only the probe. `python -m glassformer.training.step_measurement` reads its arguments from standard input, where `probe`
+writes them.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ from glassformer.training.thread_choice import choice_of
 from glassformer.training.validation import validation_loss
 
 WARM_UP = 3
-"""Number of first steps that are not counted, because they allocate memory and optimizer state."""
+"""Maximum number of first steps that are not counted, because they allocate memory and optimizer state."""
 THREADS_SHARE = 1 / 6
-"""Share of the time for trying each number of threads, if the run will choose it."""
+"""Fraction of the time for trying each number of threads, if the run will choose the number."""
 SAMPLED = 16
 """Number of tokens that the probe generates to estimate the time of a full sample."""
 SEARCHED_STEPS = 1000
-"""Number of steps among which the largest are searched."""
+"""Number of steps that are searched for the largest batches."""
 SETTLED = 48
-"""Number of steps after which memory hardly grows any more, if rows have many lengths."""
+"""Number of steps after which memory hardly grows, if rows have many lengths."""
 
 
 class ProbeError(GlassError):
@@ -61,11 +61,11 @@ class Probe:
     """Results of a probe.
 
     Attributes:
-        device: name of the device in torch, such as cpu or cuda.
-        threads: number of CPU threads; if the run will choose it, the faster number.
+        device: torch's name of the device, such as cpu or cuda.
+        threads: number of CPU threads; the fastest number if the run will choose it.
         dtype: data type of matrix multiplications.
         steps: number of measured steps, without warm-up.
-        seconds_per_step: mean seconds of these steps.
+        seconds_per_step: mean time of the measured steps.
         evaluation_seconds: seconds of one evaluation during training, without its sample.
         last_evaluation_seconds: seconds of the final evaluation on the whole validation split.
         sample_seconds: seconds of one sample of full length.
@@ -97,7 +97,8 @@ def probe(config: Config, tokens: Path, seconds: float, parent_text: ParentText 
     Args:
         config: all settings.
         tokens: folder of the prepared text.
-        seconds: time for training steps; start, evaluation and sample are added, and slow steps may take longer.
+        seconds: seconds for training steps; start, evaluation and sample take more time, and slow steps may take
+            longer.
         parent_text: text of the run's parent, whose rows `data.mix` uses; None: the run has no parent.
 
     Raises:
@@ -121,7 +122,7 @@ def probe(config: Config, tokens: Path, seconds: float, parent_text: ParentText 
 
 
 def measure(config: Config, tokens: Path, seconds: float, parent_text: ParentText | None = None) -> Probe:
-    """Measure in this process, which changes torch's random state, its number of threads, and the peak of memory.
+    """Measure training in this process; this changes torch's random state and number of threads, and the peak memory.
 
     See `probe` for the arguments.
 
@@ -135,7 +136,7 @@ def measure(config: Config, tokens: Path, seconds: float, parent_text: ParentTex
     least = least_training_memory(config, data)
     if free is not None and least > free:
         raise GlassError(
-            f"weights, gradients and optimizer state alone need {least:,} bytes, and {device} has {free:,} free",
+            f"weights, gradients and optimizer state alone need {least:,} bytes, but {device} has only {free:,} free",
             "Make the model smaller, or free some memory.",
         )
     short = config.sample.replace(tokens=min(SAMPLED, config.sample.tokens))
@@ -173,7 +174,7 @@ def measure(config: Config, tokens: Path, seconds: float, parent_text: ParentTex
 
 
 def _step_times(stepper: Stepper, seconds: float) -> list[float]:
-    """Return the seconds of each step after warm-up; take at least two steps, as the first one allocates memory."""
+    """Return the seconds of each step after warm-up; at least two steps run, because the first one allocates memory."""
     times: list[float] = []
     warm = 0
     began = time.perf_counter()
@@ -195,7 +196,7 @@ def _step(stepper: Stepper, step: int) -> None:
 def _evaluation_seconds(stepper: Stepper, rows: Sequence[Any], seconds: float) -> float:
     """Estimate the seconds for all rows from evenly spaced rows that take about `seconds`.
 
-    Run at least two full forward passes, because the second one may need more memory than the first one freed.
+    At least two full forward passes run, because the second one may need more memory than the first one freed.
     """
     at_once = min(MOST_TOKENS, tokens_at_once(stepper.model))
     count = sum(len(group) for group in islice(groups(rows, at_once), 2))
@@ -216,7 +217,7 @@ def _sample_seconds(task: Task, model: Model, settings: SampleConfig) -> float:
 
 
 def _settle(stepper: Stepper, taken: int, seconds: float) -> None:
-    """Bring memory to its level in a long run: take more steps if rows have many lengths, then the largest steps.
+    """Raise memory use to the level of a long run: take more steps if rows have many lengths, then the largest steps.
 
     Fragmentation of the heap depends on earlier allocations and increases over the first steps.
     """
@@ -230,9 +231,9 @@ def _settle(stepper: Stepper, taken: int, seconds: float) -> None:
 
 
 def largest_steps(stepper: Stepper, seconds: float) -> list[int]:
-    """Return the steps at the beginning of a run whose batches have the most inputs, sources, or both together.
+    """Return the early steps of a run whose batches have the most inputs, the most sources, and the most of both.
 
-    Padding counts. If rows have many lengths, the largest step determines the peak memory, and few steps are so large.
+    Padding counts. If rows have many lengths, peak memory depends on the largest step, and few steps are that large.
     """
     largest = [(0, 0), (0, 0), (0, 0)]
     deadline = time.perf_counter() + seconds
@@ -259,7 +260,9 @@ def _broken(code: int, output: str) -> ProbeError:
         problem = "the system killed the probe, probably because memory ran out"
         return ProbeError(problem, "Lower train.batch, train.micro_batch, model.context or the model's size.")
     last = (output.strip().splitlines() or ["no output"])[-1]
-    return ProbeError(f"the probe ended with exit code {code}: {last[:300]}", "Training may end in the same way.")
+    return ProbeError(
+        f"the probe ended with exit code {code}: {last[:300]}", "Correct this first: training may fail too."
+    )
 
 
 def _main() -> None:

@@ -1,4 +1,4 @@
-"""Parts of a training step: the model on its device, the optimizers, and the micro-batches of its rows."""
+"""Components of a training step: the model on its device, the optimizers, and the micro-batches of a step's rows."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from glassformer.training.parallel.processes import OneProcess, Processes, witho
 from glassformer.training.recomputing import recompute_blocks
 
 TOKENS_AT_ONCE = 3072
-"""Maximum number of tokens in a training forward pass on a CPU. Measured with widths of 128 and 384: 2,000 to 6,000 are
-fastest; with 16,000, a float32 step takes an eighth longer."""
+"""Maximum number of tokens in a training forward pass on a CPU. Measured with widths of 128 and 384: 2,000 to 6,000
+tokens are fastest; with 16,000, a float32 step takes an eighth longer."""
 
 
 @dataclass(frozen=True)
@@ -53,14 +53,14 @@ class Gradients:
 
 
 class Stepper:
-    """Model, optimizers and loss of training steps. Its only state is weights, optimizer state and `oom_retries`.
+    """Model, optimizers and loss for training steps. The only state is the weights, optimizer state and `oom_retries`.
 
     Attributes:
         loss: the `TrainingLoss` of the model, wrapped for several processes or compiled.
-        oom_retries: retries of steps that ran out of memory.
+        oom_retries: counter of steps retried after running out of memory.
 
     Args:
-        model: model, which is moved to the device in the settings.
+        model: model to train, which is moved to the device in the settings.
         task: task that provides the rows of each step.
         config: all settings.
         processes: processes that share the rows of every step; None: only this process.
@@ -89,19 +89,19 @@ class Stepper:
         return [Batch.from_rows(part) if own else without_targets(Batch.from_rows(part)) for part, own in parts]
 
     def _rows_at_once(self, rows: Sequence[Any]) -> int:
-        """Return the number of rows per forward pass: all, or on a CPU at most `TOKENS_AT_ONCE` tokens with padding."""
+        """Return the number of rows per forward pass: all rows, or on a CPU at most `TOKENS_AT_ONCE` padded tokens."""
         if self.device.type != "cpu":
             return len(rows)
         return max(1, TOKENS_AT_ONCE // max(map(len, rows)))
 
     @property
     def average(self) -> WeightAverage | None:
-        """Return the `WeightAverage` among the optimizers; None if the settings have no averaging."""
+        """Return the `WeightAverage` among the optimizers; None if `train.average` is unset."""
         last = self.optimizers[-1]
         return last if isinstance(last, WeightAverage) else None
 
     def averaged(self) -> AbstractContextManager[None]:
-        """Return a context in which the model has the weights to evaluate and save: their average, if there is one."""
+        """Return a context in which the model has the weights to evaluate and save: their average if there is one."""
         return nullcontext() if self.average is None else self.average.exchanged()
 
     def gradient_norm(self) -> Tensor:
@@ -110,12 +110,12 @@ class Stepper:
         return self.processes.norm(found)
 
     def clip(self, norm: Tensor) -> None:
-        """Clip the gradients, whose norm is `norm`, to a norm of at most `train.clip`, if that is set."""
+        """Clip the gradients, whose total norm is `norm`, to a norm of at most `train.clip` if that is set."""
         if self.config.train.clip is not None:
             torch.nn.utils.clip_grads_with_norm_(self.model.parameters(), self.config.train.clip, norm)
 
     def update(self, gradients: Gradients, factor: float) -> None:
-        """Update the weights outside of a run, with every learning rate at its peak times `factor`."""
+        """Clip the gradients and update the weights, with every learning rate at `factor` times its peak."""
         set_rate(self.optimizers, factor)
         self.clip(gradients.norm)
         for optimizer in self.optimizers:

@@ -1,7 +1,7 @@
 """Choose the number of threads for training: try one thread and all threads, and use the faster number.
 
-More threads are slower if another program uses a core, or if the model is small. The last bits of sums depend on the
-number of threads, so only runs limited by minutes choose it; these are not reproducible anyway.
+More threads can be slower if another program uses a core, or if the model is small. The last bits of sums depend on the
+number of threads, so only runs with a time limit choose it; these are not reproducible anyway.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from glassformer.training.clock import Seconds
 TRIAL = 1.0
 """Seconds for trying each number of threads."""
 EVERY = 300.0
-"""Wall seconds after which the numbers of threads are tried again."""
+"""Wall seconds between two trials of the numbers of threads."""
 STEPS = 2
-"""Minimum number of counted steps per trial during training."""
+"""Minimum number of timed steps per trial during training."""
 
 
 class ThreadChoice:
     """Choice of the number of threads of a run.
 
     Attributes:
-        now: number of threads in use.
+        now: current number of threads.
         tried: number of threads -> seconds per step in the last trial.
 
     Args:
@@ -55,8 +55,9 @@ class ThreadChoice:
         """Try each number of threads before training, and use the fastest.
 
         Args:
-            step: takes the training step of the given number, with a temporary model.
-            seconds: time for each number, after one step for warm-up; if that step takes longer, it is the result.
+            step: takes the training step with the given index, on a temporary model.
+            seconds: time for each number of threads, after one warm-up step; if the warm-up step takes longer, its time
+                is the result.
             clock: returns the time in seconds.
         """
         found: dict[int, float] = {}
@@ -71,7 +72,7 @@ class ThreadChoice:
         self.note(f"threads: {self.now}, the fastest of those tried ({speeds} per step)")
 
     def give_back(self) -> None:
-        """Restore the number of threads from before the choice."""
+        """Restore the number of threads that was in use before the choice."""
         self.use(self.numbers[-1])
 
     def stepped(self, took: float, now: float) -> None:
@@ -89,7 +90,7 @@ class ThreadChoice:
                 self._begin_trial()
             return
         self._times.append(took)
-        counted_steps = self._times[1:]  # without the first, for warm-up
+        counted_steps = self._times[1:]  # without the warm-up step
         if len(counted_steps) < STEPS or sum(counted_steps) < TRIAL:
             return
         self._found[self._trials.pop(0)] = sum(counted_steps) / len(counted_steps)
@@ -116,7 +117,7 @@ class ThreadChoice:
 def choice_of(config: Config, note: Callable[[str], None]) -> ThreadChoice | None:
     """Return the choice between one thread and all threads; None for a run that does not choose.
 
-    A run chooses if it is on a CPU with several threads, limited by minutes, and `train.threads` is not set.
+    A run chooses if it trains on a CPU with several threads, has a time limit, and `train.threads` is not set.
     """
     train = config.train
     every = torch.get_num_threads()
@@ -137,7 +138,7 @@ def _seconds_per_step(step: Callable[[int], object], seconds: float, clock: Seco
 
 @contextmanager
 def torch_state_restored() -> Iterator[None]:
-    """Restore torch's random state and number of threads on exit, for use from Python."""
+    """Return a context that restores torch's random state and number of threads on exit."""
     threads = torch.get_num_threads()
     try:
         with torch.random.fork_rng(devices=list(range(torch.cuda.device_count()))):

@@ -1,4 +1,4 @@
-"""State and actions of a run during training, for the training loop; the same for all tasks."""
+"""State and actions of a run during training, called by the training loop; independent of the task."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ from glassformer.training.validation import LossEstimate, validation_loss
 from glassformer.training.verdicts import verdict
 
 WATCHED_EVALUATIONS = 3
-"""Number of first evaluations that check the data for problems."""
+"""Number of first evaluations after which the task's concerns about the data are reported."""
 SHORT_SAMPLE = 16
-"""Number of tokens of the sample whose time is measured before the first step."""
+"""Number of tokens in the sample that is timed before the first step."""
 
 
 @dataclass(frozen=True)
@@ -43,22 +43,22 @@ class TrainingOutcome:
     """Result of a run.
 
     Attributes:
-        step: step of the best checkpoint, by validation loss; the last step if there was no evaluation.
-        validation: loss of this checkpoint on the whole validation split, or on a `validation_share` of it.
+        step: step of the checkpoint with the lowest validation loss; the last step if there was no evaluation.
+        validation: loss of this checkpoint on the whole validation split, or on the fraction `validation_share`.
         bits_per_byte: the same loss in bits per byte of text; None if that is not defined.
-        unknown_share: share of the validation tokens that are the unknown token.
-        unit: unit over which the loss is averaged.
+        unknown_share: fraction of the validation tokens that are the unknown token.
+        unit: unit over which the loss is averaged, such as "token".
         reason: reason why training stopped.
         verdict: one sentence on the loss curve.
-        entropy: true entropy of the validation text in nats per token, if it is known.
-        last_step: number of steps done.
+        entropy: true entropy of the validation text in nats per token; None if not known.
+        last_step: number of completed steps.
         train_seconds: training time, without evaluations, samples and checkpoints.
-        validation_share: share of the validation rows that were measured; below 1 only in a run limited by minutes in
-            which the whole split would take more than a tenth of the time.
-        first_loss: for a run that starts from a parent, the validation loss before the first step, on the rows of an
-            evaluation during training.
-        parent_losses: for such a run, the losses on the parent's held-out text before the first step and at `step`;
-            None if that text is not available.
+        validation_share: fraction of the validation rows that were measured; below 1 only in a run with a time limit,
+            if the whole split would take more than a tenth of the time.
+        first_loss: for a run with a parent, the validation loss before the first step, on the rows of an evaluation
+            during training.
+        parent_losses: for a run with a parent, the losses on the parent's held-out text before the first step and at
+            `step`; None if that text is not available.
     """
 
     step: int
@@ -77,38 +77,38 @@ class TrainingOutcome:
 
 
 class Observer(Protocol):
-    """Interface of observers of training. They do not change the model, its mode or random state."""
+    """Interface of observers of training, which must not change the model, its mode or the random state."""
 
     def look(self, model: Model, step: int, last: bool) -> None:
-        """Observe the model before the first step and before each step is saved; `last`: this step ends the run."""
+        """Observe the model before the first step and before each checkpoint; `last`: whether the run ends here."""
 
     def forget_after(self, step: int) -> None:
-        """Delete the data of steps after the checkpoint being resumed, left by a killed process."""
+        """Delete the data that a killed process recorded after the checkpoint being resumed."""
 
 
 class Trainer:
-    """Training state of one run, driven by `loop.train`: its progress, due actions and outputs.
+    """Training state of one run: its progress, the actions that are due, and its outputs; used by `loop.train`.
 
     `observer`, `threads` and `parent_text` may be set before training.
 
     Attributes:
         state: progress of the run, saved in checkpoints.
         stopwatch: measures the time of steps.
-        pace: time limit of the run, if it is limited by minutes.
+        pace: time limit of the run, or `Untimed` without a time limit.
         record: line of `metrics.jsonl` for the last step.
         reason: reason why the run has ended; None while there are steps to take.
-        stop_requested: set by a signal in this process, to stop training after the current step.
-        stopping: whether all processes stop because one of them received a signal.
+        stop_requested: whether a signal asked this process to stop after the current step.
+        stopping: whether all processes stop because a process received a signal.
 
     Args:
-        run: run folder for all output.
+        run: run folder, for all output.
         config: all settings.
         model: initialised model; `resume` loads its weights.
         task: task with its text.
         reporter: receives progress and notes.
-        entropy: true entropy of the text in nats per token, if it is known; drawn in the loss plot.
+        entropy: true entropy of the text in nats per token, to draw in the loss plot; None if not known.
         processes: processes that train this run together; None: only this process.
-        seconds: returns the wall time of this leg, for the time limit; None: count from now.
+        seconds: returns the wall seconds of this leg, for the time limit; None: count from now.
     """
 
     def __init__(
@@ -142,10 +142,10 @@ class Trainer:
         self.stop_requested = False
         self.stopping = False
         self._journal = Journal(run, entropy)
-        self._whole_estimate: tuple[int, LossEstimate] | None = None  # a step evaluated on the whole validation split
+        self._whole_estimate: tuple[int, LossEstimate] | None = None  # (step, loss on the whole validation split)
 
     def _pace_of(self, seconds: Seconds) -> Pace | Untimed:
-        """Return the `Pace` of a run limited by minutes, else `Untimed`."""
+        """Return a `Pace` for a run with a time limit, otherwise `Untimed`."""
         train = self.config.train
         if train.minutes is None:
             return Untimed()
@@ -159,10 +159,10 @@ class Trainer:
     def resume(self, whole: Sequence[Path]) -> None:
         """Load the newest complete checkpoint, and delete all others except the best.
 
-        Process 0 holds the run's lock.
+        Process 0 must hold the run's lock.
 
         Args:
-            whole: complete checkpoints, oldest first. Without any, the run starts at step 0.
+            whole: complete checkpoints, oldest first; if empty, the run starts at step 0.
         """
         if not whole:
             return
@@ -182,9 +182,9 @@ class Trainer:
         self.processes.on_rank_zero(lambda: point_to(self.run, self.state))
 
     def begin(self) -> None:
-        """Prepare logs and checkpoints for the first step of this leg, and check whether the run has ended already.
+        """Prepare logs and checkpoints for the first step of this leg, and check whether the run has already ended.
 
-        Process 0 holds the run's lock.
+        Process 0 must hold the run's lock.
         """
         self.processes.on_rank_zero(self._forget_later_steps)
         if self.state.step == 0 and not self.processes.on_rank_zero(self.run.whole_checkpoints):
@@ -215,7 +215,7 @@ class Trainer:
             self.observer.forget_after(self.state.step)
 
     def _end_without_a_step(self, reason: str) -> None:
-        """Report that the run has ended; evaluate the last step if an uninterrupted run would have done so."""
+        """Report that the run has ended; evaluate the last step if an uninterrupted run would have evaluated it."""
         command = self._command_to_train_longer()
         self.reporter.note(f"nothing left to train: {reason}. To train longer, raise that limit: {command}")
         if self.state.step == self.config.train.steps and not self._is_evaluated:
@@ -239,14 +239,14 @@ class Trainer:
         return f"glass train --resume --out {quoted(self.run.folder)} {limit}"
 
     def _measure_costs(self) -> None:
-        """Measure the time of evaluations and samples, if the run is limited by minutes."""
+        """Measure the time of evaluations and samples if the run has a time limit."""
         rows = self.task.held_out(None)
         self.pace.measure(
             lambda count: self._loss_of(self.model, evenly(rows, count), self.processes), self._try_sample
         )
 
     def _measure_beginning(self, parent_text: ParentText) -> None:
-        """Measure the loss of a model that starts from a parent, on the run's text and on the parent's text."""
+        """Compute a fine-tuned run's losses before its first step, on its own text and on the parent's text."""
         self.evaluate()
         if parent_text.task is not None:
             self.state.parent_rows = len(self.pace.part(self._parents_rows(parent_text.task)))
@@ -254,7 +254,7 @@ class Trainer:
         self.pace.training_begins()
 
     def _reserve_for_parents_text(self, parent_text: ParentText) -> None:
-        """Reserve time in a resumed leg for the loss on the parent's text, which is measured after training."""
+        """Reserve time in a resumed leg for the loss on the parent's text, which is computed after training."""
         if parent_text.task is None or self.state.parent_loss is None:
             return
         rows = self._rows_of_parents_text(parent_text.task)
@@ -266,7 +266,7 @@ class Trainer:
         return task.held_out(self.config.train.evaluate_tokens)
 
     def _rows_of_parents_text(self, task: Task) -> Sequence[Any]:
-        """Return the rows of the parent's held-out text on which this run measures the loss."""
+        """Return the rows of the parent's held-out text on which the loss is computed."""
         return evenly(self._parents_rows(task), self.state.parent_rows)
 
     def _loss_on_parents_text(self, task: Task) -> float:
@@ -277,7 +277,7 @@ class Trainer:
         return loss
 
     def _try_sample(self) -> float:
-        """Generate a short sample without showing it; return the ratio of a full sample's length to it."""
+        """Generate a short sample without showing it; return the length of a full sample divided by its length."""
         whole = self.config.sample
         short = whole.replace(tokens=min(SHORT_SAMPLE, whole.tokens))
         model = self.processes.whole(self.model)
@@ -292,7 +292,7 @@ class Trainer:
     # --- each step -----------------------------------------------------------------------------------------------
 
     def rate_factor(self) -> float:
-        """Return the factor on the peak learning rates for the next step, by the schedule."""
+        """Return the schedule's factor on the peak learning rates for the next step."""
         return rate_factor(self.config.train, self.state.step, self._share() or 0.0, self.state.plateau.factor)
 
     def _share(self) -> float | None:
@@ -321,7 +321,7 @@ class Trainer:
         self.processes.raise_on_all(error)
 
     def _note_oom_retries(self, gradients: Gradients) -> None:
-        """Report a micro-batch that was halved in this step, and save the number of retries for resumed runs."""
+        """Report a micro-batch that was halved in this step, and keep the number of retries for resumed runs."""
         count = self.stepper.oom_retries.count
         if count > self.state.oom_retries:
             self.state.oom_retries = count
@@ -365,13 +365,13 @@ class Trainer:
         self.reason = self.reason or self.reason_to_end()
 
     def reason_to_end(self) -> str | None:
-        """Return the reason why the run has ended, a limit in its settings; None while there are steps to take."""
+        """Return the limit in the settings that has ended the run, in words; None while there are steps to take."""
         train = self.config.train
         state = self.state
         if train.steps is not None and state.step > train.steps:
             return f"{counted(state.step, 'steps')} are done, and train.steps is {train.steps}"
         if train.steps is not None and state.step == train.steps:
-            return f"all {train.steps} steps are done" if train.steps > 1 else "its one step is done"
+            return f"all {train.steps} steps are done" if train.steps > 1 else "the only step is done"
         if train.minutes is not None and self.pace.over():
             return f"the {train.minutes:g} minutes are over" if train.minutes != 1 else "the minute is over"
         if train.until_loss is not None and state.evaluations and state.evaluations[-1][1] <= train.until_loss:
@@ -381,13 +381,13 @@ class Trainer:
         return None
 
     def agree_to_stop(self) -> None:
-        """Stop all processes together if one of them received a signal."""
+        """Stop all processes together if any process received a signal."""
         self.stopping = self.processes.all_reduce_max(self.stop_requested) > 0
 
     # --- evaluation and sample -----------------------------------------------------------------------------------
 
     def evaluation_is_due(self) -> bool:
-        """Return whether to evaluate this step: the last step always, others if due and if there is time."""
+        """Return whether to evaluate this step: always the last step, other steps if due and if there is time."""
         if self.ended:
             return True
         return self.state.step % self.config.train.evaluate_every == 0 and self.pace.allows_evaluation()
@@ -430,7 +430,7 @@ class Trainer:
         self.pace.sampled()
 
     def _sample_and_check(self, model: Model | None) -> None:
-        """Add a sample, and in the first evaluations report the task's concerns; call this in process 0 only."""
+        """Add a sample, and in the first evaluations report the task's concerns; called in process 0 only."""
         assert model is not None
         self._sample(model)
         if len(self.state.evaluations) <= WATCHED_EVALUATIONS:
@@ -448,7 +448,7 @@ class Trainer:
     # --- log and checkpoint --------------------------------------------------------------------------------------
 
     def log_is_due(self) -> bool:
-        """Return whether this step has a line in `metrics.jsonl`: every evaluated step, and every `train.log_every`."""
+        """Return whether to log this step in `metrics.jsonl`: evaluated steps, and every `train.log_every` steps."""
         return self._is_evaluated or self.state.step % self.config.train.log_every == 0
 
     def log(self) -> None:
@@ -471,7 +471,7 @@ class Trainer:
             self._journal.draw(self.state.evaluations)
 
     def _seconds_left(self, share: float | None) -> float | None:
-        """Return the estimated seconds to the end of the run, of which `share` is done; None if not known."""
+        """Return the estimated seconds until the run ends, given the completed fraction `share`; None if not known."""
         by_share = self.state.train_seconds * (1 - share) / share if share else None
         by_clock = self.pace.seconds_left()
         if by_clock is None:
@@ -479,13 +479,13 @@ class Trainer:
         return by_clock if self.config.train.steps is None or by_share is None else min(by_share, by_clock)
 
     def observe(self, last: bool = False) -> None:
-        """Call the observer, if there is one, with the model of this step."""
+        """Call the observer with the model of this step, if there is an observer."""
         if self.observer is not None:
             with self.stepper.averaged():
                 self.observer.look(self.model, self.state.step, last)
 
     def checkpoint_is_due(self) -> bool:
-        """Return whether to save this step: if it is the best or last one, on a signal, or every `save_every`."""
+        """Return whether to save this step: the best and last step, on a signal, and every `train.save_every` steps."""
         is_best = self._is_evaluated and self.state.best_step == self.state.step
         return is_best or self.ended or self.stopping or self.state.step % self.config.train.save_every == 0
 
@@ -540,7 +540,7 @@ class Trainer:
         return first_loss, (before, self._loss_on_parents_text(self.parent_text.task))
 
     def _final_loss(self) -> tuple[LossEstimate, float]:
-        """Return the loss on the validation split, and the share of its rows that was measured, 1 if time allows."""
+        """Return the loss on the validation split, and the fraction of its rows that were measured."""
         rows = self.task.held_out(None)
         if not self.pace.is_final_part_known:
             self._measure_costs()
@@ -549,13 +549,13 @@ class Trainer:
         if share < 1:
             self.reporter.note(
                 "evaluating the whole validation split would take more than 10 % of train.minutes: using "
-                f"{len(part):,} of its {len(rows):,} rows, evenly spaced; "
+                f"{len(part):,} of {len(rows):,} rows, evenly spaced; "
                 f"glass evaluate {quoted(self.run.folder)} uses all rows"
             )
         return self._loss_of(self.model, part, self.processes), share
 
     def _end_on_time(self, pace: Pace, share: float) -> None:
-        """Record the time of a run limited by minutes; print a note if it took too long."""
+        """Record the time of a run with a time limit; print a note if the run took longer than the limit."""
         if note := pace.overrun():
             self.reporter.note(note)
         ending: dict[str, Any] = {"wall_seconds": round(pace.now, 3), "validation_share": share}
@@ -565,6 +565,6 @@ class Trainer:
 
 
 def _beginning(text: str, most: int) -> str:
-    """Return the first `most` characters of a text, on one line."""
+    """Return the first `most` characters of a text on one line."""
     line = " ".join(text.split())
     return line if len(line) <= most else line[: most - 1] + "…"

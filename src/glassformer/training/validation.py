@@ -27,9 +27,10 @@ class LossEstimate:
 
     Attributes:
         loss: mean loss in nats per token.
-        ci95: half width of the 95 % confidence interval, with rows as independent clusters of tokens; None for one row.
+        ci95: half width of the 95 % confidence interval, with rows as independent clusters of tokens; None for a single
+            row.
         tokens: number of predicted tokens.
-        windows: number of rows.
+        windows: number of rows that were evaluated.
     """
 
     loss: float
@@ -39,12 +40,12 @@ class LossEstimate:
 
     @property
     def perplexity(self) -> float:
-        """Perplexity, exp(loss), with a loss of at most 700."""
+        """Perplexity exp(loss), with the loss limited to 700 to avoid overflow."""
         return math.exp(min(self.loss, 700.0))
 
     @property
     def margin(self) -> str:
-        """Confidence interval as text, to print after the loss."""
+        """Confidence interval in words, to print after the loss."""
         return "(one window: no interval)" if self.ci95 is None else f"± {self.ci95:.4f}"
 
     def facts(self, bits_per_byte: float | None, unknown_share: float) -> dict[str, float | int | None]:
@@ -52,7 +53,7 @@ class LossEstimate:
 
         Args:
             bits_per_byte: the same loss in bits per byte of text; None if that is not defined.
-            unknown_share: share of the measured tokens that are the unknown token.
+            unknown_share: fraction of the measured tokens that are the unknown token.
         """
         return {
             "loss": self.loss,
@@ -67,14 +68,14 @@ class LossEstimate:
         """Return the loss in bits per byte of text; None if `size` is None or 0.
 
         Args:
-            size: UTF-8 bytes of the whole text.
-            share: share of its rows that was measured.
+            size: size of the whole text in UTF-8 bytes.
+            share: fraction of the text's rows that was measured.
         """
         return self.loss / math.log(2) * self.tokens / (share * size) if size else None
 
 
 def bits_words(bits_per_byte: float | None) -> str:
-    """Return bits per byte as text, to print after the perplexity; empty if there are none."""
+    """Return bits per byte in words, to print after the perplexity; empty for None."""
     return "" if bits_per_byte is None else f", {bits_per_byte:.4f} bits per byte"
 
 
@@ -94,7 +95,7 @@ def validation_loss(
     processes: Processes | None = None,
     forward: Callable[..., torch.Tensor] | None = None,
 ) -> LossEstimate:
-    """Return the mean loss over rows in nats per token; up to rounding, it does not depend on the batches.
+    """Return the mean loss over rows in nats per token; up to rounding, it does not depend on how rows are batched.
 
     The model's mode is restored afterwards, and no random numbers are used. Memory does not grow with the number of
     rows.
@@ -103,8 +104,8 @@ def validation_loss(
         model: model of any family.
         rows: rows of one task.
         device, dtype: device of the model, and precision of its matrix multiplications.
-        skip: number of first targets that do not count, in every row except the first.
-        most_tokens: maximum number of tokens per forward pass; fewer are used with a large vocabulary.
+        skip: number of targets at the start of each row that do not count; in the first row, all targets count.
+        most_tokens: maximum number of tokens per forward pass; fewer with a large vocabulary.
         collate: makes a batch of rows; None: `Batch.from_rows`.
         processes: processes that share the work and all get the same result; None: only this process.
         forward: called instead of the model, with the same arguments.
@@ -138,9 +139,9 @@ def loss_on_rows(
 def sliding_loss(
     model: Model, tokens: np.ndarray, context: int, device: torch.device, dtype: torch.dtype = torch.float32
 ) -> LossEstimate:
-    """Return the mean loss with windows that overlap by half.
+    """Return the mean loss over windows that overlap by half.
 
-    Every token except the first ones is predicted from at least half a context.
+    Every token after the first half window is predicted from at least half a context.
     """
     stride = max(1, context // 2)
     return validation_loss(model, _Overlapping(tokens, context, stride), device, dtype, skip=context - stride)
@@ -164,15 +165,15 @@ class _Overlapping(Sequence[Row]):
 
 
 def _moments(nats: np.ndarray, counts: np.ndarray) -> list[float]:
-    """Return the sums of s, c, s², s c and c² over rows, where s is a row's total loss in nats on its c predictions."""
+    """Return the sums of s, c, s², s c and c² over rows; s is a row's total loss in nats, c its number of targets."""
     sums = [nats.sum(), counts.sum(), (nats**2).sum(), (nats * counts).sum(), (counts**2).sum()]
     return [float(value) for value in sums]
 
 
 def _exact(value: float) -> Fraction | float:
-    """Return a value as a fraction, so that sums do not depend on the order or on the number of processes.
+    """Return a value as an exact fraction, so that sums do not depend on their order or on the number of processes.
 
-    Infinity and NaN are not fractions; they are returned unchanged and make the sum infinite or NaN.
+    Infinity and NaN, which are not fractions, are returned unchanged and make the sum infinite or NaN.
     """
     return Fraction(value) if math.isfinite(value) else value
 
@@ -182,7 +183,7 @@ def _add(first: Sequence[Fraction | float], second: Sequence[Fraction | float]) 
 
 
 def _estimate(moments: Sequence[float], rows: int) -> LossEstimate:
-    """Return the ratio of sums, with the linearised variance of a ratio over clusters (Cochran 1977, section 6.4)."""
+    """Return the ratio of sums with the linearised variance of a ratio over clusters (Cochran 1977, section 6.4)."""
     nats, counts, nats2, product, counts2 = moments
     total = max(1.0, counts)
     loss = nats / total

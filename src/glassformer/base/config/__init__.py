@@ -1,7 +1,7 @@
-"""All settings: documented in their fields, validated when created, immutable, read from and written to TOML.
+"""All settings: documented field by field, validated on creation, immutable, read from and written to TOML.
 
 `config.toml` in a run folder holds a `Config`; a recipe sets some of its fields, and `--set SECTION.FIELD=VALUE`
-changes one. Nothing here imports torch.
+changes one field. Nothing here imports torch.
 """
 
 from glassformer.base.config.model import GATED, Activation, Family, ModelConfig, Norm, Positions

@@ -1,4 +1,4 @@
-"""The parts of a model that `train.freeze` can name, and their parameters."""
+"""Components of a model that `train.freeze` can name, and their parameters."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from glassformer.base.settings import impossible
 from glassformer.base.wording import span
 
 LAYERS = re.compile(r"layers\.(\d+)(?:-(\d+))?")
-"""One layer or a range of layers: layers.5, layers.0-3."""
+"""Pattern of one layer or a range of layers, such as layers.5 or layers.0-3."""
 
 
 def frozen_names(parts: Iterable[str], model: ModelConfig) -> tuple[str, ...]:
-    """Return the name prefixes of all parameters in these parts.
+    """Return the name prefixes of all parameters in these components.
 
     >>> frozen_names(["embedding", "layers.0-1"], ModelConfig(layers=4))
     ('embedding.', 'source_embedding.', 'stack.blocks.0.', 'stack.blocks.1.')
 
     Args:
-        parts: embedding, head, encoder, decoder, layers.N, or layers.A-B.
+        parts: names of components: embedding, head, encoder, decoder, layers.N, or layers.A-B.
         model: settings of the model.
 
     Raises:
-        ValueError: a model of this shape has no such part.
+        ValueError: a model with these settings has no such component.
     """
     depth = {"stack": model.layers}
     stacks = {model.family: "stack"}
@@ -45,7 +45,7 @@ def frozen_names(parts: Iterable[str], model: ModelConfig) -> tuple[str, ...]:
                 found += [f"{stack}.blocks.{number}." for number in numbers if number < count]
         else:
             raise impossible(
-                f"train.freeze = {part}: a model of this shape has no such part",
-                f"It has {', '.join(named)}, {span('layers.0', f'layers.{deepest}')}, and layers.A-B for several.",
+                f"train.freeze = {part}, but this model has no such component",
+                f"Give {', '.join(named)}, {span('layers.0', f'layers.{deepest}')}, or layers.A-B for several layers.",
             )
     return tuple(found)

@@ -19,29 +19,29 @@ GATED: tuple[Activation, ...] = ("swiglu", "geglu")
 
 
 class ModelConfig(BaseSettings):
-    """Settings of the architecture. Letters such as D are those of `glassformer.base.shapes`."""
+    """Settings of the model architecture. `glassformer.base.shapes` explains letters such as D."""
 
-    family: Family = Field("decoder", description="one of the three families; default: the one that train.task needs")
-    vocab_size: Count | None = Field(None, description="V: distinct tokens; unset: the tokenizer's size")
+    family: Family = Field("decoder", description="model family; default: as train.task needs")
+    vocab_size: Count | None = Field(None, description="V: vocabulary size; unset: that of the tokenizer")
     source_vocab_size: Count | None = Field(
-        None, description="distinct tokens of the source, if it has its own vocabulary; unset: its tokenizer's size"
+        None, description="vocabulary size of the source, if it has its own; unset: that of its tokenizer"
     )
-    classes: Count | None = Field(None, description="classes of a classifier; unset: the labels of the data")
-    context: Count = Field(256, description="largest number of tokens in one forward pass")
-    layers: Count = Field(4, description="L: blocks (of the decoder, and of the encoder where there is one)")
+    classes: Count | None = Field(None, description="classifier: number of classes; unset: as in the data")
+    context: Count = Field(256, description="maximum number of tokens that the model reads at once")
+    layers: Count = Field(4, description="L: number of blocks in the decoder, and in the encoder if there is one")
     encoder_layers: Count | None = Field(
-        None, description="encoder-decoder: blocks of the encoder; unset: as many as layers"
+        None, description="encoder-decoder: number of encoder blocks; unset: equal to layers"
     )
     width: Count = Field(128, description="D: width of the residual stream")
-    heads: Count = Field(4, description="H: query heads")
+    heads: Count = Field(4, description="H: number of query heads")
     kv_heads: Count | None = Field(
         None,
-        description="G: key and value heads; unset: as many as heads; 1: multi-query; between: grouped-query",
+        description="G: number of key and value heads; unset: equal to heads; 1: multi-query; between: grouped-query",
     )
     head_width: Count | None = Field(None, description="K: width of one head; unset: width / heads")
     hidden: Count | None = Field(
         None,
-        description="F: feed-forward width; unset: 4 x width, or 8/3 x width rounded up to 32 when gated",
+        description="F: feed-forward width; unset: 4 x width, or if gated 8/3 x width rounded up to a multiple of 32",
     )
     positions: Positions = Field("learned", description="type of positional encoding")
     norm: Norm = Field("layernorm", description="type of normalization")
@@ -49,28 +49,28 @@ class ModelConfig(BaseSettings):
         None, gt=0, lt=1, description="added to the variance in every norm; unset: 1e-5 in LayerNorm, 1e-6 in RMSNorm"
     )
     norm_order: Literal["pre", "post", "output"] = Field(
-        "pre", description="x + part(norm(x)), norm(x + part(x)), or x + norm(part(x)) as in OLMo 2"
+        "pre", description="order in each sublayer f: x + f(norm(x)), norm(x + f(x)), or x + norm(f(x)) as in OLMo 2"
     )
     activation: Activation = Field("gelu", description="feed-forward activation; swiglu and geglu are gated")
     window: Count | None = Field(
-        None, description="most tokens that each token attends to, itself included; unset: all"
+        None, description="maximum number of tokens that each token attends to, including itself; unset: no limit"
     )
     qk_norm: Literal["none", "head", "whole"] = Field(
-        "none", description="normalize queries and keys before the dot product: each head, or all heads as one vector"
+        "none", description="normalize queries and keys before the dot product, per head or all heads as a whole"
     )
     attention_bias: bool = Field(False, description="biases in the query, key, value and output projections")
     feedforward_bias: bool = Field(False, description="biases in the feed-forward layer")
-    norm_bias: bool = Field(False, description="a bias in LayerNorm (RMSNorm has none)")
+    norm_bias: bool = Field(False, description="biases in LayerNorm (RMSNorm has none)")
     head_bias: bool = Field(False, description="a bias on the output logits")
     head_transform: bool = Field(
         False, description="linear, activation and norm before the output layer, as in BERT (Devlin et al. 2019)"
     )
-    tied: bool = Field(True, description="the output layer uses the embedding matrix (of the target)")
+    tied: bool = Field(True, description="share the (target) embedding matrix with the output layer")
     shared_embedding: bool = Field(
-        True, description="encoder-decoder: source and target have one embedding matrix, and one vocabulary"
+        True, description="encoder-decoder: source and target share one embedding matrix and one vocabulary"
     )
     pooling: Literal["mean", "first"] = Field(
-        "mean", description="classify: the head reads the mean of all tokens, or the first one"
+        "mean", description="classify: input of the head, the mean over all tokens or the first token"
     )
     embedding_scale: bool = Field(
         False, description="multiply embeddings by sqrt(width) (Vaswani et al. 2017, section 3.4)"
@@ -78,18 +78,18 @@ class ModelConfig(BaseSettings):
     embedding_norm: bool = Field(
         False, description="normalize embeddings before the first block, as BERT (Devlin et al. 2019) and BART do"
     )
-    dropout_embedding: Probability = Field(0.0, description="dropout after embeddings and positions are added")
+    dropout_embedding: Probability = Field(0.0, description="dropout on the sum of token and position embeddings")
     dropout_attention: Probability = Field(0.0, description="dropout on the attention weights")
     dropout_residual: Probability = Field(
-        0.0, description="dropout on the output of each part before it is added to the residual stream"
+        0.0, description="dropout on the output of each sublayer before it is added to the residual stream"
     )
     zero_output: bool = Field(
-        False, description="initialize the output of each part to zero (Goyal et al. 2017, section 5.1)"
+        False, description="initialize the output of each sublayer to zero (Goyal et al. 2017, section 5.1)"
     )
-    rotary_base: float = Field(10_000.0, gt=1, description="rotary positions: longest wavelength / 2 pi")
-    relative_buckets: int = Field(32, ge=4, description="relative positions: buckets of distances per head (T5)")
+    rotary_base: float = Field(10_000.0, gt=1, description="rotary positions: base of the frequencies")
+    relative_buckets: int = Field(32, ge=4, description="relative positions: number of distance buckets (T5)")
     relative_max_distance: int = Field(
-        128, ge=8, description="relative positions: larger distances share one bucket (T5)"
+        128, ge=8, description="relative positions: distances of at least this share one bucket (T5)"
     )
     removed_heads: tuple[str, ...] = Field(
         (), description="removed query heads, such as dec.0.self.3; key heads without query heads are removed too"
@@ -107,34 +107,34 @@ class ModelConfig(BaseSettings):
 
     @property
     def F(self) -> int:  # noqa: N802
-        """Feed-forward width: `hidden`, or 4 width; if gated, 8/3 width, rounded up to a multiple of 32."""
+        """Feed-forward width: `hidden`; if unset, 4 x width, or if gated 8/3 x width rounded up to a multiple of 32."""
         if self.hidden:
             return self.hidden
         return -(-8 * self.width // 3 // 32) * 32 if self.activation in GATED else 4 * self.width
 
     @property
     def eps(self) -> float:
-        """Epsilon that norms over the width add to the variance: `norm_eps`, or the default of the norm."""
+        """Epsilon that norms over the width add to the variance: `norm_eps`, or the norm's default if unset."""
         return self.norm_eps or (1e-5 if self.norm == "layernorm" else 1e-6)
 
     def kept_heads(self, site: str) -> list[int]:
-        """Return the indices of the query heads at the attention `site`, such as `dec.0.self`, that are not removed."""
+        """Return the indices of the query heads that remain at the attention `site`, such as `dec.0.self`."""
         return [head for head in range(self.heads) if f"{site}.{head}" not in self.removed_heads]
 
     def kept_kv_heads(self, site: str) -> list[int]:
-        """Return the indices of the key and value heads that these heads use; each serves heads / G query heads."""
+        """Return the indices of the key and value heads that `kept_heads` use; each serves heads / G query heads."""
         return sorted({head * self.G // self.heads for head in self.kept_heads(site)})
 
     @field_validator("removed_heads")
     @classmethod
     def _in_order(cls, names: tuple[str, ...]) -> tuple[str, ...]:
-        """Sort the names, with dec.10 after dec.9, so that the same heads give the same settings."""
+        """Sort the names, with dec.10 after dec.9, so that the same heads always give equal settings."""
         return tuple(sorted(names, key=lambda name: [(len(part), part) for part in name.split(".")]))
 
     @field_validator("qk_norm", mode="before")
     @classmethod
     def _once_a_switch(cls, value: Any) -> Any:
-        """Convert true and false, which older run folders contain."""
+        """Convert true and false, which run folders of older versions contain, to the current names."""
         return {True: "head", False: "none"}[value] if isinstance(value, bool) else value
 
     @model_validator(mode="after")
@@ -149,31 +149,38 @@ class ModelConfig(BaseSettings):
             near = _nearest_divisor(self.heads, self.G)
             raise impossible(f"kv_heads = {self.G} does not divide heads = {self.heads}", f"Set kv_heads to {near}.")
         if self.positions == "rotary" and self.K % 2:
-            raise impossible(f"rotary positions with an odd head width {self.K}", "Make head_width even.")
+            raise impossible(
+                f"the head width {self.K} is odd, but positions = rotary needs an even width", "Make head_width even."
+            )
         if self.positions == "sinusoidal" and self.width % 2:
-            raise impossible(f"sinusoidal positions with an odd width {self.width}", "Make width even.")
+            raise impossible(
+                f"width = {self.width} is odd, but positions = sinusoidal needs an even width", "Make width even."
+            )
         if self.window is not None and self.window > self.context:
             raise impossible(
                 f"window = {self.window} is longer than context = {self.context}",
                 "Lower window, or leave it unset.",
             )
         if self.norm_bias and self.norm != "layernorm":
-            raise impossible(f"norm_bias with norm = {self.norm}", "Only layernorm has a bias: set norm_bias = false.")
+            raise impossible(
+                f"norm_bias = true, but norm = {self.norm} has no bias", "Set norm_bias = false, or norm = layernorm."
+            )
         if self.norm == "none" and self.norm_order != "pre":
             raise impossible(
-                f"norm_order = {self.norm_order} with norm = none", "Set norm_order = pre, or choose a norm."
+                f"norm_order = {self.norm_order} needs a norm, but norm = none",
+                "Set norm_order = pre, or choose a norm.",
             )
         if self.norm == "none" and (self.embedding_norm or self.norm_eps is not None):
             name = "embedding_norm" if self.embedding_norm else "norm_eps"
-            raise impossible(f"{name} with norm = none", f"Leave {name} out, or choose a norm.")
+            raise impossible(f"{name} needs a norm, but norm = none", f"Leave {name} out, or choose a norm.")
         if self.relative_max_distance <= self.relative_buckets // 2:
             raise impossible(
-                f"relative_max_distance = {self.relative_max_distance} with {self.relative_buckets} buckets",
+                f"relative_max_distance = {self.relative_max_distance} is too low for {self.relative_buckets} buckets",
                 "Make relative_max_distance more than half of relative_buckets.",
             )
         if self.head_transform and self.classes is not None:
             raise impossible(
-                "head_transform with classes: only an output layer for tokens can have it",
+                "head_transform = true, but a classifier (model.classes) cannot have it",
                 "Set head_transform = false.",
             )
         return self
@@ -182,7 +189,7 @@ class ModelConfig(BaseSettings):
     def _removed_heads_exist(self) -> Self:
         if self.removed_heads and self.qk_norm == "whole":
             raise impossible(
-                "removed_heads with qk_norm = whole, which normalizes the queries of all heads as one vector",
+                "removed_heads is set, but qk_norm = whole normalizes the queries of all heads together",
                 "Leave removed_heads out: removing one head would change the others.",
             )
         layers = {("enc", "self"): self.layers} if self.family == "encoder" else {("dec", "self"): self.layers}
@@ -196,7 +203,7 @@ class ModelConfig(BaseSettings):
                 sites = [span(f"{a}.0.{b}", f"{a}.{count - 1}.{b}") for (a, b), count in layers.items()]
                 raise impossible(
                     f"removed_heads has {name!r}, which does not exist",
-                    f"There are the heads {span(0, self.heads - 1)} of {', '.join(sites)}.",
+                    f"Give heads {span(0, self.heads - 1)} of {', '.join(sites)}.",
                 )
             if name == after:
                 raise impossible(f"removed_heads has {name!r} twice", "Name it once.")
@@ -204,7 +211,7 @@ class ModelConfig(BaseSettings):
 
 
 def _below(number: str, count: int) -> bool:
-    """Return True if `number` is a decimal from 0 to `count` - 1 without leading zeros: "7", not "07"."""
+    """Return whether `number` is an integer from 0 to `count` - 1 without leading zeros: "7", not "07"."""
     return number.isdecimal() and str(int(number)) == number and int(number) < count
 
 

@@ -1,4 +1,4 @@
-"""All settings of a run: conversion from and to TOML, single changes, and the defaults of a task."""
+"""`Config`, all settings of a run: conversion from and to TOML, single changes, and task defaults."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Config(BaseSettings):
 
     model: ModelConfig = Field(default_factory=ModelConfig, description="the architecture of the transformer")
     tokenizer: TokenizerConfig = Field(default_factory=TokenizerConfig, description="the tokenizer")
-    data: DataConfig = Field(default_factory=DataConfig, description="the text, its split and its division into rows")
+    data: DataConfig = Field(default_factory=DataConfig, description="the text, its splits and its division into rows")
     train: TrainConfig = Field(default_factory=TrainConfig, description="training")
     sample: SampleConfig = Field(default_factory=SampleConfig, description="text generation")
 
@@ -50,26 +50,26 @@ class Config(BaseSettings):
         family = TASK_FACTS[task].family
         if model.family != family:
             raise impossible(
-                f"model.family = {model.family} cannot learn train.task = {task}",
+                f"model.family = {model.family} cannot be trained on train.task = {task}",
                 f"Set model.family = {family}, or leave it out.",
             )
         if model.shared_embedding and not self.tokenizer.joint:
             raise impossible(
-                "model.shared_embedding = true with tokenizer.joint = false: two vocabularies need two embeddings",
+                "model.shared_embedding = true, but with tokenizer.joint = false there are two vocabularies",
                 "Set model.shared_embedding = false.",
             )
         frozen_names(self.train.freeze, model)
         if task == "masked" and self.sample.prompt and "[MASK]" not in self.sample.prompt:
             raise impossible(
                 f"sample.prompt = {self.sample.prompt[:40]!r} has no [MASK] to fill in",
-                "Write [MASK] for a missing token.",
+                "Write [MASK] in place of a missing token.",
             )
         for (section, field), tasks in ONLY_FOR.items():
             value = getattr(getattr(self, section), field)
             if task not in tasks and value != type(getattr(self, section)).model_fields[field].default:
                 raise impossible(
                     f"{section}.{field} = {value} has no meaning for train.task = {task}",
-                    f"It is for {', '.join(tasks)}: leave it out.",
+                    f"Leave it out: it is for {', '.join(tasks)}.",
                 )
         return self
 
@@ -81,12 +81,12 @@ class Config(BaseSettings):
 
     @property
     def two_vocabularies(self) -> bool:
-        """Return whether source and target have separate tokenizers."""
+        """Whether source and target have separate vocabularies."""
         return self.train.task in PAIRS and not self.tokenizer.joint
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], where: str = "the settings") -> Config:
-        """Validate nested `values`; unknown keys and bad values raise a `GlassError` that names `where`."""
+        """Validate nested `values`; an unknown key or an invalid value raises a `GlassError` that names `where`."""
         return validated(cls, values, where)
 
     @classmethod
@@ -95,14 +95,14 @@ class Config(BaseSettings):
         return cls.from_dict(read_toml(path), where=str(path))
 
     def to_toml(self) -> str:
-        """Return all settings as TOML; `read` of it returns an equal `Config`."""
+        """Return all settings as TOML, from which `read` makes an equal `Config`."""
         sections = self.model_dump(mode="json")
         return tomli_w.dumps(
             {name: {k: UNSET if v is None else v for k, v in section.items()} for name, section in sections.items()}
         )
 
     def with_changes(self, changes: Mapping[str, str]) -> Config:
-        """Return a copy with changes as `--set` gives them: `SECTION.FIELD` -> text (`unset`: no value)."""
+        """Return a copy with changes in the form of `--set`: `SECTION.FIELD` -> text (`unset`: no value)."""
         values: dict[str, Any] = self.model_dump()
         for section, fields in parse_changes(changes).items():
             overlay(values, section, fields)
@@ -112,7 +112,7 @@ class Config(BaseSettings):
 def settings_of(
     layers: Iterable[Mapping[str, Mapping[str, Any]]], changes: Mapping[str, str], where: str = ""
 ) -> Config:
-    """Return the default settings, updated by tables of sections in order, then by single changes.
+    """Return the default settings, updated by each of `layers` in order, then by single changes.
 
     Errors name `where`.
     """
@@ -122,7 +122,7 @@ def settings_of(
             if not isinstance(values, Mapping):
                 raise GlassError(
                     f"{section!r} in {where or 'the settings'} is outside all sections",
-                    f"Write it under one of [{'], ['.join(Config.model_fields)}].",
+                    f"Write it in the section [{'], ['.join(Config.model_fields)}].",
                 )
             overlay(merged, section, values)
     for section, values in parse_changes(changes).items():
@@ -131,7 +131,7 @@ def settings_of(
 
 
 def overlay(sections: dict[str, dict[str, Any]], section: str, values: Mapping[str, Any]) -> None:
-    """Update a section in place; new minutes without steps unset earlier steps, and new steps earlier minutes."""
+    """Update a section in place; if `steps` or `minutes` is given alone, unset an earlier value of the other."""
     own = sections.setdefault(section, {})
     if section == "train":
         for limit, other in (("minutes", "steps"), ("steps", "minutes")):
@@ -141,7 +141,7 @@ def overlay(sections: dict[str, dict[str, Any]], section: str, values: Mapping[s
 
 
 def parse_changes(changes: Mapping[str, str]) -> dict[str, dict[str, Any]]:
-    """Convert `SECTION.FIELD` -> text to tables of sections; a `GlassError` suggests a name for an unknown one."""
+    """Convert `SECTION.FIELD` -> text to tables of sections; for an unknown setting, a `GlassError` suggests a name."""
     known = Config().model_dump()
     tables: dict[str, dict[str, Any]] = {}
     for key, text in changes.items():
@@ -151,7 +151,7 @@ def parse_changes(changes: Mapping[str, str]) -> dict[str, dict[str, Any]]:
             remedy = f"Write {' or '.join(full)}." if full else "Write SECTION.FIELD, such as model.layers."
             raise GlassError(f"the setting {key!r} names no section", remedy)
         if section not in known:
-            raise GlassError(f"there is no section {section!r} in the setting {key!r}", nearest(section, known))
+            raise GlassError(f"the setting {key!r} names an unknown section {section!r}", nearest(section, known))
         if field not in known[section]:
             names = [f"{section}.{name}" for name in known[section]]
             raise GlassError(f"there is no setting {key!r}", nearest(key, names))
@@ -160,10 +160,10 @@ def parse_changes(changes: Mapping[str, str]) -> dict[str, dict[str, Any]]:
 
 
 def _parsed(key: str, text: str, section: Any) -> Any:
-    """Parse a value from the command line; for a text setting, a number stays text (`data.column = 2`)."""
+    """Parse a value from the command line; for a text setting, even a number stays text (`data.column = 2`)."""
     if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
         raise GlassError(
-            f"{key} = {text!r} is not valid Unicode", "Remove that character; rename a file that has it in its name."
+            f"{key} = {text!r} is not valid Unicode", "Remove the invalid character, or rename the file that has it."
         )
     value = parse_value(text)
     annotation = section.model_fields[key.partition(".")[2]].annotation

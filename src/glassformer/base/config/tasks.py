@@ -1,4 +1,4 @@
-"""The tasks: name, model family, words and default settings of each, and the settings for some tasks only."""
+"""The tasks: model family, wording and default settings of each task, and the settings that only some tasks have."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ Task = Literal["lm", "masked", "classify", "translate", "summarize", "chat"]
 
 @dataclass(frozen=True)
 class TaskFacts:
-    """Facts of a task, for settings, messages and commands.
+    """Properties of a task, for settings, messages and commands.
 
     Attributes:
         family: the model family for the task.
-        records: running text, pairs of source and target, texts with labels, or conversations.
-        verb: completes the sentence "this run learnt to ...".
-        command: the command that uses a run of it; {} stands for the run folder.
+        records: type of the training data: running text, pairs of source and target, texts with labels, or
+            conversations.
+        verb: completes the sentence "this run was trained to ...".
+        command: the command that uses a run of this task; {} stands for the run folder.
         method: the method of `glassformer.Transformer` for the task.
-        recipe: the default recipe for data that is not a generated corpus; "auto" selects it.
-        example: an input that the page suggests if the run has no prompt.
-        defaults: settings by section, which a recipe, a file or an option overrides.
+        recipe: the default recipe for data that is not a generated corpus; `--recipe auto` selects it too.
+        example: an input that the web page suggests if the run has no prompt.
+        defaults: default settings by section, which a recipe, a file or an option overrides.
     """
 
     family: Family
@@ -39,7 +40,7 @@ class TaskFacts:
 
     @property
     def settings(self) -> Mapping[str, Mapping[str, Any]]:
-        """Return `defaults` with `model.family`."""
+        """Return `defaults` together with `model.family`."""
         return {**self.defaults, "model": {"family": self.family}}
 
 
@@ -114,7 +115,7 @@ LABELLED: tuple[Task, ...] = tuple(task for task in get_args(Task) if TASK_FACTS
 CONVERSATIONS: tuple[Task, ...] = tuple(task for task in get_args(Task) if TASK_FACTS[task].records == "conversations")
 """Tasks with conversations as training data."""
 EXAMPLES: tuple[Task, ...] = (*PAIRS, *LABELLED, *CONVERSATIONS)
-"""Tasks with examples as training data, each with an answer, instead of running text."""
+"""Tasks trained on examples (an input with a target, label or answer) instead of running text."""
 OF_DECODERS: tuple[Task, ...] = tuple(task for task in get_args(Task) if TASK_FACTS[task].family == "decoder")
 """Tasks of a decoder, which continues a text."""
 WRITERS: tuple[Task, ...] = (*OF_DECODERS, *PAIRS)
@@ -137,7 +138,7 @@ ONLY_FOR: Mapping[tuple[str, str], tuple[Task, ...]] = {
     ("train", "batch_tokens"): EXAMPLES,
     ("train", "mask_share"): ("masked",),
 }
-"""Settings that apply to some tasks only."""
+"""Setting -> tasks to which it applies, for settings that do not apply to all tasks."""
 
 
 def command_for(run: Path, task: str) -> str:

@@ -12,76 +12,78 @@ from glassformer.base.settings import BaseSettings, impossible
 TokenizerKind = Literal["characters", "graphemes", "bytes", "words", "bpe", "wordpiece", "unigram"]
 TOKENIZER_KINDS: tuple[str, ...] = get_args(TokenizerKind)
 CHAT_TEMPLATE = "{% for message in messages %}{{ message.content }}{{ eos_token }}{% endfor %}"
-"""Default chat template: an end token, which every tokenizer has, after each message. The role of a message follows
-from its position."""
+"""Default chat template: an end token (which every tokenizer has) after each message. The position of a message tells
+its role."""
 
 
 class TokenizerConfig(BaseSettings):
     """Settings of the tokenizer and of its training."""
 
     kind: TokenizerKind = Field("bpe", description="type of tokenizer")
-    vocab_size: Count = Field(
-        2048, description="largest size of a trained vocabulary (bytes: always 256 + special tokens)"
-    )
+    vocab_size: Count = Field(2048, description="maximum vocabulary size (bytes: always 256 + special tokens)")
     normalization: Literal["none", "nfc", "nfd", "nfkc", "nfkd"] = Field(
         "none",
-        description="Unicode normalization before training and encoding; with any but none, decoding is not exact",
+        description="Unicode normalization before training and encoding; decoding is exact only with none",
     )
-    lowercase: bool = Field(False, description="lower-case the text first; then decoding is not exact")
-    min_count: Count = Field(1, description="characters, graphemes, words: rarer symbols become unknown")
-    joint: bool = Field(True, description="translate, summarize: one vocabulary for both sides, or one for each")
+    lowercase: bool = Field(False, description="lower-case the text first; decoding is then not exact")
+    min_count: Count = Field(1, description="characters, graphemes, words: symbols with a lower count are unknown")
+    joint: bool = Field(True, description="translate, summarize: one vocabulary shared by source and target")
     sample_bytes: int = Field(
         24_000_000,
         ge=1000,
         description="train on at most this many bytes (unigram: a third), sampled evenly from the whole text; "
         "training needs about twelve times as much memory",
     )
-    seed: Seed = Field(0, description="seed of that sampling")
+    seed: Seed = Field(0, description="seed of the sampling of sample_bytes")
 
 
 class DataConfig(BaseSettings):
     """Settings of the data: source, format, cleaning, split, and division into rows."""
 
-    source: str = Field("stories", description="a file, a folder, - for standard input, or a generated corpus")
+    source: str = Field(
+        "stories", description="a file, a folder, - for standard input, or the name of a generated corpus"
+    )
     target: str | None = Field(
         None,
-        description="translate, summarize: the file whose line n is the target of line n of the source; unset: a table",
+        description="translate, summarize: the file whose line n is the target of line n of the source; unset: the "
+        "source is a table",
     )
     column: str | None = Field(
         None,
-        description="the text column of CSV, TSV and JSONL sources; classify: one or several, as in title,body; chat: "
-        "the messages, or the question",
+        description="tables (CSV, TSV, JSONL): the column with the text; classify: one or several, such as title,body; "
+        "chat: the column with the messages or the question",
     )
     target_column: str | None = Field(
-        None, description="translate, summarize: the column of a table with the target; chat: with the answer"
+        None, description="tables: the column with the target (translate, summarize) or the answer (chat)"
     )
-    label_column: str | None = Field(None, description="classify: the column of a table that holds the label")
+    label_column: str | None = Field(None, description="tables: the column with the label (classify)")
     header: Literal["auto", "yes", "no"] = Field(
-        "auto", description="CSV and TSV tables: whether row 1 has the names of the columns"
+        "auto", description="CSV and TSV tables: whether row 1 contains the column names"
     )
     delimiter: Literal["auto", "comma", "semicolon", "tab", "pipe"] = Field(
-        "auto", description="CSV and TSV tables: the character between two cells"
+        "auto", description="CSV and TSV tables: the character between two fields"
     )
     quoting: Literal["auto", "standard", "line", "none"] = Field(
         "auto",
-        description="CSV and TSV tables: standard: a quoted cell may contain delimiters and line breaks; line: a "
-        "quoted cell ends on its own line, and a stray quote is a character; none: every quote is a character; auto: "
-        "none for a tab-separated table without quoting, else standard, with an error for a stray quote",
+        description="CSV and TSV tables; standard: a quoted field may contain delimiters and line breaks; line: a "
+        "quoted field ends on its line, and a stray quote is a character; none: every quote is a character; auto: none "
+        "for a tab-separated table without quoting, otherwise standard with an error for a stray quote",
     )
     extra_fields: Literal["auto", "join", "cut"] = Field(
         "auto",
-        description="CSV and TSV tables: more fields than in row 1: join appends them to the last column, cut drops "
-        "them; auto: cut with tabs, otherwise an error",
+        description="CSV and TSV tables, if a row has more fields than row 1; join: append them to the last column; "
+        "cut: drop them; auto: cut in tab-separated tables, otherwise an error",
     )
     validation: str | None = Field(
-        None, description="classify, translate, summarize, chat: validate on this source; unset: hold out a part"
+        None,
+        description="classify, translate, summarize, chat: source of the validation split; unset: split data.source",
     )
-    validation_target: str | None = Field(None, description="the target file of data.validation")
+    validation_target: str | None = Field(None, description="the target file for data.validation")
     encoding: Literal["auto", "utf-8", "utf-16", "windows-1252"] = Field(
         "auto", description="character encoding of the source"
     )
     document: Literal["file", "paragraph", "line"] = Field(
-        "file", description="unit of a document in plain text (in tables, each row is a document)"
+        "file", description="plain text: what counts as one document (in a table, each row is a document)"
     )
     min_words: int = Field(0, ge=0, description="leave out documents with fewer words")
     max_words: int | None = Field(None, ge=1, description="leave out documents with more words")
@@ -91,31 +93,31 @@ class DataConfig(BaseSettings):
     )
     duplicates: Literal["keep", "exact", "near"] = Field(
         "keep",
-        description="lm, masked: of equal or nearly equal documents (MinHash), keep all, or only the first",
+        description="lm, masked: of equal or nearly equal (MinHash) documents, keep all or only the first",
     )
     split: Literal["end", "random", "tail"] = Field(
         "end",
-        description="validation is the end of the text, or a random choice of documents; tail: whole documents from "
-        "the end, regardless of their share, as in runs of older versions",
+        description="validation split: the end of the text, or randomly chosen documents; tail: whole documents from "
+        "the end, however large, as in runs of older versions",
     )
     validation_fraction: float = Field(
-        0.1, gt=0, lt=1, description="share of the text or of the documents that is held out"
+        0.1, gt=0, lt=1, description="fraction of the text or of the documents to hold out for validation"
     )
-    validation_limit: Count = Field(2_000_000, description="hold out at most this many characters")
+    validation_limit: Count = Field(2_000_000, description="maximum number of characters to hold out for validation")
     windows: Literal["stream", "documents"] = Field(
-        "stream", description="divide the joined text into rows, or make each document one row, padded"
+        "stream", description="cut the joined text into rows of one length, or make each document one row"
     )
     too_long: Literal["cut", "leave_out", "refuse"] = Field(
         "cut",
-        description="classify, translate, summarize, chat: what to do with texts longer than the context; cut "
-        "removes the beginning of a conversation and the end of other texts",
+        description="classify, translate, summarize, chat: treatment of texts longer than the context; cut removes the "
+        "beginning of a conversation and the end of other texts",
     )
     chat_template: str = Field(
         CHAT_TEMPLATE,
-        description="chat: the Jinja template that converts a conversation to text, as in Hugging Face's libraries",
+        description="chat: the Jinja template that converts a conversation to text, as in Hugging Face Transformers",
     )
     mix: Probability = Field(
-        0.0, description="with --from: probability that a training row comes from the text of that run"
+        0.0, description="with --from RUN: probability that a training row comes from the text of RUN"
     )
     size: Count = Field(20_000, description="generated corpora: number of documents")
     seed: Seed = Field(0, description="seed of the random split and of generated corpora")
@@ -125,16 +127,16 @@ class DataConfig(BaseSettings):
         if self.max_words is not None and self.max_words < self.min_words:
             raise impossible(
                 f"max_words = {self.max_words} is less than min_words = {self.min_words}",
-                "Exchange them.",
+                "Lower min_words or raise max_words.",
             )
         if self.validation_target is not None and (self.validation is None or self.target is None):
             raise impossible(
-                "data.validation_target was given without both data.validation and data.target",
-                "Parallel validation files need parallel training files.",
+                "data.validation_target was given without data.validation or without data.target",
+                "Give data.validation and data.target too: a parallel validation file needs parallel training files.",
             )
         if self.target is not None and self.validation is not None and self.validation_target is None:
             raise impossible(
-                "data.validation is one file, but the training data is two parallel files",
-                "Give the second file in data.validation_target.",
+                "data.validation is one file, but the training data has two parallel files",
+                "Give the file of targets as data.validation_target.",
             )
         return self

@@ -14,118 +14,120 @@ Precision = Literal["auto", "fp32", "bf16"]
 
 
 class TrainConfig(BaseSettings):
-    """Settings of training: the task, device, limits, batches, optimizer, schedule and evaluation."""
+    """Settings of training: task, device, limits, batches, optimizer, schedule and evaluation."""
 
     task: Task = Field(
-        "lm", description="language model, masked language model, classification, translation, summarization or chat"
+        "lm",
+        description="language model, masked language model, classification, translation, summarization or chat",
     )
     seed: Seed = Field(0, description="seed of the initial weights, the order of rows and dropout")
     device: str = Field("auto", pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$", description="auto, cpu, cuda, cuda:N or mps")
     precision: Precision = Field(
         "auto",
-        description="dtype of matrix multiplications; weights stay in fp32; auto: bf16 if it is clearly faster on this "
-        "machine, else fp32; decided when the run is created",
+        description="dtype of matrix multiplications (weights stay in fp32); auto: bf16 if it is clearly faster on "
+        "this machine, otherwise fp32, decided when the run is created",
     )
-    compile: bool = Field(False, description="use torch.compile for training steps; for GPUs and long runs")
+    compile: bool = Field(False, description="use torch.compile for training steps; worthwhile on GPUs in long runs")
     threads: int | None = Field(
         None,
         ge=1,
         le=1024,
-        description="CPU threads; unset: all cores or, with minutes, all or one, whichever a test finds faster",
+        description="number of CPU threads; unset: one per core, or with minutes one or all, whichever is faster",
     )
     shard: bool = Field(
-        False, description="several processes: each keeps a part of every weight (FSDP2) instead of all weights (DDP)"
+        False,
+        description="with several processes, each stores a shard of every weight (FSDP2) instead of all weights (DDP)",
     )
-    steps: Count | None = Field(2000, description="optimizer steps; unset: until another limit stops the run")
+    steps: Count | None = Field(2000, description="number of optimizer steps; unset: until another limit stops the run")
     minutes: float | None = Field(
         None,
         gt=0,
-        description="wall time of the whole run, including evaluation and saving; the schedule ends when training does",
+        description="time limit in minutes for the whole run, including evaluations; the schedule ends with training",
     )
-    until_loss: float | None = Field(None, gt=0, description="stop when the validation loss is this low")
+    until_loss: float | None = Field(None, gt=0, description="stop when the validation loss is at most this")
     batch: Count = Field(32, description="rows per optimizer step")
     batch_tokens: Count | None = Field(
         None,
-        description="classify, translate, summarize: tokens per optimizer step, padding included, in rows of similar "
-        "length; unset: `batch` rows of any length",
+        description="classify, translate, summarize, chat: tokens per optimizer step, including padding, in rows of "
+        "similar length; unset: `batch` rows of any length",
     )
     micro_batch: Count | None = Field(
         None,
-        description="rows per forward pass, with gradient accumulation; unset: all, but at most 3,072 tokens on a CPU",
+        description="rows per forward pass, with gradient accumulation; unset: all, but on a CPU at most 3,072 tokens",
     )
     checkpoint_blocks: bool = Field(
         False,
-        description="store only the inputs of the blocks and recompute the rest in the backward pass: less memory, "
-        "about half as much time again, the same numbers (Chen et al. 2016)",
+        description="gradient checkpointing (Chen et al. 2016): store only the inputs of blocks, recompute the rest "
+        "in the backward pass; less memory, about half as much time again, the same results",
     )
     optimizer: Literal["adamw", "muon"] = Field(
-        "adamw", description="muon: Muon for hidden matrices, AdamW for the rest"
+        "adamw", description="muon: Muon for hidden matrices, AdamW for all other weights"
     )
     learning_rate: Rate = Field(1e-3, description="peak learning rate of AdamW")
     muon_learning_rate: Rate = Field(0.02, description="peak learning rate of Muon")
     muon_momentum: Probability = Field(0.95, description="momentum of Muon")
     muon_precision: Precision = Field(
-        "auto", description="dtype in which Muon orthogonalizes; auto: as for train.precision"
+        "auto", description="dtype in which Muon orthogonalizes; auto: decided as for train.precision"
     )
-    beta1: Probability = Field(0.9, description="decay rate of AdamW's mean of gradients")
-    beta2: Probability = Field(0.99, description="decay rate of AdamW's mean of squared gradients")
+    beta1: Probability = Field(0.9, description="decay rate of AdamW's average of gradients")
+    beta2: Probability = Field(0.99, description="decay rate of AdamW's average of squared gradients")
     epsilon: Rate = Field(1e-8, description="epsilon of AdamW")
     weight_decay: float = Field(
-        0.1, ge=0, le=1e6, description="weight decay on matrices and tables; never on biases and gains"
+        0.1, ge=0, le=1e6, description="weight decay of matrices and embeddings, not of biases and gains"
     )
     average: Literal["none", "ema", "last"] = Field(
         "none",
-        description="evaluate and save an average of the weights: ema: exponential moving average; last: average of "
-        "all steps with most weight on the last ones, for any length of the run (Shamir and Zhang 2013)",
+        description="evaluate and save an average of the weights; ema: exponential moving average; last: average of "
+        "all steps that favors the last steps, however long the run is (Shamir and Zhang 2013)",
     )
     average_decay: Probability = Field(
-        0.999, description="ema: decay of the average per step; (1 + t) / (10 + t) at step t while that is smaller"
+        0.999, description="ema: decay of the average; at step t, (1 + t) / (10 + t) if that is smaller"
     )
     label_smoothing: Probability = Field(
         0.0,
-        description="share of the target's probability that is spread evenly over all tokens in training; "
-        "the logged training loss includes it",
+        description="fraction of the target's probability to spread evenly over all classes in training; the logged "
+        "training loss includes it",
     )
     mask_share: float = Field(
         0.15,
         gt=0,
         lt=1,
-        description="masked: share of tokens to predict; 80 % of them are masked, 10 % replaced, 10 % unchanged",
+        description="masked: fraction of tokens to predict; of these, 80 % are masked, 10 % replaced, 10 % unchanged",
     )
     clip: float | None = Field(1.0, gt=0, description="clip gradients to this norm; unset: no clipping")
     freeze: tuple[str, ...] = Field(
-        (), description="parts with frozen weights: embedding, layers.0-3, layers.5, encoder, decoder, head"
+        (), description="components to freeze, such as embedding, layers.0-3, layers.5, encoder, decoder, head"
     )
     schedule: Literal["constant", "linear", "cosine", "wsd", "noam", "plateau"] = Field(
-        "cosine", description="decay of the learning rate after warm-up"
+        "cosine", description="schedule of the learning rate after warm-up"
     )
-    warmup: int = Field(100, ge=0, description="steps of linear warm-up; at most a tenth of the run")
+    warmup: int = Field(100, ge=0, description="number of linear warm-up steps; at most a tenth of the run")
     final_rate: float = Field(
-        0.1, ge=0, le=1, description="linear, cosine, wsd: last learning rate as a share of the peak"
+        0.1, ge=0, le=1, description="linear, cosine, wsd: final learning rate as a fraction of the peak"
     )
-    decay_share: float = Field(0.2, gt=0, le=1, description="wsd: share of the run that is the decay phase")
-    plateau_factor: float = Field(0.5, gt=0, lt=1, description="plateau: factor on the learning rate")
+    decay_share: float = Field(0.2, gt=0, le=1, description="wsd: fraction of the run for the decay phase")
+    plateau_factor: float = Field(0.5, gt=0, lt=1, description="plateau: factor that lowers the learning rate")
     plateau_patience: int = Field(
-        5, ge=0, description="plateau: allowed evaluations without improvement before the rate is lowered"
+        5, ge=0, description="plateau: number of evaluations without improvement before the learning rate is lowered"
     )
     patience: Count | None = Field(None, description="stop early after this many evaluations without improvement")
     evaluate_every: Count = Field(
         200,
-        description="steps between evaluations; with minutes, some are skipped so that all together take at most a "
-        "fifth of the time",
+        description="steps between evaluations; with minutes, some evaluations are skipped so that all together take "
+        "at most a fifth of the time",
     )
     evaluate_tokens: Count | None = Field(
         200_000,
-        description="validation tokens per evaluation during training, fewer if that takes a twentieth of the minutes; "
-        "unset: all (the last evaluation always uses all)",
+        description="validation tokens per evaluation during training; with minutes, fewer if needed to take at most "
+        "a twentieth of the time; unset: all, as in the final evaluation",
     )
-    save_every: Count = Field(500, description="steps between checkpoints; one is also kept at each best evaluation")
+    save_every: Count = Field(500, description="steps between checkpoints; each best evaluation also saves one")
     log_every: Count = Field(10, description="steps between lines of metrics.jsonl")
     snapshots: int = Field(
         0,
         ge=0,
         le=64,
-        description="snapshots of the attention heads for glass heads --history, denser early in training; 0: none",
+        description="number of snapshots of attention heads for glass heads --history, most of them early in training",
     )
 
     @field_validator("freeze", mode="before")
@@ -137,7 +139,7 @@ class TrainConfig(BaseSettings):
     @model_validator(mode="after")
     def _possible(self) -> Self:
         if self.steps is None and self.minutes is None and self.until_loss is None and self.patience is None:
-            raise impossible("this run has no end", "Give steps, minutes, until_loss or patience.")
+            raise impossible("the run has no limit", "Give steps, minutes, until_loss or patience.")
         if self.steps is None and self.minutes is None and self.schedule in ("linear", "cosine", "wsd"):
             raise impossible(f"schedule = {self.schedule} needs the length of the run", "Give steps or minutes.")
         if self.micro_batch is not None and self.micro_batch > self.batch and self.batch_tokens is None:
@@ -147,11 +149,11 @@ class TrainConfig(BaseSettings):
             )
         if self.shard and self.snapshots:
             raise impossible(
-                f"shard = true with snapshots = {self.snapshots}: no process has the whole model after every step",
-                "Leave one of them out.",
+                f"snapshots = {self.snapshots}, but with shard = true no process has the whole model after every step",
+                "Leave out shard or snapshots.",
             )
         if self.schedule == "noam" and self.warmup == 0:
-            raise impossible("schedule = noam with warmup = 0", "Give at least one step of warm-up.")
+            raise impossible("schedule = noam needs warm-up, but warmup = 0", "Give at least one step of warm-up.")
         return self
 
 
@@ -159,29 +161,32 @@ class SampleConfig(BaseSettings):
     """Settings of text generation, for `glass generate` and for the samples during training."""
 
     prompt: str = Field("", description="prompt of the samples during training")
-    tokens: Count = Field(200, description="tokens to generate")
+    tokens: Count = Field(200, description="maximum number of tokens to generate")
     beams: Count = Field(1, description="above 1: beam search with this many hypotheses instead of sampling")
     length_penalty: float = Field(
-        0.6, ge=0, le=10, description="beam search: log p is divided by ((5 + tokens) / 6) to this power (Wu 2016)"
+        0.6,
+        ge=0,
+        le=10,
+        description="beam search: log p is divided by ((5 + tokens) / 6) to this power (Wu et al. 2016)",
     )
-    temperature: float = Field(0.8, ge=0, description="0: always the likeliest token")
-    top_k: Count | None = Field(None, description="sample from the k likeliest tokens only")
+    temperature: float = Field(0.8, ge=0, description="divisor of the logits; 0: always the likeliest token")
+    top_k: Count | None = Field(None, description="sample only from the k likeliest tokens")
     top_p: float | None = Field(
-        None, gt=0, le=1, description="sample from the likeliest tokens whose probabilities sum to this"
+        None, gt=0, le=1, description="sample only from the likeliest tokens whose probabilities sum to this"
     )
     min_p: float | None = Field(
-        None, gt=0, le=1, description="sample from tokens at least this share as likely as the likeliest"
+        None, gt=0, le=1, description="sample only from tokens with at least this fraction of the largest probability"
     )
     repetition_penalty: float = Field(
         1.0,
         ge=1,
-        description="tokens already present: divide their logits by this, or multiply if negative (Keskar 2019)",
+        description="tokens already present: divide positive logits by this, multiply negative (Keskar et al. 2019)",
     )
-    stop: tuple[str, ...] = Field((), description="stop when one of these texts appears, and leave it out")
+    stop: tuple[str, ...] = Field((), description="stop strings: end the text before the first of these")
     seed: Seed = Field(0, description="seed of the sampling")
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
         if "" in self.stop:
-            raise impossible("a stop text is empty, which would end every text at its start", "Leave it out.")
+            raise impossible("a stop string is empty, which would end every text at its start", "Leave it out.")
         return self

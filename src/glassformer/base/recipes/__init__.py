@@ -1,4 +1,4 @@
-"""Recipes: named settings that ship with the package, each in a TOML file in this folder."""
+"""Recipes: named settings that ship with the package, one TOML file each in this folder."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from glassformer.base.errors import GlassError, nearest
 
 @dataclass(frozen=True)
 class Recipe:
-    """Named settings.
+    """A recipe: named settings, with a description.
 
     Attributes:
         name: name of the file, without its extension.
         summary: description in one line.
-        settings: settings by section; missing ones keep their defaults.
+        settings: settings by section; settings that are missing keep their defaults.
         vocabulary: vocabulary size of the recipe's usual text, for `glass count`; None: it does not depend on the text.
-        sized: whether the sizes are open, and chosen for the text, the time and the machine.
-        published: published parameter counts of this model, with which `glass count` compares: a total,
-            `parts` by component, and `note`.
+        sized: whether the sizes are open, so that they are chosen for the text, the time limit and the machine.
+        published: published parameter counts of this model, for comparison in `glass count`: a total, `parts` by
+            component, and `note`; empty if there are none.
     """
 
     name: str
@@ -39,10 +39,10 @@ def recipe_names() -> list[str]:
 
 
 def load_recipe(name: str) -> Recipe:
-    """Load the recipe of this name.
+    """Load a recipe by name.
 
     Raises:
-        GlassError: there is no such recipe; the error suggests the nearest name.
+        GlassError: there is no recipe of this name; the error suggests the nearest name.
     """
     if name not in recipe_names():
         raise GlassError(f"there is no recipe {name!r}", nearest(name, recipe_names()))

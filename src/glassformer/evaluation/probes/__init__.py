@@ -1,5 +1,6 @@
-"""Probes: behavioural tests of a run on texts made for one question. `probe_run` runs them, `PROBES` lists them.
+"""Probes: behavioural tests of a run on texts that are made to test one skill. `probe_run` runs probes; `PROBES` lists
+them.
 
-Every accuracy is reported with its number of questions, its interval, chance, and the accuracy of simple heuristics. An
-accuracy that a heuristic also reaches is no evidence of more than the heuristic.
+Every accuracy is reported with the number of questions, an interval, chance, and the accuracy of simple heuristics. If
+a heuristic reaches the same accuracy, the probe does not show that the model does more than the heuristic.
 """

@@ -1,7 +1,7 @@
-"""Heuristics for minimal pairs: simple rules that do not know the grammatical rule under test.
+"""Heuristics for minimal pairs: simple functions that do not use the grammatical rule under test.
 
-Each takes a pair and returns a positive number if it prefers `good`, 0 if it cannot tell, and a negative number
-otherwise.
+Each heuristic takes a pair and returns a positive number if it prefers `good`, 0 if it has no preference, and a
+negative number otherwise.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ _ROLE_OF = dict.fromkeys(ANIMALS, "animal") | dict.fromkeys(THINGS, "thing")
 
 
 def numbers_of_nouns(text: str) -> str:
-    """Return the numbers of the nouns in a sentence of `agreement`, such as "SPP"; all nouns precede the main verb.
+    """Return the grammatical numbers (S or P) of the nouns in a sentence of `agreement`, in order, such as "SPP".
+
+    In these sentences, all nouns precede the main verb.
 
     >>> numbers_of_nouns("The keys to the cabinet are old.")
     'PS'
@@ -29,7 +31,7 @@ def numbers_of_nouns(text: str) -> str:
 
 
 def _agrees(number: Callable[[str], str]) -> Rule:
-    """Return the heuristic that predicts the verb's number from the nouns' numbers; "" if it cannot tell."""
+    """Return the heuristic that predicts the verb's number from the nouns' numbers; "" means no preference."""
 
     def rule(pair: MinimalPair) -> float:
         predicted = number(numbers_of_nouns(pair.good))
@@ -49,7 +51,7 @@ def _most(numbers: str) -> str:
 
 
 def _noun(index: int) -> Rule:
-    """Return the heuristic that refers the adjective to the noun at this index among the nouns before "because"."""
+    """Return the heuristic by which the adjective refers to the noun at `index` among the nouns before "because"."""
 
     def rule(pair: MinimalPair) -> float:
         clause = re.findall(r"\w+", pair.good.lower().partition(" because ")[0])
@@ -60,7 +62,7 @@ def _noun(index: int) -> Rule:
 
 
 def _suits(pair: MinimalPair) -> float:
-    """Prefer the sentence whose last noun and adjective fit together by a word list, whatever the text says."""
+    """Prefer the sentence whose last noun and adjective fit according to a word list, regardless of the text."""
 
     def together(text: str) -> bool:
         *_, noun, _, _, adjective = re.findall(r"\w+", text)
@@ -70,7 +72,7 @@ def _suits(pair: MinimalPair) -> float:
 
 
 def _closes_last(pair: MinimalPair) -> float:
-    """Prefer to close the bracket that was opened last, even if it is already closed."""
+    """Prefer the closing bracket that matches the last opening bracket, even if that is already closed."""
     predicted = last_opened(pair.good[: pair.scored_from])
     return float(pair.good.endswith(predicted)) - float(pair.bad.endswith(predicted))
 
@@ -89,4 +91,4 @@ RULES: Mapping[str, Mapping[str, Rule]] = {
     },
     "brackets": {"last opened": _closes_last},
 }
-"""Heuristics by corpus; unigram and bigram apply to every corpus and need the training text."""
+"""Corpus -> its heuristics. The unigram and bigram heuristics apply to every corpus and need the training text."""

@@ -2,7 +2,7 @@
 
 {"sentence_good": "The cats sleep.", "sentence_bad": "The cats sleeps.", "field": "syntax", "UID": "plural_subject"}
 
-Only the two sentences are required. Results are grouped by UID, or by `field` if no line has a UID; the other fields of
+Only the two sentences are required. Results are grouped by UID, or by `field` if no line has a UID. The other fields of
 BLiMP (Warstadt et al. 2020, "BLiMP: The Benchmark of Linguistic Minimal Pairs for English") are ignored.
 """
 
@@ -24,7 +24,8 @@ def read_pairs(path: Path) -> list[MinimalPair]:
     """Read minimal pairs from a file; all tokens of both sentences are scored.
 
     Raises:
-        GlassError: the file does not exist, cannot be read or has no pairs, or a line, which is named, is not a pair.
+        GlassError: the file does not exist, cannot be read or has no pairs, or a line is not a pair (the error names
+            it).
     """
     try:
         text = path.read_bytes().decode("utf-8-sig")
@@ -48,7 +49,7 @@ def read_pairs(path: Path) -> list[MinimalPair]:
 
 
 def _row(line: str, where: str) -> dict[str, Any]:
-    """Parse and check one line."""
+    """Parse one line, and check that it is a pair."""
     try:
         row = json.loads(line)
     except ValueError as error:

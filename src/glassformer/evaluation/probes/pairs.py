@@ -1,4 +1,4 @@
-"""Probes by minimal pairs: agreement, coreference, brackets, and user-provided pairs."""
+"""Probes that use minimal pairs: agreement, coreference, brackets, and user-provided pairs."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def probe_pairs(
     """Probe a run with minimal pairs.
 
     Args:
-        name: name of the probe; the name of a corpus adds the heuristics for that corpus.
+        name: name of the probe; if it is the name of a corpus, the heuristics for that corpus are added.
         about: description of the probe, for the report.
         pairs: minimal pairs, at least one.
         model: the run.
-        known: counts of its training text, for the unigram and bigram heuristics; None if not available.
+        known: counts of the run's training text, for the unigram and bigram heuristics; None if not available.
 
     Raises:
-        GlassError: a text is longer than the run reads.
+        GlassError: a text is longer than the context of the run.
     """
     for text in (text for pair in pairs for text in (pair.good, pair.bad)):
         checked_row(model, text)
@@ -65,7 +65,7 @@ def probe_pairs(
 def pair_groups(
     pairs: Sequence[MinimalPair], ratios: Sequence[float], rules: Mapping[str, Sequence[float]]
 ) -> list[Group]:
-    """Return the results of all pairs, each cell, each cell by attractors if any, and twins, with the heuristics'."""
+    """Return the results of model and heuristics on all pairs, each cell (also by attractors, if any), and twins."""
     finer = [replace(pair, cell=_finer(pair)) for pair in pairs]
     named = {rule: (results_of(pairs, given), results_of(finer, given)) for rule, given in rules.items()}
     ours = (results_of(pairs, ratios), results_of(finer, ratios))
@@ -86,7 +86,7 @@ def _finer(pair: MinimalPair) -> str:
 
 
 def _shares(coarse: PairResults, fine: PairResults) -> dict[str, Share]:
-    """Return the shares of these results by group name."""
+    """Return the proportion of correct pairs in each group, by name of the group."""
     shares = {"all pairs": coarse.overall}
     if len(coarse.by_cell) > 1 or "" not in coarse.by_cell:
         shares |= {cell: coarse.by_cell[cell] for cell in sorted(coarse.by_cell, key=by_number)}
@@ -97,7 +97,7 @@ def _shares(coarse: PairResults, fine: PairResults) -> dict[str, Share]:
 
 
 def _as_written(tokenizer: Tokenizer, pair: MinimalPair) -> MinimalPair:
-    """Return the pair as the run's tokenizer decodes it, so that each token has a position in the text."""
+    """Return the pair as encoded and decoded by the run's tokenizer, so that each token has a position in the text."""
     start = len(as_written(tokenizer, pair.good[: pair.scored_from])) if pair.scored_from else 0
     good = as_written(tokenizer, pair.good)
     bad = as_written(tokenizer, pair.bad)
@@ -116,4 +116,4 @@ def _tie_notes(model: Readable, pairs: Sequence[MinimalPair], ours: Sequence[Min
     same = sum(pair.good == pair.bad for pair in ours)
     if same:
         have = counted(same, "pairs have", "pair has")
-        yield f"{have} two sentences with the same tokens in this run's vocabulary: ties, which count a half"
+        yield f"{have} two sentences with the same tokens in this run's vocabulary; these ties count a half"

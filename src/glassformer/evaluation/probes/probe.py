@@ -1,4 +1,4 @@
-"""Probe a run: the available probes, their requirements, and the reasons why a run cannot take some of them."""
+"""Run probes on a run: choose the probes that apply, and give the reason for each probe that does not apply."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ TAUGHT_BY = {
     "recall": "recall",
     "brackets": "brackets",
 }
-"""Generated corpus that teaches the skill of each probe."""
+"""Probe -> generated corpus that trains its skill."""
 PROBES = (*TAUGHT_BY, "surprisal")
 SIZE = 1280
-"""Default number of minimal pairs: 80 for each of four cells and four lengths, with an interval of at most ±2.7 %."""
+"""Default number of minimal pairs: 80 for each of four cells and four lengths, for an interval of at most ±2.7 %."""
 ROWS = 64
 """Number of rows of the other probes when `size` is 1,280 pairs."""
 
@@ -43,10 +43,10 @@ class ProbeRequest:
 
     Attributes:
         folder: run folder.
-        probes: names of the probes; empty: all, or only those that `pairs` and `text` need.
-        without: probes to leave out when all would run.
-        pairs: a file of user-provided minimal pairs.
-        text: a file whose surprisal is measured; None: the run's own validation part.
+        probes: names of the probes; empty: all probes, or only those that `pairs` and `text` need.
+        without: names of probes to leave out when all probes would run.
+        pairs: a file of user-provided minimal pairs; None: no such probe.
+        text: a file whose surprisal is measured; None: the run's own validation split.
         reading: settings of `data` for reading `text`, if it is a table.
         size: number of minimal pairs; the number of rows of the other probes is proportional to it.
         seed: random seed of the probe texts.
@@ -100,16 +100,16 @@ class ProbeReport:
 def probe_run(request: ProbeRequest, opened: OpenedRun | None = None) -> ProbeReport:
     """Run the requested probes on a run.
 
-    If all probes are requested, a probe that the run cannot take is left out with a note; a probe requested by name
-    raises an error instead.
+    If all probes are requested, a probe that does not apply to the run is left out with a note; if the probe was
+    requested by name, it raises an error.
 
     Args:
         request: probes and settings.
-        opened: the run if it is already loaded; `which` and `device` of the request are then ignored.
+        opened: the loaded run, in which case `which` and `device` of the request are ignored; None: load the run.
 
     Raises:
-        GlassError: there is no such run or probe, the run assigns tokens no probability, a file cannot be read as text
-            or pairs, a text is longer than the context, or the run can take none of the probes.
+        GlassError: there is no such run or probe, the run assigns no probability to tokens, a file cannot be read as
+            text or pairs, a text is longer than the context, or no probe applies to the run.
     """
     for name in request.probes:
         if name not in PROBES:
@@ -138,7 +138,7 @@ def probe_run(request: ProbeRequest, opened: OpenedRun | None = None) -> ProbeRe
                 raise
             notes.append(f"{name} is left out: {error.problem}")
     if not results:
-        raise GlassError(f"{request.folder} can take none of the probes: {notes[-1]}", "Name one to see what it needs.")
+        raise GlassError(f"no probe applies to {request.folder}: {notes[-1]}", "Name a probe to see what it needs.")
     return ProbeReport(str(request.folder), results, notes)
 
 
@@ -151,12 +151,12 @@ def _names(request: ProbeRequest) -> list[str]:
 
 
 def _own(opened: OpenedRun) -> tuple[Prepared | None, list[str]]:
-    """Return the run's own data, or None if not available, and the notes that apply to all probes."""
+    """Return the run's own data (None if not available) and the notes that apply to all probes."""
     notes = [PSEUDO] if isinstance(opened.text_model, MaskFiller) else []
     try:
         return opened.data, notes
     except GlassError as error:
-        reason = f"unigram and bigram heuristics are left out, because they need the training text: {error.problem}"
+        reason = f"unigram and bigram heuristics need the training text and are left out: {error.problem}"
         return None, [*notes, reason]
 
 
@@ -184,7 +184,7 @@ def _probe(
 
 
 def _surprisal(request: ProbeRequest, model: Readable, own: Prepared | None, known: Known | None) -> SurprisalResult:
-    """Measure the surprisal of another text, or of the run's own validation part."""
+    """Measure the surprisal of the requested text, or of the run's own validation split."""
     counts = None if known is None else known.counts
     if request.text is not None:
         return surprisal_of_file(model, request.text, counts, request.reading, request.note)

@@ -1,4 +1,4 @@
-"""Results of a probe: accuracy by group, with chance and the accuracy of heuristics."""
+"""Results of a probe: accuracy in each group of questions, with chance and the accuracy of heuristics."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class Group:
 
     Attributes:
         name: name of the group.
-        share: share that the run answers correctly.
-        chance: share that guessing gets right.
-        rules: share that each heuristic gets right on the same questions, by name.
+        share: proportion that the run answers correctly.
+        chance: proportion that guessing gets right.
+        rules: heuristic -> proportion of the same questions that it gets right.
     """
 
     name: str
@@ -38,8 +38,8 @@ class ProbeResult:
     Attributes:
         name: name of the probe.
         about: description of the probe.
-        groups: the group of all questions, then groups by kind.
-        figures: other numbers by description.
+        groups: the group of all questions, then smaller groups.
+        figures: description -> value of other numbers.
         notes: notes for the user.
     """
 
@@ -59,7 +59,7 @@ class ProbeResult:
         }
 
     def text(self) -> str:
-        """Format the result as text: shares in percent."""
+        """Format the result as text, with proportions in percent."""
         rules = list(self.groups[0].rules)
         width = max(len(group.name) for group in self.groups)
         head = f"{'':{width}}{'right':>8}  {'95 %':<16}{'chance':>7}"
@@ -79,5 +79,5 @@ def _wide(rule: str) -> int:
 
 
 def by_number(name: str) -> list[str]:
-    """Return a sort key that puts `2 pairs` before `12 pairs`."""
+    """Return a sort key for group names that puts `2 pairs` before `12 pairs`."""
     return [part.rjust(9) if part.isdigit() else part for part in re.split(r"(\d+)", name)]

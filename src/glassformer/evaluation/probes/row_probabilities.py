@@ -1,8 +1,8 @@
-"""Score rows with a run: ln P of each token of a row, and the most probable token at each position.
+"""Score rows with a run: compute ln P of each token of a row, and the most probable token at each position.
 
 A decoder reads from left to right. For a masked language model, each token is masked in turn while all others are
-visible: a pseudo-log-likelihood (Salazar et al. 2020, "Masked language model scoring"), which is not a probability of
-the text.
+visible. This gives a pseudo-log-likelihood (Salazar et al. 2020, "Masked language model scoring"), which is not the
+probability of the text.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from glassformer.text.batches import Batch
 from glassformer.text.rows import Row
 from glassformer.text.tokenizers import Tokenizer
 
-PSEUDO = "a masked model: each token is masked in turn and the model sees both sides (pseudo-log-likelihood)"
+PSEUDO = "masked model: each token is masked in turn, and the model sees both sides (pseudo-log-likelihood)"
 Readable = TextModel | MaskFiller
 
 
@@ -35,8 +35,8 @@ class Read:
     """Negative log-probabilities and most probable tokens of a row of n tokens.
 
     Attributes:
-        nats: (n,) -ln P of each token.
-        best: (n,) id of the most probable token at each position.
+        nats: -ln P of each token, (n,).
+        best: id of the most probable token at each position, (n,).
     """
 
     nats: npt.NDArray[np.float64]
@@ -47,14 +47,14 @@ def readable(model: AnyTextModel) -> Readable:
     """Return the model if it assigns probabilities to the tokens of a single text.
 
     Raises:
-        GlassError: it does not; the error gives the reason.
+        GlassError: the model does not assign them; the error gives the reason.
     """
     task = model.config.train.task
     if isinstance(model, Readable) and task not in CONVERSATIONS:
         return model
-    why = "it assigns no probability to tokens" if task in LABELLED else "it generates one text from another"
+    why = "it assigns no probability to tokens" if task in LABELLED else "it generates a text from another text"
     raise GlassError(
-        f"this run learnt to {TASK_FACTS[task].verb}: {why}, so there is nothing to probe",
+        f"this run was trained to {TASK_FACTS[task].verb}: {why}, so there is nothing to probe",
         "Give a run of --task lm or --task masked; glass evaluate measures this one.",
     )
 
@@ -64,25 +64,26 @@ def read_rows(model: Readable, rows: Sequence[Sequence[int]]) -> list[Read]:
 
     Args:
         model: a language model or a masked language model.
-        rows: token ids; each row has at least one and at most `longest(model)` tokens.
+        rows: token ids; each row has at least one token and at most `longest(model)` tokens.
     """
     start = model.tokenizer.start_id
     return read_after(model, [np.array([start, *row]) for row in rows])
 
 
 def read_after(model: Readable, rows: Sequence[npt.NDArray[np.integer]]) -> list[Read]:
-    """Score all tokens but the first of each row, each row independently.
+    """Score all tokens except the first of each row, each row independently.
 
     Args:
-        model: a language model or a masked language model; the latter sees its frame instead of the first token.
-        rows: (T+1,) token ids each.
+        model: a language model or a masked language model; a masked model reads its special tokens instead of the
+            first.
+        rows: token ids of each row, (T+1,).
     """
     spread = list(map(Row.of_text, rows)) if isinstance(model, TextModel) else _MaskedCopies(model, rows)
     return _read(model.model, spread, [len(row) - 1 for row in rows])
 
 
 def read_pairs(model: Translator, rows: Sequence[Row]) -> list[Read]:
-    """Score the target of each pair given its source, with teacher forcing; the first token is not scored.
+    """Score the target of each pair given its source, with teacher forcing; the target's first token is not scored.
 
     Args:
         model: a run that translates or summarizes.
@@ -92,7 +93,7 @@ def read_pairs(model: Translator, rows: Sequence[Row]) -> list[Read]:
 
 
 def _read(model: Model, spread: Sequence[Row], lengths: Sequence[int]) -> list[Read]:
-    """Score the tokens in the loss mask of all rows, and split the results into parts of these lengths."""
+    """Score the tokens in the loss mask of all rows, and split the scores into arrays of these lengths."""
     device = model.embedding.tokens.weight.device
     nats = []
     best = []
@@ -114,7 +115,7 @@ def longest(model: Readable) -> int:
 
 
 class _MaskedCopies(Sequence[Row]):
-    """A lazy sequence of copies of each row, with one token masked, for each token but the first."""
+    """A lazy sequence with a copy of the row for each token except the first, in which this token is masked."""
 
     def __init__(self, model: MaskFiller, rows: Sequence[npt.NDArray[np.integer]]) -> None:
         self._mask = model.mask_id
@@ -143,7 +144,7 @@ def token_scores(model: Readable, texts: Sequence[str]) -> list[TokenScores]:
 
     Args:
         model: a language model or a masked language model.
-        texts: texts as `as_written` returns them.
+        texts: texts as returned by `as_written`.
 
     Raises:
         GlassError: a text is empty, or longer than the context of the run.
@@ -166,23 +167,23 @@ def checked_row(model: Readable, text: str) -> list[int]:
     """Encode a text.
 
     Raises:
-        GlassError: the text has no tokens, or more than the run can read.
+        GlassError: the text has no tokens, or more tokens than the run can read.
     """
     row = model.tokenizer.encode(text)
     if not row:
         raise GlassError(f"the text {text!r} has no tokens", "Give a text that is not empty.")
     if len(row) > longest(model):
         raise GlassError(
-            f"{text[:60]!r} has {len(row):,} tokens, this run reads {longest(model):,} (model.context)",
+            f"{text[:60]!r} has {len(row):,} tokens, but this run reads {longest(model):,} (model.context)",
             "Leave the text out, or probe a run with a longer context.",
         )
     return row
 
 
 def token_ends(tokenizer: Tokenizer, row: Sequence[int]) -> list[int]:
-    """Return for each token one past the last character of the decoded text that it touches."""
+    """Return the end of each token in the decoded text: one past the last character to which the token contributes."""
     data = [tokenizer.token_bytes(id) for id in row]
-    if tokenizer.drops_space:  # decoding drops the leading space of the first token with text
+    if tokenizer.drops_space:  # decoding drops the leading space of the first text token
         first = next((index for index, part in enumerate(data) if part), 0)
         data[first] = data[first].removeprefix(b" ")
     ends = []

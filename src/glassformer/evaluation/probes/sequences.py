@@ -1,6 +1,6 @@
-"""Probes with an answer earlier in the row: induction, and recall of values by their keys.
+"""Probes whose answers occur earlier in the row: induction, and recall of values by their keys.
 
-A question counts as correct if the answer is the most probable token of the whole vocabulary. Rows consist of tokens of
+A prediction is correct if the answer is the most probable token of the whole vocabulary. Rows consist of tokens from
 the run's vocabulary.
 """
 
@@ -28,9 +28,9 @@ COPIES = 4
 LONGEST = 25
 """Maximum number of tokens in a segment, as in Olsson et al. 2022."""
 MANY = 100
-"""Minimum number of distinct tokens for which the rarest and the most frequent quarter are left out."""
+"""Minimum number of distinct tokens at which the rarest quarter and the most frequent quarter are left out."""
 RECALLED = (2, 8)
-"""Minimum and maximum number of pairs in a row of recall, as in documents of `recall`."""
+"""Minimum and maximum number of key-value pairs in a row, as in documents of the corpus `recall`."""
 
 
 @dataclass(frozen=True)
@@ -38,9 +38,9 @@ class SequenceQuestion:
     """A token that can be predicted from the tokens before it in the row.
 
     Attributes:
-        row, position: index of the row, and position in the row.
-        groups: names of the groups that it belongs to, besides the group of all questions.
-        rules: probability that each heuristic predicts this token.
+        row, position: index of the row, and position of the token in the row.
+        groups: names of the groups that the question belongs to, besides the group of all questions.
+        rules: heuristic -> probability that it predicts this token.
     """
 
     row: int
@@ -56,13 +56,13 @@ def shares(
     chance: float,
     everything: str,
 ) -> list[Group]:
-    """Compute the share of correct answers, on all questions and by group.
+    """Compute the proportion of correct predictions, on all questions and by group.
 
     Args:
         rows: token ids of each row.
         read: the model's predictions for each row.
         questions: tokens that are scored.
-        chance: share that guessing gets right.
+        chance: proportion that guessing gets right.
         everything: name of the group of all questions.
     """
     right = [float(read[q.row].best[q.position] == rows[q.row][q.position]) for q in questions]
@@ -76,7 +76,7 @@ def shares(
 
 
 def middle_tokens(model: Readable, known: Known | None) -> npt.NDArray[np.int64]:
-    """Return the token ids of medium frequency in the training text; with few distinct tokens, all that occur."""
+    """Return the ids of tokens with medium frequency in the training text; with few distinct tokens, all that occur."""
     tokens = model.tokenizer.text_ids
     if known is None:
         return tokens
@@ -86,7 +86,7 @@ def middle_tokens(model: Readable, known: Known | None) -> npt.NDArray[np.int64]
 
 
 def induction_rows(model: Readable, known: Known | None, size: int, seed: int) -> tuple[list[list[int]], int]:
-    """Return `size` rows of a repeated random segment, and the length of the segment in tokens.
+    """Return `size` rows, each a repeated random segment, and the length of a segment in tokens.
 
     Tokens are sampled from `middle_tokens`, without replacement within the segment if there are enough.
 
@@ -97,12 +97,12 @@ def induction_rows(model: Readable, known: Known | None, size: int, seed: int) -
     length = min(LONGEST, longest(model) // COPIES)
     if length < 2:
         raise GlassError(
-            f"this run reads {counted(longest(model), 'tokens')}: too few to repeat any",
+            f"this run reads only {counted(longest(model), 'tokens')}, too few for a repeated segment",
             f"Probe a run with model.context of at least {2 * COPIES}.",
         )
     if len(symbols) < 2:
         raise GlassError(
-            f"this run has {counted(len(symbols), 'tokens')} of text: too few to repeat any",
+            f"this run has only {counted(len(symbols), 'text tokens')}, too few for a random segment",
             "Probe a run with a larger vocabulary.",
         )
     numbers = np.random.Generator(np.random.Philox(seed))
@@ -112,13 +112,13 @@ def induction_rows(model: Readable, known: Known | None, size: int, seed: int) -
 
 
 def probe_induction(model: Readable, known: Known | None, size: int, seed: int) -> ProbeResult:
-    """Probe induction: does the run predict the next token of a repeated random segment?
+    """Probe induction: test whether the run predicts the next token of a repeated random segment.
 
     The first token of the second copy cannot be predicted, so it is not scored.
 
     Args:
         model: the run.
-        known: counts of its training text; None if not available.
+        known: counts of the run's training text; None if not available.
         size: number of rows.
         seed: random seed.
     """
@@ -157,21 +157,21 @@ def _copies(row: Sequence[int], position: int, length: int, known: Known | None)
 
 
 def _frequent(before: int, token: int, known: Known | None) -> dict[str, float]:
-    """Return the predictions of the frequency heuristics; empty without the training text."""
+    """Return the probability that each frequency heuristic predicts `token`; empty without the training text."""
     if known is None:
         return {}
     return {"majority": float(token == known.majority), "bigram": float(token == known.follower(before))}
 
 
 def probe_recall(model: Readable, known: Known | None, size: int, seed: int) -> ProbeResult:
-    """Probe recall: does the run predict the value of a repeated key? (Arora et al. 2023, "Zoology".)
+    """Probe recall: test whether the run predicts the value of a repeated key (Arora et al. 2023, "Zoology").
 
-    Rows are documents of `recall` if each of their characters is one token of the run. Otherwise keys and values are
-    random tokens of the run, with no separator between the pairs and the questions.
+    If each character of the corpus `recall` is one token of the run, rows are documents of that corpus. Otherwise keys
+    and values are random tokens of the run, without a separator between the pairs and the questions.
 
     Args:
         model: the run.
-        known: counts of its training text; None if not available.
+        known: counts of the run's training text; None if not available.
         size: number of rows.
         seed: random seed.
 
@@ -181,7 +181,7 @@ def probe_recall(model: Readable, known: Known | None, size: int, seed: int) -> 
     rows, values, what = recall_rows(model, known, size, seed)
     if max(map(len, rows)) > longest(model):
         raise GlassError(
-            f"{what} have up to {max(map(len, rows))} tokens, this run reads {longest(model):,}",
+            f"{what} have up to {max(map(len, rows))} tokens, but this run reads {longest(model):,}",
             "Probe a run with a longer model.context.",
         )
     questions = [question for number, row in enumerate(rows) for question in _asked(number, row, known)]
@@ -206,7 +206,7 @@ def recall_rows(model: Readable, known: Known | None, size: int, seed: int) -> t
     values = symbols[1::2]
     if len(keys) < RECALLED[1] or not len(values):
         raise GlassError(
-            f"this run has {counted(len(symbols), 'tokens')} of text: too few for {RECALLED[1]} keys and their values",
+            f"this run has only {counted(len(symbols), 'text tokens')}, too few for {RECALLED[1]} keys and values",
             "Probe a run with a larger vocabulary.",
         )
     rows = []
@@ -218,7 +218,7 @@ def recall_rows(model: Readable, known: Known | None, size: int, seed: int) -> t
 
 
 def _asked(number: int, row: Sequence[int], known: Known | None) -> Iterator[SequenceQuestion]:
-    """Yield the values in the second half as questions; documents of `recall` have one separator before it."""
+    """Yield the values in the second half of a row as questions; in documents of `recall`, a separator precedes it."""
     pairs = len(row) // 4
     shown = list(row[1 : 2 * pairs : 2])
     start = len(row) - 2 * pairs

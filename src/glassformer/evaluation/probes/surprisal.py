@@ -1,7 +1,7 @@
 """Surprisal, -ln P of each token of a text: by position in the row, by frequency, and by earlier occurrence.
 
 For a language model, the mean is the loss that `glass evaluate` reports, because rows and weights are the same. A token
-is a *hit* if the same bigram, the token and its predecessor, occurs earlier in its row, so that the token can be
+is a *hit* if its bigram (the previous token and this token) occurs earlier in the row, so that the token can be
 recalled ("AR hits": Arora et al. 2023, "Zoology").
 """
 
@@ -18,9 +18,9 @@ from glassformer.evaluation.probes.row_probabilities import Readable, read_after
 from glassformer.text.tokenizers import Tokenizer
 
 LISTED = 10_000
-"""Maximum number of tokens of a given text that `--json` lists one by one."""
+"""Maximum number of tokens in a given text that `--json` lists one by one."""
 SHOWN = 60
-"""Maximum number of tokens of a given text that the text report lists one by one."""
+"""Maximum number of tokens in a given text that the text report lists one by one."""
 TENS = (0, 1, 10, 100, 1_000, 10_000, 100_000)
 
 
@@ -32,7 +32,7 @@ class Part:
         name: name of the group.
         tokens: number of tokens.
         nats: mean surprisal in nats.
-        share: share of the total nats of the text.
+        share: fraction of the total nats of the text.
     """
 
     name: str
@@ -41,7 +41,7 @@ class Part:
     share: float
 
     def facts(self) -> dict[str, Any]:
-        """Return the part as JSON."""
+        """Return the group as JSON."""
         return {"group": self.name, "tokens": self.tokens, "nats": self.nats, "share_of_nats": self.share}
 
 
@@ -51,9 +51,9 @@ class Listed(NamedTuple):
     Attributes:
         token: text of the token.
         nats: surprisal in nats.
-        place: position in its row, from 1.
-        times: count of the token in the training text or in this text; the table's title says which.
-        hit: whether its bigram occurs earlier in the row.
+        place: position of the token in its row, from 1.
+        times: count of the token in the training text or in this text, as the title of the table says.
+        hit: whether the token's bigram occurs earlier in the row.
     """
 
     token: str
@@ -71,13 +71,14 @@ class SurprisalResult:
         about: description of the measured text.
         mean: mean surprisal in nats per token.
         tokens: number of tokens.
-        parts: the tokens grouped in three ways: "place in the row", "times in ...", "seen earlier in its row".
-        learning: in-context learning: mean surprisal at position `ends[1]` minus that at `ends[0]`, negative if more
-            context helps (Olsson et al. 2022); None if rows are too short.
-        ends: an early and a late position: the late one is the median row length, the early one a tenth of it.
+        parts: three groupings of the tokens: "place in the row", "times in ...", "seen earlier in its row".
+        learning: in-context learning: mean surprisal at position `ends[1]` minus mean surprisal at `ends[0]`, negative
+            if more context helps (Olsson et al. 2022); None if rows are too short.
+        ends: an early and a late position: the late position is the median row length, the early position a tenth of
+            it.
         notes: notes for the user.
         each: surprisal of the first tokens one by one; empty unless requested.
-        before: text of the token before the first token, which is not predicted.
+        before: text of the token before the first predicted token.
     """
 
     about: str
@@ -92,7 +93,7 @@ class SurprisalResult:
     name: str = "surprisal"
 
     def facts(self) -> dict[str, Any]:
-        """Return the results as a JSON-serializable dict."""
+        """Return the results as JSON."""
         return {
             "about": self.about,
             "mean": self.mean,
@@ -105,7 +106,7 @@ class SurprisalResult:
         }
 
     def text(self) -> str:
-        """Return a plain-text report: mean, surprisal by groups of tokens, and in-context learning."""
+        """Format the result as text: mean, surprisal by groups of tokens, and in-context learning."""
         lines = [f"{self.name}: {self.about}", *self.notes, f"mean: {self.mean:.4f} nats over {self.tokens:,} tokens"]
         if len(self.each) == self.tokens <= SHOWN:
             lines += [f"{listed.nats:>9.4f}  {listed.token}" for listed in self.each]
@@ -130,11 +131,11 @@ def surprisal(
     notes: Sequence[str] = (),
     listed: int = 0,
 ) -> SurprisalResult:
-    """Measure the surprisal of a text, and summarize it by groups of tokens.
+    """Measure the surprisal of a text, and average it over groups of tokens.
 
     Args:
         model: the run.
-        rows, counts, counted_in, about, notes, listed: as for `grouped`.
+        rows, counts, counted_in, about, notes, listed: as in `grouped`.
     """
     nats = [read.nats for read in read_after(model, rows)]
     return grouped(nats, rows, model.tokenizer, counts, counted_in, about, notes, listed)
@@ -150,13 +151,13 @@ def grouped(
     notes: Sequence[str] = (),
     listed: int = 0,
 ) -> SurprisalResult:
-    """Summarize the surprisal of each token by groups of tokens.
+    """Average the surprisal of tokens over groups of tokens.
 
     Args:
-        nats: (T,) surprisal of the tokens of each row.
-        rows: (T+1,) token ids of each row; all but the first are scored.
+        nats: surprisal of the scored tokens of each row, (T,).
+        rows: token ids of each row, (T+1,); all except the first are scored.
         tokenizer: tokenizer of the rows.
-        counts: (V,) count of each token in `counted_in`.
+        counts: count of each token in `counted_in`, (V,).
         counted_in: "training" or "this text".
         about, notes: as in `SurprisalResult`.
         listed: maximum number of tokens to list one by one.
@@ -193,7 +194,7 @@ def grouped(
 
 
 def seen_earlier(row: npt.NDArray[np.integer]) -> npt.NDArray[np.bool_]:
-    """Return (T,) whether the bigram that ends at each token but the first occurs earlier in the row.
+    """Return, for each token except the first, whether the bigram that ends there occurs earlier in the row; (T,).
 
     >>> seen_earlier(np.array([5, 1, 2, 1, 2, 1])).tolist()
     [False, False, False, True, True]
@@ -206,7 +207,7 @@ def seen_earlier(row: npt.NDArray[np.integer]) -> npt.NDArray[np.bool_]:
 def _between(
     nats: npt.NDArray[np.float64], values: npt.NDArray[np.int64], edges: Sequence[int], end: int | None
 ) -> list[Part]:
-    """Group tokens by ranges of a value, each from one edge up to the next; empty ranges are left out."""
+    """Group tokens by ranges of a value, each range from one edge up to the next; empty ranges are left out."""
     parts = []
     for low, high in zip(edges, (*edges[1:], end), strict=True):
         chosen = (values >= low) & (values < (np.inf if high is None else high))

@@ -1,6 +1,6 @@
-"""Surprisal of a file, of a string, of a target given its source, or of a run's own validation part.
+"""Surprisal of a file, of a string, of a target given its source, or of a run's own validation split.
 
-Text is cut into rows as in training, so that the mean over a run's own validation part is the loss that
+Text is cut into rows as in training, so that the mean over a run's own validation split is the loss that
 `glass evaluate` reports.
 """
 
@@ -31,7 +31,7 @@ from glassformer.text.store import TokenStore
 
 Counts = npt.NDArray[np.int64]
 MOST_HOLES = 20_000
-"""Maximum number of tokens of which a masked language model's surprisal is measured; each takes a pass."""
+"""Maximum number of tokens whose surprisal is measured with a masked language model, one forward pass per token."""
 
 
 def surprisal_of_file(
@@ -47,13 +47,13 @@ def surprisal_of_file(
     Args:
         model: the run.
         text: path of the file, or "-" for standard input.
-        counts: (V,) count of each token in the training text; None: count in this text.
+        counts: count of each token in the training text, (V,); None: count the tokens of this text.
         reading: settings of `data` for reading a table, such as its column.
         note: called with each note for the user on how the file was read.
         most: maximum number of tokens; None: no limit.
 
     Raises:
-        GlassError: the file does not exist or cannot be read, or has fewer than two or more than `most` tokens.
+        GlassError: the file does not exist, cannot be read, or has fewer than two tokens or more than `most`.
     """
     if str(text) != "-" and not text.exists():
         raise GlassError(f"{text} does not exist", "Give a file with text.")
@@ -83,10 +83,10 @@ def surprisal_of_text(model: Readable, text: str, counts: Counts | None, most: i
 
 
 def surprisal_of_split(model: Readable | Translator, own: Prepared, counts: Counts | None) -> SurprisalResult:
-    """Measure the surprisal of a run's own validation part, or of its targets for a run with sources.
+    """Measure the surprisal of a run's own validation split; if the task has sources, of the targets.
 
     Raises:
-        GlassError: the validation part has fewer than two tokens.
+        GlassError: the validation split has fewer than two tokens.
     """
     about = "of the validation split"
     if isinstance(model, Translator):
@@ -110,7 +110,7 @@ def surprisal_of_target(model: Translator, source: str, target: str, counts: Cou
     for side, length in lengths.items():
         if length > context:
             raise GlassError(
-                f"the {side} has {length:,} tokens, the model reads {context:,}", f"Give a shorter {side}."
+                f"the {side} has {length:,} tokens, but the model reads {context:,}", f"Give a shorter {side}."
             )
     ids = [*start, *written, model.tokenizer.end_id]
     row = Row.of_text(np.array(ids, dtype=np.int64), source=np.array(model.prompt_ids(source), dtype=np.int64))
@@ -127,7 +127,7 @@ def _of_store(
     remarks = []
     if masked and sum(len(row) - 1 for row in rows) < len(store) - 1:
         remarks = [
-            f"{counted(len(rows), 'evenly selected rows')}: a masked model reads a row once for each of its tokens"
+            f"only {counted(len(rows), 'evenly selected rows')}, as a masked model reads a row once for each token"
         ]
     own = counts_of(store.tokens, model.tokenizer.vocab_size) if counts is None else counts
     return surprisal(model, rows, own, _counted_in(counts), about, remarks, listed)

@@ -11,16 +11,16 @@ from glassformer.evaluation.ngrams import KneserNey
 from glassformer.evaluation.simple_predictors import counts_of
 
 MOST = 20_000_000
-"""Maximum number of tokens whose bigrams are counted: the first ones of a longer text."""
+"""Maximum number of tokens whose bigrams are counted; of a longer text, the first tokens are used."""
 
 
 class Known:
-    """Unigram and bigram counts of the training part of a run's text.
+    """Unigram and bigram counts of a run's training split.
 
     Args:
-        tokens: (N,) token ids, every document followed by the end token.
+        tokens: token ids, (N,); an end token follows every document.
         vocab_size: vocabulary size V.
-        text_ids: ids of the tokens that stand for text, in ascending order.
+        text_ids: ids of all tokens except special tokens, in ascending order.
     """
 
     def __init__(self, tokens: npt.NDArray[np.integer], vocab_size: int, text_ids: npt.NDArray[np.int64]) -> None:
@@ -34,11 +34,11 @@ class Known:
 
     @property
     def majority(self) -> int:
-        """Id of the most frequent token that stands for text."""
+        """Id of the most frequent token that is not a special token."""
         return int(self.text_ids[self.counts[self.text_ids].argmax()])
 
     def follower(self, token: int) -> int:
-        """Return the most frequent successor of a token, or `majority` if the token has no successor."""
+        """Return the token that most often follows a token, or `majority` if none follows it."""
         if self._followers is None:
             self._followers = np.full(self.vocab_size, self.majority, dtype=np.int64)
             order = np.argsort(self._often, kind="stable")  # the most frequent successor is assigned last
@@ -53,14 +53,14 @@ class Known:
         return index < len(self._pairs) and int(self._pairs[index]) == code
 
     def unigram(self, rows: Sequence[Sequence[int]]) -> list[npt.NDArray[np.float64]]:
-        """Return ln p of each token of each row by its frequency, with one added to each count."""
+        """Return ln p of each token of each row by unigram frequency, with one added to each count."""
         chances = np.log(self.counts + 1) - np.log(self.counts.sum() + self.vocab_size)  # (V,)
         return [chances[np.asarray(row, dtype=np.int64)] for row in rows]
 
     def bigram(self, rows: Sequence[Sequence[int]], start: int) -> list[npt.NDArray[np.float64]]:
         """Return ln p of each token of each row given the previous one, by modified Kneser-Ney.
 
-        Each row follows a `start` token in one array, so that no row depends on another.
+        A `start` token precedes each row, so that rows are independent of each other.
         """
         model = KneserNey(self._tokens, self.vocab_size, order=2)
         joined = np.concatenate([np.array([start, *row], dtype=np.int64) for row in rows])

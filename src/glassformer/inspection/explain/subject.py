@@ -96,7 +96,7 @@ def whole_subject_of(model: AnyTextModel, text: str, target: str | None = None, 
         beyond["target"] = len(model.tokenizer.encode(target)) + len(model.tokenizer.target_start) - context
     for what, tokens in beyond.items():
         if tokens > 0:
-            problem = f"the {what} has {context + tokens:,} tokens, the model reads {context:,}"
+            problem = f"the {what} has {context + tokens:,} tokens, but the model reads {context:,}"
             raise GlassError(problem, f"Give a shorter {what}.")
     return subject_of(model, text, target, name)
 

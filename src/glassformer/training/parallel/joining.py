@@ -18,7 +18,7 @@ from glassformer.runs.folder import Run
 from glassformer.training.parallel.processes import OneProcess, Processes
 
 LOST = ("Connection closed by peer", "Connection reset by peer", "Broken pipe", "Socket", "socket", "Timed out")
-"""Parts of gloo's error messages when another process has ended."""
+"""Words in gloo's error messages for a process that has ended."""
 
 
 def several() -> bool:
@@ -27,13 +27,13 @@ def several() -> bool:
 
 
 def speaks() -> bool:
-    """Return whether this process prints messages: it is the only one, or has rank 0."""
+    """Return whether this process prints messages: it is the only process, or has rank 0."""
     return not several() or int(os.environ["RANK"]) == 0
 
 
 @contextmanager
 def said_once() -> Iterator[None]:
-    """Wrap work that every process does before joining the others, so that only rank 0 reports its errors."""
+    """Return a context for work before the processes join, so that only rank 0 reports errors."""
     try:
         yield
     except GlassError as error:
@@ -47,7 +47,7 @@ def joined(train: TrainConfig) -> Iterator[Processes]:
     """Join the processes of this run, yield them, and leave the process group at the end.
 
     Raises:
-        GlassError: there is no device for this process; or another process has ended.
+        GlassError: there is no device for this process, or another process has ended.
     """
     if not several():
         yield OneProcess()
@@ -77,7 +77,7 @@ def joined(train: TrainConfig) -> Iterator[Processes]:
             raise
         raise GlassError(
             "another process of this run has ended",
-            "Saved checkpoints are intact: continue with --resume; torchrun --max-restarts N does so automatically.",
+            "Resume with --resume, or let torchrun --max-restarts N do it; saved checkpoints are intact.",
         ) from error
     finally:
         dist.destroy_process_group()
@@ -92,8 +92,8 @@ def _own_device(name: str) -> torch.device:
     if device.type == "cuda":
         if device.index is not None or local >= torch.cuda.device_count():
             raise GlassError(
-                f"process {local} of this machine has no GPU of its own with --device {name}: "
-                f"the machine has {torch.cuda.device_count()}",
+                f"process {local} has no GPU: --device {name} needs one GPU per process, and this machine has "
+                f"{torch.cuda.device_count()}",
                 "Start as many processes as there are GPUs, with --device cuda.",
             )
         torch.cuda.set_device(local)
@@ -101,19 +101,20 @@ def _own_device(name: str) -> torch.device:
 
 
 def job() -> str | None:
-    """Return a name for this start of torchrun, the same after it restarts processes; None without torchrun.
+    """Return a name for this launch of torchrun, unchanged when it restarts processes; None without torchrun.
 
-    It is the `--rdzv-id`, which `--standalone` chooses at random; without one, the machine and the parent process.
+    The name is the `--rdzv-id`, which `--standalone` chooses at random, or else the host name and the id of the parent
+    process.
     """
     name = os.environ.get("TORCHELASTIC_RUN_ID")
     return f"{platform.node()} {os.getppid()}" if name == "none" else name
 
 
 def begun_by_this_job(folder: Path, config: Config) -> bool:
-    """Return whether this start of torchrun created the run in `folder`, before it restarted its processes.
+    """Return whether this launch of torchrun created the run in `folder`, before it restarted its processes.
 
     Raises:
-        GlassError: it did, but with other settings.
+        GlassError: this launch created the run with other settings.
     """
     if job() is None or not (folder / "config.toml").is_file() or Run(folder).manifest().get("job") != job():
         return False
@@ -121,7 +122,7 @@ def begun_by_this_job(folder: Path, config: Config) -> bool:
     decided = {name: getattr(recorded.train, name) for name in FIELDS if getattr(config.train, name) == "auto"}
     if recorded != config.replace(train={**config.train.model_dump(), **decided}):
         raise GlassError(
-            f"{folder} was created by this job, but with other settings",
-            "Give each start of torchrun a --rdzv-id of its own, or continue with --resume.",
+            f"{folder} was created by this torchrun job with other settings",
+            "Give each torchrun job its own --rdzv-id, or resume the run with --resume.",
         )
     return True

@@ -23,14 +23,14 @@ from glassformer.training.checkpoint import TrainState, save_checkpoint
 
 Value = TypeVar("Value")
 LossOfBatch = Callable[[Batch, int], Tensor]
-"""Function of a batch and the number of targets in the step -> (), the batch's part of the mean loss."""
+"""Function of a batch and the number of targets in the step; returns (), the batch's contribution to the mean loss."""
 
 
 class Processes(Protocol):
     """Interface of the processes of one run, which must call the same methods in the same order.
 
     Attributes:
-        rank: number of this process, from 0. Process 0 writes the run's files and prints messages.
+        rank: index of this process, from 0. Process 0 writes the run's files and prints messages.
         world: number of processes.
     """
 
@@ -42,18 +42,19 @@ class Processes(Protocol):
         """Return whether this process writes files and prints messages."""
 
     def place(self, model: Model, device: torch.device, dtype: torch.dtype) -> Model:
-        """Move the model, or this process's part of it, to the device; call this before making optimizers."""
+        """Move the model, or this process's shard of the model, to the device; call this before making optimizers."""
 
     def wrap(self, loss: TrainingLoss) -> LossOfBatch:
-        """Return the loss in a form whose backward pass sums the gradients of all processes."""
+        """Return the loss wrapped so that its backward pass sums the gradients of all processes."""
 
     def no_sync(self, last: bool) -> AbstractContextManager[object]:
-        """Return a context for a micro-batch in which gradients are not summed, unless it is the `last` one."""
+        """Return a context that does not sum gradients over processes, unless this is the `last` micro-batch."""
 
     def parts(self, rows: Sequence[Any], at_once: int) -> list[tuple[Sequence[Any], bool]]:
-        """Return this process's rows of a step in parts of at most `at_once` rows, and whether each part counts.
+        """Return this process's rows of a step in chunks of at most `at_once` rows, and whether each chunk counts.
 
-        Every process has the same number of parts. A process without rows left gets rows of others and False.
+        Every process gets the same number of chunks. If a process has fewer rows, it gets rows of others, which
+        do not count.
         """
 
     def turns(self, groups: Iterable[list[Any]]) -> Iterator[tuple[int, list[Any], bool]]:
@@ -72,13 +73,13 @@ class Processes(Protocol):
         """Return the values of all processes, in order of rank."""
 
     def on_rank_zero(self, make: Callable[[], Value]) -> Value:
-        """Call `make` in process 0 only, and return its value in all; a `GlassError` in it is raised in all."""
+        """Call `make` in process 0 only, and return its value in all processes; a `GlassError` is raised in all."""
 
     def raise_on_all(self, error: GlassError) -> NoReturn:
-        """Raise an error that every process has, so that only process 0 reports it."""
+        """Raise an error that occurs in every process, so that only process 0 reports it."""
 
     def whole(self, model: Model) -> Model | None:
-        """Return a model with all weights that process 0 can use without the others; None in other processes."""
+        """Return in process 0 a model with all weights, usable without the other processes; None elsewhere."""
 
     def save(self, run: Run, model: Model, optimizers: list[Optimizer], state: TrainState, config: Config) -> None:
         """Write a checkpoint atomically."""
@@ -88,7 +89,7 @@ class Processes(Protocol):
 
 
 class OneProcess:
-    """Single process: a run without parallel training."""
+    """Implementation of `Processes` for a run in a single process."""
 
     rank = 0
     world = 1
@@ -107,7 +108,7 @@ class OneProcess:
         return nullcontext()
 
     def parts(self, rows: Sequence[Any], at_once: int) -> list[tuple[Sequence[Any], bool]]:
-        """Return all rows in parts of at most `at_once` rows, all of which count."""
+        """Return all rows in chunks of at most `at_once` rows, all of which count."""
         return [(rows[i : i + at_once], True) for i in range(0, len(rows), at_once)]
 
     def turns(self, groups: Iterable[list[Any]]) -> Iterator[tuple[int, list[Any], bool]]:
@@ -130,7 +131,7 @@ class OneProcess:
         return torch.nn.utils.get_total_norm(gradients)
 
     def gather(self, value: Value) -> list[Value]:
-        """Return a list of the value."""
+        """Return a list with only this value."""
         return [value]
 
     def on_rank_zero(self, make: Callable[[], Value]) -> Value:
@@ -138,11 +139,11 @@ class OneProcess:
         return make()
 
     def raise_on_all(self, error: GlassError) -> NoReturn:
-        """Raise the error here: there is no other process."""
+        """Raise the error: there is no other process."""
         raise error
 
     def whole(self, model: Model) -> Model | None:
-        """Return the model itself: this process has all of it."""
+        """Return the model itself: this process has all weights."""
         return model
 
     def save(self, run: Run, model: Model, optimizers: list[Optimizer], state: TrainState, config: Config) -> None:

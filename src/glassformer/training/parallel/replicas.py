@@ -1,6 +1,6 @@
-"""Data-parallel processes with a whole model each; gradients are summed during the backward pass (DDP).
+"""Data-parallel processes, each with the whole model; gradients are summed during the backward pass.
 
-Li et al. 2020.
+This is PyTorch's `DistributedDataParallel` (DDP; Li et al. 2020).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from glassformer.training.parallel.processes import LossOfBatch
 
 Value = TypeVar("Value")
 WAIT = timedelta(hours=6)
-"""Maximum wait for another process, which may be encoding a large text. A process that ended is noticed at once."""
+"""Maximum wait for another process, which may be encoding a large text. The end of a process is noticed at once."""
 
 
 class Replicas:
@@ -58,14 +58,14 @@ class Replicas:
         return nullcontext() if last or self._replica is None else self._replica.no_sync()
 
     def parts(self, rows: Sequence[Any], at_once: int) -> list[tuple[Sequence[Any], bool]]:
-        """Return rows rank, rank + world, … in parts: processes differ by at most one row and share the long rows."""
+        """Return rows rank, rank + world, … in chunks; the processes differ by at most one row."""
         own = rows[self.rank :: self.world]
         largest = len(rows[:: self.world])
         parts = [own[start : start + at_once] for start in range(0, largest, at_once)]
         return [(part, True) if len(part) else (rows[:1], False) for part in parts]
 
     def turns(self, groups: Iterable[list[Any]]) -> Iterator[tuple[int, list[Any], bool]]:
-        """Yield one group per process and round; in an incomplete last round, some repeat another's group."""
+        """Yield one group per round; in an incomplete last round, some processes repeat a group that does not count."""
         before = 0
         round_: list[tuple[int, list[Any]]] = []
         for group in groups:
@@ -94,7 +94,7 @@ class Replicas:
         return torch.nn.utils.get_total_norm(gradients)
 
     def gather(self, value: Value) -> list[Value]:
-        """Return the values of all processes, in order of rank; they are pickled within the group."""
+        """Return the values of all processes, in order of rank; values are pickled."""
         found: list[Any] = [None] * self.world
         dist.all_gather_object(found, value, self._group)
         return found
@@ -117,7 +117,7 @@ class Replicas:
         return message[0]
 
     def raise_on_all(self, error: GlassError) -> NoReturn:
-        """Raise the error; in processes other than 0, as an error that is reported elsewhere."""
+        """Raise the error in process 0, and a `SaidElsewhereError` in the other processes."""
         raise error if self.is_rank_zero else SaidElsewhereError(error.problem, error.remedy)
 
     def whole(self, model: Model) -> Model | None:
@@ -125,7 +125,7 @@ class Replicas:
         return model if self.is_rank_zero else None
 
     def save(self, run: Run, model: Model, optimizers: list[Optimizer], state: TrainState, config: Config) -> None:
-        """Write a checkpoint in process 0; the others wait, so that it exists for all of them afterwards."""
+        """Write a checkpoint in process 0; the other processes wait until it exists."""
         self.on_rank_zero(lambda: str(save_checkpoint(run, model, optimizers, state, config)))
 
     def load(self, model: Model, checkpoint: Path) -> None:
@@ -136,7 +136,7 @@ class Replicas:
 def _sum(bucket: Any) -> torch.futures.Future[Tensor]:
     """Sum a bucket of gradients over processes.
 
-    DDP's default is the mean, but the loss of each process is already its part of one mean over all targets.
+    DDP's default is the mean, but the loss of each process is already divided by the targets of all processes.
     """
     work = dist.all_reduce(bucket.buffer(), async_op=True)
     assert work is not None

@@ -1,13 +1,13 @@
-"""Checkpoints of sharded runs: each process writes and reads its own part. Pickle is not used.
+"""Checkpoints of sharded runs: each process writes and reads its own shards. Pickle is not used.
 
 ::
 
     model.safetensors              all weights, as in every checkpoint
-    optimizer-1-of-2.safetensors   tensors of the optimizers, one file per process that saved
+    optimizer-1-of-2.safetensors   tensors of the optimizers, one file for each process that saved
     state.json  manifest.json      as in every checkpoint
 
-PyTorch's distributed checkpointing divides the tensors among the writers, and reassembles them for any number of
-readers.
+PyTorch's distributed checkpointing divides the tensors among the writing processes, and reassembles them for any number
+of reading processes.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ Value = TypeVar("Value")
 
 
 class Several(Protocol):
-    """Part of the interface `Processes` that saving needs."""
+    """Members of the interface `Processes` that saving needs."""
 
     def on_rank_zero(self, make: Callable[[], Value]) -> Value:
         """Run `make` on process 0, as `Processes` does."""
@@ -54,7 +54,7 @@ class Several(Protocol):
 def save_sharded(
     processes: Several, run: Run, model: nn.Module, optimizers: list[Optimizer], state: TrainState, config: Config
 ) -> None:
-    """Write `checkpoints/step-N` atomically: the folder gets its name only after every process wrote its part."""
+    """Write `checkpoints/step-N` atomically: the folder gets its name only after every process wrote its shards."""
     final = run.checkpoints / step_name(state.step)
     tensors, numbers = flattened(optimizers)
     with ExitStack() as stack:
@@ -64,12 +64,12 @@ def save_sharded(
             save(dict(model.state_dict()), storage_writer=whole)
             save(dict(tensors), storage_writer=HuggingFaceStorageWriter(str(partial), save_distributed=True))
         processes.on_rank_zero(lambda: _complete(partial, state, numbers, config))
-        processes.on_rank_zero(stack.close)  # so that an error in it is raised in every process
+        processes.on_rank_zero(stack.close)  # so that an error on closing is raised in every process
     processes.on_rank_zero(lambda: point_to(run, state))
 
 
 def _complete(partial: Path, state: TrainState, numbers: dict[str, Any], config: Config) -> None:
-    """Rename the files, and write `state.json`."""
+    """Rename the files of optimizer tensors, and write `state.json`."""
     with clear_disk_errors(partial):
         (file,) = (partial / "weights").glob("*.safetensors")
         file.rename(partial / "model.safetensors")
@@ -85,7 +85,7 @@ def _complete(partial: Path, state: TrainState, numbers: dict[str, Any], config:
 def read_sharded(folder: Path, model: nn.Module, optimizers: list[Optimizer]) -> dict[str, Tensor]:
     """Load any checkpoint into the model, and return the optimizers' tensors, sharded like their parameters.
 
-    Model and checkpoint may be whole or sharded, with any number of shards.
+    The model and the checkpoint may each be whole or sharded, with any number of shards.
 
     Raises:
         GlassError: the checkpoint belongs to another model or optimizer, or cannot be read.
@@ -94,7 +94,7 @@ def read_sharded(folder: Path, model: nn.Module, optimizers: list[Optimizer]) ->
         found = HuggingFaceStorageReader(str(folder)).read_metadata().state_dict_metadata
     others = found.keys() - model.state_dict().keys()
     if foreign := sorted(key for key in others if not key[:1].isdigit()):
-        raise GlassError(f"{folder} has a tensor that the model lacks: {foreign[0]}", "It belongs to another model.")
+        raise GlassError(f"{folder} has a tensor that the model lacks: {foreign[0]}", "Use a checkpoint of this run.")
     shapes = {key: (found[key].size, found[key].properties.dtype) for key in sorted(others)}  # type: ignore[union-attr]
     check_optimizer_state(folder, shapes, optimizers)
     with _clear_errors(folder):
@@ -118,14 +118,14 @@ def read_weights(model: nn.Module, folder: Path) -> None:
 
 def _read(tensors: dict[str, Tensor], folder: Path) -> None:
     """Read tensors by name, in place."""
-    with warnings.catch_warnings():  # about reading in a single process, which is intended
+    with warnings.catch_warnings():  # torch warns about a single process, which is intended here
         warnings.filterwarnings("ignore", "torch.distributed is disabled")
         load(tensors, storage_reader=HuggingFaceStorageReader(str(folder)))
 
 
 @contextmanager
 def _clear_errors(folder: Path) -> Iterator[None]:
-    """Raise the error of a process instead of a general error of distributed checkpointing."""
+    """Raise the first process's error instead of the general error of distributed checkpointing."""
     with clear_disk_errors(folder):
         try:
             yield

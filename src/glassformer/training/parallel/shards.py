@@ -1,4 +1,4 @@
-"""Processes with a part of every weight each; weights are gathered block by block when needed (FSDP2)."""
+"""Processes that each have a shard of every weight; weights are gathered block by block when needed (FSDP2)."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from glassformer.training.parallel.sharded_files import read_weights, save_shard
 
 
 class Shards(Replicas):
-    """Process with its part of weights, gradients and optimizer state (FSDP2)."""
+    """Process with its shards of weights, gradients and optimizer state (FSDP2)."""
 
     def __init__(self) -> None:
         super().__init__()
         self._skeleton: Model | None = None
 
     def place(self, model: Model, device: torch.device, dtype: torch.dtype) -> Model:
-        """Shard the model with each block as one unit, and embedding, last norm and head as another.
+        """Shard the model: each block is one unit; embedding, last norm and head together are another unit.
 
         With bfloat16, weights are gathered and used in bfloat16, and gradients are summed in float32.
         """
@@ -52,11 +52,11 @@ class Shards(Replicas):
         return model.to(device)
 
     def wrap(self, loss: TrainingLoss) -> LossOfBatch:
-        """Return the loss unchanged: `place` has sharded its model."""
+        """Return the loss unchanged, because `place` has already sharded its model."""
         return loss
 
     def no_sync(self, last: bool) -> AbstractContextManager[object]:
-        """Return an empty context: gradients are summed after every micro-batch, as unsharded gradients may not fit."""
+        """Return an empty context: gradients are summed after every micro-batch, as whole gradients may not fit."""
         return nullcontext()
 
     def norm(self, gradients: list[Tensor]) -> Tensor:
@@ -76,15 +76,15 @@ class Shards(Replicas):
         return found.to(next(model.parameters()).device).eval()
 
     def save(self, run: Run, model: Model, optimizers: list[Optimizer], state: TrainState, config: Config) -> None:
-        """Write a checkpoint atomically; every process writes its part."""
+        """Write a checkpoint atomically; every process writes its shards."""
         save_sharded(self, run, model, optimizers, state, config)
 
     def load(self, model: Model, checkpoint: Path) -> None:
-        """Load this process's part of a checkpoint's weights into the model."""
+        """Load this process's shards of a checkpoint's weights into the model."""
         read_weights(model, checkpoint)
 
 
 def _skeleton(model: Model) -> Model:
-    """Return a copy of the model with its parameters on the meta device, without memory."""
+    """Return a copy of the model whose parameters are on the meta device and take no memory."""
     meta_parameters = {id(p): nn.Parameter(torch.empty_like(p, device="meta")) for p in model.parameters()}
     return copy.deepcopy(model, meta_parameters)
