@@ -10,7 +10,7 @@ The answer::
      "notes": […]}
 
 `results` has the results so far. `notes` is filled when the work is done: a probe that is not possible for the run is
-left out, and a note tells the reason. `start` starts the work; the results are kept for each checkpoint and size.
+left out, and a note gives the reason. `start` starts the work; the results are kept for each checkpoint and size.
 """
 
 from __future__ import annotations
