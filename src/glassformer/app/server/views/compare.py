@@ -60,7 +60,7 @@ def answer(opened: ServedModel, question: CompareQuestion, other: ServedModel) -
     sums = [sum(each.one or 0.0 for each in known), sum(each.other or 0.0 for each in known)]
     kinds = [isinstance(each.model, TextClassifier) for each in pair]
     answers = (
-        "one run predicts labels, the other tokens, so their answers cannot be compared" if kinds[0] != kinds[1] else None
+        "one run predicts labels, the other tokens: the answers cannot be compared" if kinds[0] != kinds[1] else None
     )
     return {
         "runs": [

@@ -88,7 +88,7 @@ class LayerPass:
             return mask_of_heads(self.module, self._mask(rows)).bias
 
     def chunks(self, rows: slice, block: int = 1) -> Iterator[slice]:
-        """Yield slices of the rows with about `CELLS` weights in all heads; all but the last are multiples of `block`."""
+        """Yield slices of the rows with about `CELLS` weights in all; all but the last are multiples of `block`."""
         each = max(1, CELLS // (self.shape[1] * block * len(self.heads))) * block
         for start in range(rows.start, rows.stop, each):
             yield slice(start, min(start + each, rows.stop))
