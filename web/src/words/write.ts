@@ -47,7 +47,7 @@ export const CHAT: Words = {
     student: "The model reads the conversation as one text and continues it, one token at a time, until it ends the answer. It has no other memory of the conversation.",
     practitioner: "The conversation is formatted with the run's chat template, as in training and in `glass chat`. When it no longer fits in the context, the oldest question and answer are left out.",
     engineer: "Each answer is encoded separately from the text before it, so that the ids match training. One forward pass reads the conversation; each further pass generates one token, with cached keys and values.",
-    researcher: "A sample from p(answer | conversation). Only answer tokens, and the end token after each answer, counted in the training loss; predictions inside a question were never trained.",
+    researcher: "A sample from p(answer | conversation). Only answer tokens, and the end token after each answer, counted in the training loss, so the predictions of question tokens were never trained.",
   },
   formula: "token ~ p(token | conversation, answer so far)",
   agrees: "the answer equals that of `glass chat` with these settings and this seed.",

@@ -132,7 +132,7 @@ export function focus(shared: Shared, question: TextQuestion & { place: number; 
 export function alignment(shared: Shared, question: TextQuestion & { site?: string | null; head?: number | null; beams?: number }): Binary {
   const cross = [...layersOf(shared, question).values()].filter((layer) => layer.site.endsWith(".cross"));
   const layer = question.site == null ? cross.at(-1) : cross.find((each) => each.site === question.site);
-  if (layer === undefined) throw new Problem("There is no such cross-attention layer.", `Choose one of ${cross.map((each) => each.site).join(", ")}.`);
+  if (layer === undefined) throw new Problem(`There is no cross-attention layer ${question.site} in this model.`, `Choose one of ${cross.map((each) => each.site).join(", ")}.`);
   const head = question.head ?? null;
   const places = head === null ? layer.pass.of.heads.map((_, place) => place) : [layer.placeOf(head)];
   const [T, S] = layer.shape;
