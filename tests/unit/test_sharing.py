@@ -121,7 +121,7 @@ def test_what_the_page_does_not_compute_is_refused_by_name(
     runs: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(share.COMPUTED, "activation", ("relu",))
-    with pytest.raises(GlassError, match=r"does not support model.activation = \w+\nChoose a run with relu, or"):
+    with pytest.raises(GlassError, match=r"does not support model.activation = \w+\nIt supports relu; glass serve"):
         share_run(ShareRequest(runs["lm"], tmp_path / "a.html", 16))
     assert list(tmp_path.iterdir()) == []
 

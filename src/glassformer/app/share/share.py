@@ -109,7 +109,7 @@ def share_run(request: ShareRequest) -> ShareReport:
     if request.bits not in get_args(Bits):
         raise GlassError(f"--bits {request.bits} is not allowed", "Give 8, 16 or 32.")
     if len(request.examples) > MOST_EXAMPLES:
-        raise GlassError(f"{len(request.examples)} examples are too many", f"Give at most {MOST_EXAMPLES} examples.")
+        raise GlassError(f"{len(request.examples)} examples are too many", f"Give at most {MOST_EXAMPLES}.")
     refuse_no_folder(request.out)
     if request.out.is_dir():
         raise GlassError(f"{request.out} is a folder", "Give the name of a file: --out class.html")
@@ -150,7 +150,7 @@ def _refuse_not_computed(config: ModelConfig) -> None:
         if value not in computed:
             raise GlassError(
                 f"the page does not support model.{name} = {value}",
-                f"Choose a run with {' or '.join(computed)}, or use glass serve, which supports every run.",
+                f"It supports {', '.join(computed)}; glass serve shows every run.",
             )
 
 
@@ -162,16 +162,16 @@ def _refuse_large(package: Package, request: ShareRequest) -> None:
     parameters = package.header["run"]["parameters"]
     fewer = "a smaller model" if request.bits == 8 else f"--bits {8 if request.bits == 16 else 16}, or a smaller model"
     raise GlassError(
-        f"{request.folder} has {parameters:,} parameters: with {request.bits} bits each, the file would have "
-        f"{size / 1e6:.0f} MB, but at most {MOST_BYTES / 1e6:.0f} MB are allowed",
-        f"Use {fewer}, or use glass serve, which supports any size.",
+        f"{request.folder} has {parameters:,} parameters: with {request.bits} bits the file would have "
+        f"{size / 1e6:.0f} MB, and at most {MOST_BYTES / 1e6:.0f} MB are allowed",
+        f"Use {fewer}; glass serve shows a run of any size.",
     )
 
 
 def _refuse_other(written: Package, read: Package, path: Path) -> None:
     """Raise a `GlassError` if the contents read from the disk differ from the contents written to it."""
     if written != read:
-        raise GlassError(f"{path} does not contain what was written to it", "Check the disk, and try again.")
+        raise GlassError(f"the contents of {path} are not those that were written", "Check the disk, and try again.")
 
 
 def read_examples(path: Path) -> list[str]:

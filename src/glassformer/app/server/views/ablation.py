@@ -180,7 +180,7 @@ def _keep(opened: ServedModel, ablation: Ablation) -> dict[str, Any]:
     if ablation.kind != "zero":
         why = "only heads that are replaced by zero can be removed for good"
     elif others:
-        why = f"only heads can be removed for good, but {others[0]} is also off"
+        why = f"only heads can be removed for good, and {others[0]} is off"
     elif not ablation.off:
         why = "everything is on"
     try:

@@ -10,8 +10,8 @@ The answer, in which `one` is the run of the request and `other` the other run::
 
 `stretches` are tokens if both runs tokenize the text identically, otherwise the parts of the text between characters at
 which tokens of both runs end; `by` tells which. `why` is the reason if there are no stretches, `answers` the reason why
-the bars cannot be compared, and `note` a difference of the tasks that matters for the losses. `alike` is true if
-the tokenizations are identical. `per_character` is the loss over the stretches to which both runs give a probability,
+the bars cannot be compared, and `note` a difference of the tasks that matters for the losses. `alike`: True if the
+tokenizations are identical. `per_character` is the loss over the stretches to which both runs give a probability,
 divided by their characters.
 """
 
@@ -60,7 +60,7 @@ def answer(opened: ServedModel, question: CompareQuestion, other: ServedModel) -
     sums = [sum(each.one or 0.0 for each in known), sum(each.other or 0.0 for each in known)]
     kinds = [isinstance(each.model, TextClassifier) for each in pair]
     answers = (
-        "one run predicts labels, the other tokens: the answers cannot be compared" if kinds[0] != kinds[1] else None
+        "one run predicts labels, the other tokens: their answers cannot be compared" if kinds[0] != kinds[1] else None
     )
     return {
         "runs": [
@@ -112,8 +112,8 @@ def _note(pair: tuple[ServedModel, ServedModel]) -> str | None:
     """Return a warning if the losses of the two tasks are not comparable; otherwise None."""
     if len({isinstance(each.model, MaskFiller) for each in pair}) == 2:
         return (
-            "A masked run reads the tokens on both sides of a masked token, the other run only the tokens before "
-            "it, so their losses are not comparable."
+            "A masked run reads the tokens on both sides of a masked token, the other run only those before it: "
+            "the losses are of two different tasks."
         )
     return None
 

@@ -6,8 +6,8 @@ The answer::
      "names": [" the"], "special": [ids], "x": [0.1, …], "y": [-0.2, …], "shares": [0.31, 0.12, …],
      "chosen": {"id": 17, "name": " the", "norm": 1.2} | null, "neighbours": [{"id": 3, "name": " a", "cosine": 0.8}]}
 
-`shares` are the fractions of the variance explained by the first ten components. Names and coordinates are
-for `PAGE` vectors, starting with index `first`: request the view again for more.
+`shares` are the shares of the variance of the first ten components. Names and coordinates are for `PAGE` vectors,
+starting with `first`: request the view again for more.
 """
 
 from __future__ import annotations

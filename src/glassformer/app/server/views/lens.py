@@ -10,8 +10,8 @@ The answer::
 `grid` has a row for each layer, starting with the embedding and ending with the model's output, and a column for each
 of the `outputs`, which start with number `first` of `count`. `holes` are the positions of the masks for a run of task
 masked. `curve` is the mean loss of each layer over the known answers, in nats; `loss` is the model's loss from a plain
-forward pass, which equals the last entry of `curve`. `settled` is the fraction of positions whose likeliest answer
-already equals that of the last layer.
+forward pass, which equals the last entry of `curve`. `settled` is the share of positions whose likeliest answer already
+equals that of the last layer.
 """
 
 from __future__ import annotations

@@ -95,18 +95,18 @@ def _target(opened: ServedModel, question: LossQuestion) -> str | None:
     """Return the target to score after a source: the given target, or the model's greedy output."""
     if not isinstance(opened.model, Translator):
         if question.target is not None:
-            raise GlassError(f"a target was given, but {opened.name} has no targets", "Remove the target.")
+            raise GlassError(f"a target was given, but {opened.name} has no targets", "Remove it.")
         return None
     return question.target if question.target is not None else opened.subject(question.text).target
 
 
 def _facts(found: SurprisalResult) -> dict[str, Any]:
-    """Return the fields of a result, without the single tokens."""
+    """Return the facts of a result without the single tokens."""
     return {**{key: value for key, value in found.facts().items() if key != "each"}, "before": found.before}
 
 
 def _columns(found: SurprisalResult) -> dict[str, list[Any]]:
-    """Return the fields of the single tokens as columns: name -> one value for each token."""
+    """Return the facts of the single tokens as columns: name -> one value for each token."""
     return {name: [getattr(each, name) for each in found.each] for name in Listed._fields}
 
 

@@ -6,7 +6,7 @@ The answer::
      "sheet": null | {"ok": true, "checkpoint": "step-000850", "date": …, "text": …, "seconds": 3.2, "versions": {…},
                       "checks": [{"name", "claim", "unit", "measured": 0.0 | null, "limit", "ok": true | false | null,
                                   "note", "seconds"}]},
-     "current": true,                       whether the sheet was made with the loaded weights
+     "current": true,                       whether the sheet is of the loaded weights
      "work": {"state": "idle" | "waiting" | "working" | "failed" | "done", "error": null | {"what", "remedy"}},
      "made": [results of the new verification so far]}
 
@@ -64,7 +64,7 @@ def _kept(opened: ServedModel) -> dict[str, Any] | None:
 
 
 def _is_current(opened: ServedModel) -> bool:
-    """Return whether the saved sheet was made with the loaded weights."""
+    """Return True if the saved sheet was made from the loaded weights."""
     sheet = _kept(opened)
     return sheet is not None and sheet.get("weights_sha256") == _weights(opened)
 

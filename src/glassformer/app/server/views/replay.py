@@ -17,7 +17,7 @@ The answer::
          "maps": "…"},                       base64 of uint8 (steps, rows, columns): 255 times the attention weights
      "check": {"state": "idle" | …, "error": …, "found": null | {"step", "maps", "scores", "losses"}}}
 
-`check: true` recomputes the last snapshot from the weights, in the background, and returns the differences in
+`check: true` computes the last snapshot again from the weights, in the background, and returns the differences in
 `found`, which stays null if the last checkpoint has no snapshot.
 """
 
@@ -64,7 +64,7 @@ class ReplayQuestion(view.ViewQuestion):
         head: head whose maps are returned; None: the best head of `role` or, without a role, the first to acquire one.
         role: role whose scores are returned; None: the best role of the head.
         text: number of the text of the maps; None: a text that suits the role.
-        check: recompute the last snapshot from the weights, and compare.
+        check: compute the last snapshot again and compare.
     """
 
     head: view.Name | None = None
@@ -104,7 +104,7 @@ def evenly(values: Sequence[T], most: int) -> list[T]:
 
 
 def _history(opened: ServedModel, run: Run) -> tuple[History | None, GlassError | None]:
-    """Return the snapshots, read only once, and None; or None and the error that explains why there are none."""
+    """Return the snapshots, read once, and None; or None and the error that tells why there are none."""
     try:
         files = tuple((path.name, path.stat().st_mtime_ns) for path in snapshot_files(run.snapshots).values())
         return opened.cached(("history", files), lambda: read_history(run), _bytes), None

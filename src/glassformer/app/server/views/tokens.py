@@ -11,7 +11,7 @@ The answer::
      "counts": "ready" | "counting" | "absent", "why": null | "…"}
 
 `tokens` are the input of the model, including special tokens around the text, but not truncated to the context;
-`unread` is the number of tokens beyond `MOST`, which are not sent. `round_trip` is true if decoding the tokens returns
+`unread` is the number of tokens beyond `MOST`, which are not sent. `round_trip`: True if decoding the tokens returns
 the text (for a run of task masked, the text without the masks). `count` is the number of occurrences of a token in the
 training split, `counted` the number of all tokens there, and `log_frequency` the natural logarithm of their ratio. They
 are null if the encoded text is not available (`why` is the reason), or while it is counted: ask again.
@@ -56,7 +56,7 @@ def answer(opened: ServedModel, question: TokensQuestion) -> dict[str, Any]:
         ]
     else:
         if question.target is not None:
-            raise GlassError(f"a target was given, but {opened.name} has no targets", "Remove the target.")
+            raise GlassError(f"a target was given, but {opened.name} has no targets", "Remove it.")
         whole, ids = _read(opened, question.text)
         sides = [_side("text", question.text, whole, tokenizer, ids, counts)]
     return {
@@ -99,7 +99,7 @@ def _read(opened: ServedModel, text: str) -> tuple[str, list[int]]:
 def _side(
     side: str, text: str, whole: str, tokenizer: Tokenizer, ids: list[int], counts: Counts | None
 ) -> dict[str, Any]:
-    """Return one side of the answer: its text and tokens; `whole` is the text that the tokens should decode to."""
+    """Return the facts of one side: its text and its tokens; `whole` is the text that they should decode to."""
     own = None if counts is None else counts[side]
     total = None if own is None else int(own.sum())
     decoded = tokenizer.decode(ids)
@@ -154,7 +154,8 @@ def count_tokens(opened: ServedModel) -> Counts:
     """Return the occurrences of each token in the training split: side -> (V,).
 
     Raises:
-        GlassError: the encoded text no longer exists. It is not encoded again, because encoding would block the server.
+        GlassError: the encoded text no longer exists. It is not encoded again, because the server would be blocked
+            meanwhile.
     """
     data = stored_text(opened.run.files, opened.run.config)
     return {

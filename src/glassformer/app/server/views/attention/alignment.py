@@ -8,13 +8,13 @@ The answer is binary. Its header::
      "target": "das …", "written": true,      text of the target, and whether it is the model's greedy output
      "entropy": […],                          entropy of each target row in nats, T numbers
      "coverage": […],                         sum of the weights of each source token over all rows, S numbers
-     "covered": 0.9, "enough": 0.5,           fraction of source tokens with a coverage of at least `enough`
+     "covered": 0.9, "enough": 0.5,           share of source tokens with a coverage of at least `enough`
      "row_sums": […], "largest": 0.98,
      "hypotheses": [{"text": …, "score": -0.31, "tokens": 7, "ended": "end"}, …]}
 
-The data are R x C cells, pooled as in `head_map`. Row i has the attention of target token i, from which the model
-predicts the next token. `hypotheses` are the results of beam search, best first; request the view again with one of
-their texts as `target` to get its alignment. Special tokens are treated like other tokens, also in the coverage.
+The data are R x C cells, pooled as in `head_map`. A row has the attention from a target token, when the model predicts
+the next token. `hypotheses` are the results of beam search, best first; request the view again with one of their texts
+as `target` to get its alignment. Special tokens count as other tokens, also in the coverage.
 """
 
 from __future__ import annotations
@@ -69,10 +69,7 @@ def answer(opened: ServedModel, question: AlignmentQuestion) -> Binary:
     heads = None if question.head is None else [_index(layer, site, question.head)]
     T, S = layer.shape
     if max(T, S) > MOST_TOKENS:
-        raise GlassError(
-            f"an alignment of {T:,} by {S:,} tokens is too long to show",
-            f"Give a text and a target of at most {MOST_TOKENS:,} tokens.",
-        )
+        raise GlassError(f"an alignment of {T:,} by {S:,} tokens is too long to show", "Give a shorter text.")
     spread: list[Floats] = []
     given = np.zeros(S)
 
@@ -132,7 +129,7 @@ def _index(layer: LayerPass, site: str, head: int) -> int:
         GlassError: the layer has no such head.
     """
     if head not in layer.heads:
-        raise GlassError(f"there is no head {head} in {site}", f"Choose one of {', '.join(map(str, layer.heads))}.")
+        raise GlassError(f"there is no head {head} in {site}", f"It has {', '.join(map(str, layer.heads))}.")
     return layer.heads.index(head)
 
 

@@ -1,8 +1,8 @@
 """Scores and patterns of one forward pass of a text, recorded at the hook points of its attention layers.
 
-A recorded layer computes attention step by step; an ordinary pass keeps no pattern (see `attend`). If the scores and
-patterns of all layers take more than `OBSERVED` bytes, only queries, keys and values are kept, and the layer recomputes
-from them the rows that a view requests.
+Recording makes a layer compute attention step by step; an ordinary pass keeps no pattern (see `attend`). If the scores
+and patterns of all layers take more than `OBSERVED` bytes, only queries, keys and values are kept, and the layer
+computes the rows that a view requests from them again.
 """
 
 from __future__ import annotations
@@ -88,13 +88,13 @@ class LayerPass:
             return mask_of_heads(self.module, self._mask(rows)).bias
 
     def chunks(self, rows: slice, block: int = 1) -> Iterator[slice]:
-        """Yield slices of the rows with about `CELLS` weights in all; all but the last are multiples of `block`."""
+        """Yield slices of the rows with about `CELLS` weights over all heads, in multiples of `block` but the last."""
         each = max(1, CELLS // (self.shape[1] * block * len(self.heads))) * block
         for start in range(rows.start, rows.stop, each):
             yield slice(start, min(start + each, rows.stop))
 
     def _rows(self, rows: slice) -> dict[str, Tensor]:
-        """Return "scores" and "pattern" of some rows, (H, rows, S) each, recorded in the pass or recomputed."""
+        """Return "scores" and "pattern" of some rows, (H, rows, S) each, recorded in the pass or computed again."""
         if self.observed:
             return {name: value[:, rows] for name, value in self.observed.items()}
         key = rows.start, rows.stop
@@ -129,7 +129,7 @@ class AttentionPass:
     Attributes:
         subject: the model and its input.
         layers: attention layers by site, in the order of the forward pass, without layers whose heads were all removed.
-        which: kind of the pass, "observed" or "recomputed".
+        which: kind of the pass.
         nbytes: bytes of all tensors.
     """
 

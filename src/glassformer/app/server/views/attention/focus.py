@@ -99,7 +99,7 @@ def _layers(made: AttentionPass, question: FocusQuestion) -> dict[Site, LayerPas
     stacks = list(dict.fromkeys(site.stack for site in made.layers))
     stack = question.stack or stacks[-1]
     if stack not in stacks:
-        raise GlassError(f"this run has no stack {stack!r} with heads", f"Choose {' or '.join(stacks)}.")
+        raise GlassError(f"this run has no stack {stack!r} with heads", f"It has {', '.join(stacks)}.")
     return {site: layer for site, layer in made.layers.items() if site.stack == stack}
 
 
