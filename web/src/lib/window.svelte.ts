@@ -14,7 +14,7 @@ export interface Shown {
   shape: [rows: number, columns: number];
 }
 
-/** Maximum number of positions per side at which single cells can be pointed at. */
+/** Maximum width of a window in which single cells can be clicked. */
 export const FINE = 64;
 const LEAST = 16;
 

@@ -72,7 +72,7 @@ const METER: Words["depths"] = {
   student: "The shading is a copy meter: the darker a passage, the longer its exact match in the training text. Click a passage to see where the match is.",
   practitioner: "A long shaded passage means that the model recites its training text. Short matches occur between any two texts of the same genre.",
   engineer: "The matches are all maximal common substrings with the training split, found with a suffix automaton of the generated text.",
-  researcher: "Shaded characters belong to a maximal verbatim match with the training split that is above the threshold. A claim of memorisation needs a base rate: compare with the matches of held-out text of equal length.",
+  researcher: "Each shaded character belongs to a verbatim match with the training split that is maximal and not shorter than the threshold. A claim of memorisation needs a base rate: compare with the matches of held-out text of equal length.",
 };
 
 /** The words with those of the copy meter added, for pages that can search the training text. */
