@@ -40,7 +40,7 @@ export const STOPS: readonly Stop[] = [
     view: "attention",
     title: "Tokens attend to one another",
     words: "In each layer every token reads information from other tokens. A row of this map is one query token: its weights sum to 1.",
-    attempt: "Point at the brightest cell of the last row. Then choose another layer: does it attend to the same token?",
+    attempt: "Point at the cell with the strongest colour in the last row. Then choose another layer: does it attend to the same token?",
   },
   {
     view: "score",

@@ -33,7 +33,7 @@ export class Layer {
     return seen(this.sight, query, this.shape[1]);
   }
 
-  /** The weights (S) of one query in the head with an index, NaN where masked. */
+  /** The weights (S) of one query in the head with this index, NaN where masked. */
   weights(place: number, query: number): Float64Array {
     const row = rowOf(this.pass.weights[place]!, query).slice();
     const [from, to] = this.seen(query);
