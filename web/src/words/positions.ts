@@ -17,7 +17,7 @@ export const POSITIONS: Words = {
     student: "Attention alone ignores token order. Position information is added: as a vector for each position, as a rotation of queries and keys, or as a bias that depends on the distance. The curves show the effect of distance; the shuffle test measures how much the model uses the order.",
     practitioner: "If shuffling hardly changes the answer, the model uses which tokens occur, but not their order. Learned vectors that are similar at large distances, or look like noise at high positions, were seldom trained.",
     engineer: "Position vectors are shown as they are added, before any norm. Biases are computed by the model's own module for each distance. The test permutes the token ids, except special tokens, runs the model again, and compares the probability of the same answer.",
-    researcher: "The mean cosine and dot product along diagonals, which show how far the table is translation invariant; the RoPE kernel for equal q and k; ALiBi slopes; T5 buckets; and a permutation test with the KL divergence of the predictions.",
+    researcher: "Depending on the model, the curves are the mean cosine and dot product along diagonals (how far the table is translation invariant), the RoPE kernel for equal q and k, ALiBi slopes or T5 buckets. The permutation test also gives the KL divergence of the predictions.",
   },
   agrees: "the shuffle test matches the library's shuffle test with the same seed; the curves match the model's own tables.",
 };
