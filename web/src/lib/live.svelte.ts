@@ -17,8 +17,8 @@ export class Live {
   /**
    * Call it when a component is created.
    *
-   * `from`: the run to follow, and the step after which; null: none. `onchange` is called when the run has a new
-   * checkpoint, and when its training has ended.
+   * `from`: the run to follow, and the step after which metrics are sent; null: none. `onchange` is called when the run
+   * has a new checkpoint, and when its training has ended.
    */
   constructor(from: () => { run: string; after: number } | null, onchange: () => void) {
     $effect(() => {

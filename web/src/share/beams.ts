@@ -86,7 +86,7 @@ function likeliest(running: readonly Running[], start: readonly number[], n: num
   return all.sort((a, b) => b.logProbability - a.logProbability).slice(0, n); // the sort is stable
 }
 
-/** The same children, the first of each parent in the parent's row, as in the library, where ties go to the lower row. */
+/** The children in the library's order, on which ties depend: the first child of each parent is in the parent's row. */
 function inPlace(children: readonly Child[], rows: number): Child[] {
   if (children.length < rows) return [...children];
   const placed = new Map<number, Child>();
