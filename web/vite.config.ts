@@ -1,7 +1,7 @@
 import { svelte } from "@sveltejs/vite-plugin-svelte";
 import { defineConfig } from "vite";
 
-// `glass serve` prints its address; name it here to work on the page with a server beside it:
+// Address of a running `glass serve` for the development server:
 //   GLASS_SERVER=http://127.0.0.1:8000 npm run dev
 const server = process.env.GLASS_SERVER ?? "http://127.0.0.1:8000";
 
@@ -11,7 +11,7 @@ export default defineConfig({
   build: {
     outDir: "../src/glassformer/app/server/page",
     emptyOutDir: true,
-    modulePreload: { polyfill: false }, // it would be an inline script, which the content policy refuses
+    modulePreload: { polyfill: false }, // the polyfill would be an inline script, which the content security policy forbids
     assetsInlineLimit: 0,
     reportCompressedSize: true,
   },

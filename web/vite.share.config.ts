@@ -4,13 +4,13 @@ import { readFileSync } from "node:fs";
 import { svelte } from "@sveltejs/vite-plugin-svelte";
 import { defineConfig, type Plugin } from "vite";
 
-/** The views that the model in the file answers: those of `src/share/answers/index.ts`. */
+/** Views of a shared file, which `src/share/answers/index.ts` answers. */
 const INSIDE = ["Write", "Tokens", "Attention", "Score", "Heads", "Focus", "Alignment", "Lens", "Receipt", "Sampling"];
 
 /**
- * The page of `glass share`: one file, into which `sharing/package.py` puts a model.
+ * The page of `glass share`: one file, into which `app/share/package.py` puts a model.
  *
- * Its content policy allows its own script and style, by their hashes, and no request whatever.
+ * Its content security policy allows only its own script and style, by their hashes, and no requests.
  */
 export default defineConfig({
   base: "./",
@@ -26,7 +26,7 @@ export default defineConfig({
   },
 });
 
-/** The icon as an address that holds it: there is no other file. */
+/** Embed the icon as a data URL, because a shared file has no other files. */
 function iconInside(): Plugin {
   const icon = `data:image/svg+xml;base64,${readFileSync(new URL("public/favicon.svg", import.meta.url)).toString("base64")}`;
   return {
@@ -37,7 +37,7 @@ function iconInside(): Plugin {
   };
 }
 
-/** Leaves out the views that only a server can answer: `share.ts` shows none of them. */
+/** Leave out the views that only a server can answer; `share.ts` does not show them. */
 function withoutViews(): Plugin {
   return {
     name: "without-views",
@@ -49,7 +49,7 @@ function withoutViews(): Plugin {
   };
 }
 
-/** Puts the one script and the one style into the page. */
+/** Embed the script and the style in the page. */
 function oneFile(): Plugin {
   return {
     name: "one-file",

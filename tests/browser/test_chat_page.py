@@ -98,7 +98,7 @@ def test_a_connection_that_breaks_is_said_and_the_question_comes_back(run: str, 
         shown.locator(BOX).fill(QUESTIONS[1])
     shown.evaluate(BREAKS, breaks)
     button.click()
-    expect(shown.locator(".problem")).to_contain_text("The connection to the server broke.")
+    expect(shown.locator(".problem")).to_contain_text("The connection to the server was lost.")
     expect(shown.get_by_role("button", name="Stop")).to_be_disabled()
     expect(button).to_be_enabled()
     if run == "talk":

@@ -109,7 +109,7 @@ def test_the_loss_of_each_token_is_that_of_the_library(
 
 def test_the_held_out_loss_is_that_of_training(page: Visit, runs: dict[str, Path]) -> None:
     shown = page("loss", "post")
-    shown.get_by_role("button", name="Measure the held-out part").click()
+    shown.get_by_role("button", name="Measure the validation split").click()
     expect(shown.locator(".split dl.figures")).to_be_visible(timeout=LONG)
     wanted = min(line["validation_loss"] for line in read_metrics(Run(runs["post"])) if "validation_loss" in line)
     assert value(shown, ".split dl.figures") == pytest.approx(wanted, abs=NEAR)
@@ -120,8 +120,8 @@ def test_the_held_out_loss_is_that_of_training(page: Visit, runs: dict[str, Path
 
 def test_probes_are_those_of_glass_probe(page: Visit, runs: dict[str, Path]) -> None:
     shown = page("probes", "book", questions=80)
-    shown.get_by_role("button", name="Ask the model").click()
-    expect(shown.get_by_text("Answered; kept")).to_be_visible(timeout=LONG)
+    shown.get_by_role("button", name="Run the probes").click()
+    expect(shown.get_by_text("Done. The results are kept")).to_be_visible(timeout=LONG)
     report = probe_run(ProbeRequest(runs["book"], without=("surprisal",), size=80, device="cpu")).facts()
     for name, result in report["probes"].items():
         shares = values(shown, f"[data-probe={name}]")

@@ -42,7 +42,7 @@ def test_what_is_written_is_shaded(run: str, page: Visit, model: Library, runs: 
     writer = model(run)
     assert isinstance(writer, TextModel | Translator)
     shown.locator(".box .button.main").click()
-    expect(shown.locator(".told")).to_contain_text("characters were read")
+    expect(shown.locator(".told")).to_contain_text("of the training text were searched")
     settings = writer.config.sample.replace(tokens=30, seed=3, temperature=0.9, min_p=0.1, beams=1, length_penalty=0.6)
     (sample,) = writer.generate([TEXTS[run]], settings)
     assert shown.locator(".out .text").inner_text() == (TEXTS[run] if run == "book" else "") + sample.text
@@ -60,7 +60,7 @@ def test_the_address_writes_the_same_text_again(page: Visit) -> None:
     texts = []
     for _ in range(2):
         shown = page("write", "book", tokens=20, seed=5, wrote=1)
-        expect(shown.locator(".told")).to_contain_text("characters were read")
+        expect(shown.locator(".told")).to_contain_text("of the training text were searched")
         texts.append(shown.locator(".out .text").inner_text())
     assert texts[0] == texts[1]
 
@@ -151,7 +151,7 @@ def test_a_run_is_compared_with_its_parent_or_child_first(run: str, other: str, 
     pick = shown.get_by_label("Other run")
     chosen = pick.locator("option:checked")
     expect(chosen).to_have_text(f"{other} (its {is_its})")
-    expect(shown.locator(".relation")).to_have_text("sequel began with the weights of book.")
+    expect(shown.locator(".relation")).to_have_text("Training of sequel began with the weights of book.")
     expect(shown.locator(".sums tbody b")).to_have_text([run, other])
     pick.select_option("post")
     expect(chosen).to_have_text("post")

@@ -1,4 +1,4 @@
-/** The entry of a shared file: the model in it answers the same views as the server does. */
+/** Entry point of a shared file, in which the model in the file answers the views instead of the server. */
 import { mount } from "svelte";
 
 import App from "./App.svelte";
@@ -18,7 +18,7 @@ import { CHAT, TURN, WRITE } from "./words/write";
 
 function part(id: string): HTMLElement {
   const found = document.getElementById(id);
-  if (found === null) throw new Error(`the file has no part ${id}: it is not whole`);
+  if (found === null) throw new Error(`the file has no element ${id}: it is incomplete`);
   return found;
 }
 
@@ -36,18 +36,18 @@ function openTokenizer(json: TokenizerJson): Tokenizer {
 
 const data = part("glass-data");
 const shared = openShared(JSON.parse(part("glass-header").textContent) as Header, data.textContent);
-data.remove(); // the model has its numbers now
+data.remove(); // the weights are already unpacked
 const source = new Embedded(shared);
 answerBy(source);
 // For the browser's console: glass.shared.tokenizer.encode("text"), glass.shared.model.pass(ids).logits.data
 Object.assign(window, { glass: { shared, answers: ANSWERS, open: openShared, model: openModel, tokenizer: openTokenizer } });
-// A draw of the file is none of the library's: its random numbers are the browser's.
-WRITE.agrees = TURN.agrees = "greedy text and beam search match `glass generate`; sampling has the same probabilities and other random numbers.";
-CHAT.agrees = "greedy text and beam search match `glass chat`; sampling has the same probabilities and other random numbers.";
-SAMPLING.agrees = "each stage sums to 1 over the whole vocabulary and matches the library; sampling uses its own random numbers.";
+// Sampled text differs from the library's, because the browser uses other random numbers.
+WRITE.agrees = TURN.agrees = "greedy text and beam search match `glass generate`; sampling uses the same probabilities, but other random numbers.";
+CHAT.agrees = "greedy text and beam search match `glass chat`; sampling uses the same probabilities, but other random numbers.";
+SAMPLING.agrees = "each stage sums to 1 over the whole vocabulary and matches the library; sampling uses other random numbers than the library.";
 mount(App, {
   target: part("app"),
-  // A question is answered by itself here: the view that keeps a conversation asks the server.
+  // Here each question is answered separately: the conversation view needs the server.
   props: { views: VIEWS.filter((view) => source.has(view.name)).map((view) => ({ ...view, instead: {} })), about: About },
   context: new Map([["shared", shared]]),
 });

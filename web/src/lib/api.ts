@@ -1,10 +1,10 @@
 /**
- * What the page asks, and whom: `glass serve`, or the model in the page's own file. Every number comes through here.
+ * Requests of the page to its source: `glass serve`, or the model in a shared file. All numbers come from here.
  *
- * `main.ts` and `share.ts` say once, before anything is drawn, who answers: `answerBy`.
+ * `main.ts` and `share.ts` set the source with `answerBy` before the page is drawn.
  */
 
-/** What happened, and what to do: the two lines of every error of glassformer. */
+/** An error of glassformer: what happened, and what to do. */
 export class Problem extends Error {
   readonly what: string;
   readonly remedy: string;
@@ -18,18 +18,18 @@ export class Problem extends Error {
   }
 }
 
-export const BROKEN = new Problem("The connection to the server broke.", "Try again.");
+export const BROKEN = new Problem("The connection to the server was lost.", "Try again.");
 
-/** A run, as the server lists it. */
+/** A run in the server's list. */
 export interface Run {
   name: string;
-  /** The checkpoint that is shown, such as "step-000850"; null: there is none yet. */
+  /** Name of the checkpoint shown, such as "step-000850"; null: none yet. */
   version: string | null;
   step: number | null;
   training: boolean;
-  /** The served run whose weights this one began with (`glass train --from`); null: none. */
+  /** The served run from whose weights training began (`glass train --from`); null: none. */
   parent: string | null;
-  /** Why the run cannot be opened; null if it can. */
+  /** Error that prevents opening the run; null: none. */
   error: { what: string; remedy: string } | null;
   task: "lm" | "masked" | "classify" | "translate" | "summarize" | "chat";
   family: "decoder" | "encoder" | "encoder-decoder";
@@ -39,25 +39,25 @@ export interface Run {
   width: number;
   context: number;
   parameters: number;
-  /** The heads that each attention has: a pruned run has fewer. */
+  /** Numbers of the heads of each attention layer, without pruned heads. */
   attentions: Record<string, number[]>;
   vocabulary: number;
   source_vocabulary: number | null;
   tokenizer: string;
   labels: string[];
-  /** What the page begins with. */
+  /** The first text on the page. */
   prompt: string;
-  /** The setting `sample.tokens`. A shared file does not have it. */
+  /** The setting `sample.tokens`; missing in a shared file. */
   sample_tokens?: number;
 }
 
-/** Numbers that came as bytes, with what says how to read them. */
+/** A binary answer: the bytes of the numbers, and a header that describes them. */
 export interface Bytes<Header> {
   header: Header;
   bytes: ArrayBuffer;
 }
 
-/** Who answers the page's questions. */
+/** Source of the answers to the page's requests. */
 export interface Source {
   listRuns(): Promise<Run[]>;
   /** The answer of a view, as JSON. */
@@ -70,13 +70,13 @@ export interface Source {
 
 let source: Source | null = null;
 
-/** From now on, this one answers. */
+/** Set the source of all answers. */
 export function answerBy(chosen: Source): void {
   source = chosen;
 }
 
 function asked(): Source {
-  if (source === null) throw new Error("nobody was chosen to answer");
+  if (source === null) throw new Error("answerBy was not called");
   return source;
 }
 
@@ -90,7 +90,7 @@ export async function ask<Answer>(run: string, view: string, question: object, s
   return (await asked().ask(run, view, question, signal)) as Answer;
 }
 
-/** The answer of a view in numbers, and what says how to read them. */
+/** The binary answer of a view: its header and its numbers. */
 export async function askBytes<Header>(
   run: string,
   view: string,
@@ -103,7 +103,7 @@ export async function askBytes<Header>(
   return { header, bytes: whole.slice(4 + length) };
 }
 
-/** The events of a POST request that is answered with a stream, one at a time. It may end early: look for the last event. */
+/** The events of a streamed answer, one at a time. The stream may break: check for the last event. */
 export function events<Event>(path: string, body: object, signal: AbortSignal): AsyncGenerator<Event> {
   return asked().events(path, body, signal) as AsyncGenerator<Event>;
 }

@@ -1,13 +1,13 @@
-/** A question to the server as reactive state: asked again when what it depends on changes. */
+/** A request to the source as reactive state, sent again when the state it reads changes. */
 import { Problem } from "./api";
 
-const AGAIN = 1000; // milliseconds until an unfinished answer is asked for again
+const AGAIN = 1000; // milliseconds until an unfinished answer is requested again
 
 /**
- * The newest answer to a question.
+ * The latest answer to a request.
  *
- * The last answer stays while a new one is on its way, so that nothing on the page jumps. `question` is read in an
- * effect: it is asked again when any state that it reads changes; null asks nothing.
+ * The previous answer stays until the next one arrives, so that the page does not jump. `question` runs in an effect: the
+ * request is sent again when any state that it reads changes; null sends none.
  */
 export class Asked<Answer> {
   answer = $state.raw<Answer | null>(null);
@@ -17,10 +17,10 @@ export class Asked<Answer> {
   #unfinished: (answer: Answer) => boolean;
 
   /**
-   * Call it while a component is made.
+   * Call it when a component is created.
    *
-   * `delay`: milliseconds of rest that are waited for, such as while someone types. `unfinished`: whether an answer
-   * says that the server is still at work on it; then it is asked for again, every second.
+   * `delay`: milliseconds without a change before the request is sent, for example while someone types. `unfinished`:
+   * whether the server is still working on an answer, which is then requested again every second.
    */
   constructor(
     question: () => ((signal: AbortSignal) => Promise<Answer>) | null,
@@ -34,7 +34,7 @@ export class Asked<Answer> {
         this.waiting = false;
         return;
       }
-      this.waiting = true; // from now on, and not only when the delay is over: what is shown is no longer the answer
+      this.waiting = true; // set before the delay, because the answer shown is already outdated
       const stop = new AbortController();
       const timer = setTimeout(() => void this.#run(send, stop.signal), delay);
       return () => {

@@ -1,11 +1,11 @@
-/** Colours of numbers: one ramp for what is never negative, one for what has a sign. Read from the page's theme. */
+/** Colours of numbers in the page's theme: a ramp for weights, and a ramp for signed values. */
 import { MediaQuery } from "svelte/reactivity";
 
 import { place } from "./place.svelte";
 
 type Rgb = [number, number, number];
 
-/** From no weight to all weight; even steps of lightness, readable in grey. */
+/** From weight 0 to weight 1, in even steps of lightness, readable in grey. */
 const RAMPS: Record<"light" | "dark", Rgb[]> = {
   light: [[246, 248, 247], [196, 224, 222], [116, 184, 186], [38, 134, 145], [9, 84, 100], [6, 40, 58]],
   dark: [[18, 25, 28], [20, 62, 74], [22, 108, 122], [46, 160, 168], [128, 211, 203], [240, 250, 226]],
@@ -21,20 +21,20 @@ const system = new MediaQuery("(prefers-color-scheme: dark)");
 export type Scale = "linear" | "sqrt" | "log";
 const FLOOR = 1e-4; // of the log scale
 
-/** Where a share between 0 and 1 stands on a scale, from 0 to 1. */
+/** Position of a fraction (0 to 1) on a scale, from 0 to 1. */
 export function scaled(share: number, scale: Scale): number {
   if (scale === "sqrt") return Math.sqrt(share);
   return scale === "log" ? Math.max(0, 1 - Math.log10(Math.max(share, FLOOR)) / Math.log10(FLOOR)) : share;
 }
 
-/** Whether the page is dark now: what reads it in an effect or in markup is drawn again when that changes. */
+/** Whether the page is dark. It is reactive: effects and markup that read it are updated when it changes. */
 export function isDark(): boolean {
   return place.theme === "system" ? system.current : place.theme === "dark";
 }
 
 const SHADES = 512;
 
-/** Colours of values: of weights from 0 to 1 (NaN: masked), or of signed values by the largest size among them. */
+/** The function from a value to its colour: for weights from 0 to `largest`, or signed values up to ±`largest`; NaN: masked. */
 export function painter(kind: "weight" | "signed", scale: Scale = "linear", largest = 1): (value: number) => Rgb {
   const mode = isDark() ? "dark" : "light";
   if (kind === "weight") {
@@ -49,7 +49,7 @@ export function painter(kind: "weight" | "signed", scale: Scale = "linear", larg
   };
 }
 
-/** A ramp worked out once: a large map asks for a hundred thousand colours. */
+/** A ramp as a table, because a large map needs a hundred thousand colours. */
 function shadesOf(ramp: Rgb[]): Rgb[] {
   return Array.from({ length: SHADES + 1 }, (_, at) => along(ramp, at / SHADES));
 }
@@ -62,7 +62,7 @@ export function css([red, green, blue]: Rgb): string {
   return `rgb(${red} ${green} ${blue})`;
 }
 
-/** Black or white, whichever is read better on this colour: never below a contrast of 4.5 to 1. */
+/** Black or white, whichever has the higher contrast on this colour: at least 4.5 to 1. */
 export function inkOn(colour: Rgb): string {
   const [red, green, blue] = colour.map((part) => (part <= 10 ? part / 3294 : ((part / 255 + 0.055) / 1.055) ** 2.4)) as Rgb;
   return 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.179 ? "#000" : "#fff";

@@ -1,4 +1,4 @@
-/** Conversations with the runs, which stay while other views are looked at; a page that is loaded anew has none. */
+/** Conversations with the runs. They are kept while other views are open, and lost when the page is reloaded. */
 import { SvelteMap } from "svelte/reactivity";
 
 export interface Message {
@@ -9,7 +9,7 @@ export interface Message {
 export interface Conversation {
   /** Oldest first. */
   messages: readonly Message[];
-  /** Number of the oldest messages that no longer fit the context: they are shown, and not sent again. */
+  /** Number of the oldest messages that no longer fit in the context: they are shown, but not sent again. */
   forgotten: number;
 }
 

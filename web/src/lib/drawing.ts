@@ -1,4 +1,4 @@
-/** How tokens are drawn, as the address keeps it: shared by all views that draw. */
+/** Sampling settings, which are kept in the address and shared by all views that sample. */
 import { place } from "./place.svelte";
 
 export interface Drawing {
@@ -10,16 +10,16 @@ export interface Drawing {
   seed: number;
 }
 
-/** The numbers of tokens that may be kept; null: all. */
+/** Choices for top-k; null: all tokens. */
 export const KEPT: readonly (number | null)[] = [1, 2, 3, 5, 8, 12, 20, 30, 50, 80, 120, 200, 300, 500, 800, 1200, 2000, 5000, null];
 
-/** A number that a view keeps under this name, between two others. */
+/** A number that is kept in the address under this name, limited to a range. */
 export function kept(name: string, otherwise: number, min: number, max: number): number {
   const value = Number(place.word(name, String(otherwise)));
   return Number.isFinite(value) ? Math.max(min, Math.min(max, value)) : otherwise;
 }
 
-/** What is chosen; read in an effect or in markup, it follows. */
+/** The current sampling settings, as reactive state. */
 export function drawing(temperature: number): Drawing {
   const [most, share] = [kept("k", 0, 0, 1e6), kept("p", 1, 0.01, 1)];
   const least = kept("m", 0, 0, 1);

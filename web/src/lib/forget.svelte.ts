@@ -1,7 +1,7 @@
-/** What a view keeps of one text means nothing in another. */
+/** Clears state of a view that is valid for one text only. */
 import { place } from "./place.svelte";
 
-/** Forget these when the text or the target changes; call it while a component is made. */
+/** Clear these entries when the text or the target changes. Call it when a component is created. */
 export function forgetWithText(...names: string[]): void {
   let text = place.text + place.target;
   $effect(() => {

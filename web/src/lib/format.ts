@@ -1,4 +1,4 @@
-/** Numbers as people read them. Copied numbers have all their digits: see `csv`. */
+/** Formatting of numbers and tokens for display. Copied numbers have all digits: see `csv`. */
 
 /** Four significant digits: 0.01348, 12.30, -1.2e-7. */
 export function figure(value: number | null): string {
@@ -9,28 +9,28 @@ export function figure(value: number | null): string {
   return minus(value.toFixed(Math.max(0, 3 - Math.floor(Math.log10(size)))));
 }
 
-/** Two significant digits, where there is little room: 0.013, 12. */
+/** Two significant digits, for narrow places: 0.013, 12. */
 export function brief(value: number): string {
   return minus(String(Number(value.toPrecision(2))));
 }
 
-/** A share between 0 and 1 in percent: 12.3 %. */
+/** A fraction between 0 and 1 in percent: 12.3 %. */
 export function percent(share: number | null): string {
   if (share === null) return "–";
   return share > 0 && share < 0.0005 ? "< 0.05 %" : `${(100 * share).toFixed(1)} %`;
 }
 
-/** 1,234. */
+/** An integer with thousands separators: 1,234. */
 export function count(value: number): string {
   return value.toLocaleString("en");
 }
 
-/** A token that can be seen: spaces and line ends are drawn, an empty one is named. */
+/** A token with visible white space; ∅ for an empty token. */
 export function visible(token: string): string {
   return token === "" ? "∅" : token.replaceAll(" ", "␣").replaceAll("\n", "↵").replaceAll("\t", "⇥");
 }
 
-/** The first letters of a text, as people count them: a vowel sign stays with its consonant. */
+/** The first graphemes of a text: a vowel sign stays with its consonant. */
 export function cut(text: string, letters: number): string {
   const found = [...new Intl.Segmenter().segment(text)];
   return found.length <= letters ? text : found.slice(0, Math.max(1, letters - 1)).map((each) => each.segment).join("") + "…";
@@ -55,7 +55,7 @@ const FROM_RIGHT = /[\p{Script=Arabic}\p{Script=Hebrew}\p{Script=Syriac}\p{Scrip
 /**
  * The direction of a text, by its first letter (rules P2 and P3 of the Unicode bidirectional algorithm).
  *
- * For fields that a script fills: with `dir="auto"` Chromium may keep the direction of the text before.
+ * For fields filled by a script: with `dir="auto"`, Chromium may keep the direction of the previous text.
  */
 export function direction(text: string): "ltr" | "rtl" {
   const letter = /\p{L}/u.exec(text)?.[0] ?? "";

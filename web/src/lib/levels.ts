@@ -1,8 +1,8 @@
-/** The five depths of wording; the same names as in `glass explain --level`. */
+/** The five depths of explanation, named as in `glass explain --level`. */
 export const LEVELS = ["school", "student", "practitioner", "engineer", "researcher"] as const;
 export type Level = (typeof LEVELS)[number];
 
-/** A view in words: the question that it answers, what is seen at each depth, its formula, and what must agree. */
+/** Texts of a view: the question it answers, the explanation at each depth, the formula, and the check at the bottom. */
 export interface Words {
   question: string;
   depths: Record<Level, string>;

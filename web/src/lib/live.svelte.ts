@@ -1,4 +1,4 @@
-/** What a run that is training writes, as it comes: lines of its metrics, and checkpoints. */
+/** Metrics and checkpoints of a run during training, as they are written. */
 
 export interface Line {
   step: number;
@@ -8,17 +8,17 @@ export interface Line {
   validation_loss?: number | null;
 }
 
-/** The lines that came since `follow` began. */
+/** Follows a run during training. */
 export class Live {
   lines = $state.raw<Line[]>([]);
-  /** Whether the run is being followed now. */
+  /** Whether the connection is open. */
   on = $state(false);
 
   /**
-   * Call it while a component is made.
+   * Call it when a component is created.
    *
-   * `from`: which run, and after which of its steps; null follows none. `onchange` is called when it has another
-   * checkpoint, and when it has ended.
+   * `from`: the run to follow, and the step after which metrics are sent; null: none. `onchange` is called when the run
+   * has a new checkpoint, and when its training has ended.
    */
   constructor(from: () => { run: string; after: number } | null, onchange: () => void) {
     $effect(() => {
@@ -31,7 +31,7 @@ export class Live {
       source.onerror = () => (this.on = source.readyState === EventSource.OPEN);
       source.addEventListener("metrics", (event) => (this.lines = [...this.lines, JSON.parse(event.data) as Line]));
       source.addEventListener("checkpoint", (event) => {
-        if (named !== "" && named !== event.data) onchange(); // the first one says only what is there already
+        if (named !== "" && named !== event.data) onchange(); // the first event names the existing checkpoint
         named = event.data;
       });
       source.addEventListener("end", () => {

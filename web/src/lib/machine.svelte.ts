@@ -1,4 +1,4 @@
-/** One of three machines: what it says of the text. */
+/** The answer of one of the three machines for the text. */
 import { Asked } from "./asked.svelte";
 
 export interface Costs {
@@ -32,7 +32,7 @@ export interface MachineAnswer {
 export class Machine {
   readonly asked: Asked<MachineAnswer>;
 
-  /** Call it while a component is made. */
+  /** Call it when a component is created. */
   constructor(question: () => ((signal: AbortSignal) => Promise<MachineAnswer>) | null) {
     this.asked = new Asked<MachineAnswer>(question, 150);
   }

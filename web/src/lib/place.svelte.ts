@@ -1,4 +1,4 @@
-/** Where the reader is: the whole state of the page, which stands in its address, so that it can be sent to someone. */
+/** The state of the page, which is kept in its address, so that a link opens the same view. */
 import type { Level } from "./levels";
 import { LEVELS } from "./levels";
 
@@ -9,13 +9,13 @@ const FIRST_VIEW = "write";
 class Place {
   view = $state(FIRST_VIEW);
   run = $state("");
-  /** What the model reads. */
+  /** The text that the model reads. */
   text = $state("");
-  /** What a translation or summary is, where it is given; "" lets the run write one. */
+  /** The given target of a translation or summary; "": the run generates it. */
   target = $state("");
   level = $state<Level>("student");
   theme = $state<Theme>("system");
-  /** What single views keep: `layer`, `head`, `place` and the like. */
+  /** State of single views, such as `layer`, `head` and `place`. */
   more = $state<Record<string, string>>({});
 
   constructor() {
@@ -24,7 +24,7 @@ class Place {
     window.addEventListener("hashchange", () => this.#read());
   }
 
-  /** Go to a view, with some of its state; the browser's back button returns. */
+  /** Open a view with some of its state; the browser's back button returns. */
   go(view: string, more: Record<string, string | number> = {}): void {
     this.view = view;
     for (const [name, value] of Object.entries(more)) this.more[name] = String(value);
@@ -46,7 +46,7 @@ class Place {
     this.more[name] = String(value);
   }
 
-  /** The address of all this. */
+  /** The address of the current state. */
   address(): string {
     const parameters = new URLSearchParams();
     for (const [name, value] of Object.entries({ run: this.run, text: this.text, target: this.target })) {
@@ -58,7 +58,7 @@ class Place {
     return `#${this.view}?${parameters}`;
   }
 
-  /** Keep the address up to date; call it while a component is made. */
+  /** Keep the address up to date; call it when a component is created. */
   follow(): void {
     $effect(() => {
       const address = this.address();
@@ -71,7 +71,7 @@ class Place {
     const given = new URLSearchParams(query ?? "");
     this.view = view || FIRST_VIEW;
     const run = given.get("run") ?? this.run;
-    this.text = given.get("text") ?? (run === this.run ? this.text : ""); // another run begins with a text of its own
+    this.text = given.get("text") ?? (run === this.run ? this.text : ""); // another run starts with its own prompt
     this.run = run;
     this.target = given.get("target") ?? "";
     this.level = LEVELS.find((level) => level === given.get("level")) ?? "student";

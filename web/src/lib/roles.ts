@@ -1,4 +1,4 @@
-/** What heads do, as `glass heads` measures it on the run's own validation text. */
+/** Roles of the heads, measured as in `glass heads` on the run's validation text. */
 import { ask } from "./api";
 
 export interface Role {
@@ -11,7 +11,7 @@ export interface Role {
 
 export interface HeadRoles {
   name: string;
-  /** Those that it has earned, the clearest first. */
+  /** Roles of the head, the clearest first. */
   is: string[];
   roles: Record<string, Role>;
   numbers: Record<string, number>;
@@ -23,14 +23,14 @@ export interface Roles {
   heads: HeadRoles[];
   left_out: { part: string; role: string; reason: string }[];
   notes: string[];
-  /** Why importance could not be measured; null if it was. */
+  /** Reason why importance could not be measured; null if it was. */
   importance: string | null;
   python: string;
 }
 
 const PAUSE = 700;
 
-/** The report, waited for: it is worked out once, in the background. */
+/** The report, which the server computes once, in the background; wait for it. */
 export async function rolesOf(run: string, signal: AbortSignal): Promise<Roles> {
   for (;;) {
     const answer = await ask<Roles | { ready: false }>(run, "roles", {}, signal);

@@ -1,17 +1,17 @@
-/** The runs that are served: looked at again and again, so that a run that trains appears, and a server that was gone. */
+/** The served runs, listed again every few seconds, so that new checkpoints and a restarted server are noticed. */
 import { listRuns, Problem, type Run } from "./api";
 
-const [GONE, TRAINING, QUIET] = [1500, 3000, 6000]; // milliseconds until the next look
+const [GONE, TRAINING, QUIET] = [1500, 3000, 6000]; // milliseconds until the next request
 
 export class Runs {
-  /** Null: they are not known yet. */
+  /** Null: not received yet. */
   list = $state.raw<Run[] | null>(null);
-  /** Why they cannot be listed now; the last ones that were known stay. */
+  /** Error of the last request; `list` keeps the last runs received. */
   problem = $state.raw<Problem | null>(null);
 
   #seen = "";
 
-  /** Call it while a component is made. */
+  /** Call it when a component is created. */
   constructor() {
     $effect(() => {
       let timer = 0;
@@ -28,12 +28,12 @@ export class Runs {
     });
   }
 
-  /** Look now: whoever made a run calls it. */
+  /** List the runs now, for example after a new run was written. */
   async look(): Promise<void> {
     try {
       const found = await listRuns();
       const now = JSON.stringify(found);
-      if (now !== this.#seen || this.problem !== null) this.list = found; // new objects: views ask anew
+      if (now !== this.#seen || this.problem !== null) this.list = found; // new objects, so that the views send their requests again
       [this.#seen, this.problem] = [now, null];
     } catch (error) {
       if (!(error instanceof Problem)) throw error;

@@ -1,9 +1,9 @@
-/** `glass serve` as the one who answers: requests to the server that the page came from. */
+/** Source of the answers that sends requests to the `glass serve` that served the page. */
 import { BROKEN, Problem, type Run, type Source } from "./api";
 
 const UNREACHED = new Problem(
   "The server did not answer.",
-  "Is `glass serve` still running? Start it again, and open the address that it prints.",
+  "If `glass serve` has stopped, start it again and open the address that it prints.",
 );
 
 export const SERVER: Source = {

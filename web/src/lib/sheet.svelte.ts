@@ -1,4 +1,4 @@
-/** The proof sheet of a run, as the head of the page and its view show it. */
+/** The proof sheet of a run, for the header of the page and the view Proof sheet. */
 import { ask } from "./api";
 import { Asked } from "./asked.svelte";
 import { goesOn, type Work } from "./work";
@@ -9,7 +9,7 @@ export interface Check {
   unit: string;
   measured: number | null;
   limit: number;
-  /** Null: it does not apply to the run. */
+  /** Null: the check does not apply to the run. */
   ok: boolean | null;
   note: string;
   seconds: number;
@@ -24,13 +24,13 @@ export interface Sheet {
   python: string;
 }
 
-/** How many times a verification was begun: whoever shows a sheet asks again then. */
+/** Number of verifications started; components that show a sheet request it again when it changes. */
 class Begun {
   times = $state(0);
 }
 export const begun = new Begun();
 
-/** The sheet of a run, asked again while checks are made. Call it while a component is made. */
+/** The sheet of a run, requested again while checks are running. Call it when a component is created. */
 export function sheetOf(run: () => string | null): Asked<Sheet> {
   return new Asked<Sheet>(
     () => {
@@ -43,16 +43,16 @@ export function sheetOf(run: () => string | null): Asked<Sheet> {
   );
 }
 
-/** The checks to show: those that are being made, or those of a sheet of these very weights. */
+/** The checks to show: those of the running verification, or of the sheet if it was made with the loaded weights. */
 export function checksOf(sheet: Sheet): Check[] {
   if (goesOn(sheet.work)) return sheet.made;
   return sheet.current ? (sheet.sheet?.checks ?? []) : [];
 }
 
-/** What they come to, in words. */
+/** Summary of the checks in words. */
 export function verdictOf(sheet: Sheet): string {
   const checks = checksOf(sheet);
-  if (goesOn(sheet.work)) return `verifying: ${checks.length} of ${sheet.names.length} checks made`;
+  if (goesOn(sheet.work)) return `verifying: ${checks.length} of ${sheet.names.length} checks done`;
   if (checks.length === 0) return "not verified yet";
   const [passed, failed] = [true, false].map((ok) => checks.filter((check) => check.ok === ok).length);
   const rest = checks.length - passed! - failed!;

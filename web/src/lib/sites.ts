@@ -1,8 +1,8 @@
-/** Names of heads, `dec.1.cross.2`, as the library and its commands have them. */
+/** Names of heads, such as `dec.1.cross.2`, as in the library and its commands. */
 import type { Run } from "./api";
 
 export interface HeadName {
-  /** `dec.self`: all attentions of a kind. */
+  /** Stack and kind of attention, such as `dec.self`. */
   part: string;
   layer: number;
   head: number;
@@ -16,7 +16,7 @@ export function titleOf(part: string): string {
   return TITLES[part] ?? part;
 }
 
-/** The parts of a name; null if it is none. */
+/** The components of a head's name; null if the name is not valid. */
 export function parsed(name: string): HeadName | null {
   const found = /^(enc|dec)\.(\d+)\.(self|cross)\.(\d+)$/.exec(name);
   return found && { part: `${found[1]}.${found[3]}`, layer: Number(found[2]), head: Number(found[4]) };
@@ -26,12 +26,12 @@ export function siteOf(part: string, layer: number): string {
   return part.replace(".", `.${layer}.`);
 }
 
-/** All heads that a run has, in the order in which they run. */
+/** All heads of a run, in the order of the forward pass. */
 export function headsOf(run: Run): string[] {
   return Object.entries(run.attentions).flatMap(([site, heads]) => heads.map((head) => `${site}.${head}`));
 }
 
-/** The head that is asked for, or where the run has no such head, the one to begin with. */
+/** The requested head or, if the run does not have it, the first head. */
 export function headOf(run: Run, asked: string): string {
   const all = headsOf(run);
   return all.includes(asked) ? asked : (all[0] ?? "");

@@ -1,27 +1,27 @@
-/** The window of a large map that is shown: a region of its rows and keys, which stands in the address. */
+/** The visible window of a large attention map: a range of queries and a range of keys, kept in the address. */
 import { place } from "./place.svelte";
 
-/** First place, and the one after the last. */
+/** First position, and the position after the last. */
 export type Span = [start: number, stop: number];
 
-/** What the server says of a window. */
+/** The window that the server returned. */
 export interface Shown {
   queries: Span;
   keys: Span;
-  /** Of the whole map. */
+  /** Size of the whole map. */
   size: [queries: number, keys: number];
   block: number;
   shape: [rows: number, columns: number];
 }
 
-/** Up to so many places a side, single cells can be pointed at. */
+/** Maximum width of a window in which single cells can be clicked. */
 export const FINE = 64;
 const LEAST = 16;
 
 export class Region {
   #text = place.text + place.target;
 
-  /** Make it while a component is made. Another text has other places: it is shown whole. */
+  /** Create it when a component is created. When the text changes, the whole map is shown. */
   constructor() {
     $effect(() => {
       const text = place.text + place.target;
@@ -32,7 +32,7 @@ export class Region {
     });
   }
 
-  /** As the server is asked: null is all. */
+  /** The ranges for a request; null: all positions. */
   asked(): { queries: Span | null; keys: Span | null } {
     return { queries: spanOf("queries"), keys: spanOf("keys") };
   }
@@ -54,7 +54,7 @@ export class Region {
     return queries[1] - queries[0] === size[0] && keys[1] - keys[0] === size[1];
   }
 
-  /** So many times as wide, around a cell; around the middle where a place is negative. */
+  /** Scale the width of the window by `times`, around a cell or, outside the window, around its middle. */
   zoom(shown: Shown, times: number, query: number, key: number): void {
     const span = Math.max(LEAST, Math.round(this.width(shown) * times));
     const middle = ([start, stop]: Span, at: number) => (at >= start && at < stop ? at : Math.floor((start + stop) / 2));
@@ -62,14 +62,14 @@ export class Region {
     this.#set("keys", middle(shown.keys, key) - span / 2, span, shown.size[1]);
   }
 
-  /** Half a window on, in a direction. */
+  /** Move the window by half its width. */
   move(shown: Shown, down: number, across: number): void {
     const by = (this.width(shown) / 2) | 0;
     this.#set("queries", shown.queries[0] + down * by, shown.queries[1] - shown.queries[0], shown.size[0]);
     this.#set("keys", shown.keys[0] + across * by, shown.keys[1] - shown.keys[0], shown.size[1]);
   }
 
-  /** The cell that has a query and a key; null if none is chosen, or it is elsewhere. */
+  /** The cell of a query and a key; null if it is outside the window, or none is chosen. */
   cellIn({ queries, keys, block }: Shown, query: number, key: number): [number, number] | null {
     const here = query >= queries[0] && query < queries[1] && key >= keys[0] && key < keys[1];
     return here ? [Math.floor((query - queries[0]) / block), Math.floor((key - keys[0]) / block)] : null;

@@ -1,10 +1,10 @@
-/** Long work that a view asks the server for with a button, and how far it is. */
+/** State of long work that a button starts on the server. */
 export interface Work {
   state: "idle" | "waiting" | "working" | "failed" | "done";
   error: { what: string; remedy: string } | null;
 }
 
-/** Whether there will be more to say of it soon. */
+/** Whether the work is queued or running. */
 export function goesOn(work: Work): boolean {
   return work.state === "waiting" || work.state === "working";
 }

@@ -1,13 +1,13 @@
-/** The activations of the feed-forward layer, each number by itself; the names are those of the settings. */
+/** Elementwise activations of the feed-forward layer, by their names in the settings. */
 import { type Matrix, zeros } from "./tensors";
 
 export type Activation = "relu" | "gelu" | "gelu_tanh" | "relu2" | "swiglu" | "geglu";
 
 const STEP = 1 / 64;
-const FAR = 6.5; // from here on erf is 1 to the last digit
+const FAR = 6.5; // above this, erf(x) is 1 in float64
 const TANH_SCALE = Math.sqrt(2 / Math.PI);
 
-/** erf at 0, STEP, 2 STEP, …, each by its series 2/√π e^(-x²) Σ 2ⁿ x²ⁿ⁺¹ / (1·3·…·(2n+1)), whose terms are all positive. */
+/** erf at 0, STEP, 2 STEP, …, by the series 2/√π e^(-x²) Σ 2ⁿ x²ⁿ⁺¹ / (1·3·…·(2n+1)), all of whose terms are positive. */
 const ERF = Float64Array.from({ length: FAR / STEP + 2 }, (_, index) => {
   const x = index * STEP;
   let [term, sum] = [x, 0];
@@ -18,7 +18,7 @@ const ERF = Float64Array.from({ length: FAR / STEP + 2 }, (_, index) => {
   return (2 / Math.sqrt(Math.PI)) * Math.exp(-x * x) * sum;
 });
 
-/** The error function to about 1e-16: Taylor's series around the nearest number of the table above. */
+/** The error function, to about 1e-16: a Taylor series around the nearest entry of the table. */
 export function erf(x: number): number {
   const size = Math.abs(x);
   if (size >= FAR) return Math.sign(x);
@@ -41,7 +41,7 @@ const FUNCTIONS: Record<Activation, (x: number) => number> = {
   swiglu: (x) => 0.5 * x * (1 + Math.tanh(0.5 * x)),
 };
 
-/** f(x); a gated kind names the activation of its gate. */
+/** The activation function f; for a gated activation, the function of the gate. */
 export function activate(x: Matrix, name: Activation): Matrix {
   const f = FUNCTIONS[name];
   const y = zeros(x.rows, x.columns);

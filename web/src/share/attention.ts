@@ -1,14 +1,14 @@
-/** Attention: multi-head, grouped-query or multi-query, to the row itself or to a memory. Vaswani et al. 2017, section 3.2. */
+/** Self-attention and cross-attention: multi-head, grouped-query or multi-query. Vaswani et al. 2017, section 3.2. */
 import type { Rows } from "./cache";
 import { type ScoreBias, turn } from "./positions";
 import { keyHeads, type Settings } from "./settings";
 import { type Affine, linear, type Matrix, normed, softmax, zeros } from "./tensors";
 import type { Weights } from "./weights";
 
-/** The matrices of one attention. */
+/** The weights of one attention layer. */
 export interface AttentionWeights {
   site: string;
-  /** The numbers of its query heads, and the index of the key head that each asks. */
+  /** Numbers of the query heads, and the index of the key head of each. */
   heads: readonly number[];
   asks: readonly number[];
   query: Affine;
@@ -19,27 +19,27 @@ export interface AttentionWeights {
   keyNorm: Affine | null;
 }
 
-/** What one attention did in one pass. */
+/** Activations of one attention layer in one pass. */
 export interface AttentionPass {
   of: AttentionWeights;
-  /** (T, H K), (S, G K), (S, G K): as they meet, normed and turned. */
+  /** (T, H K), (S, G K), (S, G K), after normalization and rotation. */
   q: Matrix;
   k: Matrix;
   v: Matrix;
-  /** Of each head (T, S). */
+  /** Attention weights of each head, (T, S). */
   weights: Matrix[];
-  /** Where the queries begin among the keys: behind what a cache holds. */
+  /** Position of the first query among the keys: after the cached tokens. */
   first: number;
 }
 
-/** Who may look at whom, the same for every layer of a stack. */
+/** Mask of a stack, the same for all its layers. */
 export interface Sight {
   causal: boolean;
   window: number | null;
   bias: ScoreBias | null;
 }
 
-/** What cross-attention sees: everything. */
+/** Mask of cross-attention: no key is masked. */
 export const EVERYTHING: Sight = { causal: false, window: null, bias: null };
 
 export function attentionWeights(weights: Weights, name: string, site: string, settings: Settings): AttentionWeights {
@@ -57,21 +57,21 @@ export function attentionWeights(weights: Weights, name: string, site: string, s
   };
 }
 
-/** Keys or values of a source, (S, G K): projected, normed and turned. */
+/** Keys or values of a source, (S, G K): projected, normalized and rotated. */
 function project(x: Matrix, own: Affine, norm: Affine | null, settings: Settings, from: number | null): Matrix {
   const made = normed(linear(x, own), "rmsnorm", norm, settings.qk_eps);
   if (from !== null && settings.positions === "rotary") turn(made, settings.head_width, settings.rotary_base, from);
   return made;
 }
 
-/** The first key that a query may see, and the one behind the last. */
+/** Range of the keys that a query may attend to: the first, and the one after the last. */
 export function seen(sight: Sight, query: number, keys: number): [from: number, to: number] {
   const from = sight.window === null ? 0 : Math.max(0, query - sight.window + 1);
   if (sight.causal) return [from, query + 1];
   return [from, sight.window === null ? keys : Math.min(keys, query + sight.window)];
 }
 
-/** What the score of a query and a key is made of: q · k / √K, and the bias of their places. */
+/** The two terms of the score of a query and a key: q · k / √K, and the position bias. */
 export function scoreOf(pass: AttentionPass, head: number, row: number, key: number, K: number, bias: ScoreBias | null): number {
   const of = pass.of.asks[head]!;
   const [fromQ, fromK] = [row * pass.q.columns + head * K, key * pass.k.columns + of * K];
@@ -81,9 +81,9 @@ export function scoreOf(pass: AttentionPass, head: number, row: number, key: num
 }
 
 /**
- * One attention: x (T, D) -> what its output projection gives (T, D), and what happened inside.
+ * Run one attention layer: x (T, D) -> output (T, D) and the activations.
  *
- * `memory` null: to itself, behind what `cache` holds. Otherwise the keys of the memory are made once for each cache.
+ * `memory` null: self-attention after the cached tokens. Otherwise cross-attention, whose keys are computed once per cache.
  */
 export function attend(
   x: Matrix, memory: Matrix | null, own: AttentionWeights, settings: Settings, sight: Sight, cache: Rows | null,
@@ -108,7 +108,7 @@ export function attend(
   return [linear(mixed, own.output), pass];
 }
 
-/** The weights of one query of one head, and the values mixed by them. What is not seen keeps a weight of exactly 0. */
+/** The weights of one query in one head, and the weighted sum of the values. Masked keys have a weight of exactly 0. */
 function mix(pass: AttentionPass, head: number, row: number, K: number, sight: Sight, weights: Matrix, mixed: Matrix): void {
   const [from, to] = seen(sight, pass.first + row, pass.k.rows);
   const own = weights.data.subarray(row * weights.columns + from, row * weights.columns + to);

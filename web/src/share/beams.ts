@@ -1,24 +1,24 @@
-/** Beam search by the rules of `generation/beam.py`, where they are explained; for one source or prompt. */
+/** Beam search for one source or prompt, as explained in `generation/beam.py`. */
 import { Reader } from "./reader";
 import type { Shared } from "./shared";
 import { largest, logSumExp } from "./tensors";
 
 export interface Hypothesis {
-  /** What was generated, the end token included if it came. */
+  /** The generated tokens, including the end token if it was generated. */
   tokens: number[];
   logProbability: number;
   score: number;
   ended: "end" | "length";
 }
 
-/** A running hypothesis with one more token. */
+/** A running hypothesis extended by one token. */
 export interface Child {
   parent: number;
   token: number;
   logProbability: number;
 }
 
-/** One step: what ran before it, what was looked at, what runs on; of all what was generated. */
+/** One step: the hypotheses before it, the candidates, and the hypotheses kept. */
 export interface Look {
   before: number[][];
   children: Child[];
@@ -37,12 +37,12 @@ interface Running {
   sum: number;
 }
 
-/** What the log-probability of so many tokens is divided by (Wu et al. 2016, equation 14). */
+/** Length penalty, which divides the log-probability (Wu et al. 2016, equation 14). */
 export function penalty(tokens: number, alpha: number): number {
   return ((5 + tokens) / 6) ** alpha;
 }
 
-/** The likeliest texts, so many of them, best first. */
+/** The best hypotheses, best first. */
 export function search(shared: Shared, text: string, rule: Rule, wanted: number, watch?: (look: Look) => void): Hypothesis[] {
   const { model, tokenizer } = shared;
   const { context } = model.settings;
@@ -76,7 +76,7 @@ export function search(shared: Shared, text: string, rule: Rule, wanted: number,
   return pool;
 }
 
-/** The n likeliest continuations of all, likeliest first; of equals the lower row, then the lower id. */
+/** The n likeliest candidates, likeliest first; ties go to the lower row, then to the lower id. */
 function likeliest(running: readonly Running[], start: readonly number[], n: number): Child[] {
   const all = running.flatMap(({ reader, tokens, sum }, parent) => {
     const logits = reader.read([...start, ...tokens]);
@@ -86,7 +86,7 @@ function likeliest(running: readonly Running[], start: readonly number[], n: num
   return all.sort((a, b) => b.logProbability - a.logProbability).slice(0, n); // the sort is stable
 }
 
-/** The same children, each parent's first one in its parent's row, as the library has them: ties go to the lower row. */
+/** The children in the library's order, on which ties depend: the first child of each parent is in the parent's row. */
 function inPlace(children: readonly Child[], rows: number): Child[] {
   if (children.length < rows) return [...children];
   const placed = new Map<number, Child>();

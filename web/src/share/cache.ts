@@ -1,7 +1,7 @@
-/** Keys and values of the tokens before, so that a text that grows is read once. */
+/** Cached keys and values of earlier tokens, so that each token is computed once. */
 import type { Matrix } from "./tensors";
 
-/** Of one attention. */
+/** Cached keys and values of one attention layer. */
 export class Rows {
   keys: Matrix | null = null;
   values: Matrix | null = null;
@@ -16,7 +16,7 @@ export class Rows {
     return copy;
   }
 
-  /** All keys and values, with these behind the others. */
+  /** Append keys and values; return all of them. */
   append(keys: Matrix, values: Matrix): [Matrix, Matrix] {
     this.keys = joined(this.keys, keys);
     this.values = joined(this.values, values);
@@ -24,22 +24,22 @@ export class Rows {
   }
 }
 
-/** The same numbers in memory of their own. */
+/** A copy of a matrix. */
 function copied(x: Matrix | null): Matrix | null {
   return x && { ...x, data: x.data.slice() };
 }
 
-/** Of one stack: `self` and `cross` of each layer. */
+/** Cache of one stack: `self` and `cross` of each layer. */
 export class Cache {
   readonly #rows = new Map<string, Rows>();
-  /** Tokens that were read. */
+  /** Number of tokens read. */
   length = 0;
 
   grow(tokens: number): void {
     this.length += tokens;
   }
 
-  /** For a row that goes on otherwise. */
+  /** A copy for a row with another continuation. */
   copy(): Cache {
     const copy = new Cache();
     for (const [site, rows] of this.#rows) copy.#rows.set(site, rows.copy());
@@ -54,7 +54,7 @@ export class Cache {
   }
 }
 
-/** Rows under rows. The memory behind a matrix doubles when it is full, so that a text of n tokens is copied O(n) times. */
+/** The rows of `below` appended to `above`. The buffer doubles when it is full, so that n tokens cost O(n) copied rows. */
 function joined(above: Matrix | null, below: Matrix): Matrix {
   if (above === null) return below;
   const needed = above.data.length + below.data.length;

@@ -1,8 +1,8 @@
-/** Whether this browser computes what the library computed when it wrote the file. */
+/** Comparison of the browser's logits with those that the library wrote to the file. */
 import type { Shared } from "./shared";
 import { rowOf } from "./tensors";
 
-/** The largest difference of a logit on the row that the file brings along; null where it brings none. */
+/** The largest difference of a logit on the check row in the file; null if there is none. */
 export function largestDifference({ header, model }: Shared): number | null {
   if (header.check === undefined) return null;
   const { ids, source, logits } = header.check.row;

@@ -1,8 +1,8 @@
 /**
- * The forward pass of all three families, in plain TypeScript: the same sums as the library's, in float64.
+ * The forward pass of all three families in plain TypeScript: the computation of the library, in float64.
  *
- * A pass keeps what the views show: the residual stream after each block, what each part read and wrote, and of every
- * attention its queries, keys, values and weights.
+ * A pass records the residual stream after each block, the input and output of each part, and the queries, keys, values
+ * and weights of every attention layer, for the views.
  */
 import { activate } from "./activations";
 import { attend, type AttentionPass, type AttentionWeights, attentionWeights, EVERYTHING, type Sight } from "./attention";
@@ -14,38 +14,38 @@ import type { Weights } from "./weights";
 
 export type PartName = "attention" | "cross" | "feedforward";
 
-/** One of the two or three parts of a block. */
+/** Activations of one of the two or three parts of a block. */
 export interface PartPass {
   name: PartName;
-  /** What the part made of the stream, (T, D), before a norm at its output; and what was added to the stream. */
+  /** Output of the part, (T, D), before an output norm; and the vector added to the residual stream. */
   written: Matrix;
   added: Matrix;
   attention: AttentionPass | null;
 }
 
-/** One pass through a stack. */
+/** Activations of one pass through a stack. */
 export interface StackPass {
   name: "enc" | "dec";
   ids: readonly number[];
-  /** What the embedding is the sum of, before its norm, (T, D): tokens, and places where they are added. */
+  /** Terms of the embedding before its norm, (T, D): token vectors and, if added, position vectors. */
   tokenVectors: Matrix;
   placeVectors: Matrix | null;
-  /** The residual stream: the embedding, and after each block; (T, D) each. */
+  /** The residual stream after the embedding and after each block, (T, D) each. */
   streams: Matrix[];
   blocks: PartPass[][];
-  /** Through the last norm. */
+  /** Output of the final norm. */
   out: Matrix;
 }
 
-/** One pass through the model: `encoder` of an encoder-decoder alone. */
+/** Activations of one pass through the model; `encoder` only for an encoder-decoder. */
 export interface Pass {
   encoder: StackPass | null;
   stack: StackPass;
-  /** (T, V), or (1, C) of a classifier. */
+  /** (T, V), or (1, C) for a classifier. */
   logits: Matrix;
 }
 
-/** The weights of one of them. */
+/** The weights of one part of a block. */
 export interface Part {
   name: PartName;
   norm: Affine | null;
@@ -55,7 +55,7 @@ export interface Part {
   down: Affine | null;
 }
 
-/** A stack's weights. */
+/** The weights of a stack. */
 export interface Stack {
   name: "enc" | "dec";
   embedding: string;
@@ -76,36 +76,36 @@ export class Transformer {
     }
   }
 
-  /** Encoder and decoder of an encoder-decoder, else the one there is. */
+  /** Encoder and decoder of an encoder-decoder; else the only stack. */
   get stacks(): readonly Stack[] {
     return this.#stacks;
   }
 
-  /** The stack whose vectors become logits. */
+  /** The stack before the output head. */
   get last(): Stack {
     return this.#stacks.at(-1)!;
   }
 
-  /** One row through the model. `source`: of an encoder-decoder, whose `ids` are those of the target. */
+  /** Run the model on one row. `source`: source ids of an encoder-decoder, whose `ids` are the target. */
   pass(ids: readonly number[], source: readonly number[] | null = null): Pass {
     const encoder = source === null ? null : this.encode(source);
     const stack = this.run(this.last, ids, encoder?.out ?? null, null);
     return { encoder, stack, logits: this.head(stack.out) };
   }
 
-  /** A source through the encoder. */
+  /** Run the encoder on a source. */
   encode(source: readonly number[]): StackPass {
     return this.run(this.#stacks[0]!, source, null, null);
   }
 
-  /** The logits (V) after the last of these ids, which come behind what the cache holds. */
+  /** The logits (V) after the last of these ids, which follow the cached tokens. */
   next(ids: readonly number[], memory: Matrix | null, cache: Cache): Float64Array {
     const { out } = this.run(this.last, ids, memory, cache);
     const last = { rows: 1, columns: out.columns, data: rowOf(out, out.rows - 1) };
     return this.head(last).data;
   }
 
-  /** Ids through a stack. */
+  /** Run a stack on token ids. */
   run(stack: Stack, ids: readonly number[], memory: Matrix | null, cache: Cache | null): StackPass {
     const first = cache?.length ?? 0;
     const { tokenVectors, placeVectors, x } = this.#embed(stack.embedding, ids, first);
@@ -126,7 +126,7 @@ export class Transformer {
     return pass;
   }
 
-  /** Logits x Wᵀ + b, with W its own matrix, or the embedding's; of a classifier, of one vector for the whole row. */
+  /** Logits x Wᵀ + b, with a separate or tied matrix W; for a classifier, of the pooled vector. */
   head(x: Matrix): Matrix {
     const { settings, weights } = this;
     if (settings.classifier) return linear(pooled(x, settings.pooling), weights.affine("head"));
@@ -139,7 +139,7 @@ export class Transformer {
     return linear(vectors, { weight, bias: weights.find("head.bias") });
   }
 
-  /** x + part(norm(x)), norm(x + part(x)) or x + norm(part(x)), and what happened on the way. */
+  /** x + part(norm(x)), norm(x + part(x)) or x + norm(part(x)), and the activations. */
   #add(x: Matrix, part: Part, memory: Matrix | null, sight: Sight, cache: Cache | null): [Matrix, PartPass] {
     const order = this.settings.norm_order;
     const read = order === "pre" ? this.#norm(x, part.norm) : x;
@@ -167,7 +167,7 @@ export class Transformer {
     return linear(hidden, part.down!);
   }
 
-  /** scale · E[token] + P[place], and a norm where there is one. */
+  /** scale · E[token] + P[position], and a norm if the model has one. */
   #embed(name: string, ids: readonly number[], first: number): { tokenVectors: Matrix; placeVectors: Matrix | null; x: Matrix } {
     const { settings, weights } = this;
     const table = weights.get(`${name}.tokens.weight`);
@@ -223,7 +223,7 @@ export class Transformer {
   }
 }
 
-/** The vector that stands for the whole row: the mean of all, or the first. */
+/** The pooled vector of the row: the mean of all vectors, or the first. */
 function pooled(x: Matrix, pooling: Settings["pooling"]): Matrix {
   const mean = zeros(1, x.columns);
   const rows = pooling === "first" ? 1 : x.rows;

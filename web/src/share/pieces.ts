@@ -1,7 +1,7 @@
-/** From a word to tokens, by the four kinds of model that a `tokenizer.json` may hold. */
+/** From a word to tokens, for the four types of model in a `tokenizer.json`. */
 import { BYTE_LETTERS, utf8 } from "./unicode";
 
-/** A word -> ids. */
+/** Function from a word to its ids. */
 export type Model = (word: string) => number[];
 
 export interface ModelJson {
@@ -29,7 +29,7 @@ function only(id: number | null): number[] {
   return id === null ? [] : [id];
 }
 
-/** The same function, which keeps what it gave for short words. */
+/** The function with a cache for short words. */
 function remembered(model: Model): Model {
   const known = new Map<string, number[]>();
   return (word) => {
@@ -42,7 +42,7 @@ function remembered(model: Model): Model {
   };
 }
 
-/** Byte pair encoding: of all pairs of neighbours the one that was merged first in training, the leftmost first. */
+/** Byte pair encoding: merge the adjacent pair that was merged first in training, the leftmost one first; repeat. */
 function merging(vocabulary: Map<string, number>, merges: (string | [string, string])[], whole: boolean): Model {
   const ranks = new Map(merges.map((merge, rank) => [typeof merge === "string" ? merge : merge.join(" "), rank]));
   return (word) => {
@@ -62,7 +62,7 @@ function merging(vocabulary: Map<string, number>, merges: (string | [string, str
   };
 }
 
-/** WordPiece: from the left the longest token there is; a word that cannot be written whole is unknown. */
+/** WordPiece: from the left, the longest matching token; a word that cannot be covered completely is unknown. */
 function wordPiece(vocabulary: Map<string, number>, unknown: number | null, json: ModelJson): Model {
   const prefix = json.continuing_subword_prefix ?? "##";
   const most = json.max_input_chars_per_word ?? 100;
@@ -85,9 +85,9 @@ function wordPiece(vocabulary: Map<string, number>, unknown: number | null, json
   };
 }
 
-const BELOW_THE_RAREST = 10; // how much less than the rarest piece an unknown character scores
+const BELOW_THE_RAREST = 10; // penalty of an unknown character below the score of the rarest piece
 
-/** Unigram (Kudo 2018): the cut with the highest sum of scores; what no piece covers is written in bytes, or unknown. */
+/** Unigram (Kudo 2018): the segmentation with the highest sum of scores; other characters become bytes or unknown. */
 function unigram(vocab: [string, number][], unknown: number | null, inBytes: boolean): Model {
   const ids = new Map(vocab.map(([piece], id) => [piece, id]));
   const scores = vocab.map(([, score]) => score);
@@ -119,7 +119,7 @@ function unigram(vocab: [string, number][], unknown: number | null, inBytes: boo
       }
     }
     const pieces: string[] = [];
-    let rest = ""; // unknown characters that follow each other are one piece
+    let rest = ""; // consecutive unknown characters form one piece
     for (let end = letters.length; end > 0; end = best[end]!.from) {
       const { from, known } = best[end]!;
       const piece = letters.slice(from, end).join("");
@@ -134,7 +134,7 @@ function unigram(vocab: [string, number][], unknown: number | null, inBytes: boo
   };
 }
 
-/** What the bytes of a byte-level word are called in the vocabulary. */
+/** Names of the bytes of a byte-level word in the vocabulary. */
 export function byteLetters(text: string): string {
   return Array.from(utf8(text), (byte) => BYTE_LETTERS[byte]!).join("");
 }

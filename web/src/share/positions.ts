@@ -1,4 +1,4 @@
-/** How a token knows its place: waves that are added, angles that turn queries and keys, penalties on scores. */
+/** Position information: sinusoidal vectors, rotary angles, and biases of the scores. */
 import type { Matrix, Table } from "./tensors";
 
 /** sin(p / 10000^(2i/D)) in channel 2i and cos of it in 2i + 1 (Vaswani et al. 2017, section 3.5). */
@@ -13,7 +13,7 @@ export function addWaves(x: Matrix, first: number): void {
   }
 }
 
-/** Turns channels i and i + K/2 of each head by the angle p base^(-2i/K) (Su et al. 2021, section 3.2.2), in place. */
+/** Rotate channels i and i + K/2 of each head by the angle p base^(-2i/K), in place (Su et al. 2021, section 3.2.2). */
 export function turn(x: Matrix, K: number, base: number, first: number): void {
   const half = K / 2;
   for (let t = 0; t < x.rows; t += 1) {
@@ -29,7 +29,7 @@ export function turn(x: Matrix, K: number, base: number, first: number): void {
   }
 }
 
-/** 2^(-8i/n) for i = 1 … n; if n is no power of two, every other slope of the next (Press et al. 2022). */
+/** Slopes 2^(-8i/n) for i = 1 … n; for other n than powers of two, some are those of the next power (Press et al. 2022). */
 export function alibiSlopes(heads: number): number[] {
   const power = 2 ** Math.floor(Math.log2(heads));
   const slopes = Array.from({ length: power }, (_, i) => 2 ** ((-8 * (i + 1)) / power));
@@ -38,9 +38,9 @@ export function alibiSlopes(heads: number): number[] {
 }
 
 /**
- * The bucket of a distance looked back on: exact when near, logarithmic when far (Raffel et al. 2020).
+ * Bucket of a distance to an earlier key: exact for small distances, logarithmic for large ones (Raffel et al. 2020).
  *
- * The logarithm is rounded to float32 after each step, as the library's: a distance on an edge depends on it.
+ * The logarithm is rounded to float32 after each step, as in the library: the bucket of a distance on an edge depends on it.
  */
 export function bucketOf(back: number, all: number, maxDistance: number, causal: boolean): number {
   let [buckets, offset, distance] = [all, 0, back];
@@ -57,7 +57,7 @@ export function bucketOf(back: number, all: number, maxDistance: number, causal:
   return offset + Math.min(Math.floor(round(exact + round(far * round(buckets - exact)))), buckets - 1);
 }
 
-/** What is added to the score of a key `back` places before its query, of one head. */
+/** Bias of the score of a key `back` positions before its query, in one head. */
 export type ScoreBias = (head: number, back: number) => number;
 
 export function alibiBias(heads: number): ScoreBias {
@@ -65,7 +65,7 @@ export function alibiBias(heads: number): ScoreBias {
   return (head, back) => -slopes[head]! * Math.abs(back);
 }
 
-/** A learned number for each bucket and head: `table` (buckets, H). */
+/** Learned biases, one for each bucket and head: `table` (buckets, H). */
 export function relativeBias(table: Table, maxDistance: number, causal: boolean): ScoreBias {
   const known = new Map<number, number>();
   return (head, back) => {

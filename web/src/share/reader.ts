@@ -1,9 +1,9 @@
-/** Reads a row that grows by one token at a time, each token once; past the context in hops, as the library does. */
+/** Reads a growing row, each token once; beyond the context, the window moves in hops, as in the library. */
 import { Cache } from "./cache";
 import type { Transformer } from "./model";
 import type { Matrix } from "./tensors";
 
-/** The first token seen of a row: it moves by half a context at a time. See `generation/context_window.py`. */
+/** Index of the first token in the window, which moves by half a context. See `generation/context_window.py`. */
 export function windowStart(length: number, context: number): number {
   const hop = Math.max(1, Math.floor(context / 2));
   return Math.ceil(Math.max(0, length - context) / hop) * hop;
@@ -14,24 +14,24 @@ export class Reader {
   #cache = new Cache();
   #start = 0;
 
-  /** `memory`: what the encoder made of the source of an encoder-decoder, whose targets are read; else null. */
+  /** `memory`: output of the encoder, for an encoder-decoder; else null. */
   constructor(readonly model: Transformer, memory: Matrix | null) {
     this.#memory = memory;
   }
 
-  /** Of a row that follows a source; null: that follows none. */
+  /** Reader of targets of a source; null: reader of rows without a source. */
   static after(model: Transformer, source: readonly number[] | null): Reader {
     return new Reader(model, source && model.encode(source).out);
   }
 
-  /** Another one that has read the same, for a row that goes on otherwise. */
+  /** A copy for a row with another continuation. */
   copy(): Reader {
     const copy = new Reader(this.model, this.#memory);
     [copy.#cache, copy.#start] = [this.#cache.copy(), this.#start];
     return copy;
   }
 
-  /** The logits (V) of the token after the row, which is whole: every token from the first on. */
+  /** The logits (V) of the token after the row; `row` contains all tokens from the first. */
   read(row: readonly number[]): Float64Array {
     const start = this.#memory === null ? windowStart(row.length, this.model.settings.context) : 0;
     if (start !== this.#start) this.#cache = new Cache();

@@ -1,4 +1,4 @@
-/** What a model is made of: the fields of the library's settings that its forward pass depends on, all resolved. */
+/** The settings that the forward pass depends on, with defaults resolved; the fields are the library's. */
 import type { Activation } from "./activations";
 import type { NormKind } from "./tensors";
 
@@ -15,21 +15,21 @@ export interface Settings {
   norm_order: "pre" | "post" | "output";
   activation: Activation;
   window: number | null;
-  /** Of the norms of queries and keys. */
+  /** Epsilon of the query and key norms. */
   qk_eps: number;
   head_transform: boolean;
   shared_embedding: boolean;
-  /** Whether it names a class of the whole text; and what of its vectors the head reads then. */
+  /** Whether the model classifies the text, and how its vectors are pooled. */
   classifier: boolean;
   pooling: "mean" | "first";
   embedding_scale: boolean;
   rotary_base: number;
   relative_max_distance: number;
-  /** The numbers of the heads that each attention has, such as `dec.0.self`: [0, 1, 3]. */
+  /** Numbers of the heads of each attention layer, such as `dec.0.self`: [0, 1, 3]. */
   attentions: Record<string, number[]>;
 }
 
-/** Which key head each query head of an attention asks: of those that are there (Ainslie et al. 2023). */
+/** Index of the key head of each query head, among the key heads in use (Ainslie et al. 2023). */
 export function keyHeads(settings: Settings, heads: readonly number[]): number[] {
   const asked = heads.map((head) => Math.floor((head * settings.kv_heads) / settings.heads));
   const there = [...new Set(asked)].sort((a, b) => a - b);

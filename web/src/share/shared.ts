@@ -1,4 +1,4 @@
-/** A shared file, opened: what it says of itself, the model, and what the views ask of both. */
+/** An open shared file: its header, its model and tokenizers, and helpers for the views. */
 import { Problem, type Run } from "../lib/api";
 import { type Pass, Transformer } from "./model";
 import type { Settings } from "./settings";
@@ -7,7 +7,7 @@ import { largest } from "./tensors";
 import { Tokenizer, type TokenizerJson } from "./tokenizer";
 import { fromBase64, type Stored, Weights } from "./weights";
 
-/** How text is drawn; the fields are the library's. */
+/** Sampling settings; the fields are the library's. */
 export interface Sampling {
   tokens: number;
   beams: number;
@@ -21,7 +21,7 @@ export interface Sampling {
   seed: number;
 }
 
-/** What rounding the weights changed, as the library measured it when it wrote the file. */
+/** Effect of rounding the weights, which the library measured when it wrote the file. */
 export interface Rounding {
   places: number;
   loss: number;
@@ -31,7 +31,7 @@ export interface Rounding {
   row: { ids: number[]; source: number[] | null; logits: [id: number, logit: number][] };
 }
 
-/** See `sharing/package.py`. */
+/** Header of the file; see `app/share/package.py`. */
 export interface Header {
   format: number;
   bits: 8 | 16 | 32;
@@ -46,22 +46,22 @@ export interface Header {
   check?: Rounding;
 }
 
-/** What the model reads of a text. */
+/** Input of the model for a text. */
 export interface Subject {
   ids: number[];
-  /** Of a run that writes for a source; else null, and `ids` is all there is. */
+  /** Source ids of an encoder-decoder, whose `ids` are the target; else null. */
   source: number[] | null;
-  /** The target as it was given or written; null where there is none. */
+  /** The given or generated target; null if the run has no targets. */
   target: string | null;
   pass: Pass;
 }
 
 export const MASK = "[MASK]";
-const WITH_SPACE = ["words", "bpe", "unigram"]; // schemes whose tokens carry the space before them
+const WITH_SPACE = ["words", "bpe", "unigram"]; // schemes whose tokens include the space before them
 
 export class Shared {
   readonly model: Transformer;
-  /** Of what is written, or of all. */
+  /** Tokenizer of the generated text or, without a separate source tokenizer, of all text. */
   readonly tokenizer: Tokenizer;
   readonly sourceTokenizer: Tokenizer;
   readonly #subjects = new Map<string, Subject>();
@@ -80,17 +80,17 @@ export class Shared {
     return this.header.settings.family === "encoder-decoder";
   }
 
-  /** Whether what is written continues the text that was read; an answer is encoded apart from its question. */
+  /** Whether the generated text continues the text; an answer is encoded separately from its question. */
   get continues(): boolean {
     return !this.writesForSource && this.run.task !== "chat";
   }
 
-  /** The tokenizer of what is read in a stack. */
+  /** The tokenizer of a stack's input. */
   tokenizerOf(stack: "enc" | "dec"): Tokenizer {
     return stack === "enc" ? this.sourceTokenizer : this.tokenizer;
   }
 
-  /** What the model reads of a text, uncut: of a filler with the mask token in each hole. */
+  /** Token ids of a text, not truncated; a masked model gets the mask token for each [MASK]. */
   read(text: string): number[] {
     const { task } = this.run;
     if (task !== "masked" || !text.includes(MASK)) {
@@ -102,7 +102,7 @@ export class Shared {
     return this.framed([first, ...rest].flatMap((part, at) => [...(at > 0 ? [mask] : []), ...this.tokenizer.encode(part)]));
   }
 
-  /** What the encoder reads of a text: cut to the context, of which the frame comes first. */
+  /** Token ids of a text with the special tokens around it; the text is truncated to fit in the context. */
   cut(text: string): number[] {
     const { before, after } = this.header.frame;
     const room = Math.max(0, this.model.settings.context - before.length - after.length);
@@ -113,7 +113,7 @@ export class Shared {
     return [...this.header.frame.before, ...ids, ...this.header.frame.after];
   }
 
-  /** The pass over a text, and a target, that the model reads whole; kept for the views that ask next. */
+  /** The forward pass of a text and its target, which must fit in the context; cached for the other views. */
   subject(text: string, target: string | null): Subject {
     const key = JSON.stringify([text, target]);
     let subject = this.#subjects.get(key);
@@ -125,7 +125,7 @@ export class Shared {
     return subject;
   }
 
-  /** The likeliest tokens that are written for a source, without the end token. */
+  /** Greedy output for a source, without the end token. */
   greedy(source: number[]): number[] {
     const { model, tokenizer } = this;
     const reader = Reader.after(model, source);
@@ -142,7 +142,7 @@ export class Shared {
 
   #made(text: string, target: string | null): Subject {
     const { context } = this.model.settings;
-    if (text === "") throw new Problem("The text is empty: there is nothing to show.", "Write a text.");
+    if (text === "") throw new Problem("The text is empty: there is nothing to show.", "Enter a text.");
     const read = this.read(text);
     refuseLong("text", read.length, context);
     if (!this.writesForSource) return { ids: read, source: null, target: null, pass: this.model.pass(read) };
@@ -155,7 +155,7 @@ export class Shared {
   }
 }
 
-/** What stands around the holes of a text; a space that belongs to the missing token is left out. */
+/** The parts of a text around its masks, without a space that belongs to the missing token. */
 export function holes(text: string, kind: string): string[] {
   const parts = text.split(MASK);
   const last = parts.length - 1;
@@ -164,5 +164,5 @@ export function holes(text: string, kind: string): string[] {
 
 function refuseLong(what: string, tokens: number, context: number): void {
   if (tokens <= context) return;
-  throw new Problem(`The ${what} has ${tokens} tokens, the model reads ${context}.`, `Give a shorter ${what}.`);
+  throw new Problem(`The ${what} has ${tokens} tokens, but the model reads at most ${context}.`, `Give a shorter ${what}.`);
 }

@@ -1,10 +1,10 @@
-/** The model in the file as the one who answers the page's questions, with answers like those of `glass serve`. */
+/** Source of the answers that computes them with the model in the file, with the fields of `glass serve`. */
 import { Problem, type Run, type Source } from "../lib/api";
 import { ANSWERS, type Binary } from "./answers";
 import { type WriteQuestion, writing } from "./answers/write";
 import type { Shared } from "./shared";
 
-/** Why a view that another one asks for is not there. */
+/** Reasons why some views are not available. */
 const ABSENT: Record<string, string> = {
   roles: "head roles are measured on the run's own text, which is not in a shared file",
 };
@@ -12,7 +12,7 @@ const ABSENT: Record<string, string> = {
 export class Embedded implements Source {
   constructor(readonly shared: Shared) {}
 
-  /** Whether there is an answer for a view of this name. */
+  /** Whether the file can answer the view of this name. */
   has(view: string): boolean {
     return view in ANSWERS;
   }
@@ -31,18 +31,18 @@ export class Embedded implements Source {
 
   async *events(path: string, body: object, signal: AbortSignal): AsyncGenerator<unknown> {
     if (path.endsWith("/write/stream")) yield* writing(this.shared, body as WriteQuestion, signal);
-    else throw new Problem(`a shared file has no ${path}`, "glass serve has it.");
+    else throw new Problem(`a shared file cannot answer ${path}`, "Serve the run: glass serve RUN.");
   }
 
   async #answer(view: string, question: object): Promise<object> {
-    await new Promise((go) => setTimeout(go)); // so that the page is drawn before the model works
+    await new Promise((go) => setTimeout(go)); // let the page be drawn before the model runs
     const answer = ANSWERS[view];
-    if (answer === undefined) throw new Problem(ABSENT[view] ?? `a shared file has no view ${view}`, "glass serve has it.");
+    if (answer === undefined) throw new Problem(ABSENT[view] ?? `a shared file has no view ${view}`, "Serve the run: glass serve RUN.");
     return answer(this.shared, question as never);
   }
 }
 
-/** An answer in numbers as the server sends it: the length of the header, the header, the numbers. */
+/** A binary answer in the server's format: the length of the header, the header, the numbers. */
 function packed({ header, data }: Binary): ArrayBuffer {
   const text = new TextEncoder().encode(JSON.stringify(header));
   const whole = new Uint8Array(4 + text.length + data.byteLength);

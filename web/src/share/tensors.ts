@@ -1,25 +1,25 @@
 /**
- * Matrices, and the few operations that a transformer is made of.
+ * Matrices and the operations of a transformer.
  *
- * Weights are float32, as the library has them; everything that is computed is float64. The letters in the comments on
- * shapes are the library's: T and S tokens, D width, H heads, G key heads, K width of a head, F hidden, V vocabulary.
+ * Weights are float32, as in the library; all computations are in float64. The letters of shapes in comments are the
+ * library's: T and S tokens, D width, H heads, G key heads, K head width, F hidden width, V vocabulary size.
  */
 
-/** Numbers that were computed, row by row. */
+/** A computed matrix, row by row. */
 export interface Matrix {
   readonly rows: number;
   readonly columns: number;
   readonly data: Float64Array;
 }
 
-/** Weights, row by row; of a vector one row. */
+/** A weight matrix, row by row; a vector is one row. */
 export interface Table {
   readonly rows: number;
   readonly columns: number;
   readonly data: Float32Array;
 }
 
-/** Gain and offset of a norm, or matrix and offset of a linear map; `bias` null where there is none. */
+/** Gain and bias of a norm, or matrix and bias of a linear map; `bias` null: no bias. */
 export interface Affine {
   readonly weight: Table;
   readonly bias: Table | null;
@@ -80,7 +80,7 @@ export function linear(x: Matrix, { weight, bias }: Affine): Matrix {
 export type NormKind = "layernorm" | "rmsnorm" | "none";
 
 /**
- * The norm of parts of each row, as wide as the gain: of whole rows, or of each head.
+ * Normalize chunks of each row that are as wide as the gain: whole rows, or heads.
  *
  * layernorm: (x - mean) / √(variance + ε) · g + b (Ba et al. 2016); rmsnorm: x / √(mean of x² + ε) · g (Zhang and
  * Sennrich 2019).
@@ -99,7 +99,7 @@ export function normed(x: Matrix, kind: NormKind, own: Affine | null, epsilon: n
   return y;
 }
 
-/** What a norm takes off a vector, and what it divides it by. */
+/** The mean that a norm subtracts from a vector, and the scale by which it divides. */
 export function spread(x: Float64Array, kind: NormKind, epsilon: number): { mean: number; scale: number } {
   let mean = 0;
   if (kind === "layernorm") {
@@ -111,7 +111,7 @@ export function spread(x: Float64Array, kind: NormKind, epsilon: number): { mean
   return { mean, scale: Math.sqrt(squares / x.length + epsilon) };
 }
 
-/** eˣ / Σ eˣ in place, of numbers of which -∞ get exactly 0. */
+/** Softmax eˣ / Σ eˣ in place; -∞ gives exactly 0. */
 export function softmax(x: Float64Array): Float64Array {
   let highest = -Infinity;
   for (const value of x) if (value > highest) highest = value;
@@ -139,7 +139,7 @@ export function dot(a: ArrayLike<number>, b: ArrayLike<number>): number {
   return sum;
 }
 
-/** The places of the n largest, the largest first; of equals the lower place first, as in the library. */
+/** Indices of the n largest numbers, largest first; ties go to the lower index, as in the library. */
 export function largest(x: ArrayLike<number>, n: number): number[] {
   const order = Array.from({ length: x.length }, (_, at) => at);
   return order.sort((a, b) => x[b]! - x[a]! || a - b).slice(0, n);

@@ -1,7 +1,7 @@
 /**
- * Text to ids and back, from a run's `tokenizer.json`: the same ids as the library's, in all seven schemes.
+ * Encode and decode text with a run's `tokenizer.json`: the same ids as in the library, for all seven schemes.
  *
- * What the browser's own tables decide (letters, marks, digits, graphemes) follows the version of Unicode that it has.
+ * Classes of characters (letters, marks, digits, graphemes) follow the browser's version of Unicode.
  */
 import { Problem } from "../lib/api";
 import { byteLetters, type Model, modelOf, type ModelJson } from "./pieces";
@@ -25,7 +25,7 @@ interface Document {
   model: ModelJson & { glassformer: { kind: string; roles?: object } };
 }
 
-/** Which ids have a part of their own; see the library's `Roles`. */
+/** Ids with special roles; see the library's `Roles`. */
 export interface Roles {
   size: number;
   start: number;
@@ -47,7 +47,7 @@ export interface TokenizerJson {
 }
 
 const IDEOGRAPHS = /[\u{4e00}-\u{9fff}\u{3400}-\u{4dbf}\u{20000}-\u{2a6df}\u{2a700}-\u{2b73f}\u{2b740}-\u{2b81f}\u{2b920}-\u{2ceaf}\u{f900}-\u{faff}\u{2f800}-\u{2fa1f}]/gu;
-/** Signs that became punctuation after Unicode 8, whose table the library's WordPiece has; U+166D and U+111C9 were it then. */
+/** Punctuation added after Unicode 8, which the library's WordPiece uses; U+166D and U+111C9 were punctuation then. */
 const NEWER =
   String.raw`\u{61d}\u{9fd}\u{a76}\u{c77}\u{c84}\u{1b4e}-\u{1b4f}\u{1b7d}-\u{1b7f}\u{2e43}-\u{2e4f}` +
   String.raw`\u{2e52}-\u{2e5d}\u{10d6e}\u{10ead}\u{10ed0}\u{10f55}-\u{10f59}\u{10f86}-\u{10f89}` +
@@ -83,7 +83,7 @@ export class Tokenizer {
 
   encode(text: string): number[] {
     if (/\p{Surrogate}/u.test(text)) {
-      throw new Problem("The text holds half of a surrogate pair: it is not valid Unicode.", "Take that character out.");
+      throw new Problem("The text contains half of a surrogate pair: it is not valid Unicode.", "Remove that character.");
     }
     const clean = nodes(this.#document.normalizer).reduce((each, node) => normalized(each, node), text);
     if (this.kind === "bytes") return [...utf8(clean)];
@@ -93,14 +93,14 @@ export class Tokenizer {
     return words.filter((word) => word !== "").flatMap((word) => this.#model(word));
   }
 
-  /** The text of ids: special tokens left out, U+FFFD for an unknown symbol and for what is no UTF-8. */
+  /** Text of ids without special tokens; U+FFFD for unknown symbols and for invalid UTF-8. */
   decode(ids: readonly number[]): string {
     const text = textOf(together(ids.map((id) => this.bytes(id))));
     const first = ids.find((id) => this.bytes(id).length > 0);
     return this.roles.drops_space && first !== undefined && this.bytes(first)[0] === 0x20 ? text.slice(1) : text;
   }
 
-  /** Text from tokens as they come, in whole characters: what it gives, joined, is `decode` of all of them. */
+  /** Decode tokens one at a time into complete characters; the texts joined equal `decode` of all tokens. */
   stream(): (id: number) => string {
     const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
     let atStart = this.roles.drops_space;
@@ -114,12 +114,12 @@ export class Tokenizer {
     };
   }
 
-  /** What one token stands for; nothing for special ones. */
+  /** Bytes of one token; none for special tokens. */
   bytes(id: number): Uint8Array {
     return this.#bytes[id] ?? new Uint8Array();
   }
 
-  /** A form of one token that can be read; special ones by name. */
+  /** Readable text of one token; the name of a special token. */
   text(id: number): string {
     return this.special.has(id) ? (this.#names.get(id) ?? `<${id}>`) : printable(this.bytes(id));
   }
@@ -141,7 +141,7 @@ export class Tokenizer {
   }
 }
 
-/** The parts of a sequence, in their order. */
+/** The components of a sequence, in order. */
 function nodes(node: Node | null): Node[] {
   if (node === null) return [];
   return node.type === "Sequence" ? [...(node.normalizers ?? []), ...(node.pretokenizers ?? [])].flatMap(nodes) : [node];
@@ -164,7 +164,7 @@ function normalized(text: string, node: Node): string {
   }
 }
 
-/** Each character by itself: no character depends on its neighbours, as the final sigma otherwise would. */
+/** Lowercase each character separately, so that none depends on its neighbours, as a final sigma would. */
 function lowered(text: string): string {
   return Array.from(text, (letter) => letter.toLowerCase()).join("");
 }
@@ -187,7 +187,7 @@ function patternOf({ pattern }: Node): RegExp {
   return new RegExp((pattern?.String ?? "").replace(/[\\^$.*+?()[\]{}|/-]/g, "\\$&"), "gu");
 }
 
-/** What matches, and what stands between. */
+/** The matches, and the text between them. */
 function isolated(text: string, pattern: RegExp): string[] {
   const parts: string[] = [];
   let at = 0;
@@ -198,7 +198,7 @@ function isolated(text: string, pattern: RegExp): string[] {
   return [...parts, text.slice(at)].filter((part) => part !== "");
 }
 
-/** Each match with what follows it, unless that is a match, too. */
+/** Each match with the text after it, unless another match follows. */
 function merged(text: string, pattern: RegExp): string[] {
   const matches = new Set([...text.matchAll(pattern)].map((match) => match.index));
   const parts: string[] = [];
@@ -221,7 +221,7 @@ function graphemes(text: string): string[] {
   return Array.from(new Intl.Segmenter("en", { granularity: "grapheme" }).segment(text), ({ segment }) => segment);
 }
 
-/** What a token of the vocabulary stands for, by the scheme. */
+/** Function from a token of the vocabulary to its bytes, by scheme. */
 function standsFor(kind: string, imported: boolean): (token: string) => Uint8Array {
   if (kind === "bytes" || kind === "bpe") {
     const byte = new Map(BYTE_LETTERS.map((letter, value) => [letter, value]));

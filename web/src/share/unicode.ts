@@ -1,6 +1,6 @@
-/** Bytes, letters and classes of characters, as the library's tokenizers have them. */
+/** Bytes, letters and character classes, as in the library's tokenizers. */
 
-/** The printable letter that stands for each byte in byte-level vocabularies (GPT-2's table). */
+/** Printable letter of each byte in byte-level vocabularies (GPT-2's table). */
 export const BYTE_LETTERS: readonly string[] = (() => {
   const itself = (byte: number) => (byte > 0x20 && byte < 0x7f) || (byte > 0xa0 && byte !== 0xad);
   let next = 0x100;
@@ -13,12 +13,12 @@ export function utf8(text: string): Uint8Array {
   return encoder.encode(text);
 }
 
-/** The text of bytes; U+FFFD for what is no UTF-8. */
+/** Decode bytes; U+FFFD for invalid UTF-8. */
 export function textOf(bytes: Uint8Array): string {
   return new TextDecoder("utf-8", { ignoreBOM: true }).decode(bytes);
 }
 
-/** The bytes of several, one behind the other. */
+/** Concatenate byte arrays. */
 export function together(parts: readonly Uint8Array[]): Uint8Array {
   const whole = new Uint8Array(parts.reduce((sum, part) => sum + part.length, 0));
   let at = 0;
@@ -29,7 +29,7 @@ export function together(parts: readonly Uint8Array[]): Uint8Array {
   return whole;
 }
 
-/** Bytes as something that can be read: part of a character as `\xe0`, a newline as `\n`. */
+/** Readable text of bytes: a part of a character as `\xe0`, a newline as `\n`. */
 export function printable(bytes: Uint8Array): string {
   let text = "";
   for (let at = 0; at < bytes.length; ) {
@@ -46,7 +46,7 @@ function escaped(code: number): string {
   return `\\x${code.toString(16).padStart(2, "0")}`;
 }
 
-/** How many bytes the character takes that begins here; 0 if none does. */
+/** Number of bytes of the character that begins here; 0 if none does. */
 function characterAt(bytes: Uint8Array, at: number): number {
   const first = bytes[at]!;
   const length = first < 0x80 ? 1 : first < 0xc2 ? 0 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : first < 0xf5 ? 4 : 0;
@@ -59,16 +59,16 @@ function isReplacement(bytes: Uint8Array, at: number): boolean {
 }
 
 /**
- * An expression of the library's in the browser's words.
+ * Translate a regular expression of the library to JavaScript.
  *
- * There `\s` is Unicode's White_Space, which has U+0085 and lacks U+FEFF; and a group `(?i:…)` is not everywhere known.
+ * In the library, `\s` is Unicode's White_Space, which includes U+0085 but not U+FEFF. Some browsers lack `(?i:…)`.
  */
 export function expression(pattern: string): RegExp {
   const anyCase = pattern.replace(/\(\?i:([^)]*)\)/g, (_, inner: string) => `(?:${inner.replace(/[a-z]/g, bothCases)})`);
   return new RegExp(anyCase.replaceAll("\\s", "\\p{White_Space}").replaceAll("\\S", "\\P{White_Space}"), "gu");
 }
 
-/** Small, large, and the long s, which is an s to those who ignore case. */
+/** Lowercase, uppercase, and the long s, which equals s if case is ignored. */
 function bothCases(letter: string): string {
   return `[${letter}${letter.toUpperCase()}${letter === "s" ? "ſ" : ""}]`;
 }

@@ -1,12 +1,12 @@
-/** The model's weights, as they stand in the file: whole numbers of 8 bits with a scale for each row, or floats. */
+/** The weights in the file: 8-bit integers with a scale for each row, or floats. */
 import type { Affine, Table } from "./tensors";
 
-/** One tensor in the bytes; see `sharing/quantize.py`. */
+/** Location of one tensor in the bytes; see `app/share/quantize.py`. */
 export interface Stored {
   name: string;
   shape: number[];
   kind: "int8" | "float16" | "float32";
-  /** Where it begins. The scales of int8, float32, stand before the numbers. */
+  /** Offset of the first byte. For int8, float32 scales precede the integers. */
   offset: number;
 }
 
@@ -31,18 +31,18 @@ export class Weights {
     return table;
   }
 
-  /** A matrix or gain with its offset, if there is one. */
+  /** A matrix or gain, with its bias if there is one. */
   affine(name: string): Affine {
     return { weight: this.get(`${name}.weight`), bias: this.find(`${name}.bias`) };
   }
 
-  /** The same, or null where the model has no such part. */
+  /** A matrix or gain with its bias; null if the model does not have it. */
   findAffine(name: string): Affine | null {
     return this.#tables.has(`${name}.weight`) ? this.affine(name) : null;
   }
 }
 
-/** The bytes of a text in base64. */
+/** Decode base64. */
 export function fromBase64(text: string): ArrayBuffer {
   const letters = atob(text.trim());
   const bytes = new Uint8Array(letters.length);
@@ -67,7 +67,7 @@ function read({ shape, kind, offset }: Stored, bytes: ArrayBuffer): Table {
   return { rows, columns, data };
 }
 
-/** A number of IEEE 754's binary16. */
+/** Decode an IEEE 754 binary16 number. */
 function ofHalf(bits: number): number {
   const sign = bits & 0x8000 ? -1 : 1;
   const [exponent, fraction] = [(bits >> 10) & 31, bits & 1023];

@@ -1,4 +1,4 @@
-/** The table of views: what the page can show, in the order in which it is shown. */
+/** The views of the page, in the order of the menu. */
 import type { Component } from "svelte";
 
 import type { Run } from "../lib/api";
@@ -6,18 +6,18 @@ import type { Run } from "../lib/api";
 type Load = () => Promise<{ default: Component<{ run: Run }> }>;
 
 export interface ViewEntry {
-  /** In the address, and of the server's view where there is one of the same name. */
+  /** Name in the address, and of the server's view if there is one. */
   name: string;
   title: string;
-  /** What it is called for runs of these tasks, where that is something else. */
+  /** Other titles, for runs of these tasks. */
   called?: Partial<Record<Run["task"], string>>;
   group: "Use" | "Read" | "Why" | "Learnt" | "Compare";
-  /** Whether it looks at the text at the top of the page. */
+  /** Whether the view uses the text at the top of the page. */
   reads: boolean;
   load: Load;
-  /** The same for runs of these tasks, where it is another component. */
+  /** Other components, for runs of these tasks. */
   instead?: Partial<Record<Run["task"], Load>>;
-  /** Why a run has nothing to show here; null if it has. */
+  /** Reason why the view does not apply to a run; null if it does. */
   missing?: (run: Run) => string | null;
 }
 
@@ -31,7 +31,7 @@ export const VIEWS: readonly ViewEntry[] = [
   },
   {
     name: "sampling", title: "Sampling", group: "Use", reads: true, load: () => import("./Sampling.svelte"),
-    missing: (run) => (run.task === "masked" || run.task === "classify" ? `${run.name} learnt to ${run.task === "masked" ? "fill holes" : "predict labels"}: ${NO_SAMPLING}.` : null),
+    missing: (run) => (run.task === "masked" || run.task === "classify" ? `${run.name} was trained to predict ${run.task === "masked" ? "masked tokens" : "labels"}: ${NO_SAMPLING}.` : null),
   },
   { name: "ablation", title: "Ablation desk", group: "Why", reads: true, load: () => import("./Ablation.svelte") },
   { name: "compare", title: "Two runs", group: "Compare", reads: true, load: () => import("./Compare.svelte") },
@@ -55,8 +55,8 @@ export const VIEWS: readonly ViewEntry[] = [
   {
     name: "loss", title: "Loss by token", group: "Learnt", reads: true, load: () => import("./Loss.svelte"),
     missing: (run) => {
-      if (run.task === "classify") return `${run.name} predicts labels: it gives no probability to tokens, so they have no surprisal. glass evaluate gives its loss.`;
-      if (run.task === "chat") return `${run.name} was trained on answers only: the tokens of a question have no loss. glass evaluate gives the loss of its answers.`;
+      if (run.task === "classify") return `${run.name} predicts labels: it gives no probability to tokens, so they have no surprisal. glass evaluate prints its loss.`;
+      if (run.task === "chat") return `${run.name} was trained on answers only: the tokens of a question have no loss. glass evaluate prints the loss on its answers.`;
       return null;
     },
   },
@@ -66,7 +66,7 @@ export const VIEWS: readonly ViewEntry[] = [
       if (run.task === "lm" || run.task === "masked") return null;
       const remedy = "Serve a run of --task lm or --task masked.";
       if (run.task === "chat") return `${run.name} was trained on answers only, and probes need a model of running text. ${remedy}`;
-      return `${run.name} gives the tokens of one text no probability, so there is nothing to probe. ${remedy}`;
+      return `${run.name} gives no probability to the tokens of a single text, so the probes do not apply. ${remedy}`;
     },
   },
   { name: "proof", title: "Proof sheet", group: "Learnt", reads: false, load: () => import("./Proof.svelte") },

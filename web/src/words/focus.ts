@@ -3,12 +3,12 @@ import type { Words } from "../lib/levels";
 export const FOCUS: Words = {
   question: "Where does each head attend from this token?",
   depths: {
-    school: "Choose a word. Each line shows where one head looks from there, and the arcs go to the words that it looks at most.",
-    student: "One token, all heads. Each strip is that token's row of a head's attention map. The arcs show its largest weights; the rest is the total weight of all other tokens, so both sum to 1.",
-    practitioner: "Compare all heads at one token: copying heads, previous-token heads, and heads that attend mostly to the first token are easy to see. The rest shows how much of the row the arcs leave out.",
-    engineer: "L × H rows of one query. For each row: the k largest weights with their positions, and the remaining mass, summed from the row and not computed as 1 − Σ top-k.",
-    researcher: "Per-query attention distributions over all heads. Top-k weights with the remaining mass: no weight is dropped without its mass being shown.",
+    school: "Choose a word. Each line shows where one head looks from this word. The arcs show the words that the chosen head looks at most.",
+    student: "The view shows one query token in all heads. Each strip is the token's row in the attention map of one head. The arcs show the largest weights of the chosen head, and “all others” is the total weight of the other tokens. Together they sum to 1.",
+    practitioner: "Compare all heads at one token: copying heads, previous-token heads, and heads that attend mostly to the first token are easy to see. The weight of all others shows how much of the row the arcs leave out.",
+    engineer: "The view shows the L × H attention rows of one query. For each row, it lists the k largest weights with their positions, and the sum of the other weights, which is not computed as 1 − Σ top-k.",
+    researcher: "The view shows the attention distribution of one query in every head: the top-k weights, and the total mass of all other weights.",
   },
-  formula: "Σ top-k + rest = 1",
-  agrees: "the shown weights and the rest sum to 1, and each weight equals its cell in the attention map.",
+  formula: "Σ top-k + Σ others = 1",
+  agrees: "the shown weights and the sum of the others add up to 1, and each weight equals its cell in the attention map.",
 };

@@ -3,24 +3,24 @@ import { LEVELS, type Words } from "../lib/levels";
 export const LABEL: Words = {
   question: "Which label does the model give your text?",
   depths: {
-    school: "The model reads the whole text and says which kind it is, and how sure it is of each kind.",
-    student: "The model reads the text whole and gives each label a probability; together they are 1. The first is the predicted label.",
-    practitioner: "Probabilities of all labels, not only of the likeliest: see where the model is uncertain. `glass evaluate` measures how well these probabilities are calibrated.",
-    engineer: "softmax over the classes' scores of the pooled last vectors, in float64, as `glass classify --json` prints it.",
-    researcher: "The predictive distribution of the head over all classes. It is uncalibrated unless the evaluation says otherwise.",
+    school: "The model reads the whole text and says which label fits best, and how sure it is of each label.",
+    student: "The model reads the whole text and gives each label a probability; the probabilities sum to 1. The first label is the predicted one.",
+    practitioner: "The probabilities of all labels show whether the model is uncertain. `glass evaluate` measures how well these probabilities are calibrated.",
+    engineer: "The probabilities are the softmax, in float64, of the class scores of the pooled final vector, as in `glass classify --json`.",
+    researcher: "This is the predictive distribution over all classes. It may be poorly calibrated: `glass evaluate` measures the calibration.",
   },
   formula: "p(label | text) = softmax(W h + b)",
   agrees: "the probabilities sum to 1, and match `glass classify`.",
 };
 
 export const FILL: Words = {
-  question: "Which tokens fit in the holes?",
+  question: "Which tokens fit in place of each mask?",
   depths: {
     school: "Write [MASK] where a word is missing. The model reads the text before and after it, and guesses the word.",
-    student: "For each [MASK] the likeliest tokens with their probabilities, from both sides of the hole. The text above the candidates has the likeliest token in each hole.",
-    practitioner: "Each hole is filled while the others are still open: two holes side by side may get tokens that do not fit together.",
-    engineer: "softmax of the logits at the mask's position over all text tokens; special tokens are excluded, as in `glass fill`.",
-    researcher: "Marginals of each masked position given all unmasked ones; the joint distribution of several holes is not modelled.",
+    student: "The candidates for each [MASK] are the likeliest tokens, predicted from the text on both sides. The text above them has the likeliest token in place of each mask.",
+    practitioner: "Each mask is filled independently, so two masks side by side may get tokens that do not fit together.",
+    engineer: "The probabilities are the softmax of the logits at the position of the mask, over all text tokens; special tokens are excluded, as in `glass fill`.",
+    researcher: "The view shows the marginal distribution of each masked position given all unmasked positions; the joint distribution of several masks is not modelled.",
   },
   formula: "p(xᵢ | unmasked tokens)",
   agrees: "candidates and probabilities match `glass fill`.",
@@ -29,53 +29,53 @@ export const FILL: Words = {
 export const WRITE: Words = {
   question: "How does the model continue your text?",
   depths: {
-    school: "Type something and let the model go on. It writes one piece after another, each time asking itself what could come next.",
-    student: "The model writes one token at a time; each is sampled from its probabilities.",
-    practitioner: "The run's own task with the settings of `glass generate`: with the same seed, a run writes the same text again.",
-    engineer: "One pass reads the text; then one token at a time, with cached keys and values. Each is sampled in float64.",
-    researcher: "A sample of the model's own distribution, as the settings modify it; the Sampling view shows each stage.",
+    school: "Type something and let the model continue it. It writes one piece after another, each time asking itself what could come next.",
+    student: "The model writes one token at a time; each token is sampled from the probabilities that the model gives.",
+    practitioner: "The page generates text with the settings of `glass generate`: with the same seed, a run writes the same text again.",
+    engineer: "One forward pass reads the text; each further pass generates one token, with cached keys and values. Sampling is in float64.",
+    researcher: "The text is a sample from the model's distribution, as modified by the settings. The view Sampling shows each stage.",
   },
   formula: "token ~ p(token | all before it)",
   agrees: "the text equals that of `glass generate` with these settings and this seed.",
 };
 
-/** Of runs that answer in a conversation. */
+/** For chat runs. */
 export const CHAT: Words = {
   question: "What does the model answer?",
   depths: {
     school: "Ask the model something. It writes an answer piece by piece, and for the next question it reads the whole conversation again.",
     student: "The model reads the conversation as one text and continues it, one token at a time, until it ends the answer. It has no other memory of the conversation.",
-    practitioner: "The conversation is written with the run's chat template, as in training and in `glass chat`. When it no longer fits the context, the oldest question and answer are left out.",
-    engineer: "Each answer is encoded separately from the text before it, so the ids match training. One pass reads them; then one token at a time, with cached keys and values.",
-    researcher: "A sample of p(answer | conversation). Only answer tokens, and the end token after each answer, counted in the loss; predictions inside a question were never trained.",
+    practitioner: "The conversation is formatted with the run's chat template, as in training and in `glass chat`. When it no longer fits in the context, the oldest question and answer are left out.",
+    engineer: "Each answer is encoded separately from the text before it, so that the ids match training. One forward pass reads the conversation; each further pass generates one token, with cached keys and values.",
+    researcher: "The answer is a sample from p(answer | conversation). Only answer tokens, and the end token after each answer, counted in the training loss, so the predictions of question tokens were never trained.",
   },
   formula: "token ~ p(token | conversation, answer so far)",
   agrees: "the answer equals that of `glass chat` with these settings and this seed.",
 };
 
-/** Of runs that read one text and write another. */
+/** For runs that translate or summarize. */
 export const TURN: Words = {
   question: "What does the model write for your text?",
   depths: {
-    school: "Type a text. The model reads all of it first, and then writes another one for it, piece by piece. For each piece it looks back at yours.",
-    student: "The encoder reads the whole text. Then the decoder writes one token at a time, and each depends on your text and on what is written so far.",
-    practitioner: "The run's own task with the settings of `glass generate`. With one beam each token is sampled; more beams look for the likeliest text, which is the usual choice here.",
-    engineer: "The text is encoded once. The decoder runs one token at a time with cached keys and values, and cross-attention reads the encoder's last vectors.",
-    researcher: "A sample of p(y | x), or the hypothesis of beam search with the best score. The score is length-normalised, and the search is not exact, so the result need not be the mode.",
+    school: "Type a text. The model reads all of it first, and then writes another text for it, piece by piece. For each piece it looks back at your text.",
+    student: "The encoder reads the whole text. Then the decoder writes one token at a time; each token depends on your text and on the tokens written so far.",
+    practitioner: "The page generates text with the settings of `glass generate`. With one beam, each token is sampled; with more beams, beam search looks for the likeliest text, which is the usual choice for translation and summarization.",
+    engineer: "One pass of the encoder reads the text. Each pass of the decoder generates one token, with cached keys and values; cross-attention reads the encoder's output.",
+    researcher: "The output is a sample from p(y | x), or the hypothesis of beam search with the best score. This score is length-normalised and the search is not exact, so the result need not be the mode of p(y | x).",
   },
   formula: "yᵢ ~ p(yᵢ | y₁ … yᵢ₋₁, x)",
   agrees: "the text equals that of `glass generate` with these settings and this seed.",
 };
 
 const METER: Words["depths"] = {
-  school: "Coloured parts are copied: exactly these words occur in the text that it learnt from.",
-  student: "The shading is a copy meter: the darker a passage, the longer its exact match in the training text. Click it to see where.",
-  practitioner: "Long shaded passages mean that the model recites. Short ones occur in any two texts of the same kind.",
-  engineer: "Matches are all maximal common substrings with the training split, found by a suffix automaton of the sample.",
-  researcher: "Shaded: verbatim overlap with the training split at character level, all maximal matches above the threshold. Memorisation needs a base rate: compare with overlaps of held-out text of equal length.",
+  school: "Coloured parts are copied: exactly these words occur in the text that the model learnt from.",
+  student: "The shading is a copy meter: the darker a passage, the longer its exact match in the training text. Click a passage to see where the match is.",
+  practitioner: "A long shaded passage means that the model recites its training text. Short matches occur between any two texts of the same genre.",
+  engineer: "The matches are all maximal common substrings with the training split, found with a suffix automaton of the generated text.",
+  researcher: "Each shaded character belongs to a verbatim match with the training split that is maximal and not shorter than the threshold. A claim of memorisation needs a base rate: compare with the matches of held-out text of equal length.",
 };
 
-/** The same, and what the copy meter says: where the training text is at hand. */
+/** The words with those of the copy meter added, for pages that can search the training text. */
 export function withMeter(words: Words): Words {
   const depths = Object.fromEntries(LEVELS.map((level) => [level, `${words.depths[level]} ${METER[level]}`])) as Words["depths"];
   return { ...words, depths, agrees: `${words.agrees.slice(0, -1)}; each match occurs in the training text at the position shown.` };

@@ -167,8 +167,8 @@ def _around_text(opened: OpenedRun) -> tuple[list[int], list[int]]:
     """Return the token ids that the model reads before and after each text or, for a chat model, each question.
 
     Raises:
-        GlassError: these ids depend on the question, or tokens other than the end token end an answer. The page does
-            not support either, because it does not apply templates.
+        GlassError: these ids depend on the question, or tokens other than the end token end an answer. The page, which
+            does not apply templates, supports neither.
     """
     model = opened.text_model
     if not isinstance(model, ChatModel):

@@ -1,7 +1,7 @@
-"""Tokenizer data for the page; an error names the first part of the tokenizer that the page does not support.
+"""Tokenizer data for the page, or an error with the first component of the tokenizer that the page does not support.
 
-`web/src/share/tokenizer.ts` implements the parts listed here, and gives the same ids. Other parts, which an imported
-`tokenizer.json` may have, would silently give different ids.
+`web/src/share/tokenizer.ts` implements the components listed here, and gives the same ids. Other components, which an
+imported `tokenizer.json` may have, would silently give different ids.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SWITCHES: dict[str, tuple[Any, ...]] = {
     "end_of_word_suffix": (None, ""),
     "continuing_subword_prefix": (None, "", "##"),
 }
-"""Options of the parts, with the values that the page supports."""
+"""Options of the components, with the values that the page supports."""
 REMEDY = "Share a run whose tokenizer glassformer trained, or use glass serve, which supports every tokenizer."
 
 
@@ -69,7 +69,7 @@ def for_the_page(tokenizer: Tokenizer, path: Path) -> Json:
 
 
 def _refuse_unknown(document: Json) -> None:
-    """Raise a `GlassError` that names the first part of the tokenizer that the page does not support."""
+    """Raise a `GlassError` that names the first component of the tokenizer that the page does not support."""
     model = document["model"]
     parts: list[tuple[str, tuple[str, ...], Json]] = [
         ("normalizer", NORMALIZERS, each) for each in _parts(document["normalizer"])
@@ -96,7 +96,7 @@ def _refuse_unknown(document: Json) -> None:
 
 
 def _parts(node: Json | None) -> Iterator[Json]:
-    """Yield the parts of a normalizer or pre-tokenizer in order, without the sequences that contain them."""
+    """Yield the components of a normalizer or pre-tokenizer in order, without the sequences that contain them."""
     if node is not None and node["type"] == "Sequence":
         for each in [*node.get("normalizers", []), *node.get("pretokenizers", [])]:
             yield from _parts(each)

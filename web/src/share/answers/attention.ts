@@ -1,4 +1,4 @@
-/** Attention map, score anatomy, all heads, row focus, alignment: the answers of `app/server/views/attention`. */
+/** Answers of the attention views; see `app/server/views/attention`. */
 import { Problem } from "../../lib/api";
 import type { Scale } from "../../lib/colours";
 import { search } from "../beams";
@@ -64,7 +64,7 @@ export function score(shared: Shared, question: TextQuestion & { head: string; q
     log_sum: logSum, weight: value === null ? 0 : Math.exp(value - logSum),
     python: recorded(shared, question, [`${site}.q`, `${site}.k`, `${site}.scores`, `${site}.pattern`], [
       `q = found["${site}.q"][0, ${place}, ${query}]`,
-      `k = found["${site}.k"][0, ${own.of.asks[place]!}, ${key}]  # the key head that this head asks`,
+      `k = found["${site}.k"][0, ${own.of.asks[place]!}, ${key}]  # key head of this query head`,
       "print((q * k).tolist(), float(q @ k), float(q @ k) / len(q) ** 0.5)",
       `print(found["${head}.scores"][0, ${query}].tolist())  # -inf where masked`,
       `print(found["${head}.pattern"][0, ${query}].tolist())`,
@@ -107,7 +107,7 @@ export function focus(shared: Shared, question: TextQuestion & { place: number; 
   const layers = [...layersOf(shared, question).values()];
   const stack = question.stack ?? layers.at(-1)?.site.slice(0, 3);
   const own = layers.filter((layer) => layer.site.startsWith(`${stack}.`));
-  if (own.length === 0) throw new Problem(`This model has no stack ${stack} with heads.`, "Choose the other one.");
+  if (own.length === 0) throw new Problem(`This model has no stack ${stack} with heads.`, "Choose the other stack.");
   const { place, top = 8 } = question;
   span([place, place + 1], own[0]!.shape[0], "tokens");
   const [found, rows]: [object[], number[]] = [[], []];
@@ -132,7 +132,7 @@ export function focus(shared: Shared, question: TextQuestion & { place: number; 
 export function alignment(shared: Shared, question: TextQuestion & { site?: string | null; head?: number | null; beams?: number }): Binary {
   const cross = [...layersOf(shared, question).values()].filter((layer) => layer.site.endsWith(".cross"));
   const layer = question.site == null ? cross.at(-1) : cross.find((each) => each.site === question.site);
-  if (layer === undefined) throw new Problem("There is no such cross-attention.", `There is ${cross.map((each) => each.site).join(", ")}.`);
+  if (layer === undefined) throw new Problem(`There is no cross-attention layer ${question.site} in this model.`, `Choose one of ${cross.map((each) => each.site).join(", ")}.`);
   const head = question.head ?? null;
   const places = head === null ? layer.pass.of.heads.map((_, place) => place) : [layer.placeOf(head)];
   const [T, S] = layer.shape;
@@ -164,7 +164,7 @@ export function alignment(shared: Shared, question: TextQuestion & { site?: stri
   return { header, data: cells.values };
 }
 
-/** What beam search finds with so many beams, and otherwise the run's own settings. */
+/** Results of beam search with this number of beams and the run's other settings. */
 function hypotheses(shared: Shared, text: string, beams: number): object[] {
   if (beams === 0) return [];
   const found = search(shared, text, { ...shared.header.sample, beams }, beams);
@@ -175,7 +175,7 @@ function partOf(layer: Layer): string {
   return layer.site.replace(/\.\d+\./, ".");
 }
 
-/** The keys of most weight, and what all others have. */
+/** The keys with the largest weights, and the sum of the other weights. */
 function strongest(row: Float64Array, count: number): { top: { key: number; weight: number }[]; rest: number } {
   const weights = row.map((weight) => (Number.isNaN(weight) ? 0 : weight));
   const best = largest(weights, count).filter((key) => weights[key]! > 0);
@@ -183,9 +183,9 @@ function strongest(row: Float64Array, count: number): { top: { key: number; weig
   return { top: best.map((key) => ({ key, weight: weights[key]! })), rest };
 }
 
-/** A window, or all. */
+/** A range of positions; null: all positions. */
 function span(asked: Span, length: number, what: string): [number, number] {
   const [start, stop] = asked ?? [0, length];
   if (start >= 0 && start < stop && stop <= length) return [start, stop];
-  throw new Problem(`The ${what} ${start} to ${stop} were asked for, and there are ${length}.`, "Choose others.");
+  throw new Problem(`The ${what} ${start} to ${stop} are not within the ${length} tokens.`, `Choose positions from 0 to ${length - 1}.`);
 }

@@ -1,4 +1,4 @@
-/** The beam tree: the answer of `serve/views/beams.py`. */
+/** Answer of the view `beams`; see `app/server/views/beams.py`. */
 import { type Hypothesis, type Look, penalty, type Rule, search } from "../beams";
 import type { Shared } from "../shared";
 import { quoted, script } from "./python";
@@ -38,14 +38,14 @@ export function beams(shared: Shared, question: Partial<Rule> & { text: string }
   };
 }
 
-/** What was written after the prompt: whole characters. */
+/** The generated text, in complete characters. */
 export function textOf(shared: Shared, prompt: string, tokens: readonly number[]): string {
   const decoded = shared.tokenizer.stream();
   if (shared.continues) shared.read(prompt).forEach((id) => decoded(id));
   return tokens.map((id) => decoded(id)).join("");
 }
 
-/** Every hypothesis that was looked at; parents stand before their children, and the first node is the root. */
+/** All hypotheses that the search considered. Parents precede their children; the first node is the root. */
 function tree(shared: Shared, looks: readonly Look[], found: readonly Hypothesis[], alpha: number): Node[] {
   const nodes: Node[] = [{ parent: null, token: null, text: "", tokens: 0, log_probability: 0, score: 0, fate: "ran on", rank: null }];
   const places = new Map([["", 0]]);

@@ -1,4 +1,4 @@
-/** From weights to the cells of a map: a window of it, pooled, as numbers or as bytes; see `serve/views/attention/cells.py`. */
+/** Pool a window of an attention map into cells, as numbers or bytes; see `app/server/views/attention/cells.py`. */
 import { type Scale, scaled } from "../../lib/colours";
 
 export const [HIDDEN, FULL] = [255, 254];
@@ -11,12 +11,12 @@ export interface Cells {
   largest: number;
 }
 
-/** The side of the blocks that make a length fit into so many cells. */
+/** Side of the blocks with which a length fits into `most` cells. */
 export function blockFor(length: number, most: number): number {
   return Math.ceil(length / most);
 }
 
-/** The largest weight of each block; NaN where all of it is masked. `row(i)`: the weights of query i, NaN where masked. */
+/** The largest weight of each block; NaN if the whole block is masked. `row(i)`: the weights of query i, NaN where masked. */
 export function cellsOf(row: (query: number) => Float64Array, queries: [number, number], keys: [number, number], block: number): Cells {
   const shape: [number, number] = [Math.ceil((queries[1] - queries[0]) / block), Math.ceil((keys[1] - keys[0]) / block)];
   const values = new Float32Array(shape[0] * shape[1]).fill(Number.NaN);
@@ -36,12 +36,12 @@ export function cellsOf(row: (query: number) => Float64Array, queries: [number, 
   return { values, shape, rowSums, largest };
 }
 
-/** A byte for each cell, on the scale. */
+/** One byte for each cell, on the scale. */
 export function asBytes(values: Float32Array, scale: Scale): Uint8Array {
   return Uint8Array.from(values, (value) => (Number.isNaN(value) ? HIDDEN : Math.round(scaled(Math.min(1, value), scale) * FULL)));
 }
 
-/** -Σ w ln w, in nats. */
+/** Entropy -Σ w ln w, in nats. */
 export function entropy(weights: ArrayLike<number>): number {
   let sum = 0;
   for (let at = 0; at < weights.length; at += 1) {

@@ -1,4 +1,4 @@
-/** From logits to one token: the filters of `generation/sampling.py` in their order, and a draw with numbers of its own. */
+/** From logits to a token: the filters of `generation/sampling.py` in order, and sampling with the browser's random numbers. */
 import type { Sampling } from "../shared";
 import { largest, softmax } from "../tensors";
 
@@ -11,17 +11,17 @@ export interface Stage {
   shares: Float64Array;
 }
 
-const ROUNDING = 1e-9; // a share that misses top_p by less than this reaches it
+const ROUNDING = 1e-9; // a cumulative probability this close to top_p counts as reaching it
 const FILTERS: readonly [keyof Drawing, idle: number | null][] = [
   ["repetition_penalty", 1], ["temperature", 1], ["top_k", null], ["top_p", null], ["min_p", null],
 ];
 
-/** The model's own distribution, then one for each setting that acts. */
+/** The model's own distribution, then one for each active setting. */
 export function stages(logits: Float64Array, drawing: Drawing, previous: readonly number[]): Stage[] {
   const found: Stage[] = [{ filter: null, setting: null, shares: softmax(logits.slice()) }];
   const now: Drawing = { temperature: 1, top_k: null, top_p: null, min_p: null, repetition_penalty: 1 };
   for (const [filter, idle] of FILTERS) {
-    if (now.temperature === 0) break; // one token has everything: nothing is left to filter
+    if (now.temperature === 0) break; // one token has probability 1, so there is nothing to filter
     if (drawing[filter] === idle) continue;
     (now[filter] as number | null) = drawing[filter];
     found.push({ filter, setting: drawing[filter], shares: probabilities(logits, now, previous) });
@@ -29,7 +29,7 @@ export function stages(logits: Float64Array, drawing: Drawing, previous: readonl
   return found;
 }
 
-/** The distribution that a token is drawn from; at temperature 0 all is on the likeliest. */
+/** The distribution to sample from; at temperature 0, the likeliest token has probability 1. */
 export function probabilities(logits: Float64Array, drawing: Drawing, previous: readonly number[]): Float64Array {
   const { temperature, top_k, top_p, min_p, repetition_penalty } = drawing;
   const scores = logits.slice();
@@ -62,7 +62,7 @@ export function probabilities(logits: Float64Array, drawing: Drawing, previous: 
   return shares;
 }
 
-/** The place of the largest, of equals the first. */
+/** Index of the largest number; the first of equal ones. */
 export function argmax(x: Float64Array): number {
   let best = 0;
   for (let at = 1; at < x.length; at += 1) if (x[at]! > x[best]!) best = at;
@@ -74,13 +74,13 @@ function keep(x: Float64Array, ids: readonly number[], otherwise: number): void 
   x.forEach((_, id) => { if (!kept.has(id)) x[id] = otherwise; });
 }
 
-/** Divide by the sum. */
+/** Divide the numbers by their sum. */
 function normalize(x: Float64Array): void {
   const sum = x.reduce((total, share) => total + share, 0);
   x.forEach((share, id) => (x[id] = share / sum));
 }
 
-/** A token that takes part in the draw: it runs `number` at a speed of its probability, and the first to arrive is drawn. */
+/** A token in the exponential race: it arrives at `number` / probability, and the first to arrive is sampled. */
 export interface Runner {
   id: number;
   probability: number;
@@ -88,7 +88,7 @@ export interface Runner {
   arrival: number;
 }
 
-/** The exponential race of the library; the numbers are the browser's, so a seed draws another text than there. */
+/** The exponential race of the library, with other random numbers: the same seed gives another text. */
 export function race(shares: Float64Array, random: () => number): Runner[] {
   const runners: Runner[] = [];
   shares.forEach((probability, id) => {
@@ -98,7 +98,7 @@ export function race(shares: Float64Array, random: () => number): Runner[] {
   return runners.sort((a, b) => a.arrival - b.arrival || a.id - b.id);
 }
 
-/** Even numbers in [0, 1), the same ones for the same seed: a Weyl sequence, mixed (Steele et al. 2014, SplitMix). */
+/** Uniform random numbers in [0, 1), reproducible by seed: a mixed Weyl sequence (SplitMix, Steele et al. 2014). */
 export function randomNumbers(seed: number): () => number {
   let state = BigInt(Math.floor(seed));
   const mask = (1n << 64n) - 1n;

@@ -1,4 +1,4 @@
-/** What a shared file answers, by the names of the views. Each has the fields of the server's answer. */
+/** Answers of a shared file by view name, with the fields of the server's answers. */
 import type { Shared } from "../shared";
 import { alignment, focus, heads, map, score } from "./attention";
 import { beams } from "./beams";
@@ -8,7 +8,7 @@ import { sampling } from "./sampling";
 import { tokens } from "./tokens";
 import { write } from "./write";
 
-/** An answer in numbers rather than in words. */
+/** A binary answer: a header and numbers. */
 export interface Binary {
   header: object;
   data: Float32Array | Uint8Array;

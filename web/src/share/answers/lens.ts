@@ -1,4 +1,4 @@
-/** What the model would answer after each layer: the answer of `serve/views/lens.py`. */
+/** Answer of the view `lens`; see `app/server/views/lens.py`. */
 import { Problem } from "../../lib/api";
 import type { Shared, Subject } from "../shared";
 import { largest, logSumExp, type Matrix, normed, rowOf } from "../tensors";
@@ -7,7 +7,7 @@ import { arguments_, script } from "./python";
 
 const [WINDOW, CELLS, TOP] = [64, 2_500, 3];
 
-/** One answer of the model: where, and which; `known` where it stands in the text. */
+/** An answer at a position; `known`: whether it is the actual next token of the text. */
 export interface Output {
   place: number;
   reads: number[];
@@ -15,7 +15,7 @@ export interface Output {
   known: boolean;
 }
 
-/** Every place's answer: what follows in the text, or else the likeliest; of a classifier, the one label. */
+/** The answer at each position: the next token of the text, or else the likeliest; for a classifier, the label. */
 export function outputsOf(shared: Shared, subject: Subject, whole: boolean, answer: number | null = null): Output[] {
   const { ids, pass } = subject;
   const { settings } = shared.model;
@@ -32,13 +32,13 @@ export function outputsOf(shared: Shared, subject: Subject, whole: boolean, answ
   });
 }
 
-/** Logits without those of tokens that are no candidates: a filler's special ones. */
+/** Logits, with -∞ for tokens that are not candidates: the special tokens of a masked model. */
 function without(logits: Float64Array, shared: Shared, subject: Subject): Float64Array {
   if (shared.run.task !== "masked" || subject.source !== null) return logits;
   return logits.map((value, id) => (shared.tokenizer.special.has(id) ? -Infinity : value));
 }
 
-/** The text of an output: a token, or a class. */
+/** Text of a token, or name of a class. */
 export function nameOf(shared: Shared): (id: number) => string {
   return shared.model.settings.classifier ? (id) => shared.run.labels[id]! : (id) => shown(shared.tokenizer.text(id));
 }
@@ -48,7 +48,7 @@ export function lens(shared: Shared, question: TextQuestion & { first?: number }
   if (model.settings.norm_order === "post") {
     throw new Problem(
       "This model's blocks each end with a norm (model.norm_order = post), so the head cannot read earlier layers.",
-      "A run with model.norm_order = pre, or output, has a lens.",
+      "Choose a run with model.norm_order = pre or output.",
     );
   }
   const subject = shared.subject(question.text, question.target ?? null);
@@ -90,7 +90,7 @@ interface Cell {
   loss: number;
 }
 
-/** The logits that the last norm and the head make of a stream: a row for each output. */
+/** Logits of the final norm and the output head on a residual stream: a row for each output. */
 function read(shared: Shared, stream: Matrix): Float64Array[] {
   const { model } = shared;
   const { norm, norm_eps } = model.settings;

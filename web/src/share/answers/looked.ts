@@ -1,4 +1,4 @@
-/** All attentions of a pass, by their sites: what the attention views look at. */
+/** The attention layers of a pass, by site, for the attention views. */
 import { Problem } from "../../lib/api";
 import { type AttentionPass, EVERYTHING, scoreOf, seen, type Sight } from "../attention";
 import type { Shared, Subject } from "../shared";
@@ -9,31 +9,31 @@ export interface TextQuestion {
   target?: string | null;
 }
 
-/** Of one attention. */
+/** One attention layer in a pass. */
 export class Layer {
   constructor(
     readonly site: string, readonly pass: AttentionPass, readonly sight: Sight, readonly headWidth: number,
     readonly labels: { queries: string[]; keys: string[] },
   ) {}
 
-  /** T and S. */
+  /** Numbers of queries T and keys S. */
   get shape(): [number, number] {
     return [this.pass.q.rows, this.pass.k.rows];
   }
 
-  /** The place of a head among those that are there. */
+  /** Index of a head among the layer's heads. */
   placeOf(head: number): number {
     const place = this.pass.of.heads.indexOf(head);
     if (place >= 0) return place;
-    throw new Problem(`There is no head ${head} in ${this.site}.`, `It has ${this.pass.of.heads.join(", ")}.`);
+    throw new Problem(`There is no head ${head} in ${this.site}.`, `Choose one of ${this.pass.of.heads.join(", ")}.`);
   }
 
-  /** Which keys a query may see: the first, and the one behind the last. */
+  /** Range of the keys that a query may attend to. */
   seen(query: number): [number, number] {
     return seen(this.sight, query, this.shape[1]);
   }
 
-  /** The weights (S) of one query, NaN where masked; of the head at a place. */
+  /** The weights (S) of one query in the head with this index, NaN where masked. */
   weights(place: number, query: number): Float64Array {
     const row = rowOf(this.pass.weights[place]!, query).slice();
     const [from, to] = this.seen(query);
@@ -45,7 +45,7 @@ export class Layer {
   }
 }
 
-/** All attentions that have heads, in the order in which they run. */
+/** All attention layers that have heads, in the order of the forward pass. */
 export function layersOf(shared: Shared, { text, target }: TextQuestion): Map<string, Layer> {
   const subject = shared.subject(text, target ?? null);
   const found = new Map<string, Layer>();
@@ -64,17 +64,17 @@ export function layersOf(shared: Shared, { text, target }: TextQuestion): Map<st
   return found;
 }
 
-/** The layer and the place of a head such as dec.1.self.2. */
+/** The layer and the index of a head such as dec.1.self.2. */
 export function headAt(layers: Map<string, Layer>, name: string): { layer: Layer; place: number } {
   const [, site = "", head = ""] = /^(.*)\.(\d+)$/.exec(name) ?? [];
   const layer = layers.get(site);
   if (layer === undefined) {
-    throw new Problem(`There is no head ${name} in this model.`, `It has the layers ${[...layers.keys()].join(", ")}.`);
+    throw new Problem(`There is no head ${name} in this model.`, `Choose a head of ${[...layers.keys()].join(", ")}.`);
   }
   return { layer, place: layer.placeOf(Number(head)) };
 }
 
-/** Tokens as people see them: of the stack whose vectors become logits, and of a source. */
+/** Texts of the tokens of the stack before the output head, and of the source. */
 export function labelsOf(shared: Shared, subject: Subject): { row: string[]; source: string[] | null } {
   const { tokenizer, sourceTokenizer } = shared;
   return {
@@ -83,7 +83,7 @@ export function labelsOf(shared: Shared, subject: Subject): { row: string[]; sou
   };
 }
 
-/** Spaces are seen, and nothing is invisible. */
+/** A token's text with all characters visible. */
 export function shown(name: string): string {
   return name.replaceAll(" ", "␣") || "∅";
 }

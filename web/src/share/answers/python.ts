@@ -1,8 +1,8 @@
-/** Scripts that compute a view's numbers with the library, from the shared file itself. */
+/** Python scripts that compute the numbers of a view from the shared file with the library. */
 import type { Shared } from "../shared";
 import type { TextQuestion } from "./looked";
 
-/** The imports, the model, and lines that use it. */
+/** A script: imports, loading of the model, and the given lines. */
 export function script(shared: Shared, imports: readonly string[], lines: readonly string[]): string {
   const own = [...imports.filter((line) => line.includes("glassformer")), "from glassformer.app.share.loading import load_shared"];
   const others = imports.filter((line) => !line.includes("glassformer"));
@@ -10,7 +10,7 @@ export function script(shared: Shared, imports: readonly string[], lines: readon
   return [...first, "", `model = load_shared(${quoted(fileName(shared))})`, ...lines].join("\n") + "\n";
 }
 
-/** A script that records values of one pass into `found`. */
+/** A script that records activations of one forward pass in `found`. */
 export function recorded(shared: Shared, question: TextQuestion, kept: readonly string[], lines: readonly string[]): string {
   return script(
     shared,
@@ -24,12 +24,12 @@ export function recorded(shared: Shared, question: TextQuestion, kept: readonly 
   );
 }
 
-/** A text, and a target where there is one. */
+/** The arguments for a text and, if given, its target. */
 export function arguments_({ text, target }: TextQuestion): string {
   return target == null ? quoted(text) : `${quoted(text)}, ${quoted(target)}`;
 }
 
-/** A Python string. JSON writes it the same way. */
+/** A Python string literal, which JSON writes in the same way. */
 export function quoted(text: string): string {
   return JSON.stringify(text);
 }

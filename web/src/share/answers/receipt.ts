@@ -1,4 +1,4 @@
-/** One logit, or the difference of two, as a sum: the answer of `serve/views/receipt.py`. */
+/** Answer of the view `receipt`; see `app/server/views/receipt.py`. */
 import { Problem } from "../../lib/api";
 import type { Shared } from "../shared";
 import { largest, logSumExp, rowOf } from "../tensors";
@@ -23,7 +23,7 @@ export function receipt(shared: Shared, question: Question): object {
   const [asked, against] = [named(shared, question.token), named(shared, question.against)];
   const outputs = outputsOf(shared, subject, question.target != null, asked).filter((output) => isAnswered(shared, output.place, subject.ids));
   const output = question.place == null ? outputs.at(-1) : outputs.find((each) => each.place === question.place);
-  if (output === undefined) throw new Problem(`There is no answer at place ${question.place}.`, "Choose another place.");
+  if (output === undefined) throw new Problem(`There is no answer at position ${question.place}.`, "Choose another position.");
   const parts = splitLogit(shared, subject, output.reads, output.answer, against);
   const logits = rowOf(subject.pass.logits, output.place);
   const logit = logits[output.answer]! - (against === null ? 0 : logits[against]!);
@@ -62,12 +62,12 @@ export function receipt(shared: Shared, question: Question): object {
   };
 }
 
-/** A filler answers in its holes only. */
+/** A masked model answers only at its masks. */
 function isAnswered(shared: Shared, place: number, ids: readonly number[]): boolean {
   return shared.run.task !== "masked" || ids[place] === shared.tokenizer.roles.mask;
 }
 
-/** What came from each token of the row, or of the source, over all parts that read tokens. */
+/** Total contribution of each token of the row or of the source, over all parts that read tokens. */
 function byToken(parts: readonly Part[], cross: boolean): number[] | null {
   const rows = parts.filter((part) => part.sources !== null && (part.kind === "cross head") === cross);
   if (rows.length === 0) return null;
@@ -78,31 +78,31 @@ function refuseInexact({ model: { settings } }: Shared): void {
   if (settings.norm_order === "post") {
     throw new Problem(
       "This model's blocks each end with a norm (model.norm_order = post), so a logit has no exact split into parts.",
-      "A run with model.norm_order = pre, or output, has a receipt.",
+      "Choose a run with model.norm_order = pre or output.",
     );
   }
   if (settings.head_transform) {
     throw new Problem(
-      "An activation stands before the output layer (model.head_transform = true), so a logit has no exact split into parts.",
-      "A run with model.head_transform = false has a receipt.",
+      "This model has an activation before the output layer (model.head_transform = true), so a logit has no exact split into parts.",
+      "Choose a run with model.head_transform = false.",
     );
   }
 }
 
-/** The token, or the label, of that name: an id, a text in "quotes", or a text; null of nothing. */
+/** The id of a token or label, given by an id, a text or a text in "quotes"; null for null. */
 function named(shared: Shared, name: string | null | undefined): number | null {
   if (name == null || name === "") return null;
   const { labels } = shared.run;
   if (!shared.model.settings.classifier) return tokenNamed(shared.tokenizer, name);
   const at = labels.includes(name) ? labels.indexOf(name) : Number(name);
   if (Number.isInteger(at) && at >= 0 && at < labels.length) return at;
-  throw new Problem(`There is no label ${name}.`, `There are ${labels.join(", ")}.`);
+  throw new Problem(`There is no label ${name}.`, `Choose one of ${labels.join(", ")}.`);
 }
 
 function tokenNamed(tokenizer: Tokenizer, name: string): number {
   if (/^\d+$/.test(name)) {
     if (Number(name) < tokenizer.size) return Number(name);
-    throw new Problem(`Token ${name} is outside the vocabulary.`, `Ids go from 0 to ${tokenizer.size - 1}.`);
+    throw new Problem(`Token ${name} is outside the vocabulary.`, `Give an id from 0 to ${tokenizer.size - 1}.`);
   }
   const text = /^".+"$/s.test(name) ? name.slice(1, -1) : name;
   const special = [...tokenizer.special].find((id) => tokenizer.text(id) === text);
@@ -110,5 +110,5 @@ function tokenNamed(tokenizer: Tokenizer, name: string): number {
   const ids = tokenizer.encode(text);
   if (ids.length === 1 && ids[0] !== tokenizer.roles.unknown) return ids[0]!;
   const many = ids.length > 1 ? `is ${ids.length} tokens, not one` : "is not in the vocabulary";
-  throw new Problem(`${text} ${many}.`, "Name one token, by its text or its id.");
+  throw new Problem(`${text} ${many}.`, "Give the text or the id of one token.");
 }

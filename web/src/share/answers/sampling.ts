@@ -1,4 +1,4 @@
-/** The next token's distribution over the whole vocabulary, filter by filter: the answer of `serve/views/sampling.py`. */
+/** Answer of the view `sampling`; see `app/server/views/sampling.py`. */
 import { Problem } from "../../lib/api";
 import { Reader } from "../reader";
 import type { Shared } from "../shared";
@@ -14,7 +14,7 @@ type Question = TextQuestion & Partial<Drawing> & { seed?: number; top?: number 
 export function sampling(shared: Shared, question: Question): object {
   const { tokenizer, run } = shared;
   if (run.task === "classify" || run.task === "masked") {
-    throw new Problem(`${run.name} learnt train.task = ${run.task}: it does not sample tokens.`, "Look at another view.");
+    throw new Problem(`${run.name} learnt train.task = ${run.task}: it does not sample tokens.`, "Choose another view.");
   }
   const { temperature = 1, top_k = null, top_p = null, min_p = null, repetition_penalty = 1, seed = 0, top = 20 } = question;
   const written = tokenizer.encode(question.target ?? "");
@@ -51,14 +51,14 @@ export function sampling(shared: Shared, question: Question): object {
         `settings = SampleConfig(temperature=${temperature}, top_k=${top_k ?? "None"}, top_p=${top_p ?? "None"},`,
         `    min_p=${min_p ?? "None"}, repetition_penalty=${repetition_penalty}, seed=${seed})`,
         "found = explain_draw(after.logits, settings, after.previous, after.step)",
-        "for stage in found.stages:  # the same as in the page; its race is another one, with random numbers of its own",
+        "for stage in found.stages:  # the same as on the page, which samples with other random numbers",
         "    print(stage.filter, float(stage.shares.sum()), stage.left, float(stage.shares.max()))",
       ],
     ),
   };
 }
 
-/** Each token of the text before this one has used V numbers. */
+/** The random numbers of a step: each earlier token has used V numbers. */
 function numbersOf(seed: number, step: number, V: number): () => number {
   const random = randomNumbers(seed);
   for (let used = 0; used < (step - 1) * V; used += 1) random();
@@ -82,7 +82,7 @@ function facts({ filter, setting, shares }: Stage, before: Stage | null): object
   return { filter, setting, sum, left, cut, cut_share: cutShare, entropy, largest: most };
 }
 
-/** By rank; of a large vocabulary at ranks that grow evenly on a logarithmic scale. */
+/** Probabilities by rank; for a large vocabulary, at ranks evenly spaced on a logarithmic scale. */
 function curve(first: Float64Array, last: Float64Array): object {
   const count = Math.min(first.length, RANKS);
   const even = Array.from({ length: count }, (_, at) => Math.round(first.length ** (at / Math.max(1, count - 1))));

@@ -1,6 +1,6 @@
 /**
- * A logit as the sum of what each part of the model gave: the library's `inspection/receipt/parts.py`, where the sum and
- * its norms are explained. With the scale σ of the final norm held, norm and head are linear in the residual stream.
+ * A logit as the sum of the contributions of the model's parts. The library's `inspection/receipt/parts.py` explains the
+ * sum and its norms. With the scale σ of the final norm held fixed, norm and head are linear in the residual stream.
  */
 import type { Part as Weights, PartPass } from "../model";
 import type { Shared, Subject } from "../shared";
@@ -11,11 +11,11 @@ export interface Part {
   layer: number | null;
   head: number | null;
   value: number;
-  /** The split of `value` by the token that it came from; null where it came from none. */
+  /** Contributions of the tokens to `value`; null if the part reads no tokens. */
   sources: Float64Array | null;
 }
 
-/** All parts of a logit, in the order of the model: of the places that the head reads, or of their mean. */
+/** All parts of a logit, in the order of the model, averaged over the positions that the head reads. */
 export function splitLogit(shared: Shared, subject: Subject, reads: readonly number[], token: number, against: number | null): Part[] {
   const [w, bias] = headRow(shared, token, against);
   let whole: Part[] | null = null;
@@ -35,7 +35,7 @@ function added(one: Part, other: Part): Part {
   return { ...one, value: one.value + other.value, sources };
 }
 
-/** The head's row of a token, and its bias; those of `against` are taken off. */
+/** Row and bias of a token in the output head, minus those of `against`. */
 function headRow({ model }: Shared, token: number, against: number | null): [Float64Array, number] {
   const table = model.weights.find("head.weight") ?? model.weights.get("embedding.tokens.weight");
   const biases = model.weights.find("head.bias")?.data;
@@ -44,7 +44,7 @@ function headRow({ model }: Shared, token: number, against: number | null): [Flo
   return [w, (biases?.[token] ?? 0) - (against === null ? 0 : (biases?.[against] ?? 0))];
 }
 
-/** What a norm's input is multiplied by, to give w · the norm's output, its scale held at what it is for x. */
+/** The vector u with u · x = w · (norm(x) without its bias), the scale of the norm held fixed at its value for x. */
 function through(own: Affine | null, kind: NormKind, epsilon: number, x: Float64Array, w: Float64Array): Float64Array {
   if (own === null || kind === "none") return w;
   const { scale } = spread(x, kind, epsilon);
@@ -53,7 +53,7 @@ function through(own: Affine | null, kind: NormKind, epsilon: number, x: Float64
   return g.map((value) => (value - mean) / scale);
 }
 
-/** The sum at one place. */
+/** The parts at one position. */
 class At {
   constructor(readonly shared: Shared, readonly subject: Subject, readonly place: number) {}
 
@@ -93,13 +93,13 @@ class At {
     if (beta) yield plain(`${name} norm bias`, layer, dot(u, beta.data));
   }
 
-  /** Each head's values by the token that they came from, and the bias of the output projection. */
+  /** Contributions of the heads by source token, and of the bias of the output projection. */
   *#heads(made: PartPass, u: Float64Array, layer: number): Generator<Part> {
     const { of, v, weights } = made.attention!;
     const { weight, bias } = of.output;
     const K = this.shared.model.settings.head_width;
     for (const [place, head] of of.heads.entries()) {
-      const read = new Float64Array(K); // u as this head's values see it
+      const read = new Float64Array(K); // u projected to the values of this head
       u.forEach((value, d) => {
         for (let at = 0; at < K; at += 1) read[at]! += value * weight.data[d * weight.columns + place * K + at]!;
       });

@@ -1,4 +1,4 @@
-/** How the run's tokenizer cuts a text: the answer of `serve/views/tokens.py`, without counts, which need the run's text. */
+/** Answer of the view `tokens` (see `app/server/views/tokens.py`), without counts, which need the training text. */
 import { holes, MASK, type Shared } from "../shared";
 import type { Tokenizer } from "../tokenizer";
 import { quoted, script } from "./python";
@@ -28,7 +28,7 @@ export function tokens(shared: Shared, { text, target }: { text: string; target:
 function facts({ tokenizer, model }: Shared): object {
   return {
     kind: tokenizer.kind, description: tokenizer.json.description, vocabulary: tokenizer.size, exact: tokenizer.json.exact,
-    context: model.settings.context, counts: "absent", why: "a shared file does not hold the text that the run learnt from",
+    context: model.settings.context, counts: "absent", why: "a shared file does not contain the training text of the run",
   };
 }
 

@@ -1,4 +1,4 @@
-/** What the model makes of a text: written token by token, a label, or what may stand in a hole; as `serve/views/write.py`. */
+/** Answer of the view `write`; see `app/server/views/write.py`. */
 import { Problem } from "../../lib/api";
 import { MASK, type Sampling, type Shared } from "../shared";
 import { search } from "../beams";
@@ -16,7 +16,7 @@ export interface WriteQuestion extends Partial<Sampling> {
 }
 
 type Ended = "end" | "stop" | "length";
-/** A piece of whole characters, or how it ended. */
+/** An event: some complete characters, or the end of the text. */
 export type Piece = { text: string } | { ended: Ended; tokens: number; score: number | null };
 
 export async function write(shared: Shared, question: WriteQuestion): Promise<object> {
@@ -30,13 +30,13 @@ export async function write(shared: Shared, question: WriteQuestion): Promise<ob
       else [tokens, ended, score] = [piece.tokens, piece.ended, piece.score];
     }
   }
-  const copied = { why: "a shared file does not hold the text that the run learnt from", least: 12, read: 0, whole: false, matches: [], cover: [] };
+  const copied = { why: "a shared file does not contain the training text of the run", least: 12, read: 0, whole: false, matches: [], cover: [] };
   const settings = settingsOf(shared, question);
   const given = (["tokens", "beams", "temperature", "top_k", "top_p", "min_p", "repetition_penalty"] as const).map((name) => `${name}=${settings[name] ?? "None"}`);
   return {
     kind: "text", text, tokens, ended, score, copied,
     python: script(shared, [], [
-      "# Greedy text (temperature=0) is the same in the page; a draw is not, since its random numbers are the browser's.",
+      "# Greedy text (temperature=0) is the same on the page; sampled text differs, because the page uses other random numbers.",
       `settings = model.config.sample.replace(${given.join(", ")})`,
       `(sample,) = model.generate([${quoted(question.text)}], settings)`,
       "print(repr(sample.text))",
@@ -44,7 +44,7 @@ export async function write(shared: Shared, question: WriteQuestion): Promise<ob
   };
 }
 
-/** The text as it is written. */
+/** Generate text; yield its events. */
 export async function* writing(shared: Shared, question: WriteQuestion, signal?: AbortSignal): AsyncGenerator<Piece> {
   const { model, tokenizer } = shared;
   const settings = settingsOf(shared, question);
@@ -58,7 +58,7 @@ export async function* writing(shared: Shared, question: WriteQuestion, signal?:
   const most = source === null ? settings.tokens : Math.min(settings.tokens, model.settings.context - begun + 1);
   const text = new StopFilter(settings.stop);
   const decoded = tokenizer.stream();
-  if (shared.continues) row.forEach(decoded); // the text goes on after the prompt: its first word may begin with a space
+  if (shared.continues) row.forEach(decoded); // the text continues the prompt, so its first word may begin with a space
   let [ended, count, pause]: [Ended, number, number] = ["length", 0, 0];
   while (count < most) {
     const logits = reader.read(row);
@@ -77,7 +77,7 @@ export async function* writing(shared: Shared, question: WriteQuestion, signal?:
       break;
     }
     if (performance.now() - pause > 30) {
-      await new Promise((go) => setTimeout(go)); // the page is drawn, and may say that it is enough
+      await new Promise((go) => setTimeout(go)); // let the page be drawn, and let it stop the generation
       pause = performance.now();
       if (signal?.aborted) return;
     }
@@ -92,9 +92,9 @@ function settingsOf(shared: Shared, question: WriteQuestion): Sampling {
   return { ...shared.header.sample, beams: 1, ...asked };
 }
 
-/** The likeliest text that beam search finds, in one piece. */
+/** The best text of beam search, as one event. */
 async function* searched(shared: Shared, text: string, settings: Sampling): AsyncGenerator<Piece> {
-  await new Promise((go) => setTimeout(go, 20)); // the page says first that it works
+  await new Promise((go) => setTimeout(go, 20)); // let the page show first that work has started
   const found = search(shared, text, settings, 1)[0]!;
   const filter = new StopFilter(settings.stop);
   const written = filter.feed(textOf(shared, text, found.tokens));
@@ -103,7 +103,7 @@ async function* searched(shared: Shared, text: string, settings: Sampling): Asyn
   yield { ended, tokens: found.tokens.length, score: found.score };
 }
 
-/** Lets text through up to the first stop text, and holds back what may be the beginning of one. */
+/** Passes text on up to the first stop text, and holds back a possible beginning of a stop text. */
 class StopFilter {
   #held = "";
   found = false;
@@ -148,7 +148,7 @@ function classified(shared: Shared, text: string): object {
 
 function filled(shared: Shared, text: string, top: number): object {
   const { tokenizer } = shared;
-  if (!text.includes(MASK)) throw new Problem(`There is no ${MASK} in the text.`, "Write it where a token is to be filled in.");
+  if (!text.includes(MASK)) throw new Problem(`There is no ${MASK} in the text.`, `Write ${MASK} where a token is missing.`);
   const { ids, pass } = shared.subject(text, null);
   const places = ids.flatMap((id, place) => (id === tokenizer.roles.mask ? [place] : []));
   const holes = places.map((place) => {

@@ -163,7 +163,7 @@ def fixed_of(opened: ServedModel) -> tuple[int, ...]:
 
 def _text(question: PositionsQuestion) -> TextQuestion:
     if question.text is None:
-        raise GlassError("the shuffle test needs a text", "Give a text.")
+        raise GlassError("the shuffle test was requested without a text", "Give a text.")
     return TextQuestion(text=question.text, target=question.target)
 
 

@@ -106,7 +106,7 @@ def python(opened: ServedModel, question: ScoreQuestion) -> str:
         question,
         [f"{site}.{kind}" for kind in ("q", "k", "scores", "pattern")],
         f'q = found["{site}.q"][0, {index}, {i}]',
-        f'k = found["{site}.k"][0, {layer.key_heads[index]}, {j}]  # the key head that this head asks',
+        f'k = found["{site}.k"][0, {layer.key_heads[index]}, {j}]  # key head of this query head',
         "print((q * k).tolist(), float(q @ k), float(q @ k) / len(q) ** 0.5)",
         f'print(found["{question.head}.scores"][0, {i}].tolist())  # -inf where masked',
         f'print(found["{question.head}.pattern"][0, {i}].tolist())',
