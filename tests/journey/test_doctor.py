@@ -26,7 +26,7 @@ def test_it_says_what_there_is_and_that_all_agree(tmp_path: Path) -> None:
         "cpu: ",
         "sentencepiece",
         "GiB",
-        "one thread: float32 100 GFLOP/s, bfloat16 1 GFLOP/s; kept in ",
+        "one thread: float32 100 GFLOP/s, bfloat16 1 GFLOP/s; stored in ",
         "train.precision = auto means float32: bfloat16 is 0.01 times as fast as float32 here",
     ):
         assert word in done.stdout

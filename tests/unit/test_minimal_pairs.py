@@ -221,7 +221,7 @@ def test_facts_are_plain_numbers() -> None:
 def test_what_does_not_fit_is_refused() -> None:
     one = [pair("ab", "cd", 0)]
     for tokens in ([], [(1, -1.0)], [(3, -1.0)], [(2, -1.0), (1, -1.0)]):
-        with pytest.raises(GlassError, match="2 characters of 'ab'"):
+        with pytest.raises(GlassError, match="'ab' has 2 characters"):
             score_pairs(one, given_tokens({"ab": tokens, "cd": [(2, -1.0)]}))
     with pytest.raises(GlassError, match="is NaN"):
         score_pairs(one, given_tokens({"ab": [(2, math.nan)], "cd": [(2, -1.0)]}))
