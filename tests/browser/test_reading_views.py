@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import expect
 
 from glassformer.app.server.views.importance import replacements
-from glassformer.inspection.attribution import agreement, blank, case_of, lens, split_output
+from glassformer.inspection.attribution import agreement, case_of, lens, occlude, split_output
 from glassformer.inspection.attribution.importance import importance
 from glassformer.inspection.embeddings import components, neighbours
 from glassformer.inspection.explain import make_tape, whole_subject_of
@@ -95,14 +95,14 @@ def test_the_lens_ends_with_the_model(run: str, page: Visit, model: Models) -> N
 def test_importance_three_ways(run: str, page: Visit, model: Models) -> None:
     case = case_of(whole_subject_of(model(run), TEXTS[run]))
     made = case.trace()
-    blanking = blank(case, *replacements(model(run)))
-    right = importance(case.model, made, blanking, 0, 2)[0]
+    occlusion = occlude(case, *replacements(model(run)))
+    right = importance(case.model, made, occlusion, 0, 2)[0]
     column = 2
     shown = page("importance", run, place=case.outputs[column].place, upto=0)
     assert near(values(shown, ".own .attention"), right.attention)
     assert near(values(shown, ".own .rollout"), right.rollout)
     assert near(values(shown, ".own .blank"), right.blanked)
-    rows = [row for row in agreement(case.model, made, blanking).rows if row.measure == "attention"]
+    rows = [row for row in agreement(case.model, made, occlusion).rows if row.measure == "attention"]
     assert shown.locator("tbody tr").count() == len(rows)
     assert near(value(shown, "tbody tr:first-child td:nth-last-child(3)"), rows[0].correlation)
 

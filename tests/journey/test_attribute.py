@@ -19,7 +19,7 @@ CORRUPT = {
     "translate": "the old cat sleeps .",
     "two": "the old cat sleeps .",
 }
-VIEWS = ("logits", "lens", "rollout", "flow", "blank", "agreement")
+VIEWS = ("logits", "lens", "rollout", "flow", "occlusion", "agreement")
 FAMILIES = ("lm", "masked", "classify", "two")
 
 
@@ -29,6 +29,11 @@ def told(name: str, folder: Path, *more: str) -> dict[str, Any]:
     assert done.returncode == 0, done.stderr
     facts: dict[str, Any] = json.loads(done.stdout)
     return facts
+
+
+def test_the_earlier_names_of_options_work(task_home: Path) -> None:
+    now = told("lm", task_home, "--view", "occlusion", "--position", "0")
+    assert told("lm", task_home, "--view", "blank", "--place", "0") == now
 
 
 def shown(name: str, folder: Path, *more: str) -> str:
@@ -69,10 +74,10 @@ def test_every_view_of_every_family(name: str, task_home: Path) -> None:
     if name in ("lm", "masked"):  # one layer, and an output that reads one place
         assert found["flow"]["own"] == pytest.approx(rolled["own"][0][rolled["reads"][0]], abs=1e-6)
 
-    blanked = found["blank"]
+    blanked = found["occlusion"]
     assert len(blanked["own"]) == len(blanked["outputs"])
     assert {len(effects) for effects in blanked["own"]} == {len(row)}
-    assert "<|unknown|>" in lines["blank"]
+    assert "<|unknown|>" in lines["occlusion"]
     assert {each["measure"] for each in found["agreement"]["rows"]} == {"attention", "rollout"}
     assert {each["side"] for each in found["agreement"]["rows"]} == ({"own", "source"} if source else {"own"})
 
@@ -99,18 +104,18 @@ def test_two_texts_are_compared_place_by_place(name: str, task_home: Path) -> No
 
 def test_one_place_is_told_in_detail(task_home: Path) -> None:
     whole = told("lm", task_home, "--token", "5", "--against", "6")
-    one = told("lm", task_home, "--token", "5", "--against", "6", "--place", "1")
+    one = told("lm", task_home, "--token", "5", "--against", "6", "--position", "1")
     for part, same in zip(whole["parts"], one["parts"], strict=True):
         assert same["values"] == pytest.approx(part["values"][1:2], abs=1e-9)
         if same["sources"] is not None:
             assert sum(same["sources"]) == pytest.approx(same["values"][0], abs=1e-9)
-    head = told("lm", task_home, "--token", "5", "--against", "6", "--head", "dec.0.self.1", "--place", "1")
+    head = told("lm", task_home, "--token", "5", "--against", "6", "--head", "dec.0.self.1", "--position", "1")
     assert head["value"] == next(p["values"][0] for p in one["parts"] if p["name"] == "layer 0 head 1")
-    layer = told("lm", task_home, "--token", "5", "--against", "6", "--layer", "0", "--place", "1")
+    layer = told("lm", task_home, "--token", "5", "--against", "6", "--layer", "0", "--position", "1")
     assert layer["total"] == pytest.approx(next(p["values"][0] for p in one["parts"] if "feed" in p["kind"]), abs=1e-6)
     assert "others" in shown("lm", task_home, "--layer", "0", "--top", "2")
     assert "dec.0.cross.1 contributed" in shown("two", task_home, "--head", "dec.0.cross.1")
-    assert "the likeliest" in shown("lm", task_home, "--view", "lens", "--place", "0", "--top", "2")
+    assert "the likeliest" in shown("lm", task_home, "--view", "lens", "--position", "0", "--top", "2")
 
 
 def test_a_target_that_is_given_is_answered_to_its_end(task_home: Path) -> None:
@@ -153,7 +158,7 @@ def test_what_cannot_be_is_refused(task_home: Path) -> None:
     )
     assert "there is no layer 5 Give 0." in error("It was", "--layer", "5")
     assert "there is no layer -1 Give 0." in error("It was", "--view", "rollout", "--layer", "-1")
-    assert "there is no answer at position 9 Choose one of the positions 0, 1." in error("It was", "--place", "9")
+    assert "there is no answer at position 9 Choose one of the positions 0, 1." in error("It was", "--position", "9")
     assert "--layer has no effect with --view lens Remove --layer, or use --view logits, rollout, flow." in error(
         "It was", "--view", "lens", "--layer", "0"
     )
@@ -177,5 +182,5 @@ def test_a_post_norm_run_has_rollouts_but_no_residual_views(task_home: Path) -> 
         first, second = refused("attribute", "runs/post", "It was", "--view", view, folder=task_home)
         assert "model.norm_order = post" in first
         assert "norm_order = pre or output" in second
-    for view in ("rollout", "blank"):
+    for view in ("rollout", "occlusion"):
         assert here("attribute", "runs/post", "It was", "--view", view, folder=task_home).returncode == 0

@@ -19,9 +19,9 @@ from glassformer.inspection.attribution import (
     Output,
     Question,
     agreement,
-    blank,
     flow,
     lens,
+    occlude,
     patch_grids,
     rollout,
     split_neurons,
@@ -312,7 +312,7 @@ def test_what_a_flow_cannot_be_of_is_refused() -> None:
 def test_blanking_is_reading_the_text_again(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("glassformer.inspection.attribution.occlusion.MOST_LOGITS", 3 * LENGTH * VOCAB)  # three rows
     case = in_double(made(family))
-    found = blank(case, 9, 4)
+    found = occlude(case, 9, 4)
     answers = [output.answer for output in case.outputs]
     before = case.logits()[0].log_softmax(dim=-1)[range(len(answers)), answers]  # (P)
     assert torch.allclose(found.before, before, atol=1e-12)
@@ -338,7 +338,7 @@ def test_blanking_is_reading_the_text_again(family: str, monkeypatch: pytest.Mon
 def test_agreement_has_every_layer_and_measure(family: str) -> None:
     case = made(family)
     seen = case.trace()
-    blanked = blank(case, 9)
+    blanked = occlude(case, 9)
     found = agreement(case.model, seen, blanked)
     sides = ["own", "source"] if family == "encoder-decoder" else ["own"]
     assert [(row.side, row.layer, row.measure) for row in found.rows] == list(

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from glassformer.base.errors import GlassError
-from glassformer.inspection.attribution import AttributionCase, Output, agreement, blank
-from glassformer.inspection.attribution.importance import PAIRS, blanking_work, importance
+from glassformer.inspection.attribution import AttributionCase, Output, agreement, occlude
+from glassformer.inspection.attribution.importance import PAIRS, importance, occlusion_work
 from glassformer.inspection.embeddings import components, neighbours, table_named, tables
 from glassformer.inspection.position_curves import (
     bias_by_distance,
@@ -144,9 +144,9 @@ def test_importance_of_all_answers_is_what_agreement_averages(family: str) -> No
     outputs = tuple(Output(place, (place,), (3 * place + 1) % 31, True) for place in range(one.row.shape[1]))
     case = AttributionCase(one.model, one.tokens, one.target, outputs)
     made = case.trace()
-    blanking = blank(case, 4)
-    each = [importance(case.model, made, blanking, 1, column) for column in range(len(outputs))]
-    rows = agreement(case.model, made, blanking).rows
+    occlusion = occlude(case, 4)
+    each = [importance(case.model, made, occlusion, 1, column) for column in range(len(outputs))]
+    rows = agreement(case.model, made, occlusion).rows
     for side in range(len(each[0])):
         for measure in ("attention", "rollout"):
             values = [found[side].spearman[PAIRS.index((measure, "blank-out"))] for found in each]
@@ -158,12 +158,12 @@ def test_importance_of_all_answers_is_what_agreement_averages(family: str) -> No
     part = made.stack.blocks[1].attention.weights[0].double().mean(dim=0)
     assert each[3][0].attention is not None
     assert torch.equal(each[3][0].attention, part[3])
-    assert torch.equal(each[3][0].blanked, blanking.own[3])
+    assert torch.equal(each[3][0].blanked, occlusion.own[3])
 
 
 def test_the_work_of_blanking_grows_with_the_text() -> None:
     model = decoder(tiny())
     two = encoder_decoder()
     weights = sum(parameter.numel() for parameter in model.parameters())
-    assert blanking_work(model, 9) == 9 * (2 * weights * 9 + 3 * 6 * 81 * (4 * 10 + 64))
-    assert blanking_work(two, 9, 6) < blanking_work(two, 9, 7) < blanking_work(two, 10, 7)
+    assert occlusion_work(model, 9) == 9 * (2 * weights * 9 + 3 * 6 * 81 * (4 * 10 + 64))
+    assert occlusion_work(two, 9, 6) < occlusion_work(two, 9, 7) < occlusion_work(two, 10, 7)

@@ -18,7 +18,7 @@ from glassformer.app.server.views.importance import replacements
 from glassformer.app.server.views.positions import fixed_of
 from glassformer.app.server.views.tokens import count_tokens
 from glassformer.base.errors import GlassError
-from glassformer.inspection.attribution import agreement, blank, case_of, lens, rollout, split_output
+from glassformer.inspection.attribution import agreement, case_of, lens, occlude, rollout, split_output
 from glassformer.inspection.embeddings import components, neighbours
 from glassformer.inspection.explain import Subject, make_tape, whole_subject_of
 from glassformer.inspection.position_curves import (
@@ -185,7 +185,7 @@ def test_importance_is_that_of_the_library(run: str, registry: ModelRegistry, su
     output = case.outputs[-1]
     made = case.trace()
     replaced = replacements(opened.model)
-    blanking = blank(case, *replaced)
+    occlusion = occlude(case, *replaced)
     shown = ask(opened, "importance", layer=0)
     rows = list(output.reads)
     rolled = rollout(made)
@@ -193,16 +193,16 @@ def test_importance_is_that_of_the_library(run: str, registry: ModelRegistry, su
     own = shown["sides"][0]
     assert near(own["attention"], weights)
     assert near(own["rollout"], rolled.own[0][rows].mean(dim=0))
-    assert near(own["blanked"], blanking.own[-1])
+    assert near(own["blanked"], occlusion.own[-1])
     again = case.tokens if case.target is None else case.target
     again = again.clone()
     again[0, 1] = replaced[0]
     log_p = (case.logits(again) if case.target is None else case.logits(case.tokens, again))[0, -1].double()
-    assert near(own["blanked"][1], blanking.before[-1] - log_p.log_softmax(dim=-1)[output.answer])
+    assert near(own["blanked"][1], occlusion.before[-1] - log_p.log_softmax(dim=-1)[output.answer])
     if run == "turn":
-        assert blanking.source is not None
-        assert near(shown["sides"][1]["blanked"], blanking.source[-1])
-    right = agreement(case.model, made, blanking).facts()["rows"]
+        assert occlusion.source is not None
+        assert near(shown["sides"][1]["blanked"], occlusion.source[-1])
+    right = agreement(case.model, made, occlusion).facts()["rows"]
     assert json.dumps(shown["layers_agree"]) == json.dumps(right)
 
 

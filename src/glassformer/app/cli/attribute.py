@@ -1,15 +1,15 @@
 """Attribute an answer to the parts of the model, to tokens and to layers.
 
   glass attribute runs/book "Once upon a" --view logits
-  glass attribute runs/book "Once upon a" --view logits --place 2 --token " time" --against " day"
+  glass attribute runs/book "Once upon a" --view logits --position 2 --token " time" --against " day"
   glass attribute runs/book "Once upon a" --view lens --plot lens.png
   glass attribute runs/en-de "A man is sleeping." --view rollout
   glass attribute runs/book "Once upon a" --view agreement
   glass attribute runs/book "The dog is" --view patching --corrupt "The dogs are"
 
 Views: logits (each logit as the sum of the contributions of all parts), lens (the likeliest answer after each layer),
-rollout and flow (attention traced back to the tokens), blank (occlusion: the drop in the answer's log-probability
-when a token is replaced), agreement (rank correlations of attention, rollout and occlusion), patching (the layers and
+rollout and flow (attention traced back to the tokens), occlusion (the drop in the answer's log-probability when a
+token is replaced), agreement (rank correlations of attention, rollout and occlusion), patching (the layers and
 positions in which the difference between two texts decides the answer).
 
 The explained answers are the next tokens of the text and the likeliest token after its end; for runs of task masked,
@@ -29,15 +29,17 @@ from glassformer.base.errors import GlassError, nearest
 from glassformer.base.report import SimpleReport, emit
 
 USES = {
-    "logits": ("target", "token", "against", "place", "layer", "head", "top"),
-    "lens": ("target", "token", "place", "top", "plot"),
-    "rollout": ("target", "place", "layer", "plot"),
-    "flow": ("target", "place", "layer"),
-    "blank": ("target", "token", "place", "replace"),
+    "logits": ("target", "token", "against", "position", "layer", "head", "top"),
+    "lens": ("target", "token", "position", "top", "plot"),
+    "rollout": ("target", "position", "layer", "plot"),
+    "flow": ("target", "position", "layer"),
+    "occlusion": ("target", "token", "position", "replace"),
     "agreement": ("target", "token", "replace"),
-    "patching": ("target", "token", "against", "place", "corrupt", "part"),
+    "patching": ("target", "token", "against", "position", "corrupt", "part"),
 }
 """Options of each view, by view name."""
+EARLIER_VIEWS = {"blank": "occlusion"}
+"""Earlier names of views -> names."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -55,11 +57,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--against", metavar="TEXT|ID", help="explain the difference from the logit of this token or label"
     )
     parser.add_argument(
-        "--place",
+        "--position",
         type=int,
         metavar="N",
         help="explain only the answer at this position (default: depends on the view)",
     )
+    parser.add_argument("--place", dest="position", type=int, help=argparse.SUPPRESS)  # earlier name
     parser.add_argument(
         "--layer",
         type=int,
@@ -84,6 +87,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Compute the attribution and print the chosen view."""
+    arguments.view = EARLIER_VIEWS.get(arguments.view, arguments.view)
     _check(arguments)
     request = _request(arguments)
     facts, lines = VIEWS[arguments.view](request)

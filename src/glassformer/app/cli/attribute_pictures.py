@@ -35,7 +35,7 @@ def plot_lens(found: Lens, subject: Subject, row: Sequence[str], path: Path) -> 
     if len(found.outputs) > MOST_ANSWERS:
         raise GlassError(
             f"--plot would have {len(found.outputs):,} columns, but at most {MOST_ANSWERS} are allowed",
-            "Give a shorter text, or one answer with --place.",
+            "Give a shorter text, or one answer with --position.",
         )
     best = found.top[:, :, 0].tolist()  # (L+1, P)
     texts = [[subject.name(id) for id in answers] for answers in best]

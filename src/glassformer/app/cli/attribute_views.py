@@ -32,16 +32,16 @@ class AttributionRequest:
 
     @property
     def output(self) -> Output:
-        """Answer at `--place`, or the last answer.
+        """Answer at `--position`, or the last answer.
 
         Raises:
             GlassError: there is no answer at that position.
         """
-        place = self.arguments.place
-        found = [output for output in self.case.outputs if place in (None, output.place)]
+        position = self.arguments.position
+        found = [output for output in self.case.outputs if position in (None, output.place)]
         if not found:
             there = ", ".join(str(output.place) for output in self.case.outputs[:8])
-            raise GlassError(f"there is no answer at position {place}", f"Choose one of the positions {there}.")
+            raise GlassError(f"there is no answer at position {position}", f"Choose one of the positions {there}.")
         return found[-1]
 
     @property
@@ -76,7 +76,7 @@ def logits_view(request: AttributionRequest) -> ViewResult:
     head = None if given.head is None else find_head(request.case.model, given.head)
     made = request.case.trace()
     top = given.top or TOP
-    if (given.place, given.layer, head) == (None, None, None) and len(request.case.outputs) > 1:
+    if (given.position, given.layer, head) == (None, None, None) and len(request.case.outputs) > 1:
         found = split_outputs(request.case.model, made, request.case.outputs, request.against)
         return found.facts(name), tables.split_grid(found, request.row, name)
     output = request.output
@@ -112,11 +112,11 @@ def lens_view(request: AttributionRequest) -> ViewResult:
 
     case = request.case
     name = request.subject.name
-    outputs = case.outputs if request.arguments.place is None else [request.output]
+    outputs = case.outputs if request.arguments.position is None else [request.output]
     found = lens(case.model, case.tokens, outputs, case.target, request.arguments.top or 3)
     if request.arguments.plot is not None:
         plot_lens(found, request.subject, request.row, request.arguments.plot)
-    if request.arguments.place is None:
+    if request.arguments.position is None:
         return found.facts(name), tables.lens_grid(found, request.row, name)
     return found.facts(name), _titled(_answer(request, request.output), tables.lens_place(found, 0, name))
 
@@ -165,14 +165,14 @@ def flow_view(request: AttributionRequest) -> ViewResult:
     return found.facts(), iter(lines)
 
 
-def blank_view(request: AttributionRequest) -> ViewResult:
+def occlusion_view(request: AttributionRequest) -> ViewResult:
     """Show the occlusion of each token: the drop in the answer's log-probability, in nats, if it is replaced."""
-    from glassformer.inspection.attribution import blank
+    from glassformer.inspection.attribution import occlude
     from glassformer.inspection.attribution.tables import token_lines
 
     output = request.output
     words, own, source = _replacements(request)
-    found = blank(request.case, own, source)
+    found = occlude(request.case, own, source)
     column = request.case.outputs.index(output)
     lines = [
         f"{_answer(request, output)}: ln p = {float(found.before[column]):.4f}; drop in ln p, in nats, when a token is "
@@ -186,11 +186,11 @@ def blank_view(request: AttributionRequest) -> ViewResult:
 
 def agreement_view(request: AttributionRequest) -> ViewResult:
     """Show the rank correlations of attention, rollout and occlusion."""
-    from glassformer.inspection.attribution import agreement, blank
+    from glassformer.inspection.attribution import agreement, occlude
     from glassformer.inspection.attribution.tables import agreement_lines
 
     words, own, source = _replacements(request)
-    found = agreement(request.case.model, request.case.trace(), blank(request.case, own, source))
+    found = agreement(request.case.model, request.case.trace(), occlude(request.case, own, source))
     return {"replacement": own, **found.facts()}, _titled(
         f"occlusion: tokens are replaced by {words}", agreement_lines(found)
     )
@@ -217,7 +217,7 @@ def patching_view(request: AttributionRequest) -> ViewResult:
     worst = corrupt.logits()[0].argmax(dim=-1)  # (P)
     output = request.output
     differ = (best != worst).nonzero()
-    if given.place is None and case.target is not None and len(differ):
+    if given.position is None and case.target is not None and len(differ):
         output = case.outputs[int(differ[0])]
     column = case.outputs.index(output)
     token = int(best[column]) if given.token is None else output.answer
@@ -307,7 +307,7 @@ VIEWS: dict[str, Callable[[AttributionRequest], ViewResult]] = {
     "lens": lens_view,
     "rollout": rollout_view,
     "flow": flow_view,
-    "blank": blank_view,
+    "occlusion": occlusion_view,
     "agreement": agreement_view,
     "patching": patching_view,
 }

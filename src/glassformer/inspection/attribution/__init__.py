@@ -13,26 +13,26 @@ from glassformer.inspection.attribution.logits import (
     split_outputs,
     split_residual,
 )
-from glassformer.inspection.attribution.occlusion import Blanking, blank
+from glassformer.inspection.attribution.occlusion import Occlusion, occlude
 from glassformer.inspection.attribution.rollout import Rollout, rollout
 
 __all__ = [
     "AttentionFlow",
     "AttributionCase",
-    "Blanking",
     "Lens",
     "LogitSplit",
     "Neurons",
+    "Occlusion",
     "Output",
     "PatchGrid",
     "Question",
     "RankAgreement",
     "Rollout",
     "agreement",
-    "blank",
     "case_of",
     "flow",
     "lens",
+    "occlude",
     "patch_grids",
     "rollout",
     "split_neurons",

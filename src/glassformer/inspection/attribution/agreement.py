@@ -12,7 +12,7 @@ from typing import Any
 
 from torch import Tensor
 
-from glassformer.inspection.attribution.occlusion import Blanking
+from glassformer.inspection.attribution.occlusion import Occlusion
 from glassformer.inspection.attribution.rollout import read_by, rollout
 from glassformer.inspection.ranks import spearman
 from glassformer.inspection.trace import Trace
@@ -64,22 +64,22 @@ class RankAgreement:
         }
 
 
-def agreement(model: Model, trace: Trace, blanking: Blanking) -> RankAgreement:
+def agreement(model: Model, trace: Trace, occlusion: Occlusion) -> RankAgreement:
     """Compute the rank correlations of attention and rollout with occlusion.
 
     Args:
         model: a model of any family.
         trace: forward pass of the unmodified text.
-        blanking: effects of replacing each token of that text.
+        occlusion: effects of replacing each token of that text.
     """
-    reads = [output.reads for output in blanking.outputs]
+    reads = [output.reads for output in occlusion.outputs]
     causal = model.config.family != "encoder"
     rolled = rollout(trace)
     rows: list[MeasureAgreement] = []
     between: dict[str, float | None] = {}
-    sides = [("own", blanking.own, rolled.own)]
-    if blanking.source is not None and rolled.source is not None:
-        sides.append(("source", blanking.source, rolled.source))
+    sides = [("own", occlusion.own, rolled.own)]
+    if occlusion.source is not None and rolled.source is not None:
+        sides.append(("source", occlusion.source, rolled.source))
     for side, effects, shares in sides:
         counts = [read[-1] + 1 if causal and side == "own" else effects.shape[1] for read in reads]
         for layer, block in enumerate(trace.stack.blocks):

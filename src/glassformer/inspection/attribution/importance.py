@@ -15,7 +15,7 @@ from torch import Tensor
 
 from glassformer.inspection.attribution.agreement import LEAST
 from glassformer.inspection.attribution.case import check_number
-from glassformer.inspection.attribution.occlusion import Blanking
+from glassformer.inspection.attribution.occlusion import Occlusion
 from glassformer.inspection.attribution.rollout import read_by, rollout
 from glassformer.inspection.ranks import spearman
 from glassformer.inspection.trace import Trace
@@ -62,27 +62,27 @@ class Importance:
         }
 
 
-def importance(model: Model, trace: Trace, blanking: Blanking, layer: int, column: int) -> list[Importance]:
+def importance(model: Model, trace: Trace, occlusion: Occlusion, layer: int, column: int) -> list[Importance]:
     """Return the three measures for one answer, for the tokens of the row and, if there is a source, for its tokens.
 
     Args:
         model: a model of any family.
         trace: forward pass of the unmodified text.
-        blanking: effects of replacing each token of that text.
+        occlusion: effects of replacing each token of that text.
         layer: layer number in the stack that yields the logits.
-        column: index of the output in `blanking.outputs`.
+        column: index of the output in `occlusion.outputs`.
 
     Raises:
         GlassError: `layer` or `column` is out of range.
     """
-    output = blanking.outputs[check_number("output", column, len(blanking.outputs))]
+    output = occlusion.outputs[check_number("output", column, len(occlusion.outputs))]
     block = trace.stack.blocks[check_number("layer", layer, len(trace.stack.blocks))]
     rolled = rollout(trace)
     reads = [output.reads]
-    length = output.reads[-1] + 1 if model.config.family != "encoder" else blanking.own.shape[1]
-    found = [_measured("own", block.attention, rolled.own[layer], blanking.own[column], reads, length)]
-    if blanking.source is not None and rolled.source is not None and block.cross is not None:
-        effects = blanking.source[column]  # (S)
+    length = output.reads[-1] + 1 if model.config.family != "encoder" else occlusion.own.shape[1]
+    found = [_measured("own", block.attention, rolled.own[layer], occlusion.own[column], reads, length)]
+    if occlusion.source is not None and rolled.source is not None and block.cross is not None:
+        effects = occlusion.source[column]  # (S)
         found.append(_measured("source", block.cross, rolled.source[layer], effects, reads, len(effects)))
     return found
 
@@ -104,7 +104,7 @@ def _correlation(first: Tensor | None, second: Tensor | None, seen: int) -> floa
     return spearman(first[:seen].numpy(), second[:seen].numpy())
 
 
-def blanking_work(model: Model, tokens: int, target: int | None = None) -> float:
+def occlusion_work(model: Model, tokens: int, target: int | None = None) -> float:
     """Estimate the floating-point operations of replacing each token of a text once; see `pass_work`."""
     return (tokens + (target or 0)) * pass_work(model, tokens, target)
 

@@ -20,7 +20,7 @@ MOST_LOGITS = 1 << 23
 
 
 @dataclass(frozen=True, eq=False)
-class Blanking:
+class Occlusion:
     """Drop of ln p(answer), in nats, for each of P outputs and each replaced token.
 
     Attributes:
@@ -50,7 +50,7 @@ class Blanking:
         }
 
 
-def blank(case: AttributionCase, replacement: int, source_replacement: int | None = None) -> Blanking:
+def occlude(case: AttributionCase, replacement: int, source_replacement: int | None = None) -> Occlusion:
     """Replace each token of a text, one at a time, and measure the drop of ln p(answer).
 
     Args:
@@ -63,12 +63,12 @@ def blank(case: AttributionCase, replacement: int, source_replacement: int | Non
     row = case.row.shape[1]
     if case.target is None:
         own = before - _each(case, _blanked(case.tokens, replacement), None)  # (T, P)
-        return Blanking(case.outputs, replacement, before, _seen(case, own.T), None)
+        return Occlusion(case.outputs, replacement, before, _seen(case, own.T), None)
     other = replacement if source_replacement is None else source_replacement
     rows = _blanked(case.tokens, other)  # (S, S)
     source = before - _each(case, rows, case.target.expand(len(rows), -1))  # (S, P)
     own = before - _each(case, case.tokens.expand(row, -1), _blanked(case.target, replacement))  # (T, P)
-    return Blanking(case.outputs, replacement, before, _seen(case, own.T), source.T)
+    return Occlusion(case.outputs, replacement, before, _seen(case, own.T), source.T)
 
 
 def _seen(case: AttributionCase, own: Tensor) -> Tensor:

@@ -127,7 +127,7 @@ def agreement_lines(found: RankAgreement) -> Iterator[str]:
     names = {"own": "tokens of the row", "source": "tokens of the source"}
     for side in dict.fromkeys(row.side for row in found.rows):
         rows = [row for row in found.rows if row.side == side]
-        yield f"Spearman's correlation with blank-out, {names[side]}"
+        yield f"Spearman's correlation with occlusion, {names[side]}"
         yield f"{'layer':<8}{'attention':>10}{'rollout':>10}{'outputs':>10}"
         for layer in dict.fromkeys(row.layer for row in rows):
             cells = {row.measure: row.correlation for row in rows if row.layer == layer}

@@ -23,9 +23,9 @@ from glassformer.app.server.registry import ServedModel
 from glassformer.app.server.view import PageView, TextQuestion
 from glassformer.app.server.views.text_case import case_at, case_script, column_at, labels_of, refuse_long
 from glassformer.base.errors import GlassError
-from glassformer.inspection.attribution import AttributionCase, Blanking, RankAgreement, agreement, blank
+from glassformer.inspection.attribution import AttributionCase, Occlusion, RankAgreement, agreement, occlude
 from glassformer.inspection.attribution.agreement import LEAST
-from glassformer.inspection.attribution.importance import blanking_work, importance
+from glassformer.inspection.attribution.importance import importance, occlusion_work
 from glassformer.inspection.receipt.parts import stack_of
 from glassformer.inspection.trace import Trace
 from glassformer.tasks import AnyTextModel, Translator
@@ -52,11 +52,11 @@ def answer(opened: ServedModel, question: ImportanceQuestion) -> dict[str, Any]:
     subject = opened.subject(question.text, question.target)
     refuse_long(subject)
     key = "importance", question.text, question.target
-    case, made, blanking, agreed = opened.cached(key, lambda: _made(opened, question), _bytes)
+    case, made, occlusion, agreed = opened.cached(key, lambda: _made(opened, question), _bytes)
     column = column_at(case, question.place)
     layers = len(stack_of(case.model).blocks)
     layer = layers - 1 if question.layer is None else question.layer
-    sides = importance(case.model, made, blanking, layer, column)
+    sides = importance(case.model, made, occlusion, layer, column)
     output = case.outputs[column]
     own, other = replacements(opened.model)
     texts = {"own": opened.model.tokenizer.token_text(own), "source": None}
@@ -69,7 +69,7 @@ def answer(opened: ServedModel, question: ImportanceQuestion) -> dict[str, Any]:
         "places": [each.place for each in case.outputs],
         "place": output.place,
         "token": {"id": output.answer, "text": subject.name(output.answer), "known": output.known},
-        "log_probability": float(blanking.before[column]),
+        "log_probability": float(occlusion.before[column]),
         "replacement": texts,
         "least": LEAST,
         "sides": [each.facts() for each in sides],
@@ -77,28 +77,28 @@ def answer(opened: ServedModel, question: ImportanceQuestion) -> dict[str, Any]:
     }
 
 
-def _made(opened: ServedModel, question: ImportanceQuestion) -> tuple[AttributionCase, Trace, Blanking, RankAgreement]:
+def _made(opened: ServedModel, question: ImportanceQuestion) -> tuple[AttributionCase, Trace, Occlusion, RankAgreement]:
     case = case_at(opened, question)
     tokens = case.tokens.shape[1]
     target = None if case.target is None else case.target.shape[1]
-    if (work := blanking_work(case.model, tokens, target)) > MOST_WORK:
+    if (work := occlusion_work(case.model, tokens, target)) > MOST_WORK:
         longest = max(tokens, target or 0)
         raise GlassError(
             f"occlusion of each of {longest:,} tokens would take {work:.1e} FLOPs",
             f"Give a text of at most about {int(longest * (MOST_WORK / work) ** (1 / 3)):,} tokens.",
         )
     made = case.trace()
-    blanking = blank(case, *replacements(opened.model))
-    return case, made, blanking, agreement(case.model, made, blanking)
+    occlusion = occlude(case, *replacements(opened.model))
+    return case, made, occlusion, agreement(case.model, made, occlusion)
 
 
-def _bytes(found: tuple[AttributionCase, Trace, Blanking, RankAgreement]) -> int:
+def _bytes(found: tuple[AttributionCase, Trace, Occlusion, RankAgreement]) -> int:
     """Return the approximate size of a cached result in bytes, mostly of scores, scaled scores and weights."""
     made = found[1]
-    blanking = found[2]
+    occlusion = found[2]
     stacks = [made.stack, *([] if made.source is None else [made.source])]
     attentions = [part for stack in stacks for block in stack.blocks for part in (block.attention, block.cross)]
-    return 4 * sum(part.scores.nbytes for part in attentions if part is not None) + 2 * blanking.own.nbytes
+    return 4 * sum(part.scores.nbytes for part in attentions if part is not None) + 2 * occlusion.own.nbytes
 
 
 def replacements(model: AnyTextModel) -> tuple[int, int | None]:
@@ -120,16 +120,16 @@ def python(opened: ServedModel, question: ImportanceQuestion) -> str:
     return case_script(
         opened,
         question,
-        "from glassformer.inspection.attribution import agreement, blank",
+        "from glassformer.inspection.attribution import agreement, occlude",
         "from glassformer.inspection.attribution.importance import importance",
         "",
         f"places, place, layer = [output.place for output in case.outputs], {place}, {layer}",
         "column = len(places) - 1 if place is None else places.index(place)",
-        f"trace, blanking = case.trace(), blank(case, {own}, {other})",
+        f"trace, occlusion = case.trace(), occlude(case, {own}, {other})",
         "layer = len(trace.stack.blocks) - 1 if layer < 0 else layer",
-        "for side in importance(case.model, trace, blanking, layer, column):",
+        "for side in importance(case.model, trace, occlusion, layer, column):",
         "    print(side.facts())",
-        "print(agreement(case.model, trace, blanking).facts())",
+        "print(agreement(case.model, trace, occlusion).facts())",
     )
 
 
