@@ -22,7 +22,7 @@ def section(case: BugCase) -> str:
         case.scene,
         fenced("sh", f"glass learn lab open {case.number}\nglass learn lab answer {case.number} LETTER"),
         f"Which bug is it?\n\n{choices}",
-        folded("What to look at, at five depths", looks),
+        folded("What to look at, at five levels", looks),
         *(folded(f"Hint {number}", text) for number, text in enumerate(case.hints, start=1)),
     ]
     return "\n\n".join(parts)

@@ -32,7 +32,7 @@ def page(exercise: Exercise) -> str:
     parts = [
         f"# {exercise.number}. {exercise.title}",
         exercise.summary,
-        f":::{{admonition}} {exercise.title}, said at five depths\n:class: depths\n\n{depths}\n:::",
+        f":::{{admonition}} {exercise.title}, said at five levels\n:class: depths\n\n{depths}\n:::",
         f'<figure class="picture">{picture.svg()}<figcaption>{picture.caption}</figcaption></figure>',
         "## The task",
         statement(exercise),

@@ -13,7 +13,7 @@ NAMES = ("check", "hint")
 
 def __getattr__(name: str) -> Any:
     if name not in NAMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}: the course is now a separate package")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}: only check and hint remain here")
     from glassformer.app.course import course_module
 
     return getattr(course_module("notebook"), name)

@@ -1,4 +1,4 @@
-"""`glass explain`: every displayed number follows from other displayed numbers, with explanations at five depths."""
+"""`glass explain`: every displayed number follows from other displayed numbers, with explanations at five levels."""
 
 from __future__ import annotations
 

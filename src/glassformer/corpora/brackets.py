@@ -21,7 +21,7 @@ from glassformer.corpora.corpus import TEXT_TASKS, MinimalPair, below, generator
 KINDS = ("()", "[]", "{}", "<>")
 OPENING = {kind[0]: kind[1] for kind in KINDS}
 DISTANCES = ((0, 0), (1, 3), (4, 6), (7, 10), (11, 18))
-"""Ranges (minimum, maximum) of the distance in minimal pairs, counted in pairs of brackets."""
+"""(minimum, maximum) distance of each range; here the distance is half the number of brackets in between."""
 PAIRS_FROM = 1 << 32
 """First index of the random generators of minimal pairs; documents start at 0."""
 

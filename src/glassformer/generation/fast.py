@@ -129,7 +129,7 @@ def layout_pays(weight: Tensor, steps: int) -> bool:
 class FastDecoder:
     """Fast decoder for one new token per row; replaces a decoder or the decoder of an encoder-decoder.
 
-    It copies some weights when it is created, so later changes of the weights do not reach all of its copies.
+    It copies some weights when it is created, and later changes of those weights do not affect it.
 
     Args:
         embedding, stack, head: modules of the model.

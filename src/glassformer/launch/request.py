@@ -60,7 +60,8 @@ class RunRequest:
     def recipe_name(self) -> str | None:
         """Return the name of the requested recipe, or else of the default recipe; None if there is none.
 
-        There is no default recipe for a settings file or a generated corpus, which has its own settings.
+        With a settings file there is no default recipe. Without a parent run, there is none for a generated corpus
+        either, because the corpus has its own settings.
         """
         options = parse_changes(self.changes)
         facts = TASK_FACTS.get(_last([options], "train", "task", "lm"))

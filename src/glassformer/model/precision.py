@@ -35,7 +35,7 @@ SMALL = (256, 128, 512)
 LARGE = (256, 512, 1024)
 """Rows, inner size and columns of the timed matrix multiplications: layers of a small model and of a larger one."""
 HOPELESS = 0.5
-"""Ratio of the speeds on small matrices below which large matrices, which could take seconds, are not timed."""
+"""Minimum ratio of the speeds on small matrices; below it, large ones are not timed, as this could take seconds."""
 ROUNDS = 60
 SECONDS = 0.1
 """Maximum number of rounds, and maximum time in seconds, for one matrix size; at least one round is timed."""

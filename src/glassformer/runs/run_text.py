@@ -138,7 +138,8 @@ def encoded_text(
         )
     if data.labels != run.labels():
         raise GlassError(
-            f"splitting {config.data.source} again did not give the labels of {run.folder}: {', '.join(run.labels())}",
+            f"the labels of {config.data.source} differ (in names or order) from those of {run.folder}, "
+            f"which are {', '.join(run.labels())}",
             "Restore the run's labels.json, or start a new run.",
         )
     return data

@@ -241,7 +241,7 @@ def _table_rows(kind: RecordKind, file: SourceFile, numbers: Iterator[int], tall
 def _labelled_rows(kind: RecordKind, file: SourceFile, numbers: Iterator[int], tally: Tally) -> Iterator[RecordPiece]:
     """Yield a record for each row of a table; count and leave out rows without a label.
 
-    Several text columns are joined by line ends; empty columns are left out.
+    Several text columns are joined by newlines; empty columns are left out.
     """
     for line, (value, *columns) in file.rows(tally):
         position = f"line {line} of {file.name}"

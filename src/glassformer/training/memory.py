@@ -42,7 +42,7 @@ M_TRIM_THRESHOLD = -1
 M_MMAP_THRESHOLD = -3
 """Numbers of these options in glibc's malloc.h."""
 KEPT = (1 << 31) - 1
-"""Free bytes at the end of the heap above which glibc returns them to the system; so many that it never does."""
+"""Free bytes at the top of the heap above which glibc returns memory to the system: 2 GiB, to make this rare."""
 KEPT_BLOCK = 32 << 20
 """If rows have one length: minimum bytes of an allocation that glibc maps separately, the largest value it allows."""
 

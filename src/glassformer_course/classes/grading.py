@@ -144,5 +144,5 @@ def _others(folder: Path) -> str:
 
 
 def _no_formula(text: str) -> str:
-    """Return text that spreadsheets do not evaluate; some ignore leading spaces."""
+    """Put an apostrophe before text that a spreadsheet could evaluate; some spreadsheets ignore leading spaces."""
     return f"'{text}" if text.lstrip().startswith(FORMULA) or text.startswith(("\t", "\r", "\n")) else text

@@ -92,7 +92,7 @@ def grade(arguments: argparse.Namespace) -> int:
         write_text(arguments.out, as_csv(marks))
     lines = _lines(marks)
     if arguments.out is not None:
-        lines.append(f"{quoted(arguments.out)} has a row for each answer")
+        lines.append(f"{quoted(arguments.out)} has a row for each exercise of each student")
     emit(SimpleReport({"marks": [vars(mark) for mark in marks]}, lines), arguments.json)
     return 0
 

@@ -173,7 +173,7 @@ def _guard() -> None:
             if isinstance(path, (str, bytes, os.PathLike)) and path != os.devnull:
                 real = os.path.realpath(os.fsdecode(path))
                 if real.startswith(REFERENCE):
-                    raise PermissionError("the reference cannot be read here: write your own answer")
+                    raise PermissionError("the reference solutions cannot be read here: write your own answer")
                 if writes and real != own and not real.startswith(own + os.sep):
                     raise PermissionError("an answer may not write files")
 

@@ -28,7 +28,7 @@ export const STOPS: readonly Stop[] = [
     view: "write",
     title: "The output is probabilities",
     words: "From these numbers the model computes the probability of each possible answer. It does not look anything up: the result comes from multiplications and additions.",
-    attempt: "Let the model write once, and then again with a temperature near 0. What changes, and why does the second text repeat itself?",
+    attempt: "Let the model write once, and then again with a temperature near 0. What changes? Does the second text repeat itself, and why?",
     instead: {
       classify: "Type a text that fits no label. The probabilities still sum to 100 %.",
       masked: "Move the [MASK] to another position, and see how the predictions change with the context on both sides.",

@@ -56,7 +56,7 @@ export const VIEWS: readonly ViewEntry[] = [
     name: "loss", title: "Loss by token", group: "Learnt", reads: true, load: () => import("./Loss.svelte"),
     missing: (run) => {
       if (run.task === "classify") return `${run.name} predicts labels: it gives no probability to tokens, so they have no surprisal. glass evaluate prints its loss.`;
-      if (run.task === "chat") return `${run.name} was trained on answers only: the tokens of a question have no loss. glass evaluate prints the loss on its answers.`;
+      if (run.task === "chat") return `${run.name} was trained on answers only: the tokens of a question have no loss. glass evaluate prints the loss on the answers of the conversations.`;
       return null;
     },
   },

@@ -7,7 +7,7 @@ export const MACHINES: Words = {
     student: "The families differ in the mask, which determines the tokens that a token may attend to. A decoder attends only to earlier tokens, so it can generate text. An encoder attends in both directions, so it predicts hidden words better but cannot generate text. An encoder-decoder reads the whole of one text and generates another.",
     practitioner: "Choose a family by its task: an encoder to classify a text or to predict masked tokens, a decoder to continue a text, an encoder-decoder to turn one text into another. Click a token to compare the predictions of the decoder and the encoder.",
     engineer: "The blocks are the same; the masks differ: causal in a decoder, full in an encoder, and full, causal and cross in an encoder-decoder. The masks shown are read from the scores of a forward pass (−∞ where masked), not derived from a rule.",
-    researcher: "The encoder's token surprisals are pseudo-log-likelihoods with two-sided context; the decoder's sum to −ln p(text). The difference at a token measures the benefit of the right context for these two runs. Losses of different tasks are not comparable.",
+    researcher: "The encoder's token surprisals are pseudo-log-likelihoods with two-sided context; the decoder's sum to −ln p(text | its first token). The difference at a token measures the benefit of the right context for these two runs. Losses of different tasks are not comparable.",
   },
   formula: "decoder: p(xᵢ | x₁…xᵢ₋₁)   encoder: p(xᵢ | all but xᵢ)   encoder-decoder: p(yᵢ | y₁…yᵢ₋₁, x)",
   agrees: "the decoder's predictions do not change with later tokens, and each number equals that of the run alone.",

@@ -69,7 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--precision",
         choices=("auto", "fp32", "bf16"),
-        help="precision of the matrix multiplications of the loss; text is generated in fp32 (default: as in training)",
+        help="matrix multiplication precision for the loss; text is generated in fp32 (default: as in training)",
     )
     add_backend(parser)
     parser.add_argument(

@@ -138,7 +138,9 @@ def probe_run(request: ProbeRequest, opened: OpenedRun | None = None) -> ProbeRe
                 raise
             notes.append(f"{name} is left out: {error.problem}")
     if not results:
-        raise GlassError(f"no probe applies to {request.folder}: {notes[-1]}", "Name a probe to see what it needs.")
+        raise GlassError(
+            f"no probe applies to {request.folder}; for example, {notes[-1]}", "Name a probe to see what it needs."
+        )
     return ProbeReport(str(request.folder), results, notes)
 
 

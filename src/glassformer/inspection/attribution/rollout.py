@@ -100,7 +100,10 @@ def mixes(stack: StackTrace, uniform: bool = False) -> list[list[Mix]]:
 
 
 def _mean(made: AttentionTrace, uniform: bool) -> Tensor | None:
-    """Return the attention weights of the first row, (T, S), mean over heads; None if all heads were removed."""
+    """Return the attention weights of the first row, (T, S), averaged over heads; None if all heads were removed.
+
+    With `uniform`, return equal weights over the allowed keys instead, even if all heads were removed.
+    """
     if uniform:
         allowed = made.allowed[0, 0].cpu().double().expand(made.weights.shape[2:])  # (T, S)
         return allowed / allowed.sum(dim=-1, keepdim=True)

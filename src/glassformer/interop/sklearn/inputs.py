@@ -64,7 +64,7 @@ def _text(value: Any, name: str) -> str:
     not_a_number = isinstance(value, float) and math.isnan(value)
     if value is None or not_a_number or type(value).__name__ in ("NAType", "NaTType"):  # pandas' own
         raise RefusedError(f"{name} is missing ({value})", "Leave that example out, or give an empty string.")
-    shown = f"{value!r:.40}, a {type(value).__name__}"
+    shown = f"{value!r:.40} (type {type(value).__name__})"
     raise RefusedError(f"{name} is {shown}, not a string", "Give a string for each example, for example str(value).")
 
 

@@ -96,7 +96,10 @@ def imported_document(
 
 
 def _imported(document: dict[str, Any], kind: str, roles: dict[str, Any]) -> Roles:
-    """Return the roles of an imported vocabulary: added tokens represent their content, special ids no text."""
+    """Return the roles of an imported vocabulary.
+
+    Added tokens represent their content, the unknown id represents U+FFFD, and other special ids represent no bytes.
+    """
     vocab = document["model"]["vocab"]
     size = roles["size"]
     pairs = enumerate(token for token, _ in vocab) if isinstance(vocab, list) else ((vocab[t], t) for t in vocab)

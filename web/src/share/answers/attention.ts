@@ -187,5 +187,5 @@ function strongest(row: Float64Array, count: number): { top: { key: number; weig
 function span(asked: Span, length: number, what: string): [number, number] {
   const [start, stop] = asked ?? [0, length];
   if (start >= 0 && start < stop && stop <= length) return [start, stop];
-  throw new Problem(`The ${what} ${start} to ${stop} are not within the ${length} tokens.`, `Choose positions from 0 to ${length - 1}.`);
+  throw new Problem(`The ${what} ${start} to ${stop - 1} are not within the ${length} tokens.`, `Choose positions from 0 to ${length - 1}.`);
 }
