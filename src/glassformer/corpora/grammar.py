@@ -2,8 +2,9 @@
 
 A text is a fixed sequence of sentences. Each sentence is one of several wordings, drawn independently. A wording
 mentions slots, as in ``"{hero} wanted {thing:a}."``. A slot is drawn at its first mention and keeps its value; a name
-in the first sentence can thus return in the last one. ``{slot:form}`` is another form of the same value: with an
-article, a pronoun, or with a capital letter. The distribution of a slot may depend on the value of one other slot.
+in the first sentence can thus return in the last one. ``{slot:form}`` is another form of the same value, for example
+with an article, with a capital letter, or as a pronoun. The distribution of a slot may depend on the value of one
+other slot.
 
 Every wording of a sentence draws the same slots. All texts therefore have the same list of draws, and the chain rule
 gives the entropy in closed form:

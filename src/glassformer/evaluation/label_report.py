@@ -52,7 +52,7 @@ class LabelReport:
     notes: list[str]
 
     def facts(self) -> dict[str, Any]:
-        """Return the report as JSON."""
+        """Return the report as JSON values."""
         names = ("name", "accuracy", "macro_f1", "note")
         return {
             **self.estimate.facts(None, self.unknown_share),

@@ -53,7 +53,7 @@ class LanguageReport:
         return self.estimate.loss
 
     def facts(self) -> dict[str, Any]:
-        """Return the report as JSON."""
+        """Return the report as JSON values."""
         return {
             **self.estimate.facts(self.bits_per_byte, self.unknown_share),
             "sliding_loss": self.sliding,

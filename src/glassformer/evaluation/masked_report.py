@@ -44,7 +44,7 @@ class MaskedReport:
     reading: Reading
 
     def facts(self) -> dict[str, Any]:
-        """Return the report as JSON."""
+        """Return the report as JSON values."""
         names = ("name", "loss", "accuracy", "note")
         return {
             **self.estimate.facts(None, self.unknown_share),

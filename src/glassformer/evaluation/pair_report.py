@@ -60,7 +60,7 @@ class PairReport:
     records: str = "pairs"
 
     def facts(self) -> dict[str, Any]:
-        """Return the report as JSON."""
+        """Return the report as JSON values."""
         return {
             **self.estimate.facts(self.bits_per_byte, self.unknown_share),
             "unknown_source_share": self.unknown_source_share,

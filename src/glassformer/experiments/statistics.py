@@ -120,7 +120,8 @@ class ResultTable:
         unit: unit of prediction of the loss, such as "token".
         rows: one row for each cell, in the grid's order.
         baseline: index of the baseline cell.
-        choices: vocabulary size V if all cells have the same size, otherwise None.
+        choices: number of possible outcomes of a prediction (vocabulary size V or number of labels) if all cells
+            have the same number, otherwise None.
         entropy: true entropy of the text if it is known and the same for all cells, otherwise None.
         warnings: warnings about the interpretation of the results.
     """

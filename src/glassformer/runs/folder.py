@@ -117,7 +117,7 @@ class ParentEntry:
         return entry
 
     def facts(self) -> dict[str, Any]:
-        """Return the entry as JSON."""
+        """Return the entry as JSON values."""
         return {name: value for name, value in asdict(self).items() if value is not None}
 
 

@@ -73,7 +73,7 @@ class RunFacts:
     muon: bool
 
     def facts(self) -> dict[str, float]:
-        """Return the quantities as JSON."""
+        """Return the quantities as JSON values."""
         return asdict(self)
 
     def features(self) -> dict[str, float]:
@@ -110,7 +110,7 @@ class Band:
     high: float
 
     def facts(self) -> dict[str, float]:
-        """Return the interval as JSON."""
+        """Return the interval as JSON values."""
         return asdict(self)
 
 

@@ -153,7 +153,7 @@ class Estimate:
         return self.tokens_per_step / (self.compute + self.communication + self.update)
 
     def facts(self) -> dict[str, Any]:
-        """Return the estimate as JSON."""
+        """Return the estimate as JSON values."""
         return {**asdict(self), "memory": self.memory, "best": self.best, "worst": self.worst}
 
 

@@ -92,7 +92,7 @@ class RunPlan:
         return _whole_seconds(self.config, self.probe, self.steps)
 
     def facts(self) -> dict[str, Any]:
-        """Return the plan as JSON."""
+        """Return the plan as JSON values."""
         probe = self.probe
         return {
             "task": self.config.train.task,

@@ -170,7 +170,7 @@ def refuse_unused_backend(arguments: argparse.Namespace) -> None:
 
 
 def stop_changes(given: dict[str, str]) -> dict[str, str]:
-    """Return the setting for a `--stop` of plain text, a list of this text; empty if `--stop` is a JSON list."""
+    """Return the setting that makes a plain-text `--stop` a list; empty without `--stop` or if it is a JSON list."""
     stop = given.get("sample.stop")
     return {} if stop is None or stop.startswith("[") else {"sample.stop": json.dumps([stop], ensure_ascii=False)}
 

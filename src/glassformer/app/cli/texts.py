@@ -90,7 +90,7 @@ def say_unknown(tokenizer: Tokenizer, texts: Iterable[str]) -> None:
 
 
 def _visible(symbol: str) -> str:
-    """Return a symbol in visible characters: white space and control characters become code points.
+    """Return a symbol in visible characters: white space and unprintable characters become code points.
 
     >>> _visible("é"), _visible("\\u3000"), _visible("a\\u200bb")
     ('é', 'U+3000', 'aU+200Bb')

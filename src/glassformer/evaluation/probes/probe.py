@@ -85,7 +85,7 @@ class ProbeReport:
     notes: Sequence[str]
 
     def facts(self) -> dict[str, Any]:
-        """Return the results as JSON."""
+        """Return the results as JSON values."""
         return {
             "run": self.run,
             "notes": list(self.notes),

@@ -27,7 +27,7 @@ class Group:
     rules: Mapping[str, float]
 
     def facts(self) -> dict[str, Any]:
-        """Return the group as JSON."""
+        """Return the group as JSON values."""
         return {"group": self.name, **self.share.facts(), "chance": self.chance, "rules": dict(self.rules)}
 
 
@@ -50,7 +50,7 @@ class ProbeResult:
     notes: Sequence[str] = ()
 
     def facts(self) -> dict[str, Any]:
-        """Return the result as JSON."""
+        """Return the result as JSON values."""
         return {
             "about": self.about,
             "groups": [group.facts() for group in self.groups],

@@ -41,7 +41,7 @@ class Part:
     share: float
 
     def facts(self) -> dict[str, Any]:
-        """Return the group as JSON."""
+        """Return the group as JSON values."""
         return {"group": self.name, "tokens": self.tokens, "nats": self.nats, "share_of_nats": self.share}
 
 
@@ -93,7 +93,7 @@ class SurprisalResult:
     name: str = "surprisal"
 
     def facts(self) -> dict[str, Any]:
-        """Return the results as JSON."""
+        """Return the results as JSON values."""
         return {
             "about": self.about,
             "mean": self.mean,

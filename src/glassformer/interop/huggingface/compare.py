@@ -45,7 +45,7 @@ def require_transformers() -> None:
 
 @contextmanager
 def quiet() -> Iterator[Any]:
-    """Yield the package transformers without messages, progress bars and network; restore its state at the end."""
+    """Yield transformers without messages, progress bars or network access; restore its state at the end."""
     offline = os.environ.get("HF_HUB_OFFLINE")
     os.environ["HF_HUB_OFFLINE"] = "1"
     import transformers
