@@ -155,7 +155,7 @@ THE_TEXT = [
         write("a.txt", "hello you 1234"),
         made="tokens",
     ),
-    M("text too short to split", train("a.txt"), "1 characters are too few", "longer text", write("a.txt", "h")),
+    M("text too short to split", train("a.txt"), "the text is too short to split", "longer text", write("a.txt", "h")),
     M("all documents left out", change("data.min_words", 999), "fewer than 999 words", "data.min_words"),
     M("standard input is empty", train("-"), "standard input holds no text", "some text", text=b""),
     M("look at a missing file", ["data", "look", "proverb.txt"], "proverb.txt does not exist", "proverbs.txt"),
@@ -164,7 +164,7 @@ THE_TEXT = [
 ]
 THE_SETTINGS = [
     M("heads do not divide the width", change("model.heads", 5), "heads = 5 does not divide width = 12", "heads to 4"),
-    M("unknown section", change("modle.heads", 2), "no section 'modle'", "Did you mean model?"),
+    M("unknown section", change("modle.heads", 2), "unknown section 'modle'", "Did you mean model?"),
     M("unknown setting", change("model.haeds", 2), "model.haeds", "Did you mean model.heads?"),
     M("setting without section", change("heads", 2), "'heads' names no section", "model.heads"),
     M("unknown option", train("proverbs.txt", "--step", "3"), "--step", "Did you mean --steps?"),
@@ -273,7 +273,7 @@ GENERATING = [
     M("samples in words", generate("the", "--samples", "two"), "--samples & 'two'", "--help"),
     M("empty stop text", generate("the", "--stop", ""), "stop string is empty", "Leave it out"),
     M("stop list never closed", generate("the", "--stop", '["a"'), "sample.stop", "a list"),
-    M("candidates of a file", generate("--top", "3", "--input", "proverbs.txt"), "--top", "only one of them"),
+    M("candidates of a file", generate("--top", "3", "--input", "proverbs.txt"), "--top", "remove PROMPT and --top"),
     M("prompts file missing", generate("--input", "proverb.txt"), "proverb.txt does not exist", "proverbs.txt"),
     M("prompts file empty", generate("--input", "p.txt"), "p.txt is empty", "prompt per line", write("p.txt", b"")),
     M(
@@ -301,7 +301,7 @@ THE_RUN = [
     ),
     M("nothing to resume", ["train", "--resume"], "no run to resume", "--resume --out", remove("runs")),
     M("resume what is not there", ["train", "--resume", "--out", "runs/bok"], "no run at", BOOK),
-    M("resume with a recipe", resume("--recipe", "tiny"), "--resume was given with recipe = tiny", "remove the option"),
+    M("resume with a recipe", resume("--recipe", "tiny"), "--resume was given with recipe = tiny", "Remove the option"),
     M(
         "resume with another text",
         [*resume("--steps", "4"), "other.txt"],

@@ -159,7 +159,7 @@ def test_minutes_become_steps_and_a_person_can_read_it(folder: Path) -> None:
         "s of training",
         "memory ",
         "per checkpoint",
-        "to beat",
+        "baselines on the validation split",
         "5-gram",
         "note: the text is read",
     ):

@@ -244,7 +244,7 @@ def test_weights_that_do_not_fit_are_refused() -> None:
     first = "stack.blocks.0.attention.query.weight"
     for changed, message in [
         ({k: v for k, v in weights.items() if k != first}, f"the weight {first} is missing, but the settings need"),
-        ({**weights, first: np.zeros((8, 7))}, r"is \(8, 7\), but the settings need \(8, 8\)"),
+        ({**weights, first: np.zeros((8, 7))}, r"has shape \(8, 7\), but the settings need shape \(8, 8\)"),
         ({**weights, "head.bias": np.zeros(5)}, "the settings have no weight head.bias"),
         ({}, "there is no weight embedding.tokens.weight"),
     ]:

@@ -53,7 +53,8 @@ def checked_weights(settings: Settings, weights: Weights) -> dict[str, Array]:
     for name, shape in wanted.items():
         found = tuple(weights[name].shape) if name in weights else "missing"
         if found != shape:
-            raise ValueError(f"the weight {name} is {found}, but the settings need {shape}")
+            what = "is missing" if found == "missing" else f"has shape {found}"
+            raise ValueError(f"the weight {name} {what}, but the settings need shape {shape}")
     extra = sorted(weights.keys() - wanted.keys())
     if extra:
         raise ValueError(f"the settings have no weight {extra[0]}: the weights belong to another model")

@@ -442,9 +442,14 @@ def open_run(folder: Folder, altered: str | None = None) -> Run:
     folder = Path(folder)
     if (folder / "config.toml").is_file():
         if (found := Run(folder).altered) != altered:
+            if found:
+                raise GlassError(
+                    f"{folder} is part of an experiment: its model has {found}",
+                    "Only glass compare opens such a run: choose another run.",
+                )
             raise GlassError(
-                f"{folder} is part of an experiment: its model has {found or 'all its parts'}",
-                "Choose another run: only glass compare uses this one.",
+                f"{folder} is an ordinary run, not the run of an experiment with {altered}",
+                "Choose another folder with --out.",
             )
         return Run(folder)
     beside = runs_near(folder)

@@ -158,8 +158,9 @@ def split_documents(found: Survey, data: DataConfig) -> DocumentSplit:
     held = min(wanted, data.validation_limit)  # characters
     if min(held, total - held) < 1 or total < 2:
         raise GlassError(
-            f"{total:,} characters are too few to be split: {data.validation_fraction:g} of them is {held:,}",
-            "Give a longer text, or change data.validation_fraction.",
+            f"the text is too short to split: validation would get {held:,} of {total:,} characters, "
+            f"training {total - held:,}",
+            "Give a longer text, or lower data.validation_fraction.",
         )
     return _tail_of_text(found, data, held) if data.split == "tail" else _end_of_text(found, data, held)
 
@@ -211,8 +212,8 @@ def _random_documents(found: Survey, data: DataConfig) -> DocumentSplit:
     filled = [bucket for bucket, count in enumerate(found.bucket_documents) if count]
     if len(filled) < 2:
         raise GlassError(
-            f"all {found.records:,} documents are the same text: a random split cannot keep them apart",
-            "Give different documents, or set data.split to end.",
+            f"all {found.records:,} documents are the same text: a random split puts equal documents in the same split",
+            "Give different documents, or set data.split = end.",
         )
     wanted = max(1, round(data.validation_fraction * found.records))
     choices = [bucket for bucket in filled[:-1] if characters[bucket] <= data.validation_limit] or filled[:1]
@@ -319,7 +320,7 @@ def _random_records(found: Survey, data: DataConfig) -> Held:
     )
     if len(marks) < 2:
         raise GlassError(
-            f"all {found.records:,} examples have the same source: a random split cannot keep them apart",
+            f"all {found.records:,} examples have the same source: a random split puts equal documents in the same split",
             "Give examples with different sources, or set data.split to end.",
         )
     characters = np.zeros(len(marks), dtype=np.int64)

@@ -74,7 +74,7 @@ export const STOPS: readonly Stop[] = [
   },
   {
     view: "replay",
-    title: "How the model learnt",
+    title: "How the model learned",
     words: "None of this was programmed. Training starts from random weights, and each step makes the correct token a little more likely.",
     attempt: "Press play. Compare the generated text at the first and the last step, and find the step at which the attention map gets its pattern.",
   },

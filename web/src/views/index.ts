@@ -65,7 +65,7 @@ export const VIEWS: readonly ViewEntry[] = [
     missing: (run) => {
       if (run.task === "lm" || run.task === "masked") return null;
       const remedy = "Serve a run of --task lm or --task masked.";
-      if (run.task === "chat") return `${run.name} was trained on answers only, and probes need a model of running text. ${remedy}`;
+      if (run.task === "chat") return `${run.name} was trained on answers only, but probes need a run that predicts all tokens of a text. ${remedy}`;
       return `${run.name} gives no probability to the tokens of a single text, so the probes do not apply. ${remedy}`;
     },
   },

@@ -54,7 +54,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--layer", type=int, metavar="N", help="show only this layer, counted from 0")
     parser.add_argument(
-        "--head", metavar="NAME", help="show only this head, such as dec.1.self.0, or its number from 0"
+        "--head",
+        metavar="NAME",
+        help="show only this head, such as dec.1.self.0; or a number from 0: this head of each layer, or of --layer",
     )
     parser.add_argument(
         "--top", type=int, default=10, metavar="N", help="number of candidates of each prediction (default: 10)"

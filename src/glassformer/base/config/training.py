@@ -113,13 +113,13 @@ class TrainConfig(BaseSettings):
     patience: Count | None = Field(None, description="stop early after this many evaluations without improvement")
     evaluate_every: Count = Field(
         200,
-        description="steps between evaluations; with minutes, some evaluations are skipped so that all together take "
-        "at most a fifth of the time",
+        description="steps between evaluations; if minutes is set, some evaluations are skipped, so that evaluations "
+        "take at most a fifth of the time",
     )
     evaluate_tokens: Count | None = Field(
         200_000,
-        description="validation tokens per evaluation during training; with minutes, fewer if needed to take at most "
-        "a twentieth of the time; unset: all, as in the final evaluation",
+        description="validation tokens per evaluation during training; if minutes is set, fewer if needed to take at "
+        "most a twentieth of the time; unset: all, as in the final evaluation",
     )
     save_every: Count = Field(500, description="steps between checkpoints; each best evaluation also saves one")
     log_every: Count = Field(10, description="steps between lines of metrics.jsonl")

@@ -102,8 +102,8 @@ def induction_rows(model: Readable, known: Known | None, size: int, seed: int) -
         )
     if len(symbols) < 2:
         raise GlassError(
-            f"this run has only {counted(len(symbols), 'text tokens')}, too few for a random segment",
-            "Probe a run with a larger vocabulary.",
+            f"this run has only {counted(len(symbols), 'distinct text tokens')}, too few for a random segment",
+            "Probe a run with a larger vocabulary, or trained on more varied text.",
         )
     numbers = np.random.Generator(np.random.Philox(seed))
     few = len(symbols) < length
@@ -207,7 +207,7 @@ def recall_rows(model: Readable, known: Known | None, size: int, seed: int) -> t
     if len(keys) < RECALLED[1] or not len(values):
         raise GlassError(
             f"this run has only {counted(len(symbols), 'text tokens')}, too few for {RECALLED[1]} keys and values",
-            "Probe a run with a larger vocabulary.",
+            "Probe a run with a larger vocabulary, or trained on more varied text.",
         )
     rows = []
     for _ in range(size):

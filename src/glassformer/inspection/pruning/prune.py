@@ -233,7 +233,10 @@ def refuse_unclear(request: PruningRequest) -> None:
         raise GlassError(given_ways, "Give one of --heads, --fraction, --max-loss and --l0.")
     by_importance = request.out is not None and request.l0 is None and request.order in ("importance", "reverse")
     if request.per_layer and not request.curve and not by_importance:
-        raise GlassError("--per-layer was given, but importance is not used", "Leave --per-layer out.")
+        raise GlassError(
+            "--per-layer was given, but importance is not used",
+            "Remove --per-layer, or give --curve, or --out with --by importance or reverse.",
+        )
     for name, value in (("--fraction", request.fraction), ("--step", request.step)):
         if value is not None and not 0 < value <= 1:
             raise GlassError(f"{name} = {value:g}", "Give a fraction above 0 and at most 1.")

@@ -98,7 +98,7 @@ class Rope:
         for name, scaling in (("rope_scaling", old or {}), ("rope_parameters", new or {})):
             kind = scaling.get("rope_type", scaling.get("type", "default"))
             if kind != "default":
-                raise theirs.refuse(f"{name}.rope_type", kind, "Only plain rotary positions are supported: default.")
+                raise theirs.refuse(f"{name}.rope_type", kind, "Only unscaled rotary positions ('default') work.")
         table = {key: v for key, v in {**(old or {}), **(new or {})}.items() if key not in ("rope_type", "type")}
         theta = table.pop("rope_theta", theirs.get("rope_theta", None))
         theta = 10_000.0 if theta is None else theta

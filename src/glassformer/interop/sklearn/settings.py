@@ -73,7 +73,9 @@ def with_steps(config: Config, settings: Mapping[str, Any] | None, epoch: float,
     steps = train.steps
     if epochs is not None and "train.steps" not in own:
         if isinstance(epochs, bool) or not isinstance(epochs, Real) or not 0 < epochs < 10**9:
-            raise GlassError(f"epochs = {epochs!r} is not allowed", "Give a number above 0, or set steps.")
+            raise GlassError(
+                f"epochs = {epochs!r} is not allowed", "Give a number above 0 and below 10**9, or set train.steps."
+            )
         changes["steps"] = steps = max(1, math.ceil(epochs * epoch))
     if "train.evaluate_every" not in own and steps:
         changes["evaluate_every"] = math.ceil(steps / EVALUATIONS)

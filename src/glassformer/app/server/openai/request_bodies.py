@@ -75,7 +75,7 @@ class SamplingBody(BaseModel):
     stop: StopText | Annotated[list[StopText], Field(max_length=4)] | None = Field(
         None, description="texts that end the generation; they are not part of the result"
     )
-    stream: bool | None = Field(None, description="send server-sent events, one for each part of a text")
+    stream: bool | None = Field(None, description="stream the texts as server-sent events, one chunk per event")
     stream_options: StreamOptions | None = None
     presence_penalty: Zero | None = Field(None, description="not supported; only 0 is allowed")
     frequency_penalty: Zero | None = Field(None, description="not supported; only 0 is allowed")
