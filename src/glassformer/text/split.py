@@ -320,8 +320,8 @@ def _random_records(found: Survey, data: DataConfig) -> Held:
     )
     if len(marks) < 2:
         raise GlassError(
-            f"all {found.records:,} examples have the same source: a random split puts equal documents in the same split",
-            "Give examples with different sources, or set data.split to end.",
+            f"all {found.records:,} examples have the same source: a random split keeps equal ones together",
+            "Give examples with different sources, or set data.split = end.",
         )
     characters = np.zeros(len(marks), dtype=np.int64)
     np.add.at(characters, group, np.frombuffer(found.lengths, dtype=np.uint32))
