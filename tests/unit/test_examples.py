@@ -113,7 +113,7 @@ REFUSED: list[tuple[Task, str, str, str]] = [  # task, settings, words of the pr
     ("translate", "source=three.jsonl", "has the columns en, fr, de; the source and target", "data.target_column"),
     ("translate", "source=one.csv", "has the columns 1; the source", "data.target_column"),
     ("translate", "source=gaps.txt target=gaps.txt split=tail", "1 example is too few", "data.validation"),
-    ("translate", "source=same.txt target=3.txt", "all 3 examples have the same source", "split to end"),
+    ("translate", "source=same.txt target=3.txt", "all 3 examples have the same source", "split = end"),
     ("classify", "source=only.tsv", "all 40 examples of .*only.tsv have the label 'spam'", "two labels"),
     ("classify", "source=ids.tsv label_column=1", "40 distinct labels in 40 rows", "values repeat"),
     ("classify", "source=ids.tsv", "none has a few short values that repeat", "data.label_column"),
