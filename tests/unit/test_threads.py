@@ -48,6 +48,7 @@ def test_none_does_not_change_the_number() -> None:
 def test_the_number_of_one_thread_does_not_affect_others() -> None:
     def here() -> int:
         set_threads_here(1)
+        set_threads_here(1)  # as for each new checkpoint that a server's thread loads
         return torch.get_num_threads()
 
     assert in_new_thread(here) == 1

@@ -29,6 +29,8 @@ def set_threads_here(count: int) -> None:
     `torch.set_num_threads` changes both numbers, so another thread restores the second one.
     """
     before = torch.get_num_threads()
+    if count == before:
+        return
     torch.set_num_threads(count)
     restoring = Thread(target=torch.set_num_threads, args=(before,))
     restoring.start()

@@ -104,7 +104,7 @@ class TextTask:
         return rows / self.config.train.batch
 
     def concerns(self, model: Model, loss: Callable[[Sequence[Row]], float]) -> Iterator[str]:
-        """Yield no concerns."""
+        """Yield nothing, because running text has no labels or pairs to report on."""
         return iter(())
 
     def _windows(self, step: int) -> list[Row]:

@@ -64,13 +64,13 @@ class Silent:
     """Reporter that prints nothing."""
 
     def status(self, status: Status) -> None:
-        """Do nothing."""
+        """Ignore the progress."""
 
     def note(self, text: str) -> None:
-        """Do nothing."""
+        """Ignore the note."""
 
     def close(self) -> None:
-        """Do nothing."""
+        """Release nothing, because no terminal is used."""
 
 
 class PlainLines:
@@ -94,7 +94,7 @@ class PlainLines:
         print(text, file=sys.stderr, flush=True)
 
     def close(self) -> None:
-        """Do nothing."""
+        """Release nothing: each line is flushed when it is printed."""
 
 
 class LiveBar:

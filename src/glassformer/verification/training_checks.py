@@ -61,7 +61,7 @@ class FewRows:
         return "", ""
 
     def concerns(self, model: Model, loss: Callable[[Sequence[Row]], float]) -> Iterator[str]:
-        """Yield no concerns."""
+        """Yield nothing, because a check reports no evaluation."""
         return iter(())
 
 

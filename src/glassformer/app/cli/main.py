@@ -89,7 +89,7 @@ class Parser(argparse.ArgumentParser):
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         """Raise a `GlassError` with the nearest choice if a value is not among the choices of its option."""
         if action.choices is not None and value not in action.choices:
-            name = action.option_strings[-1] if action.option_strings else action.metavar
+            name = action.option_strings[-1] if action.option_strings else action.metavar or action.dest
             raise GlassError(f"{name} {value} is not allowed", nearest(str(value), map(str, action.choices)))
 
     def _refuse_unknown(self, option: str) -> None:
