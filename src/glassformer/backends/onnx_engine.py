@@ -36,7 +36,7 @@ class OnnxEngine:
         threads: number of threads, including the caller's.
         precision: precision of the matrix multiplications, see `step_graph`; "int8" is faster but approximate.
         spins: whether idle threads busy-wait between steps too, not only within a step. On two cores this makes greedy
-            decoding of one row up to 1.2 times as fast, but beam search, which uses PyTorch's threads between steps,
+            decoding of one row 1.1 to 1.4 times as fast, but beam search, which uses PyTorch's threads between steps,
             1.2 to 1.4 times slower.
 
     Raises:

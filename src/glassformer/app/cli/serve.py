@@ -24,6 +24,7 @@ from pathlib import Path
 from glassformer.app.cli.backend_option import add_backend
 from glassformer.base.backends import BACKENDS
 from glassformer.base.errors import GlassError
+from glassformer.base.packages import require_packages
 from glassformer.base.report import SimpleReport, emit
 
 LONG_ENOUGH = 16
@@ -81,12 +82,14 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _check(arguments: argparse.Namespace, local: bool) -> None:
-    """Check the port and the token.
+    """Check the backend, the port and the token.
 
     Raises:
-        GlassError: the port or a character of the token is not allowed, or the token is too short for a server that
-            other machines can reach.
+        GlassError: the backend is not installed, the port or a character of the token is not allowed, or the token is
+            too short for a server that other machines can reach.
     """
+    if arguments.backend != "torch":  # before the first request, which would come when nobody reads the terminal
+        require_packages("generation with onnxruntime", "onnx", "onnxruntime", extra="backends")
     if arguments.port is not None and not 0 <= arguments.port < 65536:
         raise GlassError(
             f"--port {arguments.port} is not a port", "Give a port from 1 to 65535, or 0 for any free port."
