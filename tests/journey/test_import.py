@@ -355,7 +355,7 @@ TEMPLATES: dict[str, tuple[Any, str | None, str]] = {  # what the tokenizer has,
     "no default": (
         {"rag": SHOUTED, "tool_use": SHOUTED},
         None,
-        "note: no chat template is imported: they are named rag, tool_use, and none is named default. "
+        "note: no chat template is imported: the folder has templates named rag, tool_use, but none named default. "
         "Copy one of them to runs/one/chat_template.jinja",
     ),
 }

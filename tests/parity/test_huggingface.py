@@ -225,7 +225,7 @@ def test_nothing_appears_where_a_comparison_fails(tmp_path: Path) -> None:
         (folder / "config.json").write_text("{}", encoding="utf-8")
         return [Measured("logits", 0.5, 1e-3, "all")]
 
-    with pytest.raises(GlassError, match=r"logits differ by 0\.5"):
+    with pytest.raises(GlassError, match=r"'logits' differs by 0\.5"):
         appear_whole("hf", tmp_path / "deep" / "out", fill)
     assert list(tmp_path.iterdir()) == []
 

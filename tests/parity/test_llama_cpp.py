@@ -178,7 +178,7 @@ def test_llama_cpp_alone_finds_other_numbers(fault: str, tmp_path: Path, monkeyp
     right = writing.gguf_tensors
     monkeypatch.setattr(gguf_export, "gguf_tensors", lambda *arguments: change(right(*arguments)))
     monkeypatch.setattr(gguf_export, "compare", lambda *_: [])
-    with pytest.raises(GlassError, match=f"the GGUF export does not match the run: {name}"):
+    with pytest.raises(GlassError, match=f"the GGUF export does not match the run: the comparison '{name}"):
         exported(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
@@ -190,6 +190,7 @@ def test_without_the_package_our_own_reader_checks_and_says_so(tmp_path: Path, m
     report = exported(tmp_path)
     assert report.checked_by == "glassformer's GGUF reader"
     assert report.notes == (
-        "not checked by llama.cpp itself, which needs the package xllamacpp: pip install xllamacpp",
+        "not checked by llama.cpp itself, which needs a context of at least 2 and the package xllamacpp: "
+        "pip install xllamacpp",
     )
     assert {each.name for each in report.measured} == {"by rules", "by transformers", "greedy tokens", "token ids"}

@@ -1,4 +1,4 @@
-"""Atomic export: the complete output appears if all comparisons pass, else nothing. Existing files are kept."""
+"""Atomic export: the complete output appears if all comparisons pass, else nothing. No existing output is replaced."""
 
 from __future__ import annotations
 
@@ -20,6 +20,9 @@ def refuse_taken(out: Path) -> None:
 def appear_whole(target: str, out: Path, fill: Callable[[Path], Sequence[Measured]]) -> tuple[Measured, ...]:
     """Write to a temporary path, and rename it to `out` if every comparison is within its limit; else delete it.
 
+    The temporary path is `out` with the suffix `.partial`; a file or folder that an interrupted export left there is
+    deleted first.
+
     Args:
         target: name of the target format, for error messages.
         out: the new folder or file; missing parent folders are created, and removed again if the export fails.
@@ -29,7 +32,8 @@ def appear_whole(target: str, out: Path, fill: Callable[[Path], Sequence[Measure
         The comparisons.
 
     Raises:
-        GlassError: `out` exists, a comparison failed, or the disk cannot be written.
+        GlassError: `out` exists, a comparison exceeds its limit, or the disk cannot be written. Errors of `fill` are
+            passed on.
     """
     refuse_taken(out)
     partial = out.with_name(out.name + ".partial")
@@ -53,8 +57,8 @@ def _refuse_differences(target: str, measured: Sequence[Measured]) -> None:
     bad = next((each for each in measured if not each.ok), None)
     if bad is not None:
         raise GlassError(
-            f"the {target} export does not match the run: {bad.name} differ by {bad.value:g}, more than {bad.limit:g} "
-            f"({bad.compared})",
+            f"the {target} export does not match the run: the comparison '{bad.name}' differs by {bad.value:g}, "
+            f"more than {bad.limit:g} ({bad.compared})",
             "Nothing was written. Run glass doctor; if it finds no problem, report this with the run's config.toml.",
         )
 

@@ -74,7 +74,7 @@ class ExportReport:
         measured: all comparisons with the run, each within its limit.
         checked_by: the program that loaded the export for comparison, with its version.
         notes: remarks for the user.
-        use: a command or lines of code that use the export.
+        use: a command or lines of code that load or use the export.
     """
 
     target: str
@@ -87,7 +87,7 @@ class ExportReport:
     use: str = ""
 
     def facts(self) -> dict[str, Any]:
-        """Return the report as JSON values, for `--json`."""
+        """Return the report without `use`, as JSON values for `--json`."""
         return {
             "target": self.target,
             "architecture": self.architecture,

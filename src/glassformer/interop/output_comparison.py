@@ -17,10 +17,11 @@ from glassformer.runs.opening import OpenedRun
 from glassformer.text.tokenizers import Tokenizer
 
 TOKENS = 64
+"""Largest number of greedy tokens to compare after each prompt."""
 LOGITS = 1e-3
 """Largest allowed difference between the logits of a float32 export and the run's."""
 LEVEL = 1e-5
-"""Logits of the run that differ by less than this count as tied, because rounding decides which token is chosen."""
+"""Logits of the run that differ by at most this count as tied, because rounding decides which token is chosen."""
 
 Logits = NDArray[np.floating]
 Next = Callable[[Sequence[int], Sequence[int]], Logits]
@@ -45,10 +46,11 @@ def random_rows(rows: int, length: int, vocab_size: int) -> list[list[int]]:
 
 
 def check_greedy(opened: OpenedRun, theirs: Next, how: str) -> Measured:
-    """Generate `TOKENS` greedy tokens after three prompts (or for three sources), and count differing tokens.
+    """Generate up to `TOKENS` greedy tokens after three prompts (or for three sources), and count differing tokens.
 
     The run generates with its cache, as `glass generate` does. At every step the other program gets the run's tokens,
-    so an earlier difference has no effect. A target is no longer than the context, and ends at the end token.
+    so an earlier difference has no effect. A different token that the run's logits tie with its own (`LEVEL`) does not
+    count. The target of an encoder-decoder ends at the end token or when the context is full.
 
     Args:
         opened: the run, in float32; a decoder or an encoder-decoder.

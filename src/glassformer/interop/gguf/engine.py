@@ -26,13 +26,12 @@ from glassformer.text.tokenizers import Tokenizer, frame_of
 PACKAGE = "xllamacpp"
 SCRIPT = Path(__file__).with_name("llama_script.py")
 TEXTS = ("It was", "Once upon a time, there was a fox; it's 3 years old.", "আমি বাংলায় গান গাই। Größe, naïve\n\n\tDON'T …")
-"""Passed as text, so that llama.cpp tokenizes them and adds the start token."""
+"""Passed as text, so that llama.cpp tokenizes them and adds the start token if the file says so."""
 LENGTHS = (1, 7, 32, 256)
 GELU = 10
 """Factor on the limit for GELU, which llama.cpp reads from a half-precision table (`ggml_table_gelu_f16` of ggml)."""
 DISTANCE = {"f16": 5e-2, "q8_0": 5e-1}
-"""Largest allowed change of the log-probabilities due to rounded weights and activations: the norm of the difference,
-divided by the norm of the run's log-probabilities minus their mean."""
+"""Largest allowed change of logits or log-probabilities due to rounded weights and activations, as in `distance`."""
 
 
 def engine() -> str | None:
@@ -47,15 +46,18 @@ def compare_with_engine(
 ) -> list[Measured]:
     """Compare llama.cpp with the run: log-probabilities after texts and rows of tokens and, for f32, greedy tokens.
 
+    Texts that fill the context are left out, because llama.cpp needs a position for the next token.
+
     Args:
         opened: the run; its context is at least 2.
         path: the GGUF file.
-        kind: number type of the file; greedy tokens (`TOKENS` after three prompts) are compared for f32 only.
+        kind: number type of the file; greedy tokens (up to `TOKENS` after each of three prompts) are compared for f32
+            only.
         target: architecture of the file.
         ends: token ids that end a text in llama.cpp.
 
     Raises:
-        GlassError: llama.cpp cannot load the file.
+        GlassError: llama.cpp cannot load the file, or crashes.
     """
     model = opened.model
     assert isinstance(model, Decoder)
@@ -89,7 +91,10 @@ def compare_with_engine(
 
 
 def known_texts(tokenizer: Tokenizer, texts: Sequence[str]) -> list[str]:
-    """Return the texts without characters that encode to the unknown token, which llama.cpp drops."""
+    """Return the texts without characters that encode to the unknown token, which llama.cpp drops.
+
+    Texts without any known character are left out.
+    """
     if tokenizer.unknown_id is None:
         return list(texts)
     known = ["".join(each for each in text if tokenizer.unknown_id not in tokenizer.encode(each)) for text in texts]
@@ -114,7 +119,7 @@ def run_engine(path: Path, context: int, asked: Sequence[dict[str, Any]]) -> lis
         reasons = [line.partition("error loading model: ")[2] for line in said]
         reason = next((each for each in reasons if each), said[-1])
         raise GlassError(
-            f"llama.cpp cannot load the GGUF export: {reason.strip()}",
+            f"llama.cpp cannot load or run the GGUF export: {reason.strip()}",
             "Nothing was written. Report this with the run's config.toml.",
         )
     answers: list[dict[str, Any]] = json.loads(done.stdout)
@@ -151,7 +156,10 @@ def _log_probabilities(model: Decoder, ids: Sequence[int]) -> Logits:
 
 
 def _unlikely(model: Decoder, prompt: Sequence[int], tokens: Sequence[int], ends: Collection[int], level: float) -> int:
-    """Count llama.cpp's tokens that are not the run's most likely tokens, apart from tokens that end a text."""
+    """Count llama.cpp's tokens that are more than `level` nats less likely than the run's most likely token.
+
+    Tokens that end a text (`ends`) are never the most likely token here, because the request excludes them.
+    """
     ours = _log_probabilities(model, [*prompt, *tokens][:-1])[len(prompt) - 1 :]  # (tokens, V)
     ours[:, list(ends)] = -np.inf
     written = ours[np.arange(len(tokens)), list(tokens)]  # (tokens)
@@ -159,7 +167,10 @@ def _unlikely(model: Decoder, prompt: Sequence[int], tokens: Sequence[int], ends
 
 
 def distance(ours: Sequence[Logits], theirs: Sequence[Logits]) -> float:
-    """Return the norm of the difference / the norm of `ours` minus each row's mean; arrays are (V) or (T, V)."""
+    """Return the norm of `ours` - `theirs`, divided by the norm of `ours` after each row's mean is subtracted.
+
+    The arrays are (V) or (T, V). The result is infinity if a value is NaN.
+    """
     a = np.concatenate([np.atleast_2d(each) for each in ours])  # (rows, V)
     b = np.concatenate([np.atleast_2d(each) for each in theirs])  # (rows, V)
     found = float(np.linalg.norm(a - b) / np.linalg.norm(a - a.mean(axis=1, keepdims=True)))

@@ -1,7 +1,8 @@
 """`glass export RUN --to gguf`: one file with sizes, tokenizer and weights, for llama.cpp.
 
-The file appears only after its reloaded copies agree with the run: in llama.cpp if the package xllamacpp is installed
-(`engine`), in transformers (`read_back`), and in a NumPy implementation of llama.cpp's rules (`numpy_reader`).
+The file appears only after its reloaded copies agree with the run: in transformers (`read_back`), in a NumPy
+implementation of llama.cpp's rules (`numpy_reader`) and, if the package xllamacpp is installed and the context is at
+least 2, in llama.cpp itself (`engine`).
 """
 
 from __future__ import annotations
@@ -33,7 +34,10 @@ from glassformer.model.transformer import Decoder
 from glassformer.runs.opening import OpenedRun
 from glassformer.text.tokenizers import Tokenizer, frame_of
 
-UNTRIED = "not checked by llama.cpp itself, which needs the package xllamacpp: pip install xllamacpp"
+UNTRIED = (
+    "not checked by llama.cpp itself, which needs a context of at least 2 and the package xllamacpp: "
+    "pip install xllamacpp"
+)
 
 UNKNOWN = "llama.cpp drops characters that are not in the vocabulary; glassformer reads each as the unknown token"
 
@@ -45,8 +49,9 @@ def export(request: ExportRequest) -> ExportReport:
         request: the export; `dtype` is one of `writing.TYPES`, or None for f32.
 
     Raises:
-        GlassError: a package is missing, `request.out` exists, the run cannot be read, llama.cpp cannot express its
-            settings, or the file does not match the run; then nothing is written.
+        GlassError: `request.dtype` or `request.architecture` is unknown, a package is missing, `request.out` exists,
+            the run cannot be read or is not a language model, llama.cpp cannot express its settings or tokenizer, or
+            the file does not match the run; then nothing is written.
     """
     out = request.out
     kind = (request.dtype or "f32").lower()
@@ -113,7 +118,9 @@ def rounded(form: ModelConfig, ours: Tensors, kind: str) -> Decoder:
 
 
 def compare(opened: OpenedRun, path: Path, kind: str, values: dict[str, object], same: Decoder) -> list[Measured]:
-    """Compare the file with the run: logits by two programs, greedy tokens if nothing was rounded, and the tokenizer.
+    """Compare the file with the run: logits by two programs, and the token ids of texts if the tokenizer is BPE.
+
+    If nothing was rounded, greedy tokens are compared too; otherwise the effect of rounding on the logits is measured.
 
     Args:
         opened: the run.
@@ -138,7 +145,7 @@ def compare(opened: OpenedRun, path: Path, kind: str, values: dict[str, object],
     limit = logits_limit(run)
     weights = "" if kind == "f32" else f" against the run with weights rounded to {kind},"
     measured = [
-        Measured("by rules", largest_difference(ours, ruled), limit, f"logits by llama.cpp's,{weights} {said}"),
+        Measured("by rules", largest_difference(ours, ruled), limit, f"logits by llama.cpp's rules,{weights} {said}"),
         Measured("by transformers", largest_difference(ours, read), limit, f"logits,{weights} {said}"),
     ]
     if kind == "f32":

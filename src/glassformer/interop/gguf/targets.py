@@ -2,7 +2,7 @@
 
 A GGUF file names an architecture and contains its sizes. All else is fixed in llama.cpp's code for that architecture:
 the activation, which layers have biases, how rotary positions pair channels (github.com/ggml-org/llama.cpp,
-src/models/{llama,qwen3,starcoder2,gpt2}.cpp). A file for a model with other properties would load without an error but
+src/models/{llama,qwen3,starcoder2,gpt2}.cpp). A file for a model with other properties could load without an error but
 compute wrong results, so such models are refused here.
 """
 
@@ -82,7 +82,8 @@ def choose_target(config: ModelConfig, ours: Tensors, wanted: str | None) -> Tar
         wanted: the name of an architecture; None: the first one that can express all settings.
 
     Raises:
-        GlassError: `wanted`, or every architecture, lacks a setting; the error names the closest possible settings.
+        GlassError: `wanted` is unknown, or it cannot express a setting; without `wanted`, no architecture can express
+            all settings. The error names the closest possible settings.
     """
     if wanted is not None and wanted not in TARGETS:
         raise GlassError(f"unknown GGUF architecture {wanted!r}", nearest(wanted, TARGETS))

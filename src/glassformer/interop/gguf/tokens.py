@@ -25,7 +25,8 @@ class Tokens:
     """Tokenizer fields of a GGUF file.
 
     Attributes:
-        tokens: tokens in id order, spelled with one letter for each byte (`layout.byte_letters`).
+        tokens: tokens in id order, spelled with one letter for each byte (`layout.byte_letters`); special tokens by
+            their names.
         kinds: type of each token: `NORMAL`, `UNKNOWN` or `CONTROL`.
         merges: merges as "left right", in training order.
         end_id: the token that ends a document.
@@ -52,7 +53,7 @@ def read_tokens(path: Path) -> Tokens:
     """Read the tokenizer of a run, and convert it to GGUF's fields.
 
     Raises:
-        GlassError: llama.cpp would tokenize text differently.
+        GlassError: llama.cpp cannot load the tokenizer, or would tokenize text differently.
     """
     whole: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     model = whole["model"]
@@ -76,7 +77,10 @@ def read_tokens(path: Path) -> Tokens:
         return _characters(words, special)
     merges = [pair if isinstance(pair, str) else " ".join(pair) for pair in model["merges"]]
     if not merges:
-        raise GlassError("GGUF cannot express this tokenizer: it has no merges, and llama.cpp requires some", remedy)
+        raise GlassError(
+            "GGUF cannot express this tokenizer: it has no merges, and llama.cpp requires some",
+            "Nearest: a run trained with a larger --tokenizer.vocab_size, or on more text.",
+        )
     kinds = [CONTROL if id in added else NORMAL for id in range(len(words) + len(special))]
     return Tokens([*words, *special], kinds, merges, len(words))
 

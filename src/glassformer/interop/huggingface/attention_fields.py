@@ -89,7 +89,11 @@ class Rope:
     says_partial: bool = False
 
     def read(self, theirs: Theirs) -> dict[str, Any]:
-        """Return the settings for rotary positions, or raise a `GlassError` if the positions are scaled or partial."""
+        """Return the settings for rotary positions.
+
+        Raises:
+            GlassError: a field is malformed or unknown, or the positions are scaled or partial.
+        """
         old = theirs.get("rope_scaling", None)
         new = theirs.get("rope_parameters", None)
         for name, scaling in (("rope_scaling", old), ("rope_parameters", new)):
@@ -136,7 +140,11 @@ class Window:
     mixes: bool = False
 
     def read(self, theirs: Theirs) -> dict[str, Any]:
-        """Return the window; None if no layer uses it or it is longer than the context."""
+        """Return the window; None if no layer uses it or it is longer than the context.
+
+        Raises:
+            GlassError: a field is malformed, or the layers differ.
+        """
         window = theirs.number("sliding_window", int, None)
         if self.mixes:
             layers = theirs.number("num_hidden_layers", int)

@@ -42,7 +42,7 @@ ARCHITECTURES: dict[str, Architecture] = {
         pairs.T5,
     )
 }
-"""All supported architectures; if several can express a model, export uses the first."""
+"""All supported architectures; if several can express a model, `choose` prefers the first."""
 REFUSED = {
     "olmo3": "Nearest: olmo2, which has no sliding windows.",
     "mistral": "Nearest: llama, or qwen2 with a window.",
@@ -67,7 +67,11 @@ def architecture_named(name: str) -> Architecture:
 
 
 def architecture_of(model_type: str, kinds: Any) -> Architecture:
-    """Return the architecture with this `model_type`; if there are several, the first whose classes include `kinds[0]`.
+    """Return the first architecture with this `model_type` that has the class `kinds[0]`, else the one of this name.
+
+    Args:
+        model_type: the field of `config.json`.
+        kinds: the field `architectures` of `config.json`, a list of class names.
 
     Raises:
         GlassError: as in `architecture_named`.
@@ -91,12 +95,14 @@ def choose(
         config: settings of the model.
         ours: tensors of the model.
         task: task of the model.
-        wanted: the name of an architecture; None: the first one that can express all settings.
+        wanted: the name of an architecture; None: the first one that can express all settings and tensors. Classes
+            that classify tokens are not chosen for a text classifier unless they are wanted.
         before: the architecture that the model was imported from, which is tried first; None: not imported.
         padding: id of the padding token, from which RoBERTa computes positions; None: no padding token.
 
     Raises:
-        GlassError: `wanted`, or every architecture, lacks a setting; the error names the closest possible settings.
+        GlassError: `wanted` is unknown, or it cannot express the model; without `wanted`, no architecture can. The
+            error names the closest possible settings.
     """
     if wanted is not None:
         found = architecture_named(wanted)

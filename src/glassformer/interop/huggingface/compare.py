@@ -31,7 +31,7 @@ TEXTS = (
     "क्षत्रिय त्रिज्ञ 👩‍👩‍👧‍👦 e\u0301",
     "a\u200cb \u00a0<s></s><|end|>[MASK]",
 )
-"""Texts with several scripts, all kinds of spaces, joined characters, and spellings of special tokens."""
+"""Texts with several scripts, several kinds of spaces, joined characters, and spellings of special tokens."""
 
 
 def require_transformers() -> None:
@@ -82,6 +82,8 @@ def class_named(name: str) -> Any:
 
 def compare(folder: Path, opened: OpenedRun, automatic: str, padding: int | None = None) -> tuple[Measured, ...]:
     """Load an exported folder with transformers, and compare token ids, logits and greedy tokens with the run.
+
+    Greedy tokens are compared if the model generates text and the context has room for new tokens.
 
     Args:
         folder: the exported folder.
@@ -215,8 +217,8 @@ def _logits(theirs: Any, model: Model, padding: int | None) -> Measured:
 def _written(theirs: Any, model: Decoder | EncoderDecoder, end: int) -> Measured | None:
     """Count transformers' greedy tokens, for three prompts, that are not the run's most likely tokens.
 
-    Forced tokens are off, and the end token does not end a text. The result is None if the context has no room for new
-    tokens.
+    Tokens that the run's logits tie with the most likely token (`LEVEL`) do not count. Forced tokens are off, and the
+    end token does not end a text. The result is None if the context has no room for new tokens.
     """
     tokens, attention_mask = rows_of(model, seed=2)  # (B, T) each
     most = min(8, max(1, model.config.context // 3))

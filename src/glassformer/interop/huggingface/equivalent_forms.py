@@ -95,7 +95,7 @@ def own_head(config: ModelConfig, ours: Tensors) -> Form:
 
 
 def tied_head(config: ModelConfig, ours: Tensors) -> Form:
-    """Reverse `own_head`, if the head is a copy of the embedding."""
+    """Reverse `own_head` for an encoder whose head is a copy of the embedding."""
     if config.family != "encoder" or config.tied or HEAD not in ours or not same(ours[HEAD], ours[TOKENS]):
         return config, ours
     return config.replace(tied=True), {name: tensor for name, tensor in ours.items() if name != HEAD}

@@ -1,4 +1,4 @@
-"""Read a Hugging Face folder (`config.json` and safetensors), and check all its contents."""
+"""Read the JSON files and safetensors of a Hugging Face folder, and check them."""
 
 from __future__ import annotations
 
@@ -89,7 +89,8 @@ def find_tensors(folder: Path) -> Found:
     """Find the tensors of a folder: in `model.safetensors`, or in the files that its index names.
 
     Raises:
-        GlassError: the folder has only pickles or no weights, or a file is corrupt, truncated or of another format.
+        GlassError: the folder has only pickles or no weights, or a file is missing, corrupt, truncated or of another
+            format.
     """
     single = folder / "model.safetensors"
     index = folder / INDEX

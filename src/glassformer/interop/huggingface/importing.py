@@ -85,13 +85,14 @@ def import_model(folder: Path, out: Path, note: Callable[[str], None]) -> Import
     """Import a Hugging Face model folder as a new run.
 
     Raises:
-        GlassError: see `read_model` and `read_tokenizer`; then nothing is written.
+        GlassError: `out` is not empty, `folder` is a run, a file cannot be read or converted (see `read_model` and
+            `read_tokenizer`), or the logits differ from those of transformers; then nothing is written.
     """
     refuse_existing(out)
     if (folder / "config.toml").exists() and not (folder / "config.json").exists():
         raise GlassError(
             f"{folder} is a run already, not a Hugging Face folder",
-            "Use it as it is; glass export takes a run to Hugging Face.",
+            "Use it as it is, or convert it with glass export --to hf.",
         )
     found, said = _with_generation_fields(read_model(folder), folder)
     words = read_tokenizer(folder, found.model.vocab_size, found.task, found.values)
@@ -110,7 +111,7 @@ def import_model(folder: Path, out: Path, note: Callable[[str], None]) -> Import
 
 
 def _with_generation_fields(found: Imported, folder: Path) -> tuple[Imported, list[str]]:
-    """Add the fields of `generation_config.json`; also return notes on the fields that runs do not keep."""
+    """Add the `SPECIAL` fields of `generation_config.json`; also return notes on the fields that runs do not keep."""
     path = folder / "generation_config.json"
     table = read_json(path, "a model") if path.exists() else {}
     values = {**found.values, **{name: table[name] for name in SPECIAL if table.get(name) is not None}}
@@ -124,7 +125,11 @@ def _with_generation_fields(found: Imported, folder: Path) -> tuple[Imported, li
 
 
 def _compared(folder: Path, found: Imported, note: Callable[[str], None]) -> tuple[tuple[Measured, ...], list[str]]:
-    """Compare the model's logits with those of transformers, or return a note that it is not installed."""
+    """Compare the model's logits with those of transformers, or return a note that it is not installed.
+
+    Raises:
+        GlassError: the logits differ, or transformers cannot load the folder.
+    """
     if importlib.util.find_spec("transformers") is None:
         return (), ["not compared with transformers, which is not installed"]
     from glassformer.interop.huggingface.compare import compare_logits
@@ -179,7 +184,7 @@ def _chat_template(folder: Path, out: Path) -> tuple[str | None, list[str]]:
     listed = ", ".join(others)
     if DEFAULT in named:
         return named[DEFAULT], [f"imported the chat template named {DEFAULT}; left out: {listed}"]
-    problem = f"no chat template is imported: they are named {listed}, and none is named {DEFAULT}"
+    problem = f"no chat template is imported: the folder has templates named {listed}, but none named {DEFAULT}"
     return None, [f"{problem}. Copy one of them to {out / CHAT_TEMPLATE_FILE}"]
 
 

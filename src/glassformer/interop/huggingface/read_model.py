@@ -147,7 +147,7 @@ def _matched(
         if found.dtypes[names[wanted]] not in FLOATS:
             raise GlassError(
                 f"{names[wanted]} in {found.files[names[wanted]]} has dtype {found.dtypes[names[wanted]]}",
-                "Give the model with its weights in float32, float16 or bfloat16.",
+                "Give the model with its weights in float64, float32, float16 or bfloat16.",
             )
         if found.shapes[names[wanted]] != expected[wanted]:
             raise GlassError(

@@ -1,8 +1,8 @@
 """Export a run's tokenizer as files for `AutoTokenizer`, with the same ids and the same frame around texts.
 
 A frame is the special tokens before and after a text (see `tokenizers.frames`). Text that spells a special token stays
-text, except in a tokenizer with a mask token: there the user must be able to write masks, so the spellings of all
-special tokens are recognized, as in every `transformers` tokenizer for masked language models.
+text, with two exceptions: in a masked language model the user must be able to write masks, and a chat template writes
+special tokens. There the spellings of all special tokens are recognized, as in other `transformers` tokenizers.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from glassformer.text.tokenizers import Frame, Tokenizer, frame_of, layout
 Json = dict[str, Any]
 TOKENIZER_CLASS = "PreTrainedTokenizerFast"
 HOLE = "[MASK]"
-"""Spelling of the mask token in the exported tokenizer, the same as in `glass fill`."""
+"""Spelling of the mask token in the exported tokenizer, the same as in `glass fill`, unless another token has it."""
 
 
 def refuse_unwritable(opened: OpenedRun) -> None:
@@ -46,7 +46,8 @@ def write_framed(path: Path, saved: Path, tokenizer: Tokenizer, config: Config) 
 
     Args:
         path: the new file.
-        saved: the run's tokenizer file; all its contents are kept, so that import recognizes it.
+        saved: the run's tokenizer file; its contents are kept, except the post-processor and, in a masked language
+            model, the spelling of the mask, so that import recognizes the new file.
         tokenizer: the tokenizer in `saved`.
         config: settings of the run.
 
@@ -70,7 +71,16 @@ def spells_special_tokens(config: Config, chat_template: str | None) -> bool:
 
 
 def write_tokenizer(folder: Path, saved: Path, tokenizer: Tokenizer, config: Config, chat_template: str | None) -> None:
-    """Write `tokenizer.json` and `tokenizer_config.json` into a folder; for the arguments, see `write_framed`."""
+    """Write `tokenizer.json` and `tokenizer_config.json` into a folder.
+
+    Args:
+        folder: the folder.
+        saved: the run's tokenizer file.
+        tokenizer: the tokenizer in `saved`.
+        config: settings of the run.
+        chat_template: the run's chat template, with which spellings of special tokens are read as tokens; None: no
+            template.
+    """
     names = write_framed(folder / "tokenizer.json", saved, tokenizer, config)
     facts: Json = {
         "tokenizer_class": TOKENIZER_CLASS,

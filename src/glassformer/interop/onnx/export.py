@@ -1,6 +1,7 @@
-"""`glass export RUN --to onnx`: a folder with the graph, the tokenizer, and a JSON file that describes their use.
+"""`glass export RUN --to onnx`: a folder with the graph, the tokenizers, and a JSON file that describes their use.
 
-The folder appears only after onnxruntime has loaded the graph and computed the same logits as the run.
+The folder appears only after onnxruntime has loaded the graph and computed the same logits as the run, and the same
+greedy tokens if the model generates text.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ def export(request: ExportRequest) -> ExportReport:
     """Export a run of any family as an ONNX graph, and compare it with the run through onnxruntime.
 
     Raises:
-        GlassError: a package is missing, `request.out` exists, the run cannot be read, or the graph does not match
-            the run; then nothing is written.
+        GlassError: `request.architecture` is set or `request.dtype` is not float32, a package is missing,
+            `request.out` exists, the run cannot be read, or the graph does not match the run; then nothing is written.
     """
     out = request.out
     if request.architecture or request.dtype not in (None, "float32", "f32"):

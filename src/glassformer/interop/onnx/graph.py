@@ -89,7 +89,7 @@ class Bounded(nn.Module):
 
 
 def write_graph(model: Model, path: Path) -> None:
-    """Write `model.onnx`; weights beyond the 2 GB limit of one ONNX file go into a second file beside it."""
+    """Write the graph to `path`; weights beyond the 2 GB limit of one ONNX file go into a second file beside it."""
     wanted = inputs_of(model)
     sizes = {"length": _example_length(model, 7), "source_length": _example_length(model, 5)}
     shapes = tuple({0: each.rows, 1: each.length} for each in wanted)

@@ -53,7 +53,7 @@ class Session:
 
 
 def check_logits(model: Model, session: Session) -> Measured:
-    """Measure the largest difference between logits, for all `SHAPES` that the context allows and a full context."""
+    """Measure the largest difference between logits, for `SHAPES` cut to the context and for a full context."""
     context = model.config.context
     shapes = dict.fromkeys([(rows, min(length, context)) for rows, length in SHAPES] + [(1, context)])
     batches = [_inputs(model, rows, length) for rows, length in shapes]

@@ -48,14 +48,15 @@ class TransformerEstimator(BaseEstimator):
         optimizer: "adamw" or "muon".
         validation_fraction: fraction of the texts that is held out; the weights with the lowest held-out loss are kept.
             0: train on all texts, and keep the last weights.
-        patience: stop after this many evaluations in a row without improvement; each fit has ten evaluations. None: do
-            not stop early.
-        random_state: int, RandomState or None; seeds all random choices.
+        patience: stop after this many evaluations in a row without improvement; a fit has about ten evaluations, unless
+            `settings` has train.evaluate_every. None: do not stop early.
+        random_state: int, RandomState or None (NumPy's global random state); seeds all random choices.
         device: "auto", "cpu", "cuda", "cuda:N" or "mps".
         threads: CPU threads while fitting; None: torch's number of threads. With `n_jobs`, joblib limits the threads
             of all processes together to the number of cores.
         verbose: show the progress of training.
-        settings: any other setting of `glass train --help`, as "SECTION.FIELD" -> value; overrides the parameters.
+        settings: other settings of `glass train --help`, as "SECTION.FIELD" -> value; they override the parameters.
+            Not allowed are train.task and the settings of data other than seed, too_long, validation_limit and windows.
     """
 
     layers: int = 2
@@ -159,12 +160,13 @@ class TransformerEstimator(BaseEstimator):
     def save(self, path: str | Path) -> None:
         """Save the fitted estimator as a run folder: weights as safetensors, everything else as JSON and TOML.
 
-        `load` reads the folder, and so do `glass classify` and `glass generate`. A `random_state` that is not a number
-        is not saved, because it is not needed after `fit`.
+        `load` reads the folder, and so does the command for its task: `glass classify`, or `glass generate` for the
+        other estimators. A `random_state` that is not an integer is not saved, because it is not needed after `fit`.
 
         Raises:
             NotFittedError: the estimator is not fitted.
-            GlassError: `path` exists, or the folder, a parameter or a label cannot be written.
+            GlassError: `path` is a file or a folder that is not empty, or the folder, a parameter or a label cannot be
+                written.
         """
         from glassformer.base.files import write_text
         from glassformer.interop.sklearn.saving import ESTIMATOR, estimator_json, write_run

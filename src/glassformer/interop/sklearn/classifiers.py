@@ -99,7 +99,7 @@ class TransformerClassifier(_Labelling, TextEstimator):
         """Fit the classifier to texts and their labels.
 
         Args:
-            X: (examples,) texts, in a list, tuple, array or pandas Series; they may be empty.
+            X: (examples,) texts, in a list, tuple, array or pandas Series; a text may be empty.
             y: (examples,) labels: strings, integers or booleans.
 
         Returns:
@@ -131,11 +131,11 @@ class TransformerClassifier(_Labelling, TextEstimator):
 class TransformerArrayClassifier(_Labelling):
     """Classifier of rows of numbers: each column is a token, and attention relates the columns.
 
-    `fit` divides each column into at most `bins` quantile bins; bin b of column c is a word of its own, " cCbB", so the
-    model knows neither the order of the bins nor the distance between two numbers in one bin. On most tables, trees and
-    linear models are better; this class applies the model of the text classifier to numbers. The cost grows with the
-    square of the number of columns. Predictions are made in double precision (except on "mps"), so that the prediction
-    for a row does not depend on the other rows.
+    `fit` divides each column into at most `bins` quantile bins. Each bin of each column is a separate word: " c0b3" is
+    bin 3 of column 0. So the model knows neither the order of the bins nor the distance between two numbers in one bin.
+    On most tables, trees and linear models are better; this class applies the model of the text classifier to numbers.
+    The cost of attention grows with the square of the number of columns. Predictions are made in double precision
+    (except on "mps"), so that the prediction for a row does not depend on the other rows.
 
     Its parameters are those of `TransformerEstimator`, `pooling` (as in `TransformerClassifier`) and `bins`. After
     `fit` it also has `edges_`, the inner bin edges of each column, and `n_features_in_`.

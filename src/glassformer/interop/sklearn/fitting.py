@@ -66,7 +66,7 @@ class FitJob:
 
 @dataclass(frozen=True)
 class Fitted:
-    """Result of a fit: the model with the best weights, its tokenizers and its labels."""
+    """Result of a fit: the model with its best weights (without held-out texts: the last), tokenizers and labels."""
 
     config: Config
     model: Model

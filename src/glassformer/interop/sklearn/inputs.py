@@ -30,7 +30,7 @@ def as_texts(X: Any, name: str = "X") -> list[str]:
     """Return the texts of a list, a tuple, a one-dimensional array or a pandas Series as plain strings.
 
     Raises:
-        RefusedError: X is not such a container, it is empty, or an element is not a string.
+        RefusedError: X is not such a container, it is empty, or an element is not a string of valid Unicode.
     """
     if isinstance(X, str | bytes):
         kind = "text" if isinstance(X, str) else "bytes object"
@@ -71,4 +71,6 @@ def _text(value: Any, name: str) -> str:
 def same_number(X: Sequence[str], y: Any, name: str = "y") -> None:
     """Raise a `RefusedError` unless X and y have the same length."""
     if len(X) != len(y):
-        raise RefusedError(f"X has {len(X):,} texts, but {name} has {len(y):,}", f"Give X and {name} equally many.")
+        raise RefusedError(
+            f"X has {len(X):,} texts, but {name} has {len(y):,}", f"Give X and {name} the same number of elements."
+        )

@@ -1,4 +1,4 @@
-"""Save fitted estimators as run folders, which every command can use, with an additional `estimator.json`.
+"""Save fitted estimators as run folders, which commands can open, with an additional `estimator.json`.
 
 The folder has no pickles: weights are safetensors, everything else is JSON or TOML. If an estimator is pickled, as
 scikit-learn does between processes, the pickle contains the bytes of the same files.

@@ -15,9 +15,10 @@ from glassformer.base.errors import GlassError
 GIVEN = "(texts given to fit)"
 """`data.source` of a fitted estimator, which has no file."""
 OF_DATA = ("seed", "too_long", "validation_limit", "windows")
-"""The settings of `data` that apply to estimators; the other settings are about files."""
+"""The settings of `data` that the parameter `settings` may contain; `validation_fraction` is a parameter, and the other
+settings are about files."""
 EVALUATIONS = 10
-"""Evaluations in each fit, evenly spaced."""
+"""Approximate number of evaluations in each fit; they are evenly spaced."""
 
 
 def config_from(task: Task, values: Mapping[str, Any], seed: int, settings: Mapping[str, Any] | None) -> Config:
@@ -27,7 +28,7 @@ def config_from(task: Task, values: Mapping[str, Any], seed: int, settings: Mapp
         task: task of the estimator.
         values: settings from the estimator's parameters, as `SECTION.FIELD` -> value.
         seed: seed of the initial weights, the order of the texts, dropout, the held-out texts and sampling.
-        settings: the user's settings, which override the others.
+        settings: the user's settings, which override `values` and `seed`.
 
     Raises:
         GlassError: a value is not allowed, or a setting does not apply to estimators.
@@ -51,7 +52,7 @@ def _refuse_misplaced(name: str) -> None:
     if name == "train.task" or (section == "data" and field not in OF_DATA):
         raise GlassError(
             f"the setting {name} does not apply: the task follows from the class, and the texts are given to fit",
-            f"Set only these fields of data: {', '.join(OF_DATA)}.",
+            f"Leave it out of settings. Of data, only these can be set: {', '.join(OF_DATA)}.",
         )
 
 
@@ -65,7 +66,7 @@ def with_steps(config: Config, settings: Mapping[str, Any] | None, epoch: float,
         epochs: number of epochs; None: keep the number of steps.
 
     Raises:
-        GlassError: `epochs` is not a number above 0.
+        GlassError: `epochs` is not a number above 0 and below 10**9.
     """
     own = settings or {}
     train = config.train
@@ -74,7 +75,7 @@ def with_steps(config: Config, settings: Mapping[str, Any] | None, epoch: float,
     if epochs is not None and "train.steps" not in own:
         if isinstance(epochs, bool) or not isinstance(epochs, Real) or not 0 < epochs < 10**9:
             raise GlassError(
-                f"epochs = {epochs!r} is not allowed", "Give a number above 0 and below 10**9, or set train.steps."
+                f"epochs = {epochs!r} is not allowed", "Give a number above 0 and below 10**9, or set steps."
             )
         changes["steps"] = steps = max(1, math.ceil(epochs * epoch))
     if "train.evaluate_every" not in own and steps:

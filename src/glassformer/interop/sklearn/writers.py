@@ -32,7 +32,7 @@ class TransformerLanguageModel(DensityMixin, TextEstimator):
 
     Each text is a separate document; a text longer than the context is divided into rows. The parameters are those of
     `TextEstimator` and `TransformerEstimator`, and the following. After `fit` it has `text_model_` (a `TextModel`), and
-    the other attributes of `TransformerClassifier`.
+    the other attributes of `TransformerClassifier` except `classes_`; `validation_loss_` is in nats per token.
 
     Args:
         tokens: maximum number of tokens that `generate` and `sample` generate for each text.
@@ -76,7 +76,7 @@ class TransformerLanguageModel(DensityMixin, TextEstimator):
             return -_document_loss(self.text_model_, as_texts(X))
 
     def perplexity(self, X: Any) -> float:
-        """Return the perplexity, exp(-score): the effective number of equally likely next tokens."""
+        """Return the perplexity, exp(-score), at most exp(700): the effective number of equally likely next tokens."""
         return math.exp(min(-self.score(X), 700.0))
 
     def generate(self, prompts: Any, random_state: Any = None) -> Texts:
@@ -107,7 +107,8 @@ class TransformerTranslator(TextEstimator):
     """Translator, or other text-to-text model: a transformer with an encoder and a decoder.
 
     The parameters are those of `TextEstimator` and `TransformerEstimator`, and the following. After `fit` it has
-    `text_model_` (a `Translator`), and the other attributes of `TransformerClassifier`.
+    `text_model_` (a `Translator`), and the other attributes of `TransformerClassifier` except `classes_`;
+    `validation_loss_` is in nats per target token.
 
     Args:
         joint: whether sources and targets share one vocabulary and one embedding.
