@@ -1,1 +1,1 @@
-"""What the book needs beside Sphinx: formulas without a script, linked terms, and pages made from the program."""
+"""Sphinx extensions of the book: MathML formulas, links to the glossary, and pages generated from the package."""

@@ -1,4 +1,4 @@
-"""The bug lab's cases: what a learner is told before anything is seen, and hints; no answers."""
+"""Generate the list of bug-lab cases: the scene, the possible diagnoses, advice and hints, but no answers."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from glassformer_course.lab.case import BugCase, cases, diagnoses
 
 
 def pages() -> dict[str, str]:
-    """One part: all cases, a section each."""
+    """Return the text that docs/lab.md includes, with one section for each case."""
     found = cases()
     return {"parts/lab.md": f"{len(found)} cases.\n\n" + "\n\n".join(section(case) for case in found) + "\n"}
 
 
 def section(case: BugCase) -> str:
-    """One case."""
+    """Return the section of a case."""
     choices = "\n".join(f"- **{letter}** {diagnoses()[key]}" for letter, key in case.choices.items())
     looks = "\n\n".join(f"{level.capitalize()}\n: {indented(case.look[level], 2)}" for level in LEVELS)
     parts = [
@@ -22,7 +22,7 @@ def section(case: BugCase) -> str:
         case.scene,
         fenced("sh", f"glass learn lab open {case.number}\nglass learn lab answer {case.number} LETTER"),
         f"Which bug is it?\n\n{choices}",
-        folded("What to look at, at five levels", looks),
+        folded("What to look at, explained at five levels", looks),
         *(folded(f"Hint {number}", text) for number, text in enumerate(case.hints, start=1)),
     ]
     return "\n\n".join(parts)

@@ -1,4 +1,4 @@
-"""A page for each command: its own help, in the order of `glass --help`, with an example that was run."""
+"""Generate a page for each command, in the order of `glass --help`: help, guides, and examples with their output."""
 
 from __future__ import annotations
 
@@ -16,19 +16,20 @@ from glassformer.base.config import Config
 
 FENCE = re.compile(r"^```sh\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)
 CODES = """\
-| exit code | when |
+| exit code | meaning |
 |---|---|
-| 0 | done |
-| 1 | a bug in glassformer, and the message says so; for `verify` and `doctor` also: a check failed |
-| 2 | an error that you can correct: two lines say what happened and what to do |
+| 0 | success |
+| 1 | a bug in glassformer, as the message says; for `verify` and `doctor` also: a check failed |
+| 2 | an error that you can correct, as the message explains; for `learn lab answer` also: a wrong answer |
 | 130 | stopped by Ctrl-C |
 """
-"""As `glassformer.app.cli.main.main` says; what a command has of its own stands in its text."""
+"""Exit codes of `glassformer.app.cli.main.main` and of single commands."""
 COMMON = ("json", "debug", "help")
+"""Options of every command, which have their own table."""
 
 
 def pages(docs: Path, shown: Mapping[str, list[Example]]) -> dict[str, str]:
-    """A page for every command, and the table of all."""
+    """Return the page of every command, and the table of commands that docs/commands.md includes."""
     rows = []
     for group, names in GROUPS.items():
         rows.append(f"| **{group}** | |")
@@ -43,13 +44,14 @@ def pages(docs: Path, shown: Mapping[str, list[Example]]) -> dict[str, str]:
 
 
 def page(name: str, guides: list[tuple[str, str]], shown: list[Example]) -> str:
-    """One command's page.
+    """Return the page of a command.
 
     Args:
-        guides: (file, title) of the pages whose commands the tests run, those with most uses first.
-        shown: its examples, with what they wrote.
+        name: name of the command.
+        guides: (file, title) of the guides that use the command, as `guides_of` returns them.
+        shown: its examples, with their output.
     """
-    assert guides or shown, f"glass {name} has no example that is run: add one to examples.toml, or a guide"
+    assert guides or shown, f"glass {name} has no example: add one to examples.toml, or use the command in a guide"
     module = command_module(name)
     parser = Parser(prog=f"glass {name}", allow_abbrev=False)
     module.add_arguments(parser)
@@ -58,17 +60,20 @@ def page(name: str, guides: list[tuple[str, str]], shown: list[Example]) -> str:
     parts.append(prose(module.__doc__ or ""))
     if guides:
         links = ", ".join(f"[{title}](../../{file})" for file, title in guides)
-        parts.append(f"**Guides**, whose commands the tests run: {links}.")
+        parts.append(f"**Guides** that use this command: {links}.")
     blocks = [fenced("console", f"$ {example.command}\n{shortened(example.output)}") for example in shown]
     parts += ["## Example", *blocks] if blocks else []
     parts += ["## Options", *options(parser), "## Exit code", CODES]
-    parts += ["## With `--json`", "One JSON object on standard output; progress and messages go to standard error."]
-    parts += [f"`{e.command} --json`, cut short:\n\n{fenced('text', trimmed(e.json))}" for e in shown]
+    parts += [
+        "## With `--json`",
+        "The command prints one JSON object on standard output; progress and messages go to standard error.",
+    ]
+    parts += [f"Shortened output of `{e.command} --json`:\n\n{fenced('text', trimmed(e.json))}" for e in shown]
     return "\n\n".join(parts) + "\n"
 
 
 def prose(text: str) -> str:
-    """A module's docstring: lines that begin with a program's name are commands, the rest is text."""
+    """Convert a module's docstring to Markdown: a paragraph of `glass` or `torchrun` commands becomes a code block."""
     blocks = []
     for block in text.strip().split("\n\n"):
         lines = [line.strip() for line in block.splitlines()]
@@ -78,10 +83,10 @@ def prose(text: str) -> str:
 
 
 def options(parser: Parser) -> Iterator[str]:
-    """Tables of what stands behind the command: words, its own options, and where all settings are."""
+    """Yield a table of the positional arguments, tables of the options, and a line for each section of settings."""
     words = [(str(action.metavar), action) for action in parser.positionals()]
     if words:
-        yield table("word", words)
+        yield table("argument", words)
     for group in parser._action_groups[1:]:
         actions = [action for action in group._group_actions if action.dest not in COMMON]
         section = (group.title or "").split(":")[0]
@@ -89,18 +94,18 @@ def options(parser: Parser) -> Iterator[str]:
             continue
         if section in Config.model_fields and actions[0].option_strings[0].startswith(f"--{section}."):
             yield (
-                f"`--{section}.FIELD VALUE`: every [setting of {section}](../../settings.md#{section}), {len(actions)}"
-                f" of them, such as `{actions[0].option_strings[0]}`."
+                f"`--{section}.FIELD VALUE`: any of the {len(actions)} [settings of {section}]"
+                f"(../../settings.md#{section}), such as `{actions[0].option_strings[0]}`."
             )
             continue
         if group.title != "options":
             yield f"**{group.title}**"
         yield table("option", [(named(action), action) for action in actions])
-    yield table("every command has", [(named(action), action) for action in common()])
+    yield table("options of every command", [(named(action), action) for action in common()])
 
 
 def common() -> list[argparse.Action]:
-    """The options that `main` gives to every command."""
+    """Return the options of every command, except `--help`."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--json", action="store_true", help="print one JSON object on standard output")
     parser.add_argument("--debug", action="store_true", help="print the traceback of an error")
@@ -108,13 +113,13 @@ def common() -> list[argparse.Action]:
 
 
 def named(action: argparse.Action) -> str:
-    """An option with what stands behind it: --steps VALUE."""
+    """Return the names of an option with its value, such as `--steps VALUE`."""
     value = "" if action.nargs == 0 else f" {action.metavar or ('|'.join(map(str, action.choices or ['VALUE'])))}"
     return ", ".join(action.option_strings) + value
 
 
 def table(kind: str, actions: list[tuple[str, argparse.Action]]) -> str:
-    """Names and what they mean, with defaults that the text does not say itself."""
+    """Return a table of arguments or options with their help; choices and defaults are added if the help omits them."""
     rows = [f"| {kind} | |", "|---|---|"]
     for name, action in actions:
         text = (action.help or "").replace("%%", "%")
@@ -128,7 +133,10 @@ def table(kind: str, actions: list[tuple[str, argparse.Action]]) -> str:
 
 
 def guides_of(docs: Path) -> dict[str, list[tuple[str, str]]]:
-    """For each command the guides in docs/ whose `sh` blocks use it, which the tests run: its own, then by uses."""
+    """Return, for each command, (file, title) of at most six guides in docs/ whose `sh` blocks use it.
+
+    The guide with the command's name is first; the others follow by the number of uses.
+    """
     found: dict[str, list[tuple[bool, int, str, str]]] = {}
     for file in sorted(docs.glob("*.md")):
         text = file.read_text(encoding="utf-8")
@@ -143,7 +151,7 @@ def guides_of(docs: Path) -> dict[str, list[tuple[str, str]]]:
 
 
 def trimmed(value: Any) -> str:
-    """JSON with one item of each list and the beginning of long texts."""
+    """Return a value as shortened JSON: 24 keys of an object, one item of a list, 90 characters of a text, 60 lines."""
 
     def cut(part: Any) -> Any:
         if isinstance(part, dict):

@@ -1,7 +1,8 @@
-"""The examples of the commands' pages: run in order, once as people see them and once with `--json`.
+"""Run the examples for the pages of commands, in order, each once as people type it and once with `--json`.
 
-python docs/extensions/examples.py FILE runs them all and writes what came out; the book does that in a process of its
-own. A later build in the same place uses it again until the list changes, or the file is deleted.
+`python docs/extensions/examples.py FILE STATE` runs them all and writes their output to FILE; the book does this in a
+separate process. A later build uses the file again until the list of examples changes (STATE is its hash) or the file
+is deleted.
 """
 
 from __future__ import annotations
@@ -23,16 +24,17 @@ from pathlib import Path
 from typing import Any
 
 LIST = Path(__file__).with_name("examples.toml")
+"""The list of examples."""
 
 
 @dataclass(frozen=True)
 class Example:
-    """One command and what it wrote.
+    """A command and its output.
 
     Attributes:
-        command: as it is typed.
-        output: on standard output.
-        json: what it writes with `--json`.
+        command: the command line.
+        output: its standard output.
+        json: its output with `--json`.
     """
 
     command: str
@@ -41,7 +43,7 @@ class Example:
 
 
 def run_all(kept: Path) -> dict[str, list[Example]]:
-    """The examples by command, from the file `kept` if that is of this very list; else they are run."""
+    """Return the examples by command, from the file `kept` if it was made from the current list; otherwise run them."""
     state = hashlib.sha256(LIST.read_bytes()).hexdigest()
     if not kept.exists() or json.loads(kept.read_text(encoding="utf-8"))["state"] != state:
         kept.parent.mkdir(parents=True, exist_ok=True)
@@ -54,7 +56,16 @@ def run_all(kept: Path) -> dict[str, list[Example]]:
 
 
 def run(command: str, folder: Path, *more: str) -> str:
-    """What a `glass` command writes to standard output in a folder; one that fails ends the build."""
+    """Run a `glass` command in a folder and return its standard output.
+
+    Args:
+        command: the command line.
+        folder: the working folder.
+        more: additional arguments.
+
+    Raises:
+        SystemExit: the command failed; this ends the build.
+    """
     from glassformer.app.cli.main import main
 
     out = io.StringIO()
@@ -67,7 +78,12 @@ def run(command: str, folder: Path, *more: str) -> str:
 
 
 def main(kept: Path, state: str) -> None:
-    """Run all of the list in two new folders, one for people and one for programs, and write what came out."""
+    """Run all examples in two new folders, without `--json` in one and with it in the other, and write their output.
+
+    Args:
+        kept: the file to write.
+        state: hash of the list of examples.
+    """
     chosen = tomllib.loads(LIST.read_text(encoding="utf-8"))
     done = []
     with tempfile.TemporaryDirectory() as folder:
@@ -86,7 +102,7 @@ def main(kept: Path, state: str) -> None:
 
 
 def timed(command: str, folder: Path, *more: str) -> str:
-    """Run it, and say on the way how long it took."""
+    """Run a command, print its duration on standard error, and return its output."""
     begun = time.monotonic()
     output = run(command, folder, *more)
     print(f"{time.monotonic() - begun:6.1f} s  {' '.join([command, *more])}", file=sys.stderr)

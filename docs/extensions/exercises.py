@@ -1,4 +1,4 @@
-"""A page for each exercise: what it explains, its picture, the task and the hints; no answers."""
+"""Generate a page for each exercise: explanations, picture, task and hints, but no answers."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from glassformer.base.wording import LEVELS
 from glassformer_course.course import whole
 from glassformer_course.exercise import HINTS, Exercise
 
-HINT_NAMES = ("the idea", "the formula", "all but a line")
+HINT_NAMES = ("the idea", "the formula", "all but one line")
 
 
 def pages() -> dict[str, str]:
-    """A page for each, and the list of them."""
+    """Return the page of every exercise, and the list that docs/exercises.md includes."""
     course = whole()
     rows = ["| | exercise | you write |", "|---|---|---|"]
     for each in course:
@@ -25,35 +25,34 @@ def pages() -> dict[str, str]:
 
 
 def page(exercise: Exercise) -> str:
-    """One exercise's page."""
+    """Return the page of an exercise."""
     picture = exercise.picture()
     depths = "\n\n".join(f"{level.capitalize()}\n: {indented(exercise.page(level), 2)}" for level in LEVELS)
     begin = f"glass learn start {exercise.number}"
     parts = [
         f"# {exercise.number}. {exercise.title}",
         exercise.summary,
-        f":::{{admonition}} {exercise.title}, said at five levels\n:class: depths\n\n{depths}\n:::",
+        f":::{{admonition}} {exercise.title}, explained at five levels\n:class: depths\n\n{depths}\n:::",
         f'<figure class="picture">{picture.svg()}<figcaption>{picture.caption}</figcaption></figure>',
         "## The task",
         statement(exercise),
         fenced("python", stub(exercise)),
         "## Do it",
         fenced("sh", f"{begin}\nglass learn check {exercise.number}"),
-        "In a notebook: "
-        f"`glass learn notebook {exercise.number}`. It is checked on fresh random cases and on edge cases, and a known "
-        "mistake is called by its name. Hints, one at a time:",
+        f"To solve it in a notebook, run `glass learn notebook {exercise.number}`. Your solution is checked on new "
+        "random cases and on edge cases, and common mistakes are named. There are three hints:",
         *(folded(f"Hint {n}: {HINT_NAMES[n - 1]}", exercise.hint(n)) for n in range(1, HINTS + 1)),
     ]
     return "\n\n".join(parts) + "\n"
 
 
 def statement(exercise: Exercise) -> str:
-    """The Markdown cell of task.py, without its title."""
+    """Return the text of the Markdown cell of task.py, without its title."""
     text = re.split(r"^# %%.*\n", exercise.source, flags=re.MULTILINE)[1]
     lines = [line.removeprefix("#").removeprefix(" ") for line in text.strip().splitlines()]
     return "\n".join(line for line in lines if not line.startswith("# ")).strip()
 
 
 def stub(exercise: Exercise) -> str:
-    """The code that the learner gets."""
+    """Return the code that the learner completes."""
     return re.split(r"^# %%.*\n", exercise.stub, flags=re.MULTILINE)[2].strip()

@@ -1,4 +1,4 @@
-"""The glossary's page, and a link to it from the first use of each term on a page."""
+"""Generate the page of the glossary, and link the first use of each term on every other page to it."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ SKIPPED = (
     addnodes.desc,
     addnodes.glossary,
 )
-"""Nothing in these is linked."""
+"""Nodes in which no term is linked."""
 UNLINKED = ("index", "glossary", "settings", "commands", "library", "made/commands/", "made/library/")
-"""Pages that name everything."""
+"""Beginnings of the names of pages without links, because they name very many terms."""
 
 
 def pages() -> dict[str, str]:
-    """All terms, for the directive `glossary`; `{term}` finds them by every name."""
+    """Return the text that docs/glossary.md includes: a `glossary` directive, in which `{term}` finds every name."""
     found = entries()
     lines = []
     for entry in found:
@@ -51,9 +51,10 @@ def pages() -> dict[str, str]:
 
 
 def pattern() -> tuple[re.Pattern[str], dict[str, Entry]]:
-    """What finds any linked name in a text, longest first, with a plural's s; and the entry of each, in small letters.
+    """Return a pattern of all linked names, and the entries by lower-case name.
 
-    A name with a capital or a digit inside, such as BPE, is found as it is written alone.
+    The pattern prefers longer names, and accepts a plural s. The first letter may be upper or lower case, unless the
+    rest of the name contains a capital, as in BPE; such names are matched only as they are written.
     """
     names = {name: entry for entry in entries() for name in entry.names if name not in entry.ordinary}
     forms = []
@@ -65,12 +66,12 @@ def pattern() -> tuple[re.Pattern[str], dict[str, Entry]]:
 
 
 class LinkTerms(SphinxTransform):
-    """Links the first use of each term of the glossary on a page, where it stands in running text."""
+    """Link the first use of each glossary term in the running text of a page."""
 
     default_priority = 880
 
     def apply(self) -> None:
-        """Go through the texts of the page in order."""
+        """Link terms in the text nodes of the page, in order."""
         docname = self.env.current_document.docname
         if docname.startswith(UNLINKED):
             return
@@ -84,12 +85,12 @@ class LinkTerms(SphinxTransform):
 
 
 def is_term(node: addnodes.pending_xref) -> bool:
-    """Whether it is a `{term}` role."""
+    """Return whether a reference is a `{term}` role."""
     return node.get("refdomain") == "std" and node.get("reftype") == "term"
 
 
 def running(text: nodes.Text) -> bool:
-    """Whether it stands in a paragraph, and in nothing that is skipped."""
+    """Return whether a text is in a paragraph, and not in a notebook cell or one of `SKIPPED`."""
     node = text.parent
     paragraph = False
     while node is not None:
@@ -101,7 +102,15 @@ def running(text: nodes.Text) -> bool:
 
 
 def linked(text: str, names: re.Pattern[str], of: dict[str, Entry], seen: set[str], docname: str) -> list[nodes.Node]:
-    """The text cut into plain parts and links; what is linked is added to `seen`."""
+    """Split a text into plain parts and links.
+
+    Args:
+        text: the text.
+        names: pattern of the names, from `pattern`.
+        of: entries by lower-case name.
+        seen: terms already linked on this page; terms that are linked here are added.
+        docname: name of the page.
+    """
     parts: list[nodes.Node] = []
     at = 0
     for found in names.finditer(text):
@@ -126,6 +135,6 @@ def linked(text: str, names: re.Pattern[str], of: dict[str, Entry], seen: set[st
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    """Register the transform."""
+    """Register the transform with Sphinx."""
     app.add_transform(LinkTerms)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,4 +1,4 @@
-"""The library's reference: a page for each room, made by autodoc from the docstrings."""
+"""Generate the reference of the library: a page for each package of `ROOMS`, which autodoc fills from docstrings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sphinx.transforms import SphinxTransform
 from sphinx.util.nodes import find_pending_xref_condition
 
 ROOMS = {
-    "api": "The front door: one import",
+    "api": "The main interface: one import",
     "model": "Models",
     "generation": "Generation",
     "tasks": "Tasks, and a model with its tokenizer",
@@ -30,22 +30,22 @@ ROOMS = {
     "numpy_reference": "The NumPy transformer",
     "interop": "Other programs' formats, and scikit-learn",
     "app.server": "The server and its views",
-    "app.share": "One file to share",
-    "base": "Settings, recipes, errors, files and letters for shapes",
+    "app.share": "Sharing a run as one file",
+    "base": "Settings, recipes, errors and files",
 }
-"""Packages and modules of `glassformer`, in the order of the book, and what they are called there."""
+"""Packages and modules of `glassformer`, in the order of the book, with their titles there."""
 COURSE = "glassformer_course"
-"""The package beside the library."""
+"""The package of the course."""
 LEFT_OUT = (f"{COURSE}.exercises.", f"{COURSE}.lab.cases.", f"{COURSE}.commands", "glassformer.app.server.page")
-"""Answers, and what is no library."""
+"""Beginnings of the names of modules that are left out: answers, and modules that are not for import."""
 OWN = ("glassformer.", COURSE)
-"""How the names of our own modules begin."""
+"""Beginnings of the names of our own modules."""
 OPTIONS = "   :members:\n   :ignore-module-all:\n"
-"""What is passed on from another module stands there."""
+"""Options of `automodule`; names that a module imports are documented where they are defined."""
 
 
 def pages() -> dict[str, str]:
-    """A page for each room, one for the course, and the list of them."""
+    """Return a page for each package of `ROOMS`, a page for the course, and the list that docs/library.md includes."""
     made = {f"library/{room}.rst": page(f"glassformer.{room}", title) for room, title in ROOMS.items()}
     made["library/course.rst"] = page(COURSE, "The course: exercises, lab and glossary")
     tree = "\n".join(f"made/library/{name}" for name in (*ROOMS, "course"))
@@ -53,7 +53,7 @@ def pages() -> dict[str, str]:
 
 
 def page(package: str, title: str) -> str:
-    """One package or module: its modules in order, each with all that has a docstring."""
+    """Return the page of a package or module: one section for each of its modules, in order."""
     parts = [heading(title, "=")]
     for module in modules(package):
         parts += [heading(f"``{module}``", "-"), f".. automodule:: {module}\n{OPTIONS}"]
@@ -61,7 +61,7 @@ def page(package: str, title: str) -> str:
 
 
 def modules(name: str) -> Iterator[str]:
-    """A module, or a package with all that is in it; without those that hold nothing but a docstring of a few words."""
+    """Yield the name of a module or package, if it has a docstring, and the names of all public modules inside it."""
     package = importlib.import_module(name)
     if package.__doc__:
         yield name
@@ -72,20 +72,21 @@ def modules(name: str) -> Iterator[str]:
 
 
 def heading(text: str, line: str) -> str:
-    """A title in reStructuredText."""
+    """Return a reStructuredText title, underlined with the character `line`."""
     return f"{text}\n{line * len(text)}\n"
 
 
 class ResolveNames(SphinxTransform):
-    """Types in signatures link to what the name means in its module; names of other libraries are no links.
+    """Link types in signatures to the objects that their names refer to; names of other libraries get no link.
 
-    Sphinx by itself would take any name that ends alike: the type `bytes` for an attribute of that name.
+    By default, Sphinx would link a name to any object whose name ends with it, for example the type `bytes` to an
+    attribute `bytes`.
     """
 
     default_priority = 880
 
     def apply(self) -> None:
-        """Go through the names of a page of the library."""
+        """Resolve the names on a page of the library."""
         if not self.env.current_document.docname.startswith("made/library/"):
             return
         for node in list(self.document.findall(addnodes.pending_xref)):
@@ -101,7 +102,10 @@ class ResolveNames(SphinxTransform):
 
 
 def full_name(module: str, name: str) -> str | None:
-    """Where a name of a module was defined, if that is in this library; a full name is itself."""
+    """Return the full name of the object that a module calls `name`; None if it is not in our packages.
+
+    A full name is returned unchanged.
+    """
     if name.startswith(OWN):
         return name
     found: Any = importlib.import_module(module) if module.startswith("glassformer") else None
@@ -113,19 +117,19 @@ def full_name(module: str, name: str) -> str | None:
 
 
 def keep_bars(app: Sphinx, what: str, name: str, member: object, options: object, lines: list[str]) -> None:
-    """Bars in a docstring are those of an absolute value, |x|; reStructuredText would take them for a substitution."""
+    """Escape bars in a docstring, such as |x|, which reStructuredText would read as a substitution."""
     for at, line in enumerate(lines):
         parts = re.split(r"(`[^`]*`)", line)
         lines[at] = "".join(part if part.startswith("`") else part.replace("|", r"\|") for part in parts)
 
 
 def leave_out(app: Sphinx, what: str, name: str, member: object, skip: bool, options: object) -> bool | None:
-    """What scikit-learn adds to every estimator is documented there."""
+    """Leave out the methods `set_..._request` that scikit-learn adds to every estimator and documents itself."""
     return True if re.fullmatch(r"set_\w+_request", name) else None
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    """Register all of these."""
+    """Register the transform and the handlers with Sphinx."""
     app.setup_extension("sphinx.ext.autodoc")
     app.add_transform(ResolveNames)
     app.connect("autodoc-skip-member", leave_out)

@@ -1,4 +1,4 @@
-"""Pages that are made from the program itself when the book is built, into docs/made: they cannot go out of date."""
+"""Generate pages from the package itself into docs/made when the book is built, so that they are never out of date."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from extensions import bugs, commands, examples, exercises, glossary, library, s
 
 
 def write_pages(app: Sphinx) -> None:
-    """Write what has changed, and remove what is no more; pages are named by their paths below docs/made."""
+    """Write the generated pages that changed, and delete files in docs/made that are no longer generated."""
     docs = Path(app.srcdir)
     folder = Path(app.srcdir) / "made"
     shown = examples.run_all(Path(app.outdir).parent / "examples.json")
@@ -33,6 +33,6 @@ def write_pages(app: Sphinx) -> None:
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    """Before Sphinx looks which pages there are."""
+    """Generate the pages before Sphinx collects the list of pages."""
     app.connect("builder-inited", write_pages)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,4 +1,4 @@
-"""Formulas as MathML, made at build time: pages need no script, no font and no network to show them."""
+"""Convert formulas to MathML at build time, so that pages show them without scripts, fonts or a network."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from sphinx.util import logging
 from sphinx.writers.html5 import HTML5Translator
 
 INSTEAD = {r"\!": "", r"\dots": r"\ldots"}
-"""What docutils does not know -> the same in what it knows; the first is a little less space."""
+"""LaTeX commands that docutils lacks, each with its replacement; the first only removes a little space."""
 
 
 def mathml(formula: str, node: nodes.Element, block: bool) -> str:
-    """A LaTeX formula as MathML; one that cannot be read is a warning at its place, and shown as it stands."""
+    """Convert a LaTeX formula to MathML; a formula that cannot be converted is shown as code, with a warning."""
     try:
         for command, known in INSTEAD.items():
             formula = formula.replace(command, known)
@@ -25,13 +25,13 @@ def mathml(formula: str, node: nodes.Element, block: bool) -> str:
 
 
 def visit_inline(translator: HTML5Translator, node: nodes.math) -> None:
-    """`$...$` in a line of text."""
+    """Write an inline formula, `$...$`."""
     translator.body.append(mathml(node.astext(), node, block=False))
     raise nodes.SkipNode
 
 
 def visit_block(translator: HTML5Translator, node: nodes.math_block) -> None:
-    """`$$...$$` on lines of its own."""
+    """Write a displayed formula, `$$...$$`."""
     translator.body.append(translator.starttag(node, "div", CLASS="math"))
     translator.body.append(mathml(node.astext(), node, block=True))
     translator.body.append("</div>\n")

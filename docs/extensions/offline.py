@@ -1,4 +1,4 @@
-"""A page that would load anything from the network ends the build."""
+"""Fail the build if a page would load a resource from the network."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ OUTSIDE = re.compile(
     r"""<(?:script|link|img|iframe|source|video|audio|embed|object)\b[^>]*?\b(?:src|href|data)=["']?(?:https?:)?//[^>]*>"""
     r"""|url\(["']?(?:https?:)?//[^)]*\)|@import\s+["'](?:https?:)?//[^"']*["']"""
 )
-"""What a browser fetches by itself; links that a reader follows are no such thing."""
+"""Pattern of resources that a browser loads without being asked; links that a reader clicks on do not match."""
 
 
 def find_outside(app: Sphinx, error: Exception | None) -> None:
-    """Look through all pages and style sheets that were written.
+    """Search all written pages and style sheets for resources from the network.
 
     Raises:
-        ExtensionError: one of them loads something.
+        ExtensionError: a page or style sheet loads a resource from the network.
     """
     if error is not None or app.builder.format != "html":
         return
@@ -30,6 +30,6 @@ def find_outside(app: Sphinx, error: Exception | None) -> None:
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    """When all is written."""
+    """Search the pages at the end of the build."""
     app.connect("build-finished", find_outside)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,4 +1,4 @@
-"""Links to files of the repository that are no pages, such as ../benchmarks/results/tried.md: the book has a copy."""
+"""Turn links to repository files that are not pages, such as ../benchmarks/results/tried.md, into downloads."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ LINK = re.compile(r"\]\(((?:\.\./)+(?:benchmarks|src|tests)/[^)#\s]+)\)")
 
 
 def as_files(app: Sphinx, docname: str, content: list[str]) -> None:
-    """MyST takes a link to Markdown for one to a page, unless it says `path:`."""
+    """Add `path:` to these links, without which MyST would read a link to a Markdown file as a link to a page."""
     content[0] = LINK.sub(r"](path:\1)", content[0])
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    """Before a page is read."""
+    """Change the links before Sphinx parses a page."""
     app.connect("source-read", as_files)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

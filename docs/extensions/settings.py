@@ -1,4 +1,4 @@
-"""Every setting: from the models that validate them."""
+"""Generate tables of all settings from the Pydantic models that validate them."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from glassformer.base.settings import UNSET
 
 SIGNS = {Gt: (">", "gt"), Ge: ("≥", "ge"), Lt: ("<", "lt"), Le: ("≤", "le")}
 BEYOND = 1e6
-"""Limits that are there against slips of the hand are not said."""
+"""Limits from this value on are not shown, because they only catch typing errors."""
 
 
 def pages() -> dict[str, str]:
-    """One part: a table for each section, with an anchor of its own."""
+    """Return the text that docs/settings.md includes: a heading and a table for each section of settings."""
     parts = []
     for section, field in Config.model_fields.items():
         kind = field.annotation
@@ -31,14 +31,14 @@ def pages() -> dict[str, str]:
 
 
 def shown(default: Any) -> str:
-    """A default as it is written in TOML, or in a word."""
+    """Return a default value as text: its TOML form, `unset` for None, and `none` for an empty value."""
     if isinstance(default, bool):
         return str(default).lower()
     return UNSET if default is None else "none" if default in ((), "") else str(default)
 
 
 def allowed(setting: Any) -> str:
-    """What a setting may be: its choices, or its type with its limits."""
+    """Return the allowed values of a setting: its choices, or its type with its limits."""
     limits = [
         f"{sign} {getattr(rule, name):g}"
         for rule in rules(setting)
@@ -50,13 +50,13 @@ def allowed(setting: Any) -> str:
 
 
 def rules(setting: Any) -> list[Any]:
-    """The limits of a field, also those inside `Count | None`."""
+    """Return the limits of a field, including those inside a union such as `Count | None`."""
     inner = [rule for part in get_args(setting.annotation) for rule in getattr(part, "__metadata__", ())]
     return [each for rule in [*setting.metadata, *inner] for each in getattr(rule, "metadata", [rule])]
 
 
 def said(annotation: Any) -> str:
-    """A type in words."""
+    """Return a type in words."""
     origin = get_origin(annotation)
     if origin is Literal:
         return ", ".join(f"`{choice}`" for choice in get_args(annotation))
