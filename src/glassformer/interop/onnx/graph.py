@@ -45,8 +45,8 @@ def inputs_of(model: Model) -> list[Input]:
     """Return the inputs of a model's graph, in the order of the arguments of `forward`."""
     if isinstance(model, EncoderDecoder):
         return [
-            Input("source", "source_length", False, "token ids of the source; the end token is last"),
-            Input("target", "length", False, "the end token, then the ids generated so far; padding is last"),
+            Input("source", "source_length", False, "token ids of the source, between the ids of `before` and `after`"),
+            Input("target", "length", False, "the ids of `target_start`, then the ids so far; padding is last"),
             Input("real_source", "source_length", True, "true for tokens of the source, false for padding"),
         ]
     return [

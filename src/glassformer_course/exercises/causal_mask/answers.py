@@ -133,7 +133,7 @@ MISTAKES = [
     Mistake(
         "masked with -1,000,000,000",
         "A finite number is only a low score: a row that may see nothing then attends to all keys, and float16 cannot "
-        "represent it. Use -np.inf, and return zeros for such a row.",
+        "represent the number. Use -np.inf, and return zeros for such a row.",
         {"masked_softmax": _very_low},
     ),
     Mistake(
