@@ -240,7 +240,7 @@ SPOILT: dict[str, tuple[Spoil, str, str]] = {
     ),
     "letters that are no bytes": (
         lambda f: tokenizer_of(f, lambda v: v["model"].update(vocab={**v["model"]["vocab"], "আ": 299})),
-        "are not byte letters",
+        "is not a byte-level token",
         "byte-level BPE",
     ),
     "words that are cut at random": (

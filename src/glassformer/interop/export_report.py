@@ -72,7 +72,7 @@ class ExportReport:
         out: the folder or file.
         bytes: total size of the export.
         measured: all comparisons with the run, each within its limit.
-        checked_by: the program that loaded the export for comparison, with its version.
+        checked_by: the program that loaded the export for comparison, with its version unless it is glassformer's own.
         notes: remarks for the user.
         use: a command or lines of code that load or use the export.
     """

@@ -28,15 +28,15 @@ HARMLESS = frozenset(
     add_bias_logits classif_dropout extra_pos_embeddings
     force_bos_token_to_be_generated save_step unk_index""".split()  # noqa: SIM905
 )
-"""Fields about generation, versions and initialization, on which no logit depends (`forced_bos_token_id` and the fields
-for generation are read with the tokenizer)."""
+"""Fields about labels, generation, versions and initialization, on which no logit depends. Labels are read in
+`read_model`, and some fields for generation in `importing` and `tokenizer_import`."""
 TRAINING_ONLY = frozenset(
     """resid_pdrop embd_pdrop attn_pdrop attention_dropout residual_dropout embedding_dropout hidden_dropout
     hidden_dropout_prob attention_probs_dropout_prob dropout dropout_rate activation_dropout classifier_dropout
     classifier_dropout_prob encoder_layerdrop decoder_layerdrop summary_type summary_use_proj summary_activation
     summary_proj_to_labels summary_first_dropout""".split()  # noqa: SIM905
 )
-"""Fields without effect on the output of a trained model."""
+"""Fields without effect on the output of a trained model (`read_model` reads `summary_type` in our exports)."""
 FORBIDDEN: Mapping[str, Any] = {
     "quantization_config": None,
     "is_encoder_decoder": None,

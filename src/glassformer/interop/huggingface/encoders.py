@@ -74,7 +74,10 @@ _OLD_NAMES = {"LayerNorm.weight": "LayerNorm.gamma", "LayerNorm.bias": "LayerNor
 
 
 def _rules(prefix: str, positions: Change, types: int, head: dict[str, str], end: str = "") -> tuple[Rule, ...]:
-    """Return the rules of a BERT-like class. `head` maps the head's layers to theirs; `end` ends projection names."""
+    """Return the rules of a BERT-like class.
+
+    `head` maps the layers of our head to theirs; `end` is appended to the names of the query, key and value layers.
+    """
     layer = f"{prefix}.encoder.layer.{{i}}"
     own = "stack.blocks.{i}"
     matrices = {

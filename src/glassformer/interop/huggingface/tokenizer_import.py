@@ -161,7 +161,7 @@ def _kind(document: Json, theirs: tokenizers.Tokenizer, path: Path) -> tuple[str
         letters = {*layout.byte_letters(), *(each["content"] for each in document["added_tokens"])}
         odd = next((token for token in model["vocab"] if token not in letters and not letters.issuperset(token)), None)
         if odd is not None:
-            raise GlassError(f"{path} has the token {odd!r}, whose letters are not byte letters", HELD)
+            raise GlassError(f"{path} has the token {odd!r}, which is not a byte-level token", HELD)
         return "bpe", None
     if kind == "WordPiece":
         if model.get("continuing_subword_prefix") != "##":

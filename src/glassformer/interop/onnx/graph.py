@@ -46,7 +46,9 @@ def inputs_of(model: Model) -> list[Input]:
     if isinstance(model, EncoderDecoder):
         return [
             Input("source", "source_length", False, "token ids of the source, between the ids of `before` and `after`"),
-            Input("target", "length", False, "the ids of `target_start`, then the ids so far; padding is last"),
+            Input(
+                "target", "length", False, "the ids of `target_start`, then the ids generated so far; padding is last"
+            ),
             Input("real_source", "source_length", True, "true for tokens of the source, false for padding"),
         ]
     return [

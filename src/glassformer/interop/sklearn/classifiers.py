@@ -106,7 +106,7 @@ class TransformerClassifier(_Labelling, TextEstimator):
             The fitted estimator.
 
         Raises:
-            RefusedError: X, y or a parameter is invalid.
+            ValueError: X, y or a parameter is invalid; usually a `RefusedError`.
         """
         texts = as_texts(X)
         if y is None:

@@ -84,7 +84,8 @@ class TransformerLanguageModel(DensityMixin, TextEstimator):
 
         Args:
             prompts: texts, which may be empty.
-            random_state: seed of the sampling; None: the seed of the fit, so that equal calls return equal texts.
+            random_state: seed of the sampling, or a RandomState; None: the seed of the fit, so that equal calls return
+                equal texts.
         """
         check_is_fitted(self)
         texts = as_texts(prompts, "prompts")
