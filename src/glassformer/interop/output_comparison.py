@@ -49,8 +49,8 @@ def check_greedy(opened: OpenedRun, theirs: Next, how: str) -> Measured:
     """Generate up to `TOKENS` greedy tokens after three prompts (or for three sources), and count differing tokens.
 
     The run generates with its cache, as `glass generate` does. At every step the other program gets the run's tokens,
-    so an earlier difference has no effect. A different token that the run's logits tie with its own (`LEVEL`) does not
-    count. The target of an encoder-decoder ends at the end token or when the context is full.
+    so an earlier difference has no effect. If the run's logits of both tokens are tied (`LEVEL`), a different
+    token does not count. The target of an encoder-decoder ends at the end token or when the context is full.
 
     Args:
         opened: the run, in float32; a decoder or an encoder-decoder.

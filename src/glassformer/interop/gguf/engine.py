@@ -156,9 +156,9 @@ def _log_probabilities(model: Decoder, ids: Sequence[int]) -> Logits:
 
 
 def _unlikely(model: Decoder, prompt: Sequence[int], tokens: Sequence[int], ends: Collection[int], level: float) -> int:
-    """Count llama.cpp's tokens that are more than `level` nats less likely than the run's most likely token.
+    """Count llama.cpp's tokens whose log-probability in the run is more than `level` below the largest.
 
-    Tokens that end a text (`ends`) are never the most likely token here, because the request excludes them.
+    Tokens that end a text (`ends`) are left out, because the request excludes them.
     """
     ours = _log_probabilities(model, [*prompt, *tokens][:-1])[len(prompt) - 1 :]  # (tokens, V)
     ours[:, list(ends)] = -np.inf

@@ -1,8 +1,7 @@
 """NumPy implementation of llama.cpp's forward pass for a GGUF file.
 
 It does not use the exported run: sizes, layout and numbers come from the file, and all else follows from the
-architecture's name, as in llama.cpp's src/models. If it agrees with the run, llama.cpp must compute the run's logits
-from the file, as far as these rules are llama.cpp's.
+architecture's name, as in llama.cpp's src/models. If it agrees with the run, llama.cpp should agree too.
 """
 
 from __future__ import annotations

@@ -217,8 +217,8 @@ def _logits(theirs: Any, model: Model, padding: int | None) -> Measured:
 def _written(theirs: Any, model: Decoder | EncoderDecoder, end: int) -> Measured | None:
     """Count transformers' greedy tokens, for three prompts, that are not the run's most likely tokens.
 
-    Tokens that the run's logits tie with the most likely token (`LEVEL`) do not count. Forced tokens are off, and the
-    end token does not end a text. The result is None if the context has no room for new tokens.
+    A token whose logit is within `LEVEL` of the largest does not count. Forced tokens are off, and the end token does
+    not end a text. The result is None if the context has no room for new tokens.
     """
     tokens, attention_mask = rows_of(model, seed=2)  # (B, T) each
     most = min(8, max(1, model.config.context // 3))
