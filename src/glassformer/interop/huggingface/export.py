@@ -59,8 +59,8 @@ def export(request: ExportRequest) -> ExportReport:
     """Export a run's checkpoint as a Hugging Face folder, which appears only after it was reloaded and compared.
 
     Raises:
-        GlassError: `request.dtype` is another type than f32, the package transformers is missing, the run cannot be read, no class
-            can express it, `request.out` exists, or the reloaded export does not match the run.
+        GlassError: `request.dtype` is another type than f32, the package transformers is missing, the run cannot be
+            read, no class can express it, `request.out` exists, or the reloaded export does not match the run.
     """
     if request.dtype not in (None, "f32"):
         raise GlassError(
