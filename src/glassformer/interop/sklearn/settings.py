@@ -18,7 +18,7 @@ OF_DATA = ("seed", "too_long", "validation_limit", "windows")
 """The settings of `data` that the parameter `settings` may contain; `validation_fraction` is a parameter, and the other
 settings are about files."""
 EVALUATIONS = 10
-"""Approximate number of evaluations in each fit; they are evenly spaced."""
+"""Largest number of evenly spaced evaluations in a fit, besides the last one."""
 
 
 def config_from(task: Task, values: Mapping[str, Any], seed: int, settings: Mapping[str, Any] | None) -> Config:
@@ -52,7 +52,7 @@ def _refuse_misplaced(name: str) -> None:
     if name == "train.task" or (section == "data" and field not in OF_DATA):
         raise GlassError(
             f"the setting {name} does not apply: the task follows from the class, and the texts are given to fit",
-            f"Leave it out of settings. Of data, only these can be set: {', '.join(OF_DATA)}.",
+            f"Leave it out of settings, which may set only {', '.join(OF_DATA)} of data.",
         )
 
 
