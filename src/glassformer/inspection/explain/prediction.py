@@ -16,7 +16,7 @@ from glassformer.inspection.explain.subject import Subject
 from glassformer.inspection.trace import Trace
 from glassformer.model.transformer import Classifier, activate
 
-SEVERAL = 3  # maximum number of positions that all have a full ranking; of more positions, only the last has one
+SEVERAL = 3  # maximum number of positions that each have a ranking of `top` outputs; of more, only the last has one
 
 
 def prediction(subject: Subject, found: Trace, top: int) -> list[Section]:
