@@ -33,7 +33,7 @@ def alignment(looks: Looks) -> RoleTally:
 
 
 def end_sink(looks: Looks) -> RoleTally:
-    """Measure the weight on the special tokens of the source, such as its end token, a frequent attention sink."""
+    """Tally the weight on the special tokens of the source, such as its end token, a frequent attention sink."""
     return mass(looks, np.broadcast_to(looks.special_keys[:, None, :], looks.allowed.shape))
 
 
