@@ -63,7 +63,7 @@ class AttributionCase:
         """Return the logits of the P outputs on the CPU, (B, P, V), or (B, 1, C) for a classifier.
 
         Args:
-            tokens, target: input ids and target ids, one row of the batch each; None: those of the case.
+            tokens, target: input ids, (B, T) or (B, S), and target ids, (B, T); None: those of the case.
         """
         tokens = self.tokens if tokens is None else tokens
         target = self.target if target is None else target

@@ -23,7 +23,8 @@ Name = Callable[[int], str]
 def lens_grid(found: Lens, labels: Sequence[str], name: Name) -> Iterator[str]:
     """Yield a line for each output, with the likeliest token and its probability in a column for each layer.
 
-    At most `SHOWN` layers have a column. The last lines have the mean loss and the fraction of settled outputs.
+    At most `SHOWN` layers, counting the embedding, have a column. The last lines have the mean loss, if an answer is
+    known, and the fraction of settled outputs.
     """
     layers = _some(len(found.top))
     cells = [

@@ -64,7 +64,7 @@ def attention_sections(part: AttentionTrace, layer: Attention, view: AttentionCa
 
 
 def looks(weights: Tensor, view: AttentionCaptions) -> str:
-    """Return a note on the keys with the largest of the `weights` (T, S) for the query at `view.place`, at most 3."""
+    """Return a note on the keys (at most three) with the largest weights (T, S) for the query at `view.place`."""
     row = numbers(weights[view.place])[0]  # (S)
     best = np.argsort(-row, kind="stable")[:3]
     seen = ", ".join(f"{view.keys[key]} {row[key]:.4f}" for key in best if row[key] > 0)

@@ -60,7 +60,10 @@ class Matrix:
         }
 
     def format(self) -> str:
-        """Return the number format: four decimals, or scientific notation if all values are tiny or one is 10,000."""
+        """Return the number format: four decimals, or scientific notation for a matrix of very large or small values.
+
+        These are matrices whose largest absolute value is at least 10,000, or below 0.01 but not 0.
+        """
         finite = np.abs(self.values[np.isfinite(self.values)])
         largest = float(finite.max(initial=0.0))
         return ".4f" if largest == 0 or 0.01 <= largest < 10_000 else ".2e"
@@ -156,7 +159,7 @@ def parameters(x: Tensor) -> Numbers:
 
 
 def edges(size: int, room: int) -> list[int | None]:
-    """Return the indices below `size`: all if there are at most `room`, else the first, None for a gap, the last two.
+    """Return the indices below `size`; if there are more than `room`, the first few, None for a gap, and the last two.
 
     A shortened list has `room` entries, but at least four.
 
@@ -169,7 +172,7 @@ def edges(size: int, room: int) -> list[int | None]:
 
 
 def write_number(value: Cell) -> str:
-    """Format a cell of a table; a float gets four decimals or, if its absolute value is below 1e-4, an exponent.
+    """Format a cell of a table; a float gets four decimals, or scientific notation if it is closer to 0 than 1e-4.
 
     >>> write_number(0.25), write_number(0.00001), write_number(3), write_number("cat")
     ('0.2500', '1.0e-05', '3', 'cat')

@@ -9,7 +9,7 @@ from glassformer.base.wording import LEVELS, Level
 
 
 def wordings() -> dict[str, dict[Level, str]]:
-    """Return a dict of the explanations, key of a section -> level -> paragraph."""
+    """Return the explanations as a dict: key of a section -> level -> paragraph."""
     text = resources.files("glassformer.inspection.explain").joinpath("wording.toml").read_text(encoding="utf-8")
     return {
         key: {level: " ".join(texts[level].split()) for level in LEVELS} for key, texts in tomllib.loads(text).items()

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from glassformer.inspection.explain import Subject
 
 THUMBNAIL = 64
-"""Maximum cells, and approximate pixels, of a map's longer side when all heads are shown."""
+"""Maximum number of cells, and approximate length in pixels, of a map's longer side when all heads are shown."""
 MIDDLE = 256
-"""Maximum cells, and approximate pixels, of a map's longer side when the heads of one layer are shown."""
+"""Maximum number of cells, and approximate length in pixels, of a map's longer side when one layer is shown."""
 ACROSS = 4
 """Maximum number of maps side by side when the heads of one layer are shown."""
 MOST_KEYS = 3
@@ -38,8 +38,8 @@ def look(subject: Subject, shown: HeadSite | Site | None = None) -> AttentionMap
         shown: a head or a layer; None: all heads.
 
     Raises:
-        GlassError: all these heads were removed, the ids do not fit the model, or the weights of a single layer exceed
-            the memory budget of a recording.
+        GlassError: all these heads were removed, the ids do not fit the model, or the weights and scores of a single
+            layer exceed the memory budget of a recording.
     """
     match shown:
         case HeadSite():

@@ -30,7 +30,8 @@ class Moment:
         read: input ids of the stack that yields the logits, at most one window of a long text; for an encoder-decoder,
             the target ids, including the tokens that start every target.
         source: encoder input ids of an encoder-decoder; otherwise None.
-        unread: number of tokens of the text, including generated ones of a decoder, that the model does not read.
+        unread: number of tokens of the text (in a decoder, of the prompt and the generated tokens) that the model does
+            not read.
         places: position in `read` that the head reads, or all positions that a classifier pools.
         logits: (V), or (classes), on the CPU.
         draw: choice of the token or class.
@@ -48,7 +49,7 @@ def of_next_token(model: Writes, text: str, settings: SampleConfig, step: int) -
     """Return the choice of generated token number `step`, counted from 1, as in `glass generate`.
 
     Raises:
-        GlassError: the generated text ends before that token, or the model cannot read the prompt.
+        GlassError: the generated text ends before that token, or the prompt does not fit the model.
     """
     prompt = model.prompt_ids(text)
     settings = model.until_the_end(settings)
