@@ -1,4 +1,4 @@
-"""Tape: all matrices of a walk by number; all but parameters can be recomputed from the matrices before them.
+"""Tape: all matrices of a walk by number; all of them except parameters can be recomputed.
 
 The operation of a matrix recomputes it in float64 from the matrices shown before it and, if needed, from tables of the
 model. The difference from the matrix shown is the rounding error of the model's arithmetic.
@@ -65,7 +65,7 @@ class Tape:
         return self.matrices[number]
 
     def again(self, number: int) -> Numbers | None:
-        """Return the whole matrix, recomputed in float64 from the matrices before it; None for parameters.
+        """Return the whole matrix, recomputed in float64 by its operation; None for parameters.
 
         Raises:
             GlassError: no matrix has that number.

@@ -147,7 +147,7 @@ def _table(table: SectionTable, width: int) -> Iterator[str]:
 
 
 def cells(text: str) -> int:
-    """Return the terminal columns of text: 0 for combining marks, 2 for wide characters, otherwise 1 each."""
+    """Return the terminal columns of text: 0 for combining and format characters, 2 for wide ones, otherwise 1."""
     if text.isascii():
         return len(text)
     return sum(map(_cells_of_letter, text))

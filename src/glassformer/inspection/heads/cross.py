@@ -1,4 +1,4 @@
-"""Roles of cross-attention heads: how target positions align with source positions."""
+"""Roles and statistics of cross-attention heads, such as the alignment of target positions with source positions."""
 
 from __future__ import annotations
 

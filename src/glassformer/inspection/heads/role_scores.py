@@ -21,7 +21,8 @@ class RoleTally:
 
     Attributes:
         score: (N, H) score summed over rows.
-        chance: (N, H) score of uniform attention over the visible keys, summed over rows.
+        chance: (N, H) score of uniform attention over the keys that can count, summed over rows: the visible keys, for
+            votes on a pattern without special tokens.
         rows: (N,) number of rows of each sequence; a score with one value per sequence counts as one row.
     """
 
@@ -42,7 +43,7 @@ class RoleScore:
 
     Attributes:
         score: mean over rows.
-        chance: score of uniform attention over the visible keys; None if the score has no chance level.
+        chance: score of uniform attention, as in `RoleTally`; None if the score has no chance level.
         lift: score / chance, both measured from the lowest possible score; None if chance is at the lowest score, or if
             there is no chance level.
         interval: 95 % confidence interval by bootstrap over sequences; None with fewer than two sequences that have
