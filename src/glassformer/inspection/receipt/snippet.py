@@ -12,7 +12,7 @@ from glassformer.inspection.receipt.receipt import Receipt
 from glassformer.runs.folder import Which, open_run
 
 SCRIPT = '''\
-"""A logit of a run, or the difference of two logits, computed from the run's files with NumPy, without PyTorch."""
+"""One logit of a run, or the difference of two, computed from the run's files with NumPy, without PyTorch."""
 
 import tomllib
 from pathlib import Path
