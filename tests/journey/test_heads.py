@@ -39,7 +39,7 @@ def test_all_heads_of_a_run_are_told(name: str, task_home: Path) -> None:
     assert {f"{head['stack']}.{head['part']}" for head in heads} == PARTS[name]
     assert len(heads) == 2 * len(PARTS[name])  # one layer of two heads
     assert messages == ""
-    assert facts["probes"]["text"].endswith("of its validation text")
+    assert facts["probes"]["text"].endswith("of the run's validation text")
     for head in heads:
         assert head["name"] == f"{head['stack']}.{head['layer']}.{head['part']}.{head['head']}"
         assert head["importance"] is None

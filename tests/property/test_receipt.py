@@ -440,7 +440,7 @@ def test_a_token_is_named_by_its_text_or_its_id() -> None:
     ("name", "problem", "remedy"),
     [
         ("", "names no token", "or its id"),
-        ("9999", "token 9999 is outside the vocabulary", "go from 0 to"),
+        ("9999", "token 9999 is outside the vocabulary", "Give an id from 0 to"),
         (" cat sat", r"' cat sat' is 2 tokens, not one: ' cat' \(\d+\), ' sat' \(\d+\)", "Name one token"),
         ("sat", "'sat' is not in the vocabulary", "Did you mean ' sat', which is one token?"),
         ("zebra", "'zebra' is not in the vocabulary", "Name one token"),

@@ -2,7 +2,8 @@
 
 For each output, the visible tokens are ranked by occlusion (blank-out: the absolute change of ln p(answer) when a token
 is replaced), by the attention weights of each layer (mean over heads), and by the rollout up to each layer. Spearman's
-correlation of the occlusion ranking with the attention ranking, and with the rollout ranking, is averaged over outputs.
+correlation of the occlusion ranking with the attention ranking, and with the rollout ranking, is averaged over the
+outputs with at least `LEAST` visible tokens.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ class MeasureAgreement:
         layer: layer number, from 0.
         measure: "attention" (mean over heads) or "rollout" (up to that layer).
         side: "own" for the tokens of the row, "source" for those of the source.
-        correlation: Spearman's correlation, mean over outputs; None if no output has enough tokens, or all ranks are
-            equal.
+        correlation: Spearman's correlation, mean over outputs; None if the layer has no heads (attention only), or if
+            each output has fewer than `LEAST` visible tokens or gives all of them the same value in one measure.
         outputs: number of outputs in the mean.
     """
 
@@ -49,7 +50,8 @@ class RankAgreement:
 
     Attributes:
         rows: correlation of each layer and measure with occlusion.
-        attention_and_rollout: correlation of the last layer's attention with the rollout, for each side.
+        attention_and_rollout: side -> correlation of the last layer's attention with the rollout, mean over outputs;
+            None as for `MeasureAgreement.correlation`.
     """
 
     rows: tuple[MeasureAgreement, ...]
@@ -94,7 +96,10 @@ def agreement(model: Model, trace: Trace, occlusion: Occlusion) -> RankAgreement
 
 
 def _correlations(a: Tensor, b: Tensor, counts: list[int]) -> list[float]:
-    """Return the rank correlation of `a` and `b`, (P, S) each, for each output over its first `count` tokens."""
+    """Return the rank correlation of `a` and `b`, (P, S) each, for each output over its first `count` tokens.
+
+    Outputs with fewer than `LEAST` tokens, or with equal values only, are left out.
+    """
     rows = zip(a.numpy(), b.numpy(), counts, strict=True)
     found = [spearman(x[:count], y[:count]) for x, y, count in rows if count >= LEAST]
     return [each for each in found if each is not None]

@@ -24,7 +24,8 @@ class Output:
         place: position of the output's logits in the row; 0 for a classifier.
         reads: positions whose final vectors the head reads: `place`, or all positions that a classifier pools.
         answer: the token or class to explain.
-        known: True if the answer is the next token of the text, False if it is the likeliest or a requested token.
+        known: True if the answer is the next token of the text or target, False if it is a requested or the likeliest
+            answer.
     """
 
     place: int
@@ -59,10 +60,10 @@ class AttributionCase:
         return trace(self.model, self.tokens, self.target)
 
     def logits(self, tokens: Tensor | None = None, target: Tensor | None = None) -> Tensor:
-        """Return the logits of the P outputs, (B, P, V), on the CPU.
+        """Return the logits of the P outputs on the CPU, (B, P, V), or (B, 1, C) for a classifier.
 
         Args:
-            tokens, target: input ids, (B, T), to use instead of those of the case; None: those of the case.
+            tokens, target: input ids, (B, T) or (B, S), and target ids, (B, T); None: those of the case.
         """
         tokens = self.tokens if tokens is None else tokens
         target = self.target if target is None else target
@@ -90,14 +91,15 @@ def case_of(
 ) -> AttributionCase:
     """Return the attribution case of a subject.
 
-    The outputs are all positions of a decoder, the [MASK] positions of a masked language model, or a classifier's
-    label.
+    The outputs are all positions of a decoder (in an encoder-decoder, those of the target), the [MASK] positions of a
+    masked language model, or a classifier's label.
 
     Args:
         subject: the model and its input.
-        answer: a token or class to explain at every position; None: the next token of the text or, without a next
-            token, the likeliest.
-        end: end token of the target, if the whole target of an encoder-decoder was given.
+        answer: a token or class to explain at every position; None: the next token of the text or target or, without a
+            next token, the likeliest answer that is not in `subject.special`.
+        end: token that follows the last position of a decoder; None: unknown, so that the likeliest token is explained
+            there.
         everywhere: explain all positions of a masked language model, not just the [MASK] positions.
     """
     model = subject.model

@@ -2,9 +2,10 @@
 
 The tokens at each layer are the nodes of a network. As in `rollout`, the edge from position i of a layer to position j
 of the layer below has a capacity of half the attention weight (mean over heads), plus one half if i = j. The flow to
-each token is computed independently, so the flows to all tokens need not add up to 1. After one layer of
-self-attention, flow and rollout are equal. An output that pools n positions has an edge of capacity 1 / n to each of
-these positions.
+each token is computed independently, so the flows to all tokens need not add up to 1. Cross-attention is a level of its
+own: its edges to the encoder's positions have half of its weights as capacities, and an edge of capacity one half leads
+to the same position one level below. An output that pools n positions has an edge of capacity 1 / n to each of these
+positions. After one layer of self-attention, the flow from an output that reads one position equals its rollout.
 
 The time for all positions grows as L² T⁴, so attention flow is meant for short texts, one output at a time.
 """
@@ -27,7 +28,7 @@ from glassformer.inspection.attribution.rollout import mixes
 from glassformer.inspection.trace import Trace
 
 MOST_TOKENS = 48
-"""Maximum number of tokens of source and target together."""
+"""Maximum number of tokens of the text, or of source and target together."""
 ROUNDING = 1e-15
 """Residual capacity at or below which an edge is full; capacities are at most 1."""
 
@@ -38,7 +39,7 @@ class AttentionFlow:
 
     Attributes:
         reads: position that the output reads, or all positions that it pools.
-        layers: number of layers, counted from the first.
+        layers: number of layers, counted from the first layer of the stack that yields the logits.
         own: (T) float64, the flow to each token of the row.
         source: (S) float64, the flow to each source token of an encoder-decoder; otherwise None.
     """
@@ -60,24 +61,25 @@ def flow(trace: Trace, reads: Sequence[int], layers: int | None = None) -> Atten
     Args:
         trace: forward pass of a model of any family.
         reads: position that the output reads, or all positions that it pools.
-        layers: number of layers, counted from the first; None: all.
+        layers: number of layers, counted from the first layer of the stack that yields the logits; None: all. The
+            encoder of an encoder-decoder always takes part with all its layers.
 
     Raises:
-        GlassError: the text has more than `MOST_TOKENS` tokens, or a position or `layers` is out of range.
+        GlassError: there are more than `MOST_TOKENS` tokens, or a position or `layers` is out of range.
     """
     T = trace.stack.ids.shape[1]
     S = 0 if trace.source is None else trace.source.ids.shape[1]
     if T + S > MOST_TOKENS:
         raise GlassError(
             f"attention flow of {T + S} tokens takes too long: the time grows with the fourth power of the length",
-            f"Give a text of at most {MOST_TOKENS} tokens, or use the rollout.",
+            f"Give at most {MOST_TOKENS} tokens, source and target together, or use rollout.",
         )
     for position in reads:
         check_number("position", position, T)
     count = len(trace.stack.blocks)
     layers = count if layers is None else layers
     if not 1 <= layers <= count:
-        raise GlassError(f"layers is {layers}, but the model has {count}", f"Give {span(1, count)}.")
+        raise GlassError(f"layers is {layers}, but the number of layers is {count}", f"Give {span(1, count)}.")
     network = Network()
     memory = range(S)
     size = S + T
@@ -107,13 +109,13 @@ def flow(trace: Trace, reads: Sequence[int], layers: int | None = None) -> Atten
 
 
 class Network:
-    """Flow network with Dinic's maximum-flow algorithm (Dinic 1970); exact up to the rounding of each addition."""
+    """Flow network with Dinic's maximum-flow algorithm (Dinic 1970); the flow is exact up to rounding."""
 
     def __init__(self) -> None:
         self._pipes: dict[int, dict[int, float]] = {}
 
     def add(self, widths: Tensor, above: Sequence[int], below: Sequence[int]) -> None:
-        """Add edges from each node in `above` to each in `below`, with capacities `widths` (above, below)."""
+        """Add an edge from each node in `above` to each in `below`, with capacities `widths`, (above, below)."""
         for start, row in zip(above, widths.tolist(), strict=True):
             own = self._pipes.setdefault(start, {})
             own |= {end: width for end, width in zip(below, row, strict=True) if width > 0}
@@ -143,7 +145,7 @@ class Network:
         return total
 
     def _room(self, start: int) -> dict[int, dict[int, float]]:
-        """Return the residual capacities of all edges that can be reached from a node."""
+        """Return the capacities of all edges that can be reached from a node, as initial residual capacities."""
         room: dict[int, dict[int, float]] = {start: {}}
         waiting = [start]
         while waiting:

@@ -1,8 +1,8 @@
 """Activation patching: find the layers and positions, or heads, that decide between two answers.
 
-A clean and a corrupt text have equal length. In the forward pass of the corrupt text, one activation is replaced by the
-one from the clean text. Let LD be the logit of the clean text's answer minus the logit of the corrupt text's answer.
-Then the recovered fraction is
+A clean and a corrupt text have the same number of tokens. In the forward pass of the corrupt text, one activation is
+replaced by the one from the clean text. Let LD be the logit of the clean text's answer minus the logit of the corrupt
+text's answer. Then the recovered fraction is
 
     (LD patched - LD corrupt) / (LD clean - LD corrupt)
 
@@ -63,8 +63,8 @@ class PatchGrid:
         columns: (N, C) position, or head number, of each value.
         values: (N, C) recovered fractions: 0 as in the corrupt pass, 1 as in the clean pass.
         nothing: (N) recovered fraction with nothing patched; 0, up to rounding.
-        everything: (N) recovered fraction with all columns patched; 1 for the residual stream of a model with one
-            stack.
+        everything: (N) recovered fraction with all columns patched; 1, up to rounding, for the residual stream of a
+            model with one stack.
         clean, corrupt: logit differences of the two inputs.
     """
 
@@ -86,7 +86,7 @@ class PatchGrid:
 def patch_grids(model: Model, question: Question, part: str = "resid") -> list[PatchGrid]:
     """Patch each position, or each head, of each layer, and measure the recovered fraction of the logit difference.
 
-    The patched copies of one layer are the rows of one batch.
+    The patched copies of the corrupt input for one layer are the rows of one batch; a large batch is split.
 
     Args:
         model: a model of any family, with any `norm_order`.
@@ -98,7 +98,8 @@ def patch_grids(model: Model, question: Question, part: str = "resid") -> list[P
         One grid for each stack that has such a part.
 
     Raises:
-        GlassError: the shapes differ, both inputs have the same logit difference, or the model has no such part.
+        GlassError: the part is unknown or the model has none, the shapes differ, the ids do not fit the model, both
+            inputs have the same logit difference, or the recorded activations exceed the memory budget of a recording.
     """
     check_part(part)
     check_shapes(question)
@@ -106,13 +107,14 @@ def patch_grids(model: Model, question: Question, part: str = "resid") -> list[P
     corrupt = _difference(run_model(model, question.corrupt, _corrupt_target(question)), question)[0]  # ()
     if clean == corrupt:
         raise GlassError(
-            "both texts have the same logit difference: there is nothing to restore", "Give two other texts."
+            "both texts have the same logit difference: there is nothing to restore",
+            "Give two other texts, or two other answers.",
         )
     scale = Scale(float(clean), float(corrupt))
     found = [_grid(model, name, question, part, scale) for name in stacks(model)]
     grids = [grid for grid in found if grid is not None]
     if not grids:
-        raise GlassError(f"this model has no {part}", "Choose another part.")
+        raise GlassError(f"this model has no {part}", f"Choose another part: {', '.join(PARTS)}.")
     return grids
 
 
@@ -202,8 +204,8 @@ def _passes(model: Model, question: Question, acts: Tensor, clean: Mapping[str, 
     """Return the logit differences (B) of B patched copies of the corrupt input.
 
     Args:
-        acts: (B, C) bool, True at the columns to patch in each copy: positions if `clean` has one value, else its
-            values.
+        acts: (B, C) bool, True at the columns to patch in each copy. A column is a position if `clean` has one
+            activation; otherwise, it is one of the activations, which is patched at all positions.
         clean: activations of the clean pass by name, (1, T, D), or (1, T, K) for a head.
     """
     target = _corrupt_target(question)

@@ -26,7 +26,7 @@ MEASURES = ("attention", "rollout", "blank-out")
 PAIRS = tuple(combinations(MEASURES, 2))
 """Pairs of measures to compare."""
 SCORE = 64
-"""Floating-point operations of masking and softmax for one attention score."""
+"""Estimated number of floating-point operations of masking and softmax for one attention score."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,13 +34,14 @@ class Importance:
     """Importance of each token for one answer.
 
     Attributes:
-        side: "own" for the tokens of the row, "source" for those of the source.
+        side: "own" for the tokens of the row, "source" for those of the source. S is their number.
         attention: (S) float64, the attention weights of one layer, mean over heads; None if all its heads were removed.
         rollout: (S) float64, the rollout up to that layer.
         blanked: (S) float64, the drop of ln p(answer) when the token is replaced, in nats.
         seen: number of tokens that are visible to the output; these are the first tokens.
         spearman: the rank correlation over the visible tokens for each of `PAIRS`; occlusion is ranked by its absolute
-            value. None if there are fewer than `LEAST` tokens, or all ranks are equal.
+            value. None if fewer than `LEAST` tokens are visible, if a measure has the same value for all of them, or if
+            `attention` is None.
     """
 
     side: str
@@ -63,13 +64,13 @@ class Importance:
 
 
 def importance(model: Model, trace: Trace, occlusion: Occlusion, layer: int, column: int) -> list[Importance]:
-    """Return the three measures for one answer, for the tokens of the row and, if there is a source, for its tokens.
+    """Return the three measures for one answer: for the tokens of the row and, with a source, also for its tokens.
 
     Args:
         model: a model of any family.
         trace: forward pass of the unmodified text.
         occlusion: effects of replacing each token of that text.
-        layer: layer number in the stack that yields the logits.
+        layer: layer number in the stack that yields the logits, from 0.
         column: index of the output in `occlusion.outputs`.
 
     Raises:
@@ -105,7 +106,10 @@ def _correlation(first: Tensor | None, second: Tensor | None, seen: int) -> floa
 
 
 def occlusion_work(model: Model, tokens: int, target: int | None = None) -> float:
-    """Estimate the floating-point operations of replacing each token of a text once; see `pass_work`."""
+    """Estimate the floating-point operations of replacing each token of a text, and of its target, once.
+
+    For the arguments, see `pass_work`.
+    """
     return (tokens + (target or 0)) * pass_work(model, tokens, target)
 
 

@@ -2,8 +2,9 @@
 
     softmax(head(norm(x_l)))
 
-The final norm computes its statistics from x_l. The last row equals the model's own output, bit for bit. Read early
-rows with care: the head was not trained on those layers, and they may represent the answer along other directions.
+The final norm computes its statistics from x_l. A classifier pools the normalized vectors before its head. The last row
+equals the model's own output, bit for bit. Read early rows with care: the head was not trained on those layers, which
+may represent the answer along other directions.
 """
 
 from __future__ import annotations
@@ -99,7 +100,8 @@ def lens(model: Model, tokens: Tensor, outputs: Sequence[Output], target: Tensor
         top: number of likeliest tokens to keep.
 
     Raises:
-        GlassError: the model is post-norm, or the ids do not fit it.
+        GlassError: the model is post-norm, the ids do not fit it, or the residual streams exceed the memory budget of a
+            recording.
     """
     refuse_post(model)
     name, stack = list(stacks(model).items())[-1]
@@ -120,12 +122,12 @@ def lens(model: Model, tokens: Tensor, outputs: Sequence[Output], target: Tensor
 
 
 def read_stream(model: Model, x: Tensor, tokens: Tensor, target: Tensor | None = None) -> Tensor:
-    """Apply the final norm and the head to a residual stream, (1, T, D), and return logits, on the CPU.
+    """Apply the final norm and the head to a residual stream, (1, T, D), and return the logits on the CPU.
 
     Args:
         model: as for `lens`.
         x: residual stream of the stack that yields the logits, (1, T, D).
-        tokens, target: the input ids of the model.
+        tokens, target: input ids of the model; only a classifier uses them.
 
     Returns:
         Logits, (1, T, V), or (1, C) for a classifier.

@@ -36,9 +36,10 @@ class LogitSplit:
     Attributes:
         outputs: the P outputs.
         against: token or class whose logit is subtracted from each answer's; None: no logit is subtracted.
-        parts: the N parts, each with the sum of its contributions to all outputs.
+        parts: the N parts, without a split by source; `value` is the sum of a part's contributions to all outputs.
         values: (N, P) float64, the contribution of each part to each output.
-        logits: (P) float64, the logits of the forward pass; they equal the sums up to its rounding.
+        logits: (P) float64, logits of the answers in the forward pass, minus that of `against` if given. They equal
+            the sums, up to the rounding of the forward pass.
     """
 
     outputs: tuple[Output, ...]
@@ -54,11 +55,14 @@ class LogitSplit:
 
     @property
     def error(self) -> float:
-        """Return the largest absolute difference between a sum and its logit."""
+        """Return the largest absolute difference between the sum of an output's contributions and its logit."""
         return float((self.values.sum(dim=0) - self.logits).abs().max())
 
     def grouped(self) -> dict[str, Tensor]:
-        """Return contributions (P) by group: embeddings, each attention and feed-forward layer, and other biases."""
+        """Return contributions (P) by group: embedding, each attention and feed-forward layer, and the head's biases.
+
+        The last group, "biases", has the biases of the final norm and of the head, if there are any.
+        """
         groups: dict[str, Tensor] = {}
         for part, values in zip(self.parts, self.values, strict=True):
             name = _group(part)
@@ -100,7 +104,7 @@ def split_outputs(model: Model, trace: Trace, outputs: Sequence[Output], against
     for share in split_logits(model, trace, rows, w, bias):
         found.append(
             LogitPart(share.kind, float(share.values.sum()), share.layer, share.head)
-        )  # without the split by source, which takes R S numbers per part
+        )  # without the split by source, which takes (R, S) numbers for each part
         columns.append(torch.zeros(len(outputs), dtype=torch.float64).index_add(0, owner, share.values))  # (P)
     logits = trace.logits[0].cpu().double()  # (T, V) or (C)
     logits = logits[None] if logits.dim() == 1 else logits[[output.place for output in outputs]]  # (P, V)
@@ -110,7 +114,7 @@ def split_outputs(model: Model, trace: Trace, outputs: Sequence[Output], against
 
 
 def split_output(model: Model, trace: Trace, output: Output, against: int | None = None) -> list[LogitPart]:
-    """Split the logit of one answer; heads and embeddings are also split by source token.
+    """Split the logit of one answer into the contributions of all parts; split heads and embeddings by token, too.
 
     For the arguments and errors, see `split_outputs`.
     """
@@ -150,7 +154,7 @@ class Neurons:
 
     @property
     def total(self) -> float:
-        """Return the contribution of the whole layer, which equals its contribution in `split_output`."""
+        """Return the contribution of the whole layer: that of its part in `split_output`, up to rounding."""
         return float(self.values.sum()) + self.bias
 
     def facts(self) -> dict[str, Any]:
@@ -165,8 +169,9 @@ def split_neurons(model: Model, trace: Trace, output: Output, layer: int, agains
     neurons need not be stored.
 
     Args:
-        model, trace, output, against: as for `split_outputs`.
-        layer: layer number in the stack that yields the logits.
+        model, trace, against: as for `split_outputs`.
+        output: the output whose logit is split.
+        layer: layer number in the stack that yields the logits, from 0.
 
     Raises:
         GlassError: the model's logits have no exact split, or the layer is out of range.
@@ -187,9 +192,10 @@ def split_neurons(model: Model, trace: Trace, output: Output, layer: int, agains
 def _read(
     model: Model, outputs: Sequence[Output], against: int | None
 ) -> tuple[list[int], Tensor, Tensor, Tensor | None]:
-    """Return the R positions that the outputs read, and for each its output index (R), w (R, D) and bias (R).
+    """Return the R positions that the outputs read, and for each position the index of its output, w and bias.
 
-    `w` and `bias` are the arguments of `split_logits`.
+    The index is (R). `w` (R, D) and `bias` (R), or None without a bias, are the arguments of `split_logits`; an output
+    that pools n positions has 1 / n of them at each position.
     """
     rows = [position for output in outputs for position in output.reads]
     owner = torch.tensor([number for number, output in enumerate(outputs) for _ in output.reads])  # (R)

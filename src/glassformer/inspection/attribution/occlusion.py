@@ -1,7 +1,7 @@
 """Occlusion (blank-out): the drop of ln p(answer) when one token of the text is replaced.
 
 Unlike attention weights, occlusion measures a causal effect: the model reads the text again for each replaced token.
-The result depends on the replacement, which should be a token seen in training, such as the unknown token.
+The result depends on the replacement. Choose a token that occurred in training: the model has never read another.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch import Tensor
 from glassformer.inspection.attribution.case import AttributionCase, Output
 
 MOST_LOGITS = 1 << 23
-"""Maximum number of logits in one forward pass; larger batches are split."""
+"""Maximum number of logits in one forward pass, unless a single row has more; larger batches are split."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,9 +25,9 @@ class Occlusion:
 
     Attributes:
         outputs: the P outputs.
-        replacement: id of the replacement token.
+        replacement: id of the token that replaces a token of the row.
         before: (P) float64, ln p(answer) for the unmodified text.
-        own: (P, T) float64, the drop for each token of the row; 0 for tokens that are not visible to the output.
+        own: (P, T) float64, the drop for each token of the row; in a decoder, exactly 0 for tokens after the output.
         source: (P, S) float64, the drop for each source token of an encoder-decoder; otherwise None.
     """
 
@@ -58,6 +58,9 @@ def occlude(case: AttributionCase, replacement: int, source_replacement: int | N
         replacement: id of the token that replaces a token of the row.
         source_replacement: id of the token that replaces a source token, if source and target have separate
             vocabularies; None: `replacement`.
+
+    Raises:
+        GlassError: a replacement is outside the vocabulary, or the logits are not finite.
     """
     before = _log_p(case, case.tokens, case.target)[0]  # (P)
     row = case.row.shape[1]
@@ -86,7 +89,7 @@ def _blanked(row: Tensor, replacement: int) -> Tensor:
 
 
 def _each(case: AttributionCase, tokens: Tensor, target: Tensor | None) -> Tensor:
-    """Return ln p of the answers, (B, P), for B rows, which are read in smaller batches."""
+    """Return ln p of the answers, (B, P), for B rows, which are read in batches of at most `MOST_LOGITS` logits."""
     size = max(1, MOST_LOGITS // (case.row.shape[1] * case.model.vocab_size))
     return torch.cat(
         [

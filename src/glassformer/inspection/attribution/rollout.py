@@ -1,6 +1,6 @@
 """Attention rollout: the contribution of each input token to each position's vector (Abnar and Zuidema 2020).
 
-The output of an attention layer is taken to be half the residual stream and half the attention, mean over heads:
+The residual stream after an attention layer is taken to be half the stream before it and half the attention's output:
 
     R_l = (A_l / 2 + I / 2) R_{l-1},    R_0 = I,    A_l: attention weights, mean over heads
 
@@ -9,8 +9,8 @@ far and adds half of its weights times the encoder's rollout. The contributions 
 together, add up to 1.
 
 Rollout considers only attention weights, not values or feed-forward layers. In decoders, it favours the first tokens,
-which are visible to most positions. Compare it with `uniform`, the rollout of uniform attention over all visible
-tokens.
+which are visible to most positions. Compare it with `uniform`: the rollout of uniform attention over all visible tokens
+shows this effect alone.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from glassformer.inspection.traced import AttentionTrace, StackTrace, Trace
 
 @dataclass(frozen=True, eq=False)
 class Mix:
-    """Mixing matrices of one attention layer and its residual connection; each row, over both, adds up to 1.
+    """Mixing matrices of one attention layer and its residual connection; a row of both together adds up to 1.
 
     Attributes:
-        own: (T, T) float64, weights of the row's positions.
+        own: (T, T) float64, weights of the positions of the row.
         memory: (T, S) float64, weights of the encoder's positions; None for self-attention.
     """
 
@@ -86,7 +86,7 @@ def rollout(trace: Trace, uniform: bool = False) -> Rollout:
 
 
 def mixes(stack: StackTrace, uniform: bool = False) -> list[list[Mix]]:
-    """Return the mixing matrices of each layer: of self-attention and, if the layer has it, of cross-attention."""
+    """Return the mixing matrices of each layer: of self-attention and, if it has heads, of cross-attention."""
     found = []
     for block in stack.blocks:
         half = torch.eye(stack.ids.shape[1], dtype=torch.float64) / 2  # (T, T)

@@ -15,13 +15,17 @@ from glassformer.inspection.receipt.parts import CROSS, LogitPart
 
 BAR = 20  # characters of the longest bar
 CELL = 14  # characters of the widest token
-SHOWN = 8  # maximum number of columns for layers, and of list entries for parts, neurons and sources
+SHOWN = 8  # maximum number of layers with a column
 
 Name = Callable[[int], str]
 
 
 def lens_grid(found: Lens, labels: Sequence[str], name: Name) -> Iterator[str]:
-    """Yield a line for each output, with the likeliest token and its probability in a column for each layer."""
+    """Yield a line for each output, with the likeliest token and its probability in a column for each layer.
+
+    At most `SHOWN` layers, counting the embedding, have a column. The last lines have the mean loss, if an answer is
+    known, and the fraction of settled outputs.
+    """
     layers = _some(len(found.top))
     cells = [
         [
@@ -47,7 +51,7 @@ def lens_grid(found: Lens, labels: Sequence[str], name: Name) -> Iterator[str]:
             shown = "".join(f"  {format(values[n], form):<{w}}" for n, w in zip(layers, widths, strict=True))
             yield f"{title:<{front}}{shown}".rstrip()
     if len(layers) < len(found.top):
-        yield f"{len(layers)} of {len(found.top)} rows of the lens are shown; --json has all"
+        yield f"{len(layers)} of {len(found.top)} columns are shown; --json has all"
 
 
 def lens_place(found: Lens, column: int, name: Name) -> Iterator[str]:
@@ -80,7 +84,7 @@ def split_grid(found: LogitSplit, labels: Sequence[str], name: Name) -> Iterator
 
 
 def split_place(parts: Sequence[LogitPart], row: Sequence[str], source: Sequence[str], top: int) -> Iterator[str]:
-    """Yield the largest contributions to one logit; lines of heads also name the source token that contributes most."""
+    """Yield the largest contributions to one logit; the line of a head also names the token that contributes most."""
     order = sorted(parts, key=lambda part: -abs(part.value))
     width = max(len(part.name) for part in order[:top])
     largest = abs(order[0].value) or 1.0
@@ -98,7 +102,7 @@ def split_place(parts: Sequence[LogitPart], row: Sequence[str], source: Sequence
 
 
 def neuron_lines(found: Neurons, top: int) -> Iterator[str]:
-    """Yield the neurons of a feed-forward layer with the largest absolute contributions."""
+    """Yield a line for each of the `top` neurons with the largest absolute contributions, and lines for the rest."""
     order = found.values.abs().argsort(descending=True).tolist()
     yield f"layer {found.layer} feed-forward, {len(order):,} neurons and a bias: {found.total:+.4f}"
     for number in order[:top]:
@@ -134,11 +138,14 @@ def agreement_lines(found: RankAgreement) -> Iterator[str]:
             count = max(row.outputs for row in rows if row.layer == layer)
             yield f"{layer:<8}{_cell(cells['attention'])}{_cell(cells['rollout'])}{count:>10,}"
         yield f"attention of the last layer and rollout:{_cell(found.attention_and_rollout[side])}"
-    yield f"mean over outputs with {LEAST} visible tokens or more; -: no such outputs, or all ranks are equal"
+    yield f"mean over outputs with {LEAST} visible tokens or more; -: no such outputs, all values equal, or no heads"
 
 
 def grid_lines(found: PatchGrid, clean: Sequence[str], corrupt: Sequence[str]) -> Iterator[str]:
-    """Yield a line for each position, with a column for each layer; for heads, a line for each layer."""
+    """Yield a line for each position, with a column for each layer, and lines for none and all of them patched.
+
+    For heads, yield a line for each layer, with a column for each head.
+    """
     if found.part == "heads":
         yield f"{'head':<12}" + "".join(f"{head:>8}" for head in range(max(max(own) for own in found.columns) + 1))
         for site, own, values in zip(found.sites, found.columns, found.values, strict=True):

@@ -225,7 +225,8 @@ class Activated(Entrywise):
     """Activation of each entry, such as gelu(U).
 
     Args:
-        activation: name of the activation in formulas; if gated, that of the function applied to the gate.
+        activation: name of the activation in formulas; for a gated layer, the name of the gate's activation, silu or
+            gelu.
         name: name of the input matrix.
     """
 

@@ -41,7 +41,7 @@ class AttentionCaptions:
         x, source: names of the matrices that queries, and that keys and values, are projected from.
         layer: number of the layer.
         heads: numbers of the heads to show; None: all.
-        positions: value of `model.positions`.
+        positions: value of `model.positions`; empty for cross-attention.
     """
 
     queries: Labels
@@ -64,7 +64,7 @@ def attention_sections(part: AttentionTrace, layer: Attention, view: AttentionCa
 
 
 def looks(weights: Tensor, view: AttentionCaptions) -> str:
-    """Return a note on the three keys with the largest weights (T, S) for the query at `view.place`."""
+    """Return a note on the keys (at most three) with the largest weights (T, S) for the query at `view.place`."""
     row = numbers(weights[view.place])[0]  # (S)
     best = np.argsort(-row, kind="stable")[:3]
     seen = ", ".join(f"{view.keys[key]} {row[key]:.4f}" for key in best if row[key] > 0)
@@ -139,7 +139,7 @@ def _qk_norm(
             operation = DividedByRowSize(name, f"r_{name}", f"g_{name}")
         matrices.append(Matrix(f"g_{name}", None, gain, ("gain",), role="parameters"))
         matrices.append(Matrix(name, operation, numbers(normed[index]), labels))
-    return Section("qk_norm", "Queries and keys normalised", tuple(matrices))
+    return Section("qk_norm", "Queries and keys normalized", tuple(matrices))
 
 
 def _rotation(part: AttentionTrace, head: int, shared: int, view: AttentionCaptions) -> Section:

@@ -29,12 +29,13 @@ OUTPUT: Rows = [[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]]
 UP: Rows = [[1, 0, 0, -1], [0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 1, 1]]
 DOWN: Rows = [[0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1], [0, 0, 0, 0.5]]
 HEAD: Rows = [[0, 0, 0, 0], [1, 0, -1, -1], [0, 1, -1, 0], [0, -1, 0, 1], [0, -1, 0.5, 0.5], [0, 0, -0.5, 0.5]]
-"""Matrices W for products x W with row vectors, as in the formulas; `HEAD` and `EMBEDDING` have a row per word."""
+"""Matrices W for products x W with row vectors, as in the formulas. `EMBEDDING` and `HEAD` have a row for each word,
+and `POSITIONS` has a row for each position."""
 
 
 NOTES = (
     "In this example, the weights are chosen by hand; in a trained model, training sets them.",
-    "Channels: 0 is for articles, 1 for nouns, 2 for verbs, 3 means that the subject is known.",
+    "Channel 0 is for articles, 1 for nouns and 2 for verbs; channel 3 means that the subject is known.",
     'Follow "sat", the verb: its query matches the key of "cat", whose value sets channel 3, so "on" comes next.',
 )
 

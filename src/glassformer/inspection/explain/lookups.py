@@ -1,4 +1,4 @@
-"""Operations whose inputs are not matrices of a walk: rows of tables, rotations, position biases and pooling."""
+"""Operations that need more than the named matrices of a walk, such as table rows, rotations, biases and pooling."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class PositionVectors(Lookup):
 
 @dataclass(frozen=True)
 class Rotated(Lookup):
-    """Queries or keys rotated by their positions: pairs of channels i and i + K/2 (Su et al. 2021)."""
+    """Queries or keys rotated by their positions (Su et al. 2021); channel i is paired with channel i + K/2."""
 
     name: str
 
@@ -227,7 +227,7 @@ class SizeOfAllHeads(Lookup):
 
 @dataclass(frozen=True)
 class Pooled(Lookup):
-    """Vector that a classifier reads: the mean of the final vectors of all tokens, or that of the first token.
+    """Vector that a classifier's head reads: the mean of all final vectors, or the final vector of the first token.
 
     Args:
         pooling: value of `model.pooling`.
@@ -252,7 +252,7 @@ class Pooled(Lookup):
 
 @dataclass(frozen=True)
 class NoHeads(Lookup):
-    """Output of an attention layer whose heads have all been removed."""
+    """Output of an attention layer without a bias whose heads have all been removed."""
 
     @property
     def formula(self) -> str:

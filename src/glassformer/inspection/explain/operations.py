@@ -1,7 +1,7 @@
 """Operations of a walk: each has a formula for a matrix, and recomputes the matrix or one cell in float64.
 
 This module defines the `Operation` protocol and shared data classes. `arithmetic` has the operations on matrices of the
-walk, `lookups` those that read tables of the model.
+walk alone, `lookups` the operations that also need the model, such as its tables.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Working:
 
     Attributes:
         lines: names and values of inputs and intermediate results, in order; the last line is the cell.
-        products: terms of the dot product, for a matrix multiplication; otherwise None.
+        products: terms of the dot product, if the derivation lists one for a matrix multiplication; otherwise None.
     """
 
     lines: tuple[tuple[str, float], ...]

@@ -26,10 +26,10 @@ LABELS: dict[Level, str] = {
 
 
 def write_page(walk: Walk, level: Level, path: Path) -> None:
-    """Write the page atomically.
+    """Write the HTML page of a walk atomically.
 
     Raises:
-        GlassError: `path` cannot be written, or is a file that `glass explain` did not write.
+        GlassError: `check_writable` refuses `path`, or it cannot be written.
     """
     check_writable(path)
     write_text(path, make_page(walk, level))
@@ -39,7 +39,8 @@ def check_writable(path: Path) -> None:
     """Check that `path` is free, or a page that `glass explain` wrote.
 
     Raises:
-        GlassError: `path` is a folder, its folder does not exist, or it is a file that `glass explain` did not write.
+        GlassError: `path` is a folder, its folder does not exist, or it is a file that cannot be read or that
+            `glass explain` did not write.
     """
     if path.is_dir():
         raise GlassError(f"{path} is a folder", "Give the name of a file, such as explained.html.")
@@ -48,7 +49,9 @@ def check_writable(path: Path) -> None:
         with clear_disk_errors(path), path.open("rb") as file:
             ours = MARK.encode() in file.read(2000)
         if not ours:
-            raise GlassError(f"{path} exists and is not a page of glass explain", "Choose another name, or delete it.")
+            raise GlassError(
+                f"{path} exists and is not a page of glass explain", "Choose another name, or delete this file."
+            )
 
 
 @dataclass(frozen=True)
@@ -73,7 +76,7 @@ class MatrixGrid:
     Attributes:
         columns: names of the columns.
         rows: name and cells of each row.
-        scrolls: True if the matrix is so wide that it scrolls; it can then have the keyboard focus.
+        scrolls: True if the matrix has so many columns that it may scroll; it can then have the keyboard focus.
     """
 
     columns: list[str]
@@ -106,7 +109,7 @@ def _is_large(matrix: Matrix) -> bool:
 
 
 def _size_line(matrix: Matrix) -> str:
-    """Return the shape in words; for a large matrix also mean, standard deviation, minimum and maximum."""
+    """Return the shape; for a large matrix, also the mean, standard deviation, minimum and maximum."""
     rows, columns = matrix.shape
     return line_of(matrix.statistics(), matrix.shape) if _is_large(matrix) else f"{rows} × {columns}"
 

@@ -16,7 +16,7 @@ from glassformer.inspection.explain.subject import Subject
 from glassformer.inspection.trace import Trace
 from glassformer.model.transformer import Classifier, activate
 
-SEVERAL = 3  # maximum number of positions that all have a full ranking; of more positions, only the last has one
+SEVERAL = 3  # maximum number of positions that each have a ranking of `top` outputs; of more, only the last has one
 
 
 def prediction(subject: Subject, found: Trace, top: int) -> list[Section]:
@@ -104,9 +104,9 @@ def _probabilities(subject: Subject, found: Trace, top: int) -> Section:
     full = of if len(of) <= SEVERAL else of[-1:]
     tables = [_ranking(subject, position, token, row, top) for (position, token), row in full]
     if len(of) > SEVERAL:
-        header = ("position", "after", "likeliest", "probability", "second", "probability")
+        header = ("position", "token", "likeliest", "probability", "second", "probability")
         lines = tuple(_best_two(subject, position, token, row) for (position, token), row in of)
-        tables.insert(0, SectionTable("the likeliest after each token", header, lines))
+        tables.insert(0, SectionTable("the two likeliest at each position", header, lines))
     size = logits.shape[-1] - len(subject.special)
     outputs = "classes" if isinstance(subject.model, Classifier) else "tokens"
     left_out = "; special tokens are not candidates" if subject.special else ""

@@ -28,7 +28,8 @@ class Matrix:
         operation: operation that computes the matrix from earlier ones; None for parameters.
         values: (rows, columns), -inf where a score is hidden.
         rows, columns: labels of the rows and of the columns; empty: their numbers.
-        role: kind of content: attention weights are drawn as a heat map, and parameters are shortened first.
+        role: kind of content; attention weights are drawn as a heat map, and large parameters are shown by their
+            statistics alone.
     """
 
     name: str
@@ -59,7 +60,10 @@ class Matrix:
         }
 
     def format(self) -> str:
-        """Return the number format: four decimals, or scientific notation for very large or small values."""
+        """Return the number format: four decimals, or scientific notation for a matrix of very large or small values.
+
+        These are matrices whose largest absolute value is at least 10,000, or below 0.01 but not 0.
+        """
         finite = np.abs(self.values[np.isfinite(self.values)])
         largest = float(finite.max(initial=0.0))
         return ".4f" if largest == 0 or 0.01 <= largest < 10_000 else ".2e"
@@ -120,9 +124,9 @@ class Walk:
     Attributes:
         title: displayed title.
         text, target: input text, and target text of an encoder-decoder (otherwise None).
-        facts: main settings of the model, by name.
+        facts: main settings and sizes of the model, by name.
         sections: the steps.
-        predictions: tables of the last step, which the terminal and the page show first.
+        predictions: tables of the last step, which the page also shows first.
     """
 
     title: str
@@ -155,7 +159,9 @@ def parameters(x: Tensor) -> Numbers:
 
 
 def edges(size: int, room: int) -> list[int | None]:
-    """Return at most `room` of the indices below `size`: all, or the first few, None for a gap, and the last two.
+    """Return the indices below `size`; if there are more than `room`, the first few, None for a gap, and the last two.
+
+    A shortened list has `room` entries, but at least four.
 
     >>> edges(3, 5), edges(9, 6)
     ([0, 1, 2], [0, 1, 2, None, 7, 8])
@@ -166,7 +172,7 @@ def edges(size: int, room: int) -> list[int | None]:
 
 
 def write_number(value: Cell) -> str:
-    """Format a cell of a table: four decimals, or scientific notation for very small numbers.
+    """Format a cell of a table; a float gets four decimals, or scientific notation if it is closer to 0 than 1e-4.
 
     >>> write_number(0.25), write_number(0.00001), write_number(3), write_number("cat")
     ('0.2500', '1.0e-05', '3', 'cat')
@@ -186,5 +192,5 @@ def shown(name: str) -> str:
 
 
 def line_of(statistics: dict[str, float], shape: Sequence[int]) -> str:
-    """Format shape and statistics (mean, sd, min, max) as one line."""
+    """Format a matrix's shape and statistics (mean, sd, min, max) as one line."""
     return f"{shape[0]} × {shape[1]}; " + ", ".join(f"{name} {value:.4g}" for name, value in statistics.items())

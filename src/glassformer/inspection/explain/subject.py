@@ -26,11 +26,12 @@ class Subject:
         model: a model of any family.
         text, target: input text, and given or generated target text of an encoder-decoder (otherwise None).
         ids, labels: ids and texts of the tokens of the text, or of the source.
-        target_ids, target_labels: ids and texts of the target tokens, including the leading end token; otherwise None.
+        target_ids, target_labels: ids and texts of the target tokens, including those that start every target (by
+            default, the end token); None without a target.
         places: positions whose predictions are shown; empty for a classifier, which predicts once.
         name: function from an output id to the text of the token, or to the class.
         special: output ids that are excluded from predictions.
-        notes: sentences about tokens that the model does not read, and about a generated target.
+        notes: sentences for readers, such as on tokens that the model does not read or on a generated target.
     """
 
     title: str
@@ -83,14 +84,16 @@ def subject_of(model: AnyTextModel, text: str, target: str | None = None, name: 
 def whole_subject_of(model: AnyTextModel, text: str, target: str | None = None, name: str = "this run") -> Subject:
     """Return the subject of a text that fits into the context; unlike `subject_of`, refuse a longer text.
 
+    For the arguments, see `subject_of`.
+
     Raises:
-        GlassError: `subject_of` raises it, or the text or the target is longer than the context.
+        GlassError: as in `subject_of`, or the text or the target is longer than the context.
     """
     context = model.config.model.context
     if isinstance(model, TextModel):
         unread = len(model.prompt_ids(text)) - context
     else:
-        unread = 0 if isinstance(model, MaskFiller) else model.unread_tokens(text)  # a MaskFiller raises itself
+        unread = 0 if isinstance(model, MaskFiller) else model.unread_tokens(text)  # its `ids` refuses a long text
     beyond = {"text": unread}
     if isinstance(model, Translator) and target is not None:
         beyond["target"] = len(model.tokenizer.encode(target)) + len(model.tokenizer.target_start) - context
@@ -162,7 +165,7 @@ def _classified(model: TextClassifier, text: str, title: str) -> Subject:
 def _translated(model: Translator, text: str, target: str | None, title: str) -> Subject:
     """Return the subject of a translation.
 
-    The target ids include the leading token; the final end token is left to predict.
+    The target ids include the tokens that start every target, but not the final end token, which is to be predicted.
     """
     end = model.tokenizer.end_id
     start = model.tokenizer.target_start
@@ -198,7 +201,7 @@ def _translated(model: Translator, text: str, target: str | None, title: str) ->
 
 
 def _cut(count: int, which: str, total: int, limit: int, what: str = "text") -> str:
-    """Return a note that the model does not read all tokens of a text."""
+    """Return a note on the tokens of a text, or of a target, that the model does not read."""
     return (
         f"The {what} has {total:,} tokens, but the model reads at most {limit:,} (model.context): "
         f"the {which} {count:,} are not read."

@@ -1,7 +1,7 @@
-"""Tape: all matrices of a walk by number, each of which can be recomputed from the matrices before it.
+"""Tape: all matrices of a walk by number; all of them except parameters can be recomputed.
 
-The operation of each matrix recomputes it in float64 from the matrices shown before it. The difference from the matrix
-shown is the rounding error of the model's arithmetic.
+The operation of a matrix recomputes it in float64 from the matrices shown before it and, if needed, from tables of the
+model. The difference from the matrix shown is the rounding error of the model's arithmetic.
 """
 
 from __future__ import annotations
@@ -65,14 +65,22 @@ class Tape:
         return self.matrices[number]
 
     def again(self, number: int) -> Numbers | None:
-        """Return the whole matrix, recomputed from the matrices before it in float64; None for parameters."""
+        """Return the whole matrix, recomputed in float64 by its operation; None for parameters.
+
+        Raises:
+            GlassError: no matrix has that number.
+        """
         matrix = self.matrix(number)
         if matrix.operation is None:
             return None
         return np.broadcast_to(matrix.operation.whole(self._contexts[number]), matrix.shape)
 
     def difference(self, number: int) -> float | None:
-        """Return the largest absolute difference between the recomputed and the shown matrix; None for parameters."""
+        """Return the largest absolute difference between the recomputed and the shown matrix; None for parameters.
+
+        Raises:
+            GlassError: no matrix has that number.
+        """
         again = self.again(number)
         if again is None:
             return None
@@ -90,7 +98,7 @@ class Tape:
         rows, columns = matrix.shape
         if not (0 <= row < rows and 0 <= column < columns):
             problem = f"{matrix.name} has no cell at row {row}, column {column}"
-            raise GlassError(problem, f"It has {rows:,} rows and {columns:,} columns, counted from 0.")
+            raise GlassError(problem, f"Give row {span(0, rows - 1)} and column {span(0, columns - 1)}.")
         return None if matrix.operation is None else matrix.operation.at(self._contexts[number], row, column)
 
 

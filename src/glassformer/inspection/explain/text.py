@@ -1,4 +1,4 @@
-"""Terminal text of a walk: plain lines of at most `width` columns, readable without colour."""
+"""Terminal text of a walk: plain lines for a terminal of `width` columns, readable without colour."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from glassformer.inspection.explain.sections import (
 from glassformer.inspection.explain.wording import wordings
 
 ROWS = 12  # maximum number of rows to print of a matrix; tables have twice as many
-LABEL = 12  # columns for a row label of a matrix
+LABEL = 12  # maximum number of terminal columns for a row label of a matrix
 Whole = Callable[[Section], bool]
 
 
@@ -109,7 +109,7 @@ def _parts(word: str, limit: int) -> list[str]:
 
 
 def _matrix(matrix: Matrix, width: int) -> Iterator[str]:
-    """Yield the lines of a matrix: in full if small, else corners and statistics; for large parameters, statistics."""
+    """Yield the lines of a matrix: in full if it fits, else its corners (unless parameters) and its statistics."""
     form = matrix.format()
     rows, columns = matrix.shape
     name = f"{matrix.name} = {matrix.formula}" if matrix.formula else matrix.name
@@ -147,7 +147,7 @@ def _table(table: SectionTable, width: int) -> Iterator[str]:
 
 
 def cells(text: str) -> int:
-    """Return the terminal columns of text: 0 for combining marks, 2 for wide characters, otherwise 1 each."""
+    """Return the terminal columns of text: 0 for combining and format characters, 2 for wide ones, otherwise 1."""
     if text.isascii():
         return len(text)
     return sum(map(_cells_of_letter, text))

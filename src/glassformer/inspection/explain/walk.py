@@ -8,7 +8,7 @@ from dataclasses import replace
 from torch import Tensor, nn
 
 from glassformer.base.errors import GlassError
-from glassformer.base.wording import span
+from glassformer.base.wording import counted, span
 from glassformer.inspection.explain.arithmetic import Activated, Gated, Sum, projection, sum_of
 from glassformer.inspection.explain.attention import AttentionCaptions, Labels, attention_sections
 from glassformer.inspection.explain.lookups import EmbeddingRows, PositionVectors
@@ -23,10 +23,10 @@ from glassformer.model.transformer import Block, Embedding, EncoderDecoder, Feed
 POSITION_NOTES = {
     "learned": "A learned vector for each position is added.",
     "sinusoidal": "A fixed vector of waves for each position is added: sines at even channels, cosines at odd ones.",
-    "rotary": "Nothing is added here: each head rotates its queries and keys by their positions (rotary).",
-    "alibi": "Nothing is added here: each head lowers the scores of keys that are far away (ALiBi).",
-    "relative": "Nothing is added here: each head adds a learned bias for each distance to its scores (relative).",
-    "none": "Nothing is added, here or later: this model has no positions.",
+    "rotary": "Nothing is added here: self-attention rotates queries and keys by their positions (rotary).",
+    "alibi": "Nothing is added here: self-attention lowers each score in proportion to the key's distance (ALiBi).",
+    "relative": "Nothing is added here: self-attention adds a learned bias for the distance to each score (relative).",
+    "none": "Nothing is added, here or later: this model has no position encoding.",
 }
 OTHER_POSITIONS = "The position method is {positions}."
 """Note for position methods without an entry in `POSITION_NOTES`."""
@@ -43,7 +43,7 @@ def make_walk(
         top: number of candidates in each prediction.
 
     Raises:
-        GlassError: a layer or head does not exist, or the model cannot be traced.
+        GlassError: a layer or head does not exist, all chosen heads were removed, or the model cannot be traced.
     """
     model = subject.model
     config = subject.model.config
@@ -98,7 +98,8 @@ class WalkSelection:
 def _check(chosen: Collection[int] | None, count: int, what: str) -> None:
     for number in chosen or ():
         if not 0 <= number < count:
-            raise GlassError(f"there is no {what} {number}: the model has {count}", f"Give {span(0, count - 1)}.")
+            problem = f"there is no {what} {number}: the model has {counted(count, what + 's')}"
+            raise GlassError(problem, f"Give {span(0, count - 1)}.")
 
 
 def _heads_left(stacks: Sequence[Stack], layers: Collection[int] | None) -> set[int]:
@@ -116,8 +117,8 @@ def _heads_left(stacks: Sequence[Stack], layers: Collection[int] | None) -> set[
 def _check_left(chosen: Collection[int] | None, left: set[int]) -> None:
     if chosen and not left & set(chosen):
         raise GlassError(
-            f"head {', '.join(map(str, chosen))} was removed: it is in model.removed_heads",
-            f"Give one of {', '.join(map(str, sorted(left)))}." if left else "The layer has no heads.",
+            f"no head {' or '.join(map(str, chosen))} is left: model.removed_heads lists the removed heads",
+            f"Give one of {', '.join(map(str, sorted(left)))}." if left else "Leave out --head: no head is left here.",
         )
 
 
@@ -141,7 +142,7 @@ def _stack(
     chosen: WalkSelection,
     source: Labels | None = None,
 ) -> list[Section]:
-    """Return the sections on the embedding, layers and final norm of a stack; notes are on the query at `position`."""
+    """Return the sections on the embedding, layers and final norm of a stack; heads have notes on query `position`."""
     sections = _embedding(found, embedding, labels, chosen.position_note)
     for number, (block, module) in enumerate(zip(found.blocks, stack.blocks, strict=True)):
         if chosen.layers is None or number in chosen.layers:
@@ -180,7 +181,7 @@ def _embedding(found: StackTrace, embedding: Embedding, labels: Labels, note: st
 def _layer(block: BlockTrace, module: Block, view: AttentionCaptions, source: Labels | None) -> Section:
     """Return the section on a block, with its parts in order of execution.
 
-    X is the residual stream before the block; X1, X2 and X3 are the residual streams after its parts.
+    X is the residual stream before the block; X1, X2 and, with cross-attention, X3 are the streams after its parts.
     """
     steps = []
     names = iter(("X1", "X2", "X3"))
@@ -264,5 +265,5 @@ def _feedforward(part: FeedForwardTrace, layer: FeedForward, read: str, labels: 
         matrices.append(Matrix("h", Activated(activation, "U"), numbers(part.hidden[0]), labels))
     project("F", layer.down, "h", part.output, "2")
     hidden = numbers(part.activated[0])  # (T, F)
-    note = f"{(hidden > 0).mean():.1%} of the {hidden.size:,} hidden values are above 0."
+    note = f"{(hidden > 0).mean():.1%} of the {hidden.size:,} activated values are above 0."
     return Section("feedforward", "Feed-forward layer", tuple(matrices), notes=(note,))

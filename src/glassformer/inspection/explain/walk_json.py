@@ -9,8 +9,8 @@ from glassformer.base.wording import Level
 from glassformer.inspection.explain.sections import Matrix, Section, Walk, edges
 from glassformer.inspection.explain.wording import wordings
 
-VALUES = 4096  # maximum size of a matrix that is given in full
-CORNER = 16  # number of rows and columns that are given of a larger matrix
+VALUES = 4096  # maximum number of entries of a matrix that is given in full
+CORNER = 16  # maximum number of rows, and of columns, that are given of a larger matrix; a gap counts as one
 
 
 def as_numbers(walk: Walk, level: Level) -> dict[str, Any]:

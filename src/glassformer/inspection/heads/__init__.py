@@ -1,8 +1,8 @@
 """Roles of attention heads, each with a score, its chance level and a confidence interval.
 
-`attention_arrays`, `roles`, `cross`, `copying`, `numbers` and `role_scores` compute scores from arrays of attention
-weights. `probes` creates the input sequences, `passes` runs the model on these sequences, and `survey` combines all
-steps.
+`attention_arrays`, `roles`, `cross`, `copying`, `numbers` and `role_scores` compute scores and statistics, mostly from
+arrays of attention weights. `probes`, `relations` and `texts` create the input sequences, `passes` runs the model on
+these sequences, and `survey` combines all steps. `of_run` applies the survey to a run.
 """
 
 from glassformer.inspection.heads.attention_arrays import Looks, looks

@@ -49,11 +49,10 @@ class Looks:
 
     @cached_property
     def rows(self) -> Bools:
-        """Mask of queries that head roles are measured on, (N, T): text tokens with at least two visible keys.
+        """Mask of queries that head roles are measured on, (N, T): real tokens with at least two visible keys.
 
-        In self-attention, query 0 is excluded, because in a decoder it can attend only to itself. In cross-attention,
-        all real queries with two visible keys count, including the special token of row 0, which predicts the first
-        target token.
+        In self-attention, special tokens are excluded, and so is query 0, because in a decoder it can attend only to
+        itself. In cross-attention, special tokens count: the one at position 0 predicts the first target token.
         """
         rows: Bools = self.real & (self.visible > 1)  # (N, T)
         if self.cross:
@@ -93,21 +92,21 @@ def looks(
     real_keys: Any = None,
     special: Collection[int] = (),
 ) -> Looks:
-    """Combine attention weights and token ids (NumPy arrays or torch tensors); the arguments are not modified.
+    """Combine attention weights and token ids (NumPy arrays or torch tensors) into `Looks`; copy the weights.
 
     Args:
         weights: attention weights, (N, H, T, S).
         queries: ids of the query tokens, (N, T).
         keys: ids of the key tokens for cross-attention, (N, S); None: self-attention.
-        allowed: bool, (N or 1, 1, T, S) or (N, T, S), True where a key is visible; None: derived from `causal` and
-            `real_keys`.
+        allowed: bool, (N or 1, 1, T, S) or (N or 1, T, S), True where a key is visible; None: derived from `causal`.
+            Keys at padding are masked in either case.
         causal: True if each query sees only itself and earlier tokens; ignored if `allowed` is given.
         real: (N, T) bool, False at padding; None: no padding.
         real_keys: (N, S) bool, False at padding; None: `real` for self-attention, no padding for cross-attention.
         special: ids of special tokens that are not text.
 
     Raises:
-        ValueError: the shapes do not match.
+        ValueError: the shapes of weights, queries and keys do not match.
     """
     values = _array(weights).astype(np.float64)  # (N, H, T, S), a copy
     ids = _array(queries).astype(np.int64)  # (N, T)

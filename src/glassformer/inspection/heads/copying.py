@@ -1,7 +1,8 @@
 """Copying scores: measure whether a head raises the logits of the tokens that it attends to.
 
 Both scores use the direct path from the head to the logits, which is linear if the scale of the final norm is held
-fixed. They exist only for pre-norm models and for the stack that yields the logits.
+fixed. They exist only for pre-norm models and for the stack that yields the logits; `no_direct_path` has further
+conditions.
 """
 
 from __future__ import annotations
@@ -42,13 +43,14 @@ def copying(looks: Looks, raised: Floats) -> RoleTally:
     """Compute the copying score of Olsson et al. (2022), between -1 and 1, on tokens that do not repeat.
 
     The raise of a token is the head's contribution to its logit minus the mean contribution over the vocabulary, or 0
-    if this difference is negative. With a_j the raise of the token at position j, and R the sum over the sequence's
-    tokens, r_j = a_j / (a_j + R), which is 1/2 if no other token is raised. The score of a query is 4 r - 1, where r is
-    the mean of r_j over keys, weighted by attention; chance is the unweighted mean over all visible keys.
+    if this difference is negative or the token is special. With a_j the raise of the token at position j, and R the sum
+    over the sequence's tokens, r_j = a_j / (a_j + R), which is 1/2 if no other token is raised. The score of a query is
+    4 r - 1, where r is the mean of r_j over keys, weighted by attention; for the chance level, all visible keys have
+    equal weights.
 
     Args:
         looks: attention of the layer.
-        raised: (N, H, T, S) raise of the token at each key by the head's output at each query.
+        raised: (N, H, T, S) result of `raised_logits`; negative values count as 0.
     """
     text: Bools = looks.allowed.any(axis=1) & ~looks.special_keys  # (N, S)
     up = np.where(text[:, None, None, :], np.maximum(raised, 0.0), 0.0)  # (N, H, T, S)
@@ -82,9 +84,10 @@ def raised_logits(model: Model, made: AttentionTrace, keys: Tensor) -> Floats:
 def copying_by_weights(model: Model, block: Block) -> list[float]:
     """Return Σ λ / Σ |λ| of each self-attention head, λ the eigenvalues of W_U W_O W_V W_E (Elhage et al. 2021).
 
-    The score is 1 if all eigenvalues are positive (tokens raise their own logits) and -1 if all are negative. The
-    matrix is (V, V) of rank K, so its nonzero eigenvalues are those of the (K, K) product in cyclic order. The gains of
-    the norms before the head and before the logits are included in W_V and W_U.
+    The score is 1 if all nonzero eigenvalues are positive (tokens raise their own logits), -1 if all are negative, and
+    0 if there are none. The matrix is (V, V) of rank at most K, so its nonzero eigenvalues are those of the (K, K)
+    product in cyclic order. Gain and centring of the norms before the head and before the logits are included in W_E
+    and W_U.
     """
     layer = block.attention
     assert isinstance(layer, Attention)

@@ -1,4 +1,4 @@
-"""Roles of cross-attention heads: how target positions align with source positions."""
+"""Roles and statistics of cross-attention heads, such as the alignment of target positions with source positions."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def alignment(looks: Looks) -> RoleTally:
 
 
 def end_sink(looks: Looks) -> RoleTally:
-    """Measure the weight on the special tokens of the source, such as its end token, a frequent attention sink."""
+    """Tally the weight on the special tokens of the source, such as its end token, a frequent attention sink."""
     return mass(looks, np.broadcast_to(looks.special_keys[:, None, :], looks.allowed.shape))
 
 

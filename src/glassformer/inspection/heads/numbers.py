@@ -16,12 +16,12 @@ def entropy(weights: Floats) -> Floats:
 
 
 def numbers(looks: Looks) -> dict[str, Floats]:
-    """Return statistics, each summed over the queries in `looks.rows`, (N, H).
+    """Return statistics by name, each summed over the queries in `looks.rows`, (N, H).
 
     - `entropy`: in nats; `entropy_share`: relative to ln(visible keys), so that uniform attention has 1.
     - `confidence`: largest weight on a token that is not special (Voita et al. 2019).
-    - `distance`: Σ_j A[i, j] |i - j| in tokens; `distance_share`: relative to uniform attention, which has 1.
-      Self-attention only.
+    - `distance`: Σ_j A[i, j] |i - j| in tokens; `distance_share`: relative to uniform attention, which has 1. Both are
+      for self-attention only.
     """
     rows = looks.rows[:, None, :]  # (N, 1, T)
     nats = entropy(looks.weights)  # (N, H, T)
@@ -39,8 +39,8 @@ def numbers(looks: Looks) -> dict[str, Floats]:
 def divergence(looks: Looks) -> tuple[Floats, float]:
     """Sum the Jensen-Shannon divergences between a head's rows at equal positions of different sequences, in nats.
 
-    A divergence of 0 means that attention depends only on positions, not on tokens; the maximum is ln 2. Positions
-    count if both sequences have a row there and the same visible keys.
+    Each divergence is at most ln 2; if all are 0, attention depends only on positions, not on tokens. Positions count
+    if both sequences have a row there and the same visible keys.
 
     Returns:
         The sum over pairs of sequences and positions, (H,), and the number of terms.

@@ -46,7 +46,7 @@ def heads_of_run(opened: OpenedRun, given: Given | None = None) -> HeadSurvey:
         given: texts to survey the heads on; None: the run's own data.
 
     Raises:
-        GlassError: a text is empty, or longer than the context.
+        GlassError: a given text is empty, too short, or longer than the context.
     """
     probe = None if given is None else _given(opened, given)
     data = _own_text(opened if given is None else replace(opened, note=lambda text: None))
@@ -62,13 +62,14 @@ def probes_for(
     data: Prepared | None,
     text: HeadProbe | None = None,
 ) -> tuple[list[HeadProbe], TokenFacts]:
-    """Return the probes and token facts for `survey`; they do not depend on the weights.
+    """Return the probes and token facts for `survey`; except for `text`, they do not depend on the weights.
 
     Args:
         model, config: model and configuration of the run.
         reader, tokenizer: tokenizers of the input and of the output; the same if the run has only one tokenizer.
         data: prepared training data, or None if it is not available.
-        text: probe to use instead of the run's own data.
+        text: probe to use instead of the run's validation text; None: its validation text or, if it is not available,
+            random tokens.
     """
     counts = _counts(data, tokenizer.vocab_size)
     source = vocabulary(reader, counts)
@@ -101,7 +102,7 @@ def _own_text(opened: OpenedRun) -> Prepared | None:
 
 
 def _counts(data: Prepared | None, size: int) -> npt.NDArray[np.int64] | None:
-    """Count each token of the training text, (V,); return None without data, or with source and target texts."""
+    """Count each id in the first `COUNTED` tokens of the training text, (V,); None without data, or with two texts."""
     if data is None or len(data.train.tokens) > 1:
         return None
     return np.bincount(data.train.source.tokens[:COUNTED], minlength=size)

@@ -16,7 +16,7 @@ from glassformer.inspection.trace import StackTrace, trace
 from glassformer.model.transformer import Decoder, EncoderDecoder, Model
 
 MEMORY = 128 << 20
-"""Maximum number of bytes for the attention arrays of one forward pass."""
+"""Maximum number of bytes for the attention arrays of one forward pass, unless two sequences alone need more."""
 MOST_ROWS = 8
 """Maximum number of sequences in one forward pass."""
 
@@ -85,7 +85,7 @@ def _padding(side: _Side) -> torch.Tensor | None:
 
 
 def _batches(model: Model, probe: HeadProbe) -> Iterator[list[int]]:
-    """Return the row indices of each forward pass: as many rows as fit in `MEMORY`, but at least two."""
+    """Return the row indices of each pass: as many as fit in `MEMORY`, from two (if there are two) to `MOST_ROWS`."""
     longest = max(map(len, [*probe.rows, *(probe.targets or ())]))
     layers = sum(len(stack.blocks) for stack in stacks(model).values()) * (2 if probe.targets else 1)
     row = layers * model.config.heads * longest**2 * 3 * 4  # scores, scaled scores and weights, 4 bytes each

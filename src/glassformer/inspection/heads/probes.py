@@ -18,20 +18,20 @@ from glassformer.text.batches import padded
 from glassformer.text.tokenizers import Tokenizer
 
 SEGMENT = 25
-"""Number of random tokens in a segment; `SEGMENT`, `COPIES` and `EXAMPLES` are those of Olsson et al. 2022."""
+"""Maximum number of random tokens in a segment; `SEGMENT`, `COPIES` and `EXAMPLES` are those of Olsson et al. 2022."""
 COPIES = 4
 """Number of times that a segment occurs in one sequence."""
 EXAMPLES = 10
-"""Number of sequences of random tokens."""
+"""Number of sequences of random tokens in a probe."""
 SEED = 0
 TEXTS = 16
-"""Number of rows of text."""
+"""Maximum number of rows of text."""
 MANY = 200
-"""Number of sentences with gold relations."""
+"""Number of generated sentences with gold relations, before unsuitable ones are skipped."""
 EDGE = 0.1
-"""Fraction of the vocabulary to exclude from random sequences, both of most frequent and of least frequent tokens."""
+"""Fraction of the vocabulary to exclude from random sequences at each end: most frequent and least frequent tokens."""
 LARGE = 100
-"""Minimum vocabulary size at which the most and the least frequent tokens are excluded."""
+"""Minimum number of text tokens in a vocabulary at which the most and the least frequent ones are excluded."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,8 +42,8 @@ class HeadProbe:
         name: kind of the sequences: "text", "repeated", "distinct" or "sentences".
         words: description of the sequences for reports.
         rows: ids of each sequence; for an encoder-decoder the source ids.
-        targets: decoder input ids of an encoder-decoder; otherwise None.
-        gold: for "sentences", gold relations: relation -> (T, T) mask of each sequence.
+        targets: decoder input ids of each sequence of an encoder-decoder; otherwise None.
+        gold: for "sentences", relation -> (T, T) mask of its gold partners in each sequence; otherwise empty.
     """
 
     name: str
@@ -73,7 +73,10 @@ class TokenPool:
 
 
 def vocabulary(tokenizer: Tokenizer, counts: Ids | None = None) -> TokenPool:
-    """Return the text tokens of a vocabulary; `counts` (V,) serves to exclude the most and least frequent tokens."""
+    """Return the pool of a vocabulary's text tokens, without special and unknown tokens.
+
+    If there are `counts` (V,) and at least `LARGE` text tokens, leave out the most and the least frequent ones.
+    """
     special = special_ids(tokenizer) | {tokenizer.unknown_id}
     pool = np.array([token for token in range(tokenizer.vocab_size) if token not in special], dtype=np.int64)
     pool = pool[[bool(tokenizer.token_bytes(int(token))) for token in pool]]
@@ -96,7 +99,9 @@ def marks(tokenizer: Tokenizer) -> frozenset[int]:
 
 
 def random_probes(model: Model, source: TokenPool, target: TokenPool) -> list[HeadProbe]:
-    """Return a probe of repeated and one of distinct random tokens, each with sequences as long as the context allows.
+    """Return a probe of repeated and one of distinct random tokens, with segments of at most `SEGMENT` tokens.
+
+    Segments are shorter if the context or a pool requires it; a probe with segments below 2 tokens is left out.
 
     Args:
         model: the model; source sequences end with the end token, all others begin with a special token.
@@ -136,7 +141,7 @@ def sentence_probe(model: Model, tokenizer: Tokenizer, start: bool, corpus: str 
         model: a decoder or an encoder.
         tokenizer: tokenizer of the run.
         start: True if rows begin with a special token.
-        corpus: name of the corpus that the run was trained on.
+        corpus: name of the generated corpus that the run was trained on; None: another text.
     """
     if corpus is None or corpus not in RELATIONS or (corpus == "coreference" and isinstance(model, Decoder)):
         return None

@@ -1,8 +1,8 @@
 """Gold relations between words: verb and subject (corpus `agreement`), "it" and its noun (corpus `coreference`).
 
 The relations come from the grammar that generates the sentences, so no parser is needed. The score of a head is the
-fraction of rows whose largest weight is on the gold partner; it is compared with the best fixed offset (Voita et al.
-2019, section 5.3).
+fraction of rows whose largest weight is on the gold partner; the score is compared with that of the best fixed offset
+(Voita et al. 2019, section 5.3).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Sentence:
 
 
 def sentences(size: int, seed: int = 0) -> Iterator[Sentence]:
-    """Generate sentences with 1 to `Agreement.most` nouns between subject and verb; the arguments determine them."""
+    """Generate sentences with 1 to `Agreement.most` nouns after the subject; equal arguments give equal sentences."""
     for index in range(size):
         numbers = generator(seed, FROM + index)
         nouns = 1 + below(numbers, Agreement.most)
@@ -60,7 +60,10 @@ def sentences(size: int, seed: int = 0) -> Iterator[Sentence]:
 
 
 def sentences_with_it(size: int, seed: int = 0) -> Iterator[Sentence]:
-    """Generate sentences of `coreference`, in half of which "it" is the animal; the arguments determine them."""
+    """Generate sentences of `coreference`; "it" is the animal and the thing in turn.
+
+    Equal arguments give equal sentences.
+    """
     for index in range(size):
         scene, point, _ = draw_scene(seed, FROM + index, held=False)
         role = ROLES[index % 2]
@@ -83,7 +86,7 @@ def why_none(corpus: str | None, causal: bool) -> str:
         return f"gold relations exist only for the corpora {' and '.join(RELATIONS)}"
     if corpus == "coreference" and causal:
         return 'a decoder reads "it" before the adjective that determines its noun'
-    return f"no sentence of {corpus} fits into this context"
+    return f"no sentence of {corpus} fits into the context and can be aligned with the tokens"
 
 
 def _linked(item: Item, subject: str, chain: str, front: str) -> Sentence:
@@ -111,7 +114,10 @@ def _found(text: str, word: str, start: int) -> Span:
 
 
 def token_spans(tokenizer: Tokenizer, text: str, ids: list[int]) -> list[Span] | None:
-    """Return the character span of each token of an ASCII text, or None if the tokens do not decode to the text."""
+    """Return the character span of each token of an ASCII text.
+
+    Return None if the ids do not decode to the text; differences in case are ignored.
+    """
     if tokenizer.decode(ids).lower() != text.lower():
         return None
     dropped = int(tokenizer.drops_space and tokenizer.token_bytes(ids[0]).startswith(b" "))
@@ -120,7 +126,9 @@ def token_spans(tokenizer: Tokenizer, text: str, ids: list[int]) -> list[Span] |
 
 
 def gold(sentence: Sentence, spans: list[Span], relation: str, before: int) -> Bools:
-    """Return a (T, T) mask, True from the last token of a word to every token of its gold partner.
+    """Return a (T, T) mask, True from the query of a relation to every token of the gold partner.
+
+    The query is the last token of a word or, in relations that begin with "before", the token before the word.
 
     Args:
         sentence: the sentence.
@@ -145,7 +153,7 @@ def _meet(one: Span, other: Span) -> bool:
 
 
 def offset_hits(looks: Looks, pattern: Bools, span: int) -> tuple[Floats, float]:
-    """Count the rows whose gold partner is at each fixed offset -span … span; also return the number of rows."""
+    """Return the number of rows whose gold partner is at each offset -span … span, and the number of all rows."""
     candidates = pattern & looks.allowed & ~looks.special_keys[:, None, :]  # (N, T, S)
     rows = looks.rows & candidates.any(axis=-1)  # (N, T)
     kept = candidates & rows[..., None]  # (N, T, S)

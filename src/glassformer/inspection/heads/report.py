@@ -33,9 +33,9 @@ class HeadReport:
 
     Attributes:
         head: name of the head.
-        roles: score of each role.
-        numbers: statistics such as entropy and attention distance, averaged over rows.
-        importance: importance of the head for the loss; None if it was not measured.
+        roles: role -> score of the head in it, for each role that was measured.
+        numbers: statistics by name, such as entropy and attention distance; `table.NUMBERS` describes them.
+        importance: importance of the head for the loss, see `pruning.importance`; None if it was not measured.
     """
 
     head: HeadSite
@@ -90,7 +90,8 @@ class HeadSurvey:
     def sinks(self) -> float | None:
         """Fraction of the last stack's self-attention heads that are sinks: Sink_1 of Gu et al. 2025, with ε = 0.3.
 
-        It is measured on the first 64 tokens, as in the paper, or on all tokens of shorter texts; None without text.
+        It is measured on the first 64 tokens of the probe "text", as in the paper, or on all tokens of shorter rows;
+        None without this probe.
         """
         stack = self.heads[-1].head.site.stack if self.heads else ""
         weights = [

@@ -12,7 +12,7 @@ from glassformer.inspection.heads.attention_arrays import Bools, Floats, Looks
 
 REPEATS = 1000  # bootstrap samples
 LIFT = 5.0
-"""Minimum ratio of a head's score to the score of uniform attention for an earned role."""
+"""Minimum lift for an earned role: ratio of a head's score to the score of uniform attention, see `RoleScore`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,8 +21,9 @@ class RoleTally:
 
     Attributes:
         score: (N, H) score summed over rows.
-        chance: (N, H) score of uniform attention over the visible keys, summed over rows.
-        rows: (N,) number of rows of each sequence.
+        chance: (N, H) score of uniform attention over the keys that can count, summed over rows: the visible keys, for
+            votes on a pattern without special tokens.
+        rows: (N,) number of rows of each sequence; a score with one value per sequence counts as one row.
     """
 
     score: Floats
@@ -42,11 +43,14 @@ class RoleScore:
 
     Attributes:
         score: mean over rows.
-        chance: score of uniform attention over the visible keys; None if the score has no chance level.
-        lift: score / chance, both measured from the lowest possible score; None if chance is at the lowest score.
-        interval: 95 % confidence interval by bootstrap over sequences; None with fewer than two sequences.
+        chance: score of uniform attention, as in `RoleTally`; None if the score has no chance level.
+        lift: score / chance, both measured from the lowest possible score; None if chance is at the lowest score, or if
+            there is no chance level.
+        interval: 95 % confidence interval by bootstrap over sequences; None with fewer than two sequences that have
+            rows, or if the score comes from the weights.
         threshold: minimum score for an earned role.
-        earned: True if the score reaches the threshold, the lift reaches `LIFT`, and the interval is above chance.
+        earned: True if the score reaches the threshold, the lift, if any, reaches `LIFT`, and the interval is above
+            chance. A score from the weights only needs the threshold; an induction head must also copy.
         rows: number of rows that were measured.
         probe: name of the probe on which the role was measured.
         detail: further values: the offset of a positional head, the baseline of a syntactic head.
@@ -80,7 +84,9 @@ def mass(looks: Looks, pattern: Bools, rows: Bools | None = None) -> RoleTally:
 
 
 def counted(looks: Looks, values: Floats, pattern: Bools, rows: Bools | None, candidates: Bools) -> RoleTally:
-    """Tally values (N, H, T, S), such as weights or votes, on a pattern; they sum to 1 over `candidates` (N, T, S).
+    """Tally values (N, H, T, S), such as weights or votes, on the keys of a pattern.
+
+    The values of a query sum to 1 over the keys in `candidates` (N, T, S), and to 0 if there are none.
 
     For the other arguments, see `mass`.
     """
@@ -109,7 +115,7 @@ def judge(
         probe: name of the probe.
         seed: seed of the bootstrap; global random state is not used.
         lowest: lowest possible score, from which the lift is measured.
-        details: further values for each head.
+        details: further values for each head; None: no such values.
     """
     N, H = tally.score.shape
     total = tally.rows.sum()

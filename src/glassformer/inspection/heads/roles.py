@@ -1,10 +1,10 @@
 """Roles of self-attention heads, each with a score between 0 and 1 and a chance level.
 
-The scores of previous token, self and first token (Clark et al. 2019; Olsson et al. 2022; Gu et al. 2025), delimiter
+The scores of previous, next, self and first token (Clark et al. 2019; Olsson et al. 2022; Gu et al. 2025), delimiter
 (Clark et al. 2019, section 3.2), and duplicate token and induction (Olsson et al. 2022, "prefix matching") are
 fractions of the attention weight. The scores of positional, rare-word and syntactic heads are fractions of the rows
-whose largest weight is on a key of the role (Voita et al. 2019, section 5). Only rows in `Looks.rows` with a visible
-key of the role count.
+whose largest weight is on a key of the role (Voita et al. 2019, section 5). Only rows in `Looks.rows` count and, except
+for positional heads, only those with a visible key of the role.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from glassformer.inspection.heads.role_scores import RoleTally, counted, mass
 SINK = 0.3
 """Mean weight on the first token above which a head counts as a sink (Gu et al. 2025)."""
 SINK_LENGTH = 64
-"""Number of rows over which `sink_weight` is measured."""
+"""Maximum number of rows over which `sink_weight` is measured."""
 POSITIONAL = 0.90
 FREQUENT = 500
 """Number of most frequent tokens that do not count as rare words (Voita et al. 2019, section 5.4)."""
@@ -42,7 +42,7 @@ class Role:
 
 
 def at_offset(looks: Looks, offset: int) -> Bools:
-    """Return a mask (1, T, S), True at the key `offset` positions after each query."""
+    """Return a mask (1, T, S), True at the key `offset` positions after each query; before it if negative."""
     return (looks.offsets == offset)[None]
 
 
@@ -82,11 +82,11 @@ def role(looks: Looks, name: str) -> RoleTally:
 
 
 def delimiter(looks: Looks, marks: Collection[int]) -> RoleTally:
-    """Tally the attention weight on special tokens, full stops and commas.
+    """Tally the attention weight on special tokens and punctuation.
 
     Args:
         looks: attention of a self-attention layer.
-        marks: ids of the full stop and the comma, in all their forms.
+        marks: ids of the punctuation: full stop, comma and danda, with or without spaces.
     """
     keys = looks.special_keys | np.isin(looks.keys, list(marks))  # (N, S)
     return mass(looks, np.broadcast_to(keys[:, None, :], looks.allowed.shape))
@@ -111,7 +111,10 @@ def rare_word(looks: Looks, counts: Ids) -> RoleTally:
 
 
 def voted(looks: Looks, pattern: Bools, rows: Bools | None = None) -> RoleTally:
-    """Count the rows whose largest weight is on a pattern (N, T, S); special keys are excluded (Voita et al. 2019)."""
+    """Count the rows whose largest weight is on a pattern (N, T, S); special keys are excluded (Voita et al. 2019).
+
+    `rows` is as in `role_scores.mass`.
+    """
     candidates = looks.allowed & ~looks.special_keys[:, None, :]  # (N, T, S)
     return counted(looks, looks.votes(candidates), pattern, rows, candidates)
 
@@ -135,7 +138,7 @@ def offset_votes(looks: Looks, span: int) -> tuple[Floats, Floats, Floats]:
 
 
 def positional(found: Floats, chance: Floats, rows: Floats) -> tuple[RoleTally, list[int]]:
-    """Return the tally of the largest weights at each head's most frequent offset, and these offsets.
+    """Return the tally of the largest weights at each head's most frequent offset, and a list of these H offsets.
 
     Args:
         found, chance, rows: results of `offset_votes` for all sequences.

@@ -42,7 +42,7 @@ class TokenFacts:
     Attributes:
         special: ids of special tokens that are not text; for an encoder-decoder those of the target.
         source_special: ids of special tokens of the source of an encoder-decoder.
-        marks: ids of the full stop and the comma in the input of an encoder.
+        marks: ids of full stop, comma and danda in the input of the model; used for encoders.
         counts: (V,) counts of each token in the training text; None without data, or with source and target texts.
         corpus: generated corpus that the run was trained on; None for other texts.
     """
@@ -56,14 +56,14 @@ class TokenFacts:
 
 @dataclass
 class _Layer:
-    """Collects the tallies of one attention layer, batch by batch.
+    """Tallies of one attention layer, collected batch by batch.
 
     Attributes:
         tallies: role -> tally of each batch.
         probe: role -> name of the probe that it is measured on.
         votes: results of `roles.offset_votes` for each batch.
-        sums: statistic -> sums (H,) and their divisors.
-        hits: relation -> hits of each fixed offset, and number of rows.
+        sums: statistic -> sums (H,) and their divisor, for each batch.
+        hits: relation -> hits of each fixed offset, and number of rows, for each batch.
         hidden: largest weight on a masked key, (H,), of each batch.
     """
 
@@ -82,7 +82,7 @@ class _Layer:
 def survey(model: Model, probes: Sequence[HeadProbe], known: TokenFacts) -> HeadSurvey:
     """Score all heads in all possible roles.
 
-    Attention weights are reduced batch by batch, so that more sequences need no more memory.
+    Attention weights are reduced to sums batch by batch, so that more sequences need hardly more memory.
 
     Args:
         model: a model of any family; it is not modified.
@@ -174,7 +174,7 @@ def _judged(layer: _Layer) -> tuple[dict[str, list[RoleScore]], dict[str, str]]:
 
 
 def _require_copying(scored: dict[str, list[RoleScore]]) -> None:
-    """Require that an induction head also copies (Olsson et al. 2022), by at least one of the copying scores available.
+    """Require that an induction head also copies (Olsson et al. 2022): one of the available copying scores is above 0.
 
     On tokens that do not repeat, an induction head has no earlier copy to attend to, so its weights are often better
     evidence of copying than its outputs.
@@ -186,7 +186,7 @@ def _require_copying(scored: dict[str, list[RoleScore]]) -> None:
 
 
 def _best_offset(hits: Sequence[tuple[Floats, float]]) -> float:
-    """Return the fraction of rows whose gold partner is at the best fixed offset."""
+    """Return the fraction of rows whose gold partner is at the best fixed offset; 0 without rows."""
     total = sum(hit for hit, _ in hits)
     rows = sum(count for _, count in hits)
     return float(np.max(total) / max(rows, 1.0))
@@ -219,17 +219,17 @@ def _by_weights(model: Model, site: Site) -> list[RoleScore] | None:
 def _impossible(
     model: Model, site: Site, scored: Collection[str], without: Collection[str], known: TokenFacts
 ) -> Iterator[tuple[str, str]]:
-    """Yield each role that was not measured, with the reason."""
+    """Yield each role that was not measured at a site and is not in `without`, with the reason."""
     if "copying" not in scored and "copying" not in without:
         reason = copying.no_direct_path(model, site.stack, site.part)
-        yield "copying", reason or "the context is too short for random tokens"
+        yield "copying", reason or "the context or the vocabulary is too small for random tokens"
     if site.part == "cross":
         return
     if site.stack == "dec":
-        yield "delimiter", "the role is defined for encoders; a decoder's sink is the first token"
+        yield "delimiter", "the role is defined for encoders; a decoder's usual sink is the first token"
     if known.counts is None:
-        yield "rare_word", "token frequencies are unknown without the run's training text"
+        yield "rare_word", "token frequencies need the training text of a run without separate targets"
     if not any(role in scored or role in without for role in ("induction", "duplicate")):
-        yield "induction", "the context is too short for repeated random tokens"
+        yield "induction", "the context or the vocabulary is too small for repeated random tokens"
     if not any(role in scored or role in without for names in relations.RELATIONS.values() for role in names):
         yield "syntactic", relations.why_none(known.corpus, causal=site.stack == "dec")

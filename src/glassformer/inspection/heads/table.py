@@ -13,13 +13,13 @@ NUMBERS = {
     "confidence": "largest weight on a token that is not special, mean over rows",
     "distance": "distance to the key in tokens, weighted by attention",
     "distance_share": "distance relative to uniform attention",
-    "divergence": "Jensen-Shannon, in nats, between texts at equal positions; 0: depends on positions only",
+    "divergence": "Jensen-Shannon divergence of texts at equal positions, in nats; 0: depends on positions only",
     "coverage": "fraction of source tokens with a total weight of at least 0.5",
-    "first_of_64": "weight on the first token in the first 64 rows",
-    "hidden_weight": "largest weight on padding or later tokens: must be 0",
+    "first_of_64": "weight on the first token, mean over the first 64 rows",
+    "hidden_weight": "largest weight on masked keys, such as padding or later tokens: must be 0",
 }
 
-NO_ROLE = "no score reaches the threshold of its role"
+NO_ROLE = "no role is earned"
 
 
 def table_lines(report: HeadSurvey, heads: Sequence[HeadReport]) -> Iterator[str]:
@@ -37,14 +37,14 @@ def table_lines(report: HeadSurvey, heads: Sequence[HeadReport]) -> Iterator[str
     for probe in report.probes:
         yield f"{probe.name}: {probe.words}"
     if report.sinks is not None:
-        yield f"sinks: {report.sinks:.0%} of self-attention heads have a mean weight above 0.3 on the first token"
+        yield f"sinks: {report.sinks:.0%} of the last stack's self-attention heads (mean weight above 0.3 on token 0)"
     for part in dict.fromkeys(each.part for each in report.left_out):
         reasons: dict[str, list[str]] = {}
         for each in report.left_out:
             if each.part == part:
                 reasons.setdefault(each.reason, []).append(each.role)
         for reason, roles in reasons.items():
-            yield f"left out of {part}: {', '.join(map(_plain, roles))}: {reason}"
+            yield f"left out of {part}: {', '.join(map(_plain, roles))} ({reason})"
     yield from report.notes
 
 
@@ -69,7 +69,7 @@ def head_lines(report: HeadSurvey, found: HeadReport) -> Iterator[str]:
     part = f"{found.head.site.stack}.{found.head.site.part}"
     for each in report.left_out:
         if each.part == part:
-            yield f"left out: {_plain(each.role)}: {each.reason}"
+            yield f"left out: {_plain(each.role)} ({each.reason})"
 
 
 def _is(found: HeadReport) -> str:
@@ -77,12 +77,12 @@ def _is(found: HeadReport) -> str:
 
 
 def _nearest(found: HeadReport) -> str:
-    """Return the role whose threshold a head without a role comes closest to."""
+    """Return the role whose threshold a head without a role comes closest to, as text; "-" without scores."""
     if not found.roles:
         return "-"
     role = max(found.roles, key=lambda name: found.roles[name].score / found.roles[name].threshold)
     scored = found.roles[role]
-    missing = f"needs {scored.threshold:.2f}" if scored.score < scored.threshold else "not clearly above chance"
+    missing = f"needs {scored.threshold:.2f}" if scored.score < scored.threshold else "near chance or not copying"
     return f"- ({_named(role, scored)}, {missing})"
 
 

@@ -15,11 +15,11 @@ from glassformer.tasks import AnyTextModel, TextClassifier, Translator
 from glassformer.text.rows import Row
 
 LONGEST = 128
-"""Maximum length of a row in tokens: memory grows with its square, and 128 tokens suffice for every role."""
+"""Maximum length in tokens of a row of held-out text or of a window; memory grows with the square of the length."""
 STAND_IN = 64
-"""Number of random tokens in a row if there is no text."""
+"""Maximum number of random tokens in a row if there is no text."""
 SHORTEST = 3
-"""Minimum number of tokens in a row."""
+"""Minimum number of tokens in a row of held-out text, in a window, and of random tokens."""
 
 
 def held_out_probe(rows: Sequence[Row]) -> HeadProbe | None:
@@ -31,7 +31,7 @@ def held_out_probe(rows: Sequence[Row]) -> HeadProbe | None:
     wanted = min(TEXTS, len(rows))
     chosen = [_ids(rows[number * len(rows) // wanted]) for number in range(wanted)]
     kept = [(source, target) for source, target in chosen if min(len(source), len(target)) >= SHORTEST]
-    return _probe(kept, "of its validation text") if kept else None
+    return _probe(kept, "of the run's validation text") if kept else None
 
 
 def _ids(row: Row) -> tuple[Ids, Ids]:
@@ -61,7 +61,7 @@ def given_probe(model: AnyTextModel, texts: Sequence[str], name: str) -> HeadPro
         name: name of the texts in errors and reports.
 
     Raises:
-        GlassError: a text is empty, or longer than the context.
+        GlassError: a text is empty, or longer than the context, which must also have room for a special token.
     """
     rows = []
     for number, text in enumerate(texts, start=1):
@@ -98,7 +98,7 @@ def window_probe(model: AnyTextModel, text: str, name: str) -> HeadProbe:
 
 
 def _fitting(ids: list[int], model: AnyTextModel, where: str) -> list[int]:
-    """Return the ids, or raise an error if there are none, or too many for the context with a special token."""
+    """Return the ids; raise a `GlassError` if there are none, or too many for the context with a special token."""
     if not ids:
         raise GlassError(f"{where} is empty", "Give a text.")
     room = model.config.model.context - 1

@@ -1,7 +1,8 @@
 """Figures drawn with matplotlib: attention maps, lenses, rollouts, head roles and curves.
 
-`look` records the attention of a model; all other drawing functions take plain arrays. matplotlib is imported only when
-a figure is drawn. Its object-oriented interface is used, so its global state does not change.
+`look` records the attention of a model for `draw_attention`; the other drawing functions take plain values. matplotlib
+is imported only when figures or fonts are used. Its object-oriented interface is used, so its global state does not
+change.
 """
 
 from glassformer.inspection.plots.attention import draw_attention, facts, largest_weights, look

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from glassformer.inspection.explain import Subject
 
 THUMBNAIL = 64
-"""Maximum length of a map's longer side when all heads are shown, in pixels and in cells."""
+"""Maximum number of cells, and approximate length in pixels, of a map's longer side when all heads are shown."""
 MIDDLE = 256
-"""Maximum length of a map's longer side when the heads of one layer are shown, in pixels and in cells."""
+"""Maximum number of cells, and approximate length in pixels, of a map's longer side when one layer is shown."""
 ACROSS = 4
-"""Number of maps side by side when the heads of one layer are shown."""
+"""Maximum number of maps side by side when the heads of one layer are shown."""
 MOST_KEYS = 3
-"""Number of keys in the list of the largest weights of a query."""
+"""Maximum number of keys in the list of the largest weights of a query."""
 DECIMALS = 6  # decimal places of weights in JSON
 
 
@@ -38,7 +38,8 @@ def look(subject: Subject, shown: HeadSite | Site | None = None) -> AttentionMap
         shown: a head or a layer; None: all heads.
 
     Raises:
-        GlassError: there are no heads, or even the weights of a single layer exceed the memory budget of a recording.
+        GlassError: all these heads were removed, the ids do not fit the model, or the weights and scores of a single
+            layer exceed the memory budget of a recording.
     """
     match shown:
         case HeadSite():
@@ -56,7 +57,7 @@ def draw_attention(found: AttentionMaps, scale: Scale = "linear", fonts: Fonts |
     Args:
         found: attention maps from `look`.
         scale: scale of the colours.
-        fonts: fonts for the labels; None: find fonts that have the characters of the tokens.
+        fonts: fonts for the labels; None: select installed fonts that have the characters of the tokens.
     """
     fonts = fonts or find_fonts(found.texts())
     sites = list(dict.fromkeys(head.site for head in found.maps))
@@ -84,7 +85,9 @@ def labels_of(found: AttentionMaps, site: Site, fonts: Fonts) -> MapLabels:
 
 
 def largest_weights(found: AttentionMaps) -> list[str]:
-    """Return a line for each query token of one head, with the keys of its `MOST_KEYS` largest weights.
+    """Return a title and a line for each query token, with the keys of its `MOST_KEYS` largest weights.
+
+    `found` has the maps of one head.
 
     Raises:
         GlassError: there are so many tokens that their weights were pooled.
@@ -92,7 +95,7 @@ def largest_weights(found: AttentionMaps) -> list[str]:
     ((head, cells),) = found.maps.items()
     if found.block > 1:
         raise GlassError(
-            f"the text has too many tokens for a list: {len(found.subject.ids):,}", "Draw a picture: --out FILE.png"
+            f"the text has too many tokens for a list: {len(found.subject.ids):,}", "Draw a picture with --out FILE.png"
         )
     queries, keys = ([text for text, _ in tokens] for tokens in found.tokens(head.site))
     width = max(map(len, map(repr, queries)))
@@ -130,7 +133,7 @@ def _number(weight: float) -> float | None:
 
 
 def _overview(found: AttentionMaps, sites: list[Site]) -> Grid:
-    """Return a grid with a row for each layer, grouped by part; the cells of removed heads are empty."""
+    """Return a grid with a row for each attention layer, grouped by part, with gaps for removed heads."""
     order = sorted(sites, key=lambda site: (site.stack == "dec", site.part == "cross", site.layer))
     width = 1 + max(head.head for head in found.maps)
     return [(str(site), [(str(head), found.maps.get(HeadSite(site, head))) for head in range(width)]) for site in order]

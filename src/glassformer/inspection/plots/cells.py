@@ -22,13 +22,13 @@ TICKS: dict[Scale, dict[float, str]] = {
 }
 """Tick labels of the colour bar, by value."""
 FLOOR = 1e-4
-"""Smallest weight that the logarithmic scale distinguishes."""
+"""Weight at or below which all weights have the same colour on the logarithmic scale."""
 MASKED = (226, 226, 226, 255)
 """RGBA colour of masked cells, a grey that is not in the colour map."""
 
 
 def block_for(length: int, most: int) -> int:
-    """Return the block size with which `length` tokens fit into `most` cells.
+    """Return the smallest block size with which `length` tokens fit into `most` cells.
 
     >>> block_for(256, 256), block_for(257, 256), block_for(1024, 256)
     (1, 2, 4)
@@ -58,7 +58,7 @@ def pooled(weights: Floats, block: int) -> Floats:
 
 
 def positions(weights: Floats, scale: Scale) -> Floats:
-    """Return the position of each weight (0 to 1) on the colour bar (0 to 1)."""
+    """Return the position of each weight on the colour bar, 0 to 1; weights outside 0 to 1 are clipped."""
     clipped = np.clip(weights, 0.0, 1.0)
     match scale:
         case "linear":

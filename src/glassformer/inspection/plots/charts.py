@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#b3a100")
-"""Colours that people with any type of colour vision can distinguish (Okabe and Ito 2008)."""
+"""Colours that people with any type of colour vision can distinguish (Okabe and Ito 2008), with a darker yellow."""
 ROW = 24  # height of a row in pixels
 Points = Sequence[tuple[float, float]]
 
@@ -50,6 +50,9 @@ def draw_lens(
         tokens: texts of the input tokens, (T).
         title: title of the figure.
         families: font families for tokens and words.
+
+    Raises:
+        GlassError: the shapes do not match.
     """
     _refuse_shape("words", (len(words), *{len(row) for row in words}), probabilities.shape)
     _refuse_shape("layers and tokens", (len(layers), len(tokens)), probabilities.shape)
@@ -69,11 +72,14 @@ def draw_roles(
     Args:
         heads: names of the rows.
         roles: names of the columns.
-        scores: scores, (heads, roles); NaN if a role is impossible or was not measured; negative scores are coloured
-            like 0.
+        scores: scores, (heads, roles); NaN if a role is impossible or was not measured. Colours range from 0 to 1;
+            negative scores are coloured like 0.
         chances: chance levels, (heads, roles); NaN if there is none.
         earned: bool, (heads, roles), True if the head has earned the role.
         title: title of the figure.
+
+    Raises:
+        GlassError: the shapes do not match.
     """
     for name, values in (("chances", chances), ("earned", earned)):
         _refuse_shape(name, values.shape, scores.shape)
@@ -136,7 +142,7 @@ def draw_curve(curves: Mapping[str, Sequence[Points]], x: str, y: str, title: st
     """Draw a line for each name: its only curve, or the mean of its curves with a band from minimum to maximum.
 
     Args:
-        curves: curves of points (x, y) by name; all curves of a name have the same x values.
+        curves: name -> curves of points (x, y); all curves of a name must have the same x values.
         x, y: labels of the axes.
         title: title of the figure.
     """

@@ -16,9 +16,9 @@ import regex
 BASE = "DejaVu Sans"
 """Font family that is included in matplotlib."""
 WITHOUT_OUTLINES = ("Last Resort", "Adobe Blank", "Color Emoji")
-"""Names of fonts without usable outlines: placeholder boxes, blanks, or colour pictures."""
+"""Parts of the names of fonts without usable outlines: placeholder boxes, blanks, or colour pictures."""
 LONGEST = 16
-"""Maximum number of grapheme clusters of a label."""
+"""Maximum number of grapheme clusters of a label, including an ellipsis."""
 JOINERS = "\u200c\u200d"
 """Invisible joiners, which change the shape of adjacent characters."""
 
@@ -90,7 +90,7 @@ def _covered(path: str, characters: Iterable[str]) -> set[str]:
 
 
 def _visible(text: str) -> str:
-    """Remove invisible characters except joiners: direction marks and variation selectors."""
+    """Remove invisible characters, such as direction marks and variation selectors, but not joiners."""
     return "".join(
         letter
         for letter in text

@@ -89,7 +89,7 @@ def draw_maps(
         title: title of the figure.
         grid: rows of pooled maps; weights from 0 to 1, NaN where masked.
         block: pooling block size, which a note below the maps states.
-        labels: labels to draw at the first column and the last row of maps; None: no labels.
+        labels: labels to draw at the left and the lower edge of the grid; None: no labels.
         scale: scale of the colours.
         size: minimum pixels of a map's longer side, unless a cell would exceed `LARGEST_CELL` pixels.
         families: font families for the labels.
@@ -167,7 +167,7 @@ def _plan(
         number = "" if _legible(cell, block) else ", by position from 0"
         notes.append(f"rows: {labels.row_name}; columns: {labels.column_name}{number}")
     if block > 1:
-        notes.append(f"each cell is the maximum of {block} x {block}")
+        notes.append(f"each cell is the maximum of {block} x {block} weights")
     top = MARGIN + TITLE + len(notes) * (NOTE + 6) + 30
     above = 20 if any(word for _, row in grid for word, _ in row) else 8
     return _Plan(cell, (columns * cell, rows * cell), left, top, above, below, upright, tuple(notes))

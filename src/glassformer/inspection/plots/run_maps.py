@@ -19,7 +19,7 @@ from glassformer.model.transformer import Model
 
 @dataclass(frozen=True, eq=False)
 class AttentionMaps:
-    """Pooled attention weights of some layers on one text.
+    """Pooled attention weights of some heads on one text.
 
     Attributes:
         subject: the model and its input.
@@ -53,8 +53,8 @@ def read_maps(subject: Subject, sites: Sequence[Site], most: int) -> AttentionMa
         most: maximum number of cells per side of a map; longer texts are pooled, with the same block size for all maps.
 
     Raises:
-        GlassError: the layers have no heads, or even the weights of a single layer exceed the memory budget of a
-            recording.
+        GlassError: all heads of these layers were removed, the ids do not fit the model, or the weights and scores of a
+            single layer exceed the memory budget of a recording.
     """
     lengths = {"enc": len(subject.ids), "dec": len(subject.ids if subject.target_ids is None else subject.target_ids)}
     longest = max(max(lengths[site.stack], lengths["enc"] if site.part == "cross" else 0) for site in sites)

@@ -21,7 +21,7 @@ SALT = "glassformer"
 
 
 def refuse_no_picture(path: Path, option: str = "--out") -> None:
-    """Check that a figure can be written.
+    """Check that a figure can be written to `path`; errors call it by the name of its `option`.
 
     Raises:
         GlassError: the format is unknown, the folder does not exist, `path` is a folder, or matplotlib is missing.
@@ -43,7 +43,7 @@ def refuse_no_matplotlib() -> None:
 
 
 def save(figure: Figure, path: str | PathLike[str]) -> None:
-    """Save a figure atomically; equal figures give equal bytes.
+    """Save a figure as .png or .svg, atomically; equal figures give equal bytes.
 
     Raises:
         GlassError: the file cannot be written; an existing file stays unchanged.

@@ -24,8 +24,9 @@ class SamplingStage:
     """Distribution over all tokens after a filter and all filters before it.
 
     Attributes:
-        filter: name of the setting; None for the model's distribution without filters.
-        setting: value of the setting, or None if it has no value.
+        filter: name of the setting, or "special tokens left out" for a [MASK]; None for the model's distribution
+            without filters.
+        setting: value of the setting; None if `filter` is not a setting.
         shares: (V) float64, probabilities, which sum to 1.
     """
 
@@ -65,7 +66,7 @@ class Draw:
         token: id of the chosen token, or class of a classifier.
         stages: the model's distribution, then one for each active filter.
         seed, step: seed and position that determine the random numbers; `step` counts generated tokens from 1.
-        runners: tokens of the race by waiting time, the sampled token first; empty if nothing was sampled.
+        runners: all tokens of the race by waiting time, the sampled token first; empty if nothing was sampled.
     """
 
     how: Literal["drawn", "likeliest", "beam search"]

@@ -28,9 +28,10 @@ class Moment:
 
     Attributes:
         read: input ids of the stack that yields the logits, at most one window of a long text; for an encoder-decoder,
-            the target ids with the leading token.
+            the target ids, including the tokens that start every target.
         source: encoder input ids of an encoder-decoder; otherwise None.
-        unread: number of tokens of the text that the model does not read.
+        unread: number of tokens of the text (in a decoder, of the prompt and the generated tokens) that the model does
+            not read.
         places: position in `read` that the head reads, or all positions that a classifier pools.
         logits: (V), or (classes), on the CPU.
         draw: choice of the token or class.
@@ -48,7 +49,7 @@ def of_next_token(model: Writes, text: str, settings: SampleConfig, step: int) -
     """Return the choice of generated token number `step`, counted from 1, as in `glass generate`.
 
     Raises:
-        GlassError: the generated text ends before that token.
+        GlassError: the generated text ends before that token, or the prompt does not fit the model.
     """
     prompt = model.prompt_ids(text)
     settings = model.until_the_end(settings)
@@ -71,13 +72,13 @@ def of_hole(model: MaskFiller, text: str, hole: int) -> Moment:
     """Return the choice for [MASK] number `hole`, counted from 1: the likeliest token that is not special.
 
     Raises:
-        GlassError: the text has no such [MASK].
+        GlassError: the text has no such [MASK], or is longer than the context.
     """
     ids = model.ids(text)
     holes = [position for position, token in enumerate(ids) if token == model.mask_id]
     if not 1 <= hole <= len(holes):
         remedy = (
-            f"Give a number from 1 to {len(holes)}." if len(holes) > 1 else "The text has one: leave the number out."
+            f"Give a number from 1 to {len(holes)}." if len(holes) > 1 else "Leave the number out: the text has one."
         )
         raise GlassError(f"there is no {model.MASK} number {hole} in the text", remedy)
     position = holes[hole - 1]
@@ -121,7 +122,7 @@ def _sampled(model: Writes, prompt: list[int], settings: SampleConfig, step: int
 
 
 def _found(model: Writes, prompt: list[int], settings: SampleConfig, step: int) -> tuple[list[int], Tensor]:
-    """Return the first `step` tokens that beam search finds, and the logits (V) at the last of them."""
+    """Return the first `step` tokens that beam search finds, and the logits (V) that predict the last of them."""
     start = model.tokenizer.target_start
     best = beam_search(
         model.model, [prompt], settings, model.tokenizer.end_id, wanted=1, start=start, more_ends=model.more_ends

@@ -27,8 +27,8 @@ def token_named(tokenizer: Tokenizer, name: str) -> int:
         if int(name) >= tokenizer.vocab_size:
             raise GlassError(
                 f"token {name} is outside the vocabulary",
-                f"Ids of this tokenizer go from 0 to {tokenizer.vocab_size - 1}. For the token with the text {name}, "
-                f"add double quotes: '\"{name}\"'.",
+                f"Give an id from 0 to {tokenizer.vocab_size - 1}. For the token with the text {name}, add double "
+                f"quotes: '\"{name}\"'.",
             )
         return int(name)
     text = name[1:-1] if len(name) > 2 and name[0] == name[-1] == '"' else name
@@ -48,7 +48,7 @@ def token_named(tokenizer: Tokenizer, name: str) -> int:
 
 
 def label_named(labels: Sequence[str], name: str) -> int:
-    """Return the index of a label, given as its name or as its number from 0.
+    """Return the index of a label, given as its name or, if no label has this name, as its number from 0.
 
     Raises:
         GlassError: there is no such label.
@@ -61,7 +61,7 @@ def label_named(labels: Sequence[str], name: str) -> int:
 
 
 def _name_one(tokenizer: Tokenizer, text: str) -> str:
-    """Return a remedy for an unknown token: the text with, or without, a leading space if this is a token."""
+    """Return a remedy for a text that is not one token: suggest it with, or without, a leading space if this is one."""
     other = text.removeprefix(" ") if text.startswith(" ") else f" {text}"
     ids = tokenizer.encode(other) if other else []
     if len(ids) == 1 and ids[0] != tokenizer.unknown_id:

@@ -4,9 +4,9 @@ In a pre-norm model, the residual stream at position i, before the final norm, i
 
     x_i = token + position + Σ_layers (Σ_heads Σ_j A[h, i, j] v_j W_O^h + b_O) + Σ_layers feed-forward
 
-(plus the heads of cross-attention in an encoder-decoder). If the scale σ_i of the final norm is held fixed at its value
-for the whole sum, the norm and the head are linear in x_i. Let w be the token's row of the head's matrix, and let
-g = gain · w:
+An encoder-decoder adds the heads and the bias of cross-attention in each layer. If the scale σ_i of the final norm is
+held fixed at its value for the whole sum, the norm and the head are linear in x_i. Let w be the token's row of the
+head's matrix, and let g = gain · w:
 
     logit = Σ_i s_i u_i · x_i + beta · w + head bias,    u_i = g / σ_i             RMSNorm
                                                          u_i = (g - mean g) / σ_i  LayerNorm
@@ -17,8 +17,9 @@ LayerNorm subtracts the mean of x_i. Instead, the mean of g can be subtracted fr
 positions. Thus, each part contributes s_i u_i · part. The contributions are computed in float64 and add up to the
 logit, up to rounding.
 
-With norms on the outputs of parts (norm_order = output), x_i is the sum of norm(part). The scales of these norms are
-held fixed, too: u is pulled back through each norm as w is through the final norm, and the sum is equally exact.
+With norms on the outputs of parts (norm_order = output), x_i is the sum of the embedding and norm(part). The scales of
+these norms, and of a norm after the embedding, are held fixed, too: u is pulled back through each norm as w is through
+the final norm, and the sum is equally exact.
 
 In a post-norm model, each part passes through the norms of all later layers, whose scales depend on all parts together.
 No such sum exists, so these models are refused. Models with a head transform are refused as well, because its
@@ -68,8 +69,8 @@ class LogitPart:
         value: contribution to the logit, in units of the logit.
         layer: block of the part, from 0; None if it belongs to no block.
         head: attention head, from 0; None if the part is not a head.
-        sources: split of `value` by source position, (S), for heads and embeddings; positions are those of the row, or
-            of the encoder's memory for a cross head. None for other parts.
+        sources: split of `value` by the position that the contribution comes from, (S), for heads and embeddings: a
+            position of the row, or of the encoder's memory for a cross head. None for other parts, or without a split.
     """
 
     kind: Kind
@@ -92,7 +93,7 @@ class DirectionPart:
     Attributes:
         kind, layer, head: as for `LogitPart`.
         values: (P) float64, the contribution at each position.
-        sources: (P, S) float64, the split of `values` by source position, or None.
+        sources: (P, S) float64, the split of `values` as in `LogitPart`, or None.
     """
 
     kind: Kind
@@ -112,7 +113,7 @@ def split_logit(
 ) -> list[LogitPart]:
     """Split one logit of the first row into the contributions of all parts, in the order of the model.
 
-    The contributions add up to the logit.
+    The contributions add up to the logit, up to rounding.
 
     Args:
         model: a model of any family, not post-norm, and without a transform in its head.
@@ -136,13 +137,13 @@ def split_logits(
 ) -> Iterator[DirectionPart]:
     """Split logits at P positions of the first row into the contributions of all parts, in the order of the model.
 
-    The contributions add up to the logit at each position.
+    The contributions add up to the logit at each position, up to rounding.
 
     Args:
         model: a model that `refuse_inexact` accepts.
         trace: forward pass of the model.
         rows: the P positions.
-        w, bias: output weights (P, D) and biases (P) at each position; see `head_rows`.
+        w, bias: output weights (P, D) and biases (P), or None without biases, at each position; see `head_rows`.
     """
     yield from split_stream(model, trace, rows, final_directions(model, trace, rows, w))
     beta = getattr(stack_of(model).norm, "bias", None)
@@ -178,7 +179,11 @@ def split_stream(model: Model, trace: Trace, rows: list[int], u: Tensor) -> Iter
 def output_norm(
     order: str, norm: nn.Module, written: Tensor, rows: list[int], u: Tensor
 ) -> tuple[Tensor, list[Tensor]]:
-    """Return u (P, D) pulled back through the norm on a part's output (B, T, D), and the bias's contribution (P)."""
+    """Return u (P, D) pulled back through the norm on a part's output (B, T, D), and the contribution of its bias.
+
+    The contribution is a list with one tensor (P), or empty without a bias. Unless `order` is "output", there is no
+    such norm, and u is returned unchanged.
+    """
     if order != "output":
         return u, []
     beta = getattr(norm, "bias", None)
@@ -223,7 +228,10 @@ def double(x: Tensor) -> Tensor:
 
 
 def head_rows(model: Model, tokens: Sequence[int], against: int | None = None) -> tuple[Tensor, Tensor | None]:
-    """Return the head's weights (P, D) and biases (P) of tokens or classes, minus those of `against` if given."""
+    """Return the head's weights (P, D) and biases (P) of tokens or classes, minus those of `against` if given.
+
+    The biases are None if the head has none.
+    """
     own: Tensor | None = model.head.weight  # (V, D), or (C, D) of a classifier
     biases: Tensor | None = model.head.bias  # (V) or (C)
     matrix = model.embedding.tokens.weight if own is None else own  # (V, D) or (C, D)

@@ -32,7 +32,8 @@ class Receipt:
         token: token or class of the logit.
         against: token or class whose logit is subtracted; None: no logit is subtracted.
         parts: contributions, in the order of the model.
-        logit: logit of the forward pass, which equals the sum of the parts up to rounding.
+        logit: logit of the forward pass, minus that of `against` if given; it equals the sum of the parts, up to
+            rounding.
         names: function from an output id to the text of the token, or to the label.
         read, source: texts of the tokens in `moment.read` and in `moment.source`.
     """
@@ -65,7 +66,7 @@ class Receipt:
         return [(part, abs(part.value) / sizes if sizes else 0.0) for part in order]
 
     def by_source(self, cross: bool = False) -> list[float]:
-        """Return the total contribution through each token of the row, or of the encoder's memory if `cross`."""
+        """Return the total contribution that comes from each token of the row, or of the source if `cross`."""
         rows = [part.sources for part in self.parts if part.sources is not None and (part.kind == CROSS) == cross]
         return [sum(column) for column in zip(*rows, strict=True)]
 
@@ -138,12 +139,13 @@ def write_receipt(
         text: prompt, source text, text with [MASK], or text to classify.
         token: token (text or id) or label to explain; None: the choice of the model.
         against: token or label whose logit is subtracted; None: no logit is subtracted.
-        settings: sampling settings; None: those of the run.
+        settings: sampling settings; None: those of the run. Only runs that generate text use them.
         step: number of the generated token, from 1.
         hole: number of the `[MASK]` in the text, from 1.
 
     Raises:
-        GlassError: the logits have no exact split, the text is empty or does not fit, or a token does not exist.
+        GlassError: the logits have no exact split, the text is empty or does not fit, there is no such generated token
+            or [MASK], a named token or label does not exist, or `against` is the explained token itself.
     """
     refuse_inexact(model.model)
     if not text:
@@ -158,7 +160,7 @@ def write_receipt(
     other = None if against is None else _named(model, against)
     if other == chosen:
         problem = f"{against!r} is the explained token itself: there is nothing to compare"
-        raise GlassError(problem, "Name another token.")
+        raise GlassError(problem, "Name another token or label.")
     difference = moment.logits[chosen].double() - (0.0 if other is None else moment.logits[other].double())
     return Receipt(
         config=model.config,

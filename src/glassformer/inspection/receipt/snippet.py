@@ -1,4 +1,4 @@
-"""Script that recomputes a receipt's logit from the files of the run, with NumPy and without PyTorch."""
+"""Script that recomputes the logit of a receipt from the files of the run, with NumPy and without PyTorch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from glassformer.inspection.receipt.receipt import Receipt
 from glassformer.runs.folder import Which, open_run
 
 SCRIPT = '''\
-"""One logit of a run, computed from its files with NumPy alone."""
+"""One logit of a run, or the difference of two, computed from the run's files with NumPy, without PyTorch."""
 
 import tomllib
 from pathlib import Path

@@ -12,7 +12,7 @@ from glassformer.inspection.receipt.parts import CROSS, LogitPart
 from glassformer.inspection.receipt.receipt import Receipt
 
 BAR = 24  # characters of the longest bar
-SOURCES = 6  # maximum number of source tokens that are listed
+SOURCES = 6  # maximum number of tokens in a list of contributions by token
 SHOWN = 5  # maximum number of tokens whose probabilities after each filter are shown
 
 
@@ -63,7 +63,7 @@ def _parts(receipt: Receipt, top: int) -> list[str]:
 
 
 def _mostly(receipt: Receipt, part: LogitPart) -> str:
-    """Return a note on the source token with the largest contribution to a head's value."""
+    """Return a note on the attended token with the largest contribution to a head's value; empty for other parts."""
     if part.head is None or part.sources is None:
         return ""
     value, position = max(
@@ -74,7 +74,7 @@ def _mostly(receipt: Receipt, part: LogitPart) -> str:
 
 
 def _sources(receipt: Receipt) -> list[str]:
-    """Return the lines on the contributions of source tokens, through heads and embeddings."""
+    """Return the lines on the contributions that come from each token, through heads and embeddings."""
     lines = _by_size("contributions by token, through all heads and embeddings", receipt.by_source(), receipt.read)
     if receipt.source is not None:
         title = "contributions by token of the source, through all cross heads"
