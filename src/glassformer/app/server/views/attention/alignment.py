@@ -69,7 +69,10 @@ def answer(opened: ServedModel, question: AlignmentQuestion) -> Binary:
     heads = None if question.head is None else [_index(layer, site, question.head)]
     T, S = layer.shape
     if max(T, S) > MOST_TOKENS:
-        raise GlassError(f"an alignment of {T:,} by {S:,} tokens is too long to show", "Give a shorter text.")
+        raise GlassError(
+            f"an alignment of {T:,} by {S:,} tokens is too long to show",
+            f"Give a text and a target of at most {MOST_TOKENS:,} tokens each.",
+        )
     spread: list[Floats] = []
     given = np.zeros(S)
 
