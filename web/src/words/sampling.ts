@@ -10,5 +10,5 @@ export const SAMPLING: Words = {
     researcher: "The table describes the exact distribution after each filter: its entropy (nats) and the removed mass. The race is equivalent to the Gumbel-max trick; its random numbers depend only on the seed and the step. Beam scores use the length penalty of Wu et al. 2016.",
   },
   formula: "p = softmax(z / T) over all V;  token = argmin E / p, E ~ Exp(1);  score = Σ log p / ((5 + n) / 6)^α",
-  agrees: "each stage sums to 1 over the whole vocabulary, the sampled token is the one that `glass generate` writes next with these settings, and the scores match its beam search.",
+  agrees: "each stage sums to 1 over the whole vocabulary, without a target, the sampled token is the first token that `glass generate` writes with these settings; the scores match its beam search.",
 };

@@ -3,8 +3,8 @@ import { LEVELS, type Words } from "../lib/levels";
 export const LABEL: Words = {
   question: "Which label does the model give your text?",
   depths: {
-    school: "The model reads the whole text and says which label fits best, and how sure it is of each label.",
-    student: "The model reads the whole text and gives each label a probability; the probabilities sum to 1. The first label is the predicted one.",
+    school: "The model reads your text and says which label fits best, and how sure it is of each label.",
+    student: "The model reads your text and gives each label a probability; the probabilities sum to 1. The first label is the predicted one. Of a text that is longer than the context, it reads only the beginning.",
     practitioner: "The probabilities of all labels show whether the model is uncertain. `glass evaluate` measures how well these probabilities are calibrated.",
     engineer: "The probabilities are the softmax of the class scores of the pooled final vectors, as in `glass classify --json`.",
     researcher: "This is the predictive distribution over all labels. It may be poorly calibrated: `glass evaluate` measures the calibration.",
@@ -32,7 +32,7 @@ export const WRITE: Words = {
     school: "Type something and let the model continue it. It writes one piece after another, each time asking itself what could come next.",
     student: "The model writes one token at a time. With one beam, each token is sampled from the model's probabilities, as changed by the settings; with more beams, beam search looks for the likeliest text.",
     practitioner: "The generation settings are those of `glass generate`: with the same settings and the same seed, a run writes the same text again.",
-    engineer: "The model first reads the whole text, and then generates one token in each forward pass, with cached keys and values. Sampling is in float64.",
+    engineer: "The model first reads your text, and then generates one token in each forward pass, with cached keys and values. Sampling is in float64.",
     researcher: "With one beam, the text is a sample from the model's distribution, as modified by the settings; the view Sampling shows each stage. With more beams, it is the hypothesis of beam search with the best score.",
   },
   formula: "token ~ p(token | all before it)",
@@ -58,7 +58,7 @@ export const TURN: Words = {
   question: "What does the model write for your text?",
   depths: {
     school: "Type a text. The model reads all of it first, and then writes another text for it, piece by piece. For each piece it looks back at your text.",
-    student: "The encoder reads the whole text. Then the decoder writes one token at a time; the probabilities of each token depend on your text and on the tokens written so far.",
+    student: "The encoder reads the whole text, up to the context length. Then the decoder writes one token at a time; the probabilities of each token depend on your text and on the tokens written so far.",
     practitioner: "The page generates text with the settings of `glass generate`. With one beam, each token is sampled; with more beams, beam search looks for the likeliest text, which is the usual choice for translation and summarization.",
     engineer: "One pass of the encoder reads the text. Each pass of the decoder generates one token, with cached keys and values; cross-attention reads the encoder's output.",
     researcher: "With one beam, the output is a sample from p(y | x), as modified by the settings; with more beams, it is the hypothesis of beam search with the best score. This score is length-normalised and the search is not exact, so the result need not be the mode of p(y | x).",
@@ -68,9 +68,9 @@ export const TURN: Words = {
 };
 
 const METER: Words["depths"] = {
-  school: "Coloured parts are copied: exactly these words occur in the text that the model learnt from.",
+  school: "Coloured parts occur word for word in the text that the model learnt from.",
   student: "The shading is a copy meter: the stronger the colour of a passage, the longer its exact match in the training text. Click a passage to see where the match is.",
-  practitioner: "A long shaded passage means that the model recites its training text. Short matches occur between any two texts of the same genre.",
+  practitioner: "A long match means that the model recites its training text. Short matches also occur between texts that were not copied from each other.",
   engineer: "The matches are the maximal common substrings with the training split, from a minimum length on, found with a suffix automaton of the generated text.",
   researcher: "Each shaded character belongs to a verbatim match with the training split that is maximal and not shorter than the threshold. A claim of memorisation needs a base rate: compare with the matches of held-out text of equal length.",
 };
