@@ -5,9 +5,9 @@
     model = gf.load("runs/book")
     model.attention("It was a day", layer=0, head=1)  # (T, S)
 
-Each method calls the library function named in its docstring and returns the same result. Methods take one text at a
-time. Results have no batch axis, except those of `record`. Letters in shapes (see `glassformer.base.shapes`): T tokens,
-S keys, V vocabulary size, C labels, D width, H heads.
+The docstring of a method names the library function that the method calls. Methods take one text at a time, except
+`chat`, which takes a conversation. Results have no batch axis, except those of `record`. Letters in shapes (see
+`glassformer.base.shapes`): T tokens, S keys, V vocabulary size, C labels, D width, H heads.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class TextTokens:
 
     Attributes:
         ids: (T) token ids; for an encoder-decoder, those of the target.
-        texts: printable text of each token.
+        texts: printable text of each token, or the name of a special token.
         source: tokens of the source, for an encoder-decoder; None for other models.
     """
 
@@ -102,8 +102,8 @@ class Transformer:
     can be ablated.
 
     `target` is the target text of an encoder-decoder; the default is the text that the model generates greedily. In
-    `loss` and `ablate`, an encoder-decoder requires `target`, and a classifier takes the label as `target`. Other
-    models take no `target`.
+    `loss` and `ablate`, an encoder-decoder requires `target`, and a classifier requires the label as `target`. In all
+    other cases, there is no `target`.
 
     Attributes:
         run: the opened run, with its folder, settings, weights, task and held-out text.
@@ -119,12 +119,15 @@ class Transformer:
 
     @property
     def text_model(self) -> AnyTextModel:
-        """Model wrapper for the task: `TextModel`, `MaskFiller`, `TextClassifier` or `Translator`."""
+        """Model wrapper for the task: `TextModel`, `ChatModel`, `MaskFiller`, `TextClassifier` or `Translator`."""
         return self.run.text_model
 
     @property
     def model(self) -> Model:
-        """PyTorch module: ids (B, T) -> logits (B, T, V), or (B, C) for a classifier."""
+        """PyTorch module: ids (B, T) -> logits (B, T, V), or (B, C) for a classifier.
+
+        An encoder-decoder takes source ids (B, S) and target ids (B, T).
+        """
         return self.run.model
 
     @property
@@ -166,10 +169,11 @@ class Transformer:
             raise AttributeError(f"a Transformer has no attribute {name!r}. {nearest(name, known)}")
 
     def tokens(self, text: str, target: str | None = None) -> TextTokens:
-        """Return the tokens that the model reads for a text; row i of `logits` belongs to token i.
+        """Return the tokens that the model reads for a text; row i of `logits`, if it has rows, belongs to token i.
 
         Raises:
-            GlassError: the text is empty or longer than the context.
+            GlassError: the text is empty, the text or `target` is longer than the context, or the task takes no
+                `target`.
         """
         model = self.text_model
         _check_text(text)
@@ -187,12 +191,12 @@ class Transformer:
         return _named(subject.target_ids, model.tokenizer, _named(subject.ids, model.source_tokenizer))
 
     def logits(self, text: str, target: str | None = None) -> Tensor:
-        """Return the logits of each token, (T, V), on the CPU; for a classifier (C), one per label.
+        """Return the logits at each token, (T, V), on the CPU; for a classifier (C), one for each label.
 
         Calls `glassformer.inspection.attribution.case.run_model`.
 
         Raises:
-            GlassError: the text is empty or longer than the context.
+            GlassError: `tokens` raises it, or the logits are not finite.
         """
         return run_model(self.model, *self._inputs(text, target))[0]  # (T, V) or (C)
 
@@ -201,11 +205,13 @@ class Transformer:
 
         Calls `glassformer.evaluation.token_losses.surprisals`. A decoder predicts every token except the first from the
         tokens before it. An encoder-decoder predicts every token of `target` and the end token. A masked model predicts
-        each token with only that token masked. For a classifier, the result is the loss of the label `target`, in nats.
+        each token, except special tokens, with only that token masked. For a classifier, the result is the loss of the
+        label `target`, in nats.
 
         Raises:
-            GlassError: the text is empty, longer than the context or too short to have a loss; `target` is missing, or
-                the task does not take one; or the run is a chat model, whose loss is defined only for answers.
+            GlassError: the text is empty, longer than the context (for a masked model, than 512 tokens) or too short to
+                have a loss; `target` is missing, or the task does not take one; or the run is a chat model, whose loss
+                is defined only for answers.
         """
         return self._loss(text, target)
 
@@ -224,11 +230,12 @@ class Transformer:
     ) -> str:
         """Generate and return text: the continuation of a prompt, without the prompt, or the target of a source.
 
-        Calls `glassformer.tasks.TextModel.generate`. The same seed gives the same text. Arguments default to the run's
+        Calls the method `generate` of `text_model`. The same seed gives the same text. Arguments default to the run's
         settings (`config.sample`). Sampling arguments turn off beam search.
 
         Args:
-            prompt: text to continue, translate or summarize; may be empty only for a language model.
+            prompt: text to continue, translate or summarize, or a question to a chat model; a text to translate or
+                summarize must not be empty.
             tokens: maximum number of generated tokens.
             temperature: sampling temperature; 0 means greedy decoding.
             top_k: sample only from the k likeliest tokens.
@@ -240,7 +247,8 @@ class Transformer:
                 `glassformer.backends.choosing`.
 
         Raises:
-            GlassError: the model does not generate text, a setting is not allowed, or the backend cannot run the model.
+            GlassError: the model does not generate text, the prompt is empty where this is not allowed, a setting is
+                not allowed, or the backend cannot run the model.
         """
         model = self.text_model
         if not isinstance(model, TextModel | Translator):
@@ -269,7 +277,7 @@ class Transformer:
         Calls `glassformer.tasks.MaskFiller.fill`.
 
         Raises:
-            GlassError: the model is not a masked model, or the text has no `[MASK]`.
+            GlassError: the model is not a masked model, or the text has no `[MASK]` or is longer than the context.
         """
         if not isinstance(self.text_model, MaskFiller):
             raise self._wrong_task("fill in masks")
@@ -278,7 +286,8 @@ class Transformer:
     def classify(self, text: str) -> Classified:
         """Return the likeliest label of a text, and the probability of every label.
 
-        Calls `glassformer.tasks.TextClassifier.classify`.
+        Calls `glassformer.tasks.TextClassifier.classify`, which reads only the beginning of a text that is longer than
+        the context.
 
         Raises:
             GlassError: the model is not a classifier.
@@ -296,7 +305,8 @@ class Transformer:
             messages: messages of the conversation, with `role` and `content`; or one user message as a string.
 
         Raises:
-            GlassError: the run is not a chat model, or the chat template rejects the messages.
+            GlassError: the run is not a chat model and has no chat template, the template rejects the messages, or the
+                conversation is longer than the context.
         """
         if isinstance(messages, str):
             messages = [{"role": "user", "content": messages}]
@@ -331,7 +341,7 @@ class Transformer:
             target: target text, for an encoder-decoder.
 
         Raises:
-            GlassError: there is no such head, or the text is empty or longer than the context.
+            GlassError: there is no such head, or `tokens` raises it.
         """
         site = f"{stack or list(stacks(self.model))[-1]}.{layer}.{part}"
         find_head(self.model, f"{site}.{head}")
@@ -351,7 +361,8 @@ class Transformer:
             target: target text, for an encoder-decoder.
 
         Raises:
-            GlassError: there is no such kind or name, or the recording would exceed its memory limit.
+            GlassError: there is no such kind or name, the recording would exceed its memory limit, or `tokens` raises
+                it.
         """
         keep = (keep,) if isinstance(keep, str) else keep
         return record(self.model, *self._inputs(text, target), keep=keep)
@@ -365,12 +376,14 @@ class Transformer:
             text: the text whose logits are returned.
             part: a name from `glassformer.inspection.patching.patchable`: a head (its z), an attention or feed-forward
                 layer (its output), or the residual stream before a block, such as "dec.1.resid".
-            other: the text that provides the activation; it must have the same number of tokens.
+            other: the text that provides the activation; the stack of `part` must read the same number of tokens for
+                both texts.
             at: token whose activation is replaced, counted from 0; None: all tokens.
             target: target text for both texts, for an encoder-decoder.
 
         Raises:
-            GlassError: there is no such part, its activation cannot be recorded, or the two texts differ in length.
+            GlassError: there is no such part or token, the activation cannot be recorded, the two texts have different
+                numbers of tokens, or `tokens` raises it.
         """
         known = patchable(self.model)
         if part not in known:
@@ -414,8 +427,9 @@ class Transformer:
         Args:
             text, target: as for `loss`.
             part: one or several names from `parts`.
-            instead: replacement for the part's output: "zero"; "mean" over the run's held-out text; "first", for heads:
-                attention to the first token only; "frozen": zero, with all other attention patterns kept unchanged.
+            instead: replacement for the part's output: "zero"; "mean" over the run's held-out text; "first", for heads
+                and attention layers: attention to the first token only; "frozen": zero, with all other attention
+                patterns kept unchanged. If `part` names positions or the mask, they are removed.
 
         Raises:
             GlassError: there is no such part, the part does not support this replacement, the run's text is missing
@@ -438,11 +452,12 @@ class Transformer:
             text: the text before the token; for other tasks, a source, a text with `[MASK]`, or a text to classify.
             token: text or id of the token, or a label; None: the model's prediction.
             against: another token or label, whose logit is subtracted.
-            step: number of the token in the text that `generate` returns, counted from 1.
+            step: number of the generated token to explain, counted from 1.
             hole: number of the `[MASK]`, counted from 1.
 
         Raises:
-            GlassError: the model has no exact decomposition (post-norm), the text is empty, or there is no such token.
+            GlassError: the model has no exact decomposition (it is post-norm, or has an activation before its output
+                layer), the text is empty, or there is no such token.
         """
         return write_receipt(self.text_model, text, token, against, step=step, hole=hole)
 
@@ -453,6 +468,7 @@ class Transformer:
 
         Args:
             text: text on which the heads are scored; None: the run's held-out text, or random tokens if it is missing.
+                Some roles are scored on random tokens that repeat, for any `text`.
 
         Raises:
             GlassError: the text is empty, or longer than the context.
@@ -499,13 +515,13 @@ def load(
     """Load a run with its model, tokenizer and task.
 
     Args:
-        run: folder of a run made by `glass train` or `fit`.
+        run: folder of a run, made for example by `glass train`, `fit` or `import_model`.
         checkpoint: "best" (lowest validation loss) or "last".
         device: "auto", "cpu", "cuda", "cuda:N" or "mps".
         precision: precision of the weights; "auto": bf16 if it is faster on the device.
 
     Raises:
-        GlassError: there is no such run, or its files are damaged.
+        GlassError: there is no such run or device, or the files of the run are damaged.
     """
     with torch_state_restored():  # building a model uses random numbers before the weights are loaded
         return Transformer(OpenedRun.load(run, checkpoint, device, precision))
@@ -532,13 +548,15 @@ def fit(
     Args:
         data: a text file, a folder, a .gz, CSV, TSV or JSONL file, or the name of a generated corpus.
         target: file with the targets, parallel to the sources in `data`.
-        task: "lm" (the default), "masked", "classify", "translate" or "summarize".
-        minutes: wall-clock time of the whole call; 10 if neither minutes nor steps are given.
-        steps: number of optimizer steps; the same number gives the same weights, bit for bit.
-        out: run folder; None: runs/NAME-OF-DATA.
+        task: "lm" (the default), "masked", "classify", "translate", "summarize" or "chat".
+        minutes: wall-clock time of the whole call; if neither `minutes` nor `steps` is given, the limit of the recipe:
+            10 minutes for the default recipes.
+        steps: number of optimizer steps; on the same machine, a call with the same `steps` and settings gives the same
+            weights, bit for bit.
+        out: new run folder; None: runs/NAME-OF-DATA.
         recipe: name of a recipe, a set of settings; None: the default recipe of the task.
-        begin_from: run to fine-tune, which provides the tokenizer, the model settings and the initial weights;
-            training then takes 3 minutes by default.
+        begin_from: folder of a run to fine-tune, which provides the tokenizer, the model settings and the initial
+            weights; the call then takes 3 minutes by default.
         settings: any other settings by name: {"model.layers": 4, "train.seed": 1}.
         progress: show a progress bar and notes on standard error.
 
@@ -592,7 +610,7 @@ def import_model(path: Folder, out: Folder | None = None) -> Transformer:
 
 
 def _refuse_run_at(folder: Path) -> None:
-    """Raise a `GlassError` with advice for the Python API if the folder holds a run."""
+    """Raise a `GlassError`, with a remedy for the Python API, if the folder holds a run."""
     if (folder / "config.toml").exists():
         advice = f"Open it with gf.load({fspath(folder)!r}), or give another folder as out."
         raise GlassError(f"{folder} already holds a run", advice)
@@ -623,7 +641,7 @@ def _named(ids: Sequence[int], tokenizer: Tokenizer, source: TextTokens | None =
 
 
 def _as_inputs(tokens: TextTokens) -> tuple[Tensor, Tensor | None]:
-    """Return the inputs of a forward pass, with a batch axis: ids, or source ids and target ids."""
+    """Return the inputs of a forward pass, with a batch axis: ids and None, or source ids and target ids."""
     if tokens.source is None:
         return tokens.ids[None], None  # (1, T)
     return tokens.source.ids[None], tokens.ids[None]  # (1, S), (1, T)

@@ -330,7 +330,7 @@ def test_mistakes_at_the_start_are_two_lines(home: Path) -> None:
         port = other.getsockname()[1]
         assert refused("serve", "book", "--port", str(port), folder=home) == (
             f"cannot listen at 127.0.0.1, port {port}: Address already in use",
-            "Choose another port, or give --port 0 to use any free port.",
+            "Choose another port, or give --port 0 to use any free port; --host must be an address of this machine.",
         )
     for token in ([], ["--token", "x" * (LONG_ENOUGH - 1)]):
         problem, remedy = refused("serve", "book", "--host", "0.0.0.0", *token, folder=home)

@@ -47,7 +47,7 @@ export interface Run {
   labels: string[];
   /** The first text on the page. */
   prompt: string;
-  /** The setting `sample.tokens`; missing in a shared file. */
+  /** The setting `sample.tokens`. */
   sample_tokens?: number;
 }
 
@@ -62,7 +62,7 @@ export interface Source {
   listRuns(): Promise<Run[]>;
   /** The answer of a view, as JSON. */
   ask(run: string, view: string, question: object, signal?: AbortSignal): Promise<unknown>;
-  /** The answer of a view, as bytes after a JSON header, whose length is the first four bytes (little-endian). */
+  /** The answer of a view: four bytes with the length of a JSON header (little-endian), the header, and the numbers. */
   askBytes(run: string, view: string, question: object, signal?: AbortSignal): Promise<ArrayBuffer>;
   /** The events that answer a POST request. */
   events(path: string, body: object, signal: AbortSignal): AsyncGenerator<unknown>;
@@ -103,7 +103,7 @@ export async function askBytes<Header>(
   return { header, bytes: whole.slice(4 + length) };
 }
 
-/** The events of a streamed answer, one at a time. The stream may break: check for the last event. */
+/** The events of a streamed answer, one at a time. The stream may break, so check that the last event arrived. */
 export function events<Event>(path: string, body: object, signal: AbortSignal): AsyncGenerator<Event> {
   return asked().events(path, body, signal) as AsyncGenerator<Event>;
 }

@@ -20,7 +20,7 @@ export class Asked<Answer> {
    * Call it when a component is created.
    *
    * `delay`: milliseconds without a change before the request is sent, for example while someone types. `unfinished`:
-   * whether the server is still working on an answer, which is then requested again every second.
+   * whether an answer shows that the server is still working; then the request is repeated every second.
    */
   constructor(
     question: () => ((signal: AbortSignal) => Promise<Answer>) | null,

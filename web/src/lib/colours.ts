@@ -5,7 +5,7 @@ import { place } from "./place.svelte";
 
 type Rgb = [number, number, number];
 
-/** From weight 0 to weight 1, in even steps of lightness, readable in grey. */
+/** Colours from weight 0 to weight 1, in even steps of lightness, so that they stay readable in greyscale. */
 const RAMPS: Record<"light" | "dark", Rgb[]> = {
   light: [[246, 248, 247], [196, 224, 222], [116, 184, 186], [38, 134, 145], [9, 84, 100], [6, 40, 58]],
   dark: [[18, 25, 28], [20, 62, 74], [22, 108, 122], [46, 160, 168], [128, 211, 203], [240, 250, 226]],
@@ -34,7 +34,7 @@ export function isDark(): boolean {
 
 const SHADES = 512;
 
-/** The function from a value to its colour: for weights from 0 to `largest`, or signed values up to ±`largest`; NaN: masked. */
+/** The function from a value to its colour, for weights from 0 to `largest` or signed values up to ±`largest`; NaN: masked. */
 export function painter(kind: "weight" | "signed", scale: Scale = "linear", largest = 1): (value: number) => Rgb {
   const mode = isDark() ? "dark" : "light";
   if (kind === "weight") {

@@ -9,7 +9,7 @@ export interface Message {
 export interface Conversation {
   /** Oldest first. */
   messages: readonly Message[];
-  /** Number of the oldest messages that no longer fit in the context: they are shown, but not sent again. */
+  /** Number of oldest messages that no longer fit in the context: they are shown, but not sent again. */
   forgotten: number;
 }
 

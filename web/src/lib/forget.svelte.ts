@@ -1,4 +1,4 @@
-/** Clears state of a view that is valid for one text only. */
+/** Clears the state of a view that is valid only for one text. */
 import { place } from "./place.svelte";
 
 /** Clear these entries when the text or the target changes. Call it when a component is created. */

@@ -1,6 +1,6 @@
 /** Formatting of numbers and tokens for display. Copied numbers have all digits: see `csv`. */
 
-/** Four significant digits: 0.01348, 12.30, -1.2e-7. */
+/** At least four significant digits, or three with an exponent: 0.01348, 12.30, 123456, −1.20e-7. */
 export function figure(value: number | null): string {
   if (value === null || Number.isNaN(value)) return "–";
   if (value === 0) return "0";
@@ -9,7 +9,7 @@ export function figure(value: number | null): string {
   return minus(value.toFixed(Math.max(0, 3 - Math.floor(Math.log10(size)))));
 }
 
-/** Two significant digits, for narrow places: 0.013, 12. */
+/** At most two significant digits, for narrow places: 0.013, 12. */
 export function brief(value: number): string {
   return minus(String(Number(value.toPrecision(2))));
 }

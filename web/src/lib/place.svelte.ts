@@ -31,13 +31,13 @@ class Place {
     history.pushState(null, "", this.address());
   }
 
-  /** A whole number that a view keeps under this name. */
+  /** The whole number that a view keeps under this name; `otherwise` if there is none. */
   number(name: string, otherwise: number): number {
     const value = Number.parseInt(this.more[name] ?? "", 10);
     return Number.isNaN(value) ? otherwise : value;
   }
 
-  /** A word that a view keeps under this name. */
+  /** The word that a view keeps under this name; `otherwise` if there is none. */
   word<W extends string>(name: string, otherwise: W): W {
     return (this.more[name] as W | undefined) ?? otherwise;
   }

@@ -1,4 +1,4 @@
-/** Roles of the heads, measured as in `glass heads` on the run's validation text. */
+/** Roles of the heads, measured as in `glass heads` on the run's own data. */
 import { ask } from "./api";
 
 export interface Role {
@@ -11,7 +11,7 @@ export interface Role {
 
 export interface HeadRoles {
   name: string;
-  /** Roles of the head, the clearest first. */
+  /** Roles of the head, the largest score first. */
   is: string[];
   roles: Record<string, Role>;
   numbers: Record<string, number>;

@@ -1,4 +1,7 @@
-/** The served runs, listed again every few seconds, so that new checkpoints and a restarted server are noticed. */
+/**
+ * The served runs, listed again every few seconds while the page is visible, so that it notices new checkpoints and a
+ * restarted server.
+ */
 import { listRuns, Problem, type Run } from "./api";
 
 const [GONE, TRAINING, QUIET] = [1500, 3000, 6000]; // milliseconds until the next request

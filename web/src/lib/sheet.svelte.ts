@@ -9,7 +9,7 @@ export interface Check {
   unit: string;
   measured: number | null;
   limit: number;
-  /** Null: the check does not apply to the run. */
+  /** Null: the check does not apply to the run, or could not run. */
   ok: boolean | null;
   note: string;
   seconds: number;
@@ -56,5 +56,5 @@ export function verdictOf(sheet: Sheet): string {
   if (checks.length === 0) return "not verified yet";
   const [passed, failed] = [true, false].map((ok) => checks.filter((check) => check.ok === ok).length);
   const rest = checks.length - passed! - failed!;
-  return `${passed} of ${checks.length} checks passed, ${failed} failed${rest > 0 ? `, ${rest} do not apply` : ""}`;
+  return `${passed} of ${checks.length} checks passed, ${failed} failed${rest > 0 ? `, ${rest} did not apply or could not run` : ""}`;
 }

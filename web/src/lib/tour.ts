@@ -21,16 +21,16 @@ export const STOPS: readonly Stop[] = [
   {
     view: "tokens",
     title: "The model reads tokens",
-    words: "First the text is split into tokens, and each becomes a number. The model sees only this sequence of numbers.",
+    words: "First the text is split into tokens, and each token becomes a number. The model sees only this sequence of numbers.",
     attempt: "Change one letter in the text above, and see which tokens change. Then type a word that is not in the training text.",
   },
   {
     view: "write",
     title: "The output is probabilities",
-    words: "From these numbers the model computes the probability of each possible answer. It does not look anything up: the result comes from multiplications and additions.",
+    words: "From these numbers the model computes the probability of each possible answer. It does not look up any text: the result is computed from the input and from the model's weights.",
     attempt: "Let the model write once, and then again with a temperature near 0. What changes? Does the second text repeat itself, and why?",
     instead: {
-      classify: "Type a text that fits no label. The probabilities still sum to 100 %.",
+      classify: "Type a text that fits no label. Do the probabilities still sum to 100 %?",
       masked: "Move the [MASK] to another position, and see how the predictions change with the context on both sides.",
       chat: "Ask a question, and then a second one that makes sense only after the first. Begin a new conversation and ask only the second question: what is missing?",
       translate: "Translate a short sentence, and then the same sentence with two words exchanged.",
@@ -39,19 +39,19 @@ export const STOPS: readonly Stop[] = [
   {
     view: "attention",
     title: "Tokens attend to one another",
-    words: "In each layer every token reads information from other tokens. A row of this map is one query token: its weights sum to 1.",
+    words: "In each layer, a token can read information from all tokens that the mask allows. A row of this map is one query token: its weights sum to 1.",
     attempt: "Point at the cell with the strongest colour in the last row. Then choose another layer: does it attend to the same token?",
   },
   {
     view: "score",
     title: "How one weight is computed",
-    words: "The query and the key, two lists of numbers, are multiplied entry by entry and summed. Softmax turns these scores into weights.",
+    words: "The query and the key, two lists of numbers, are multiplied entry by entry, summed and scaled. Softmax turns these scores into weights.",
     attempt: "Find the largest product. Then divide all scores by a larger or a smaller number: does the row become flatter or more peaked?",
   },
   {
     view: "heads",
     title: "Heads have different roles",
-    words: "Each layer has several heads. Some have a role that can be measured, such as attending to the previous token. Below each map are the score of the role with its interval, and the chance level.",
+    words: "Each layer has several heads. Some have a role that can be measured, such as attending to the previous token. Below each map are the score of the head's clearest role, its interval, and the chance level.",
     attempt: "Sort by importance, and look at the first head. Does the most important head have a role?",
   },
   {
@@ -64,7 +64,7 @@ export const STOPS: readonly Stop[] = [
     view: "lens",
     title: "The answer, layer by layer",
     words: "The lens shows the prediction after each layer: often uncertain in the first layers, and decided in the last ones.",
-    attempt: "Find the first layer that already gives the final answer. Is it an earlier layer for easy tokens?",
+    attempt: "Find the first layer that already gives the final answer. Does it come earlier for easy tokens?",
   },
   {
     view: "ablation",
@@ -74,9 +74,9 @@ export const STOPS: readonly Stop[] = [
   },
   {
     view: "replay",
-    title: "How the model learned",
-    words: "None of this was programmed. Training starts from random weights, and each step makes the correct token a little more likely.",
-    attempt: "Press play. Compare the generated text at the first and the last step, and find the step at which the attention map gets its pattern.",
+    title: "How the model learnt",
+    words: "None of this was programmed. Training usually starts from random weights, and step by step it makes the correct answers more likely.",
+    attempt: "Press play. Compare the first and the last step: how has the loss changed? If the run has snapshots, find the step at which the attention map gets its pattern.",
   },
   {
     view: "loss",
@@ -87,11 +87,11 @@ export const STOPS: readonly Stop[] = [
   {
     view: "proof",
     title: "Check the computation",
-    words: "Errors in a program can go unnoticed. Each cell is a check of a property of this model, for example that later tokens do not change earlier predictions.",
-    attempt: "Verify the weights, and read the line “future-blind”. The strip at the top of the page shows the result.",
+    words: "Errors in a program can go unnoticed. Each cell is a check of one property of this model, for example that padding does not change the predictions.",
+    attempt: "Verify the weights, and read the line “future-blind”. The strip at the top of the page shows the results.",
     instead: {
-      classify: "Verify the weights, and read the line “padding-blind”. The strip at the top of the page shows the result.",
-      masked: "Verify the weights, and read the line “padding-blind”. The strip at the top of the page shows the result.",
+      classify: "Verify the weights, and read the line “padding-blind”. The strip at the top of the page shows the results.",
+      masked: "Verify the weights, and read the line “padding-blind”. The strip at the top of the page shows the results.",
     },
   },
 ];

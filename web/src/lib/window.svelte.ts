@@ -14,14 +14,14 @@ export interface Shown {
   shape: [rows: number, columns: number];
 }
 
-/** Maximum width of a window in which single cells can be clicked. */
+/** Maximum width of a window in which a click opens a single cell; in a wider window, it zooms in. */
 export const FINE = 64;
 const LEAST = 16;
 
 export class Region {
   #text = place.text + place.target;
 
-  /** Create it when a component is created. When the text changes, the whole map is shown. */
+  /** Create it when a component is created. When the text or the target changes, the whole map is shown. */
   constructor() {
     $effect(() => {
       const text = place.text + place.target;
@@ -54,7 +54,7 @@ export class Region {
     return queries[1] - queries[0] === size[0] && keys[1] - keys[0] === size[1];
   }
 
-  /** Scale the width of the window by `times`, around a cell or, outside the window, around its middle. */
+  /** Scale the width of the window by `times`, around a cell or, if the cell is outside the window, around the middle. */
   zoom(shown: Shown, times: number, query: number, key: number): void {
     const span = Math.max(LEAST, Math.round(this.width(shown) * times));
     const middle = ([start, stop]: Span, at: number) => (at >= start && at < stop ? at : Math.floor((start + stop) / 2));

@@ -8,7 +8,7 @@ import type { Weights } from "./weights";
 /** The weights of one attention layer. */
 export interface AttentionWeights {
   site: string;
-  /** Numbers of the query heads, and the index of the key head of each. */
+  /** Numbers of the query heads, and for each query head the index of its key head. */
   heads: readonly number[];
   asks: readonly number[];
   query: Affine;
@@ -22,7 +22,7 @@ export interface AttentionWeights {
 /** Activations of one attention layer in one pass. */
 export interface AttentionPass {
   of: AttentionWeights;
-  /** (T, H K), (S, G K), (S, G K), after normalization and rotation. */
+  /** Queries (T, H K) and keys (S, G K) after normalization and rotation, and values (S, G K). */
   q: Matrix;
   k: Matrix;
   v: Matrix;
@@ -32,7 +32,7 @@ export interface AttentionPass {
   first: number;
 }
 
-/** Mask of a stack, the same for all its layers. */
+/** Mask and position bias of a stack, the same for all its layers. */
 export interface Sight {
   causal: boolean;
   window: number | null;
@@ -57,7 +57,11 @@ export function attentionWeights(weights: Weights, name: string, site: string, s
   };
 }
 
-/** Keys or values of a source, (S, G K): projected, normalized and rotated. */
+/**
+ * Queries (T, H K) or keys (S, G K): projected, normalized if there is a norm, and rotated if the positions are rotary.
+ *
+ * `from`: position of the first token; null: no rotation.
+ */
 function project(x: Matrix, own: Affine, norm: Affine | null, settings: Settings, from: number | null): Matrix {
   const made = normed(linear(x, own), "rmsnorm", norm, settings.qk_eps);
   if (from !== null && settings.positions === "rotary") turn(made, settings.head_width, settings.rotary_base, from);
@@ -71,7 +75,7 @@ export function seen(sight: Sight, query: number, keys: number): [from: number, 
   return [from, sight.window === null ? keys : Math.min(keys, query + sight.window)];
 }
 
-/** The two terms of the score of a query and a key: q · k / √K, and the position bias. */
+/** The score of a query and a key: q · k / √K plus the position bias. */
 export function scoreOf(pass: AttentionPass, head: number, row: number, key: number, K: number, bias: ScoreBias | null): number {
   const of = pass.of.asks[head]!;
   const [fromQ, fromK] = [row * pass.q.columns + head * K, key * pass.k.columns + of * K];

@@ -2,7 +2,7 @@
 import type { Shared } from "./shared";
 import { rowOf } from "./tensors";
 
-/** The largest difference of a logit on the check row in the file; null if there is none. */
+/** The largest difference of a logit at the end of the check row in the file; null if the file has no check row. */
 export function largestDifference({ header, model }: Shared): number | null {
   if (header.check === undefined) return null;
   const { ids, source, logits } = header.check.row;

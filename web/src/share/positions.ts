@@ -29,7 +29,11 @@ export function turn(x: Matrix, K: number, base: number, first: number): void {
   }
 }
 
-/** Slopes 2^(-8i/n) for i = 1 … n; for other n than powers of two, some are those of the next power (Press et al. 2022). */
+/**
+ * Slopes 2^(-8i/n) for i = 1 … n, if the number of heads n is a power of two (Press et al. 2022).
+ *
+ * For another n: the slopes of the next lower power of two, and some of those of the next higher power.
+ */
 export function alibiSlopes(heads: number): number[] {
   const power = 2 ** Math.floor(Math.log2(heads));
   const slopes = Array.from({ length: power }, (_, i) => 2 ** ((-8 * (i + 1)) / power));

@@ -21,7 +21,7 @@ export interface Sampling {
   seed: number;
 }
 
-/** Effect of rounding the weights, which the library measured when it wrote the file. */
+/** Effect of rounding the weights, measured by the library when it wrote the file. */
 export interface Rounding {
   places: number;
   loss: number;
@@ -90,7 +90,7 @@ export class Shared {
     return stack === "enc" ? this.sourceTokenizer : this.tokenizer;
   }
 
-  /** Token ids of a text, not truncated; a masked model gets the mask token for each [MASK]. */
+  /** Token ids of a text with the special tokens around it, not truncated; a masked model gets the mask token for each [MASK]. */
   read(text: string): number[] {
     const { task } = this.run;
     if (task !== "masked" || !text.includes(MASK)) {

@@ -1,4 +1,4 @@
-/** Source of the answers that computes them with the model in the file, with the fields of `glass serve`. */
+/** Source of answers that are computed with the model in the file, with the same fields as those of `glass serve`. */
 import { Problem, type Run, type Source } from "../lib/api";
 import { ANSWERS, type Binary } from "./answers";
 import { type WriteQuestion, writing } from "./answers/write";

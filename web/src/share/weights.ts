@@ -6,7 +6,7 @@ export interface Stored {
   name: string;
   shape: number[];
   kind: "int8" | "float16" | "float32";
-  /** Offset of the first byte. For int8, float32 scales precede the integers. */
+  /** Offset of the first byte. For int8, one float32 scale for each row precedes the integers. */
   offset: number;
 }
 

@@ -6,7 +6,7 @@ import type { Run } from "../lib/api";
 type Load = () => Promise<{ default: Component<{ run: Run }> }>;
 
 export interface ViewEntry {
-  /** Name in the address, and of the server's view if there is one. */
+  /** Name of the view in the address of the page. */
   name: string;
   title: string;
   /** Other titles, for runs of these tasks. */
@@ -56,7 +56,7 @@ export const VIEWS: readonly ViewEntry[] = [
     name: "loss", title: "Loss by token", group: "Learnt", reads: true, load: () => import("./Loss.svelte"),
     missing: (run) => {
       if (run.task === "classify") return `${run.name} predicts labels: it gives no probability to tokens, so they have no surprisal. glass evaluate prints its loss.`;
-      if (run.task === "chat") return `${run.name} was trained on answers only: the tokens of a question have no loss. glass evaluate prints the loss on the answers of the conversations.`;
+      if (run.task === "chat") return `${run.name} was trained on answers only: the tokens of a question have no loss. glass evaluate prints the loss on the answers.`;
       return null;
     },
   },
@@ -65,7 +65,7 @@ export const VIEWS: readonly ViewEntry[] = [
     missing: (run) => {
       if (run.task === "lm" || run.task === "masked") return null;
       const remedy = "Serve a run of --task lm or --task masked.";
-      if (run.task === "chat") return `${run.name} was trained on answers only, but probes need a run that predicts all tokens of a text. ${remedy}`;
+      if (run.task === "chat") return `${run.name} was trained on answers only, but the probes need a run that predicts all tokens of a text. ${remedy}`;
       return `${run.name} gives no probability to the tokens of a single text, so the probes do not apply. ${remedy}`;
     },
   },

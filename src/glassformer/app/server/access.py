@@ -2,8 +2,8 @@
 
 Any web page in a browser can send requests to 127.0.0.1, and another site can let its domain name resolve to 127.0.0.1
 (DNS rebinding). Therefore the `Host` header must be a name of this machine, an `Origin` header must be the server's own
-origin, and all requests except those for the page itself need a token, which only the person who started the server
-has seen.
+origin, and all requests except those for the page's files and /health need a token, which only the person who started
+the server has seen.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
     GET  /                        the page
     GET  /api/runs                {"runs": [metadata of each run]}, see `listing`
     GET  /api/views               {"views": [names], "questions": {name: JSON schema of its body}}
-    POST /api/runs/RUN/VIEW       the result of a view, see `views`
+    POST /api/runs/RUN/VIEW       the response of a view, see `views`
     POST /api/runs/RUN/write/stream   streamed generated text, see `writing`
     POST /api/runs/RUN/keep       save a new run without some heads, see `keep_pruned`
     GET  /api/runs/RUN/events     metrics and checkpoints of a run that is training, see `events`
@@ -118,7 +118,7 @@ def make_app(registry: ModelRegistry, access: Access, page: Path = PAGE, engines
 
 
 def _reply(registry: ModelRegistry, run: str, view: str, body: bytes, request: Request) -> Reply:
-    """Return the result of a view, which is not computed if the client has disconnected."""
+    """Return the response of a view; if the client has disconnected, raise an error instead of computing it."""
     from glassformer.app.server.views import find_view  # imported here because importing torch is slow
 
     found = find_view(view)
@@ -159,12 +159,14 @@ async def _refused(request: Request, error: Exception) -> Response:
 
 
 async def _not_found(request: Request, error: Exception) -> Response:
-    """Return the response for an unknown path or method."""
+    """Return the response for an unknown path, or for a path that does not support the method."""
     assert isinstance(error, HTTPException)
     path = request.url.path[:200]
     if error.status_code == 405:
         refusal = RefusedRequestError(
-            f"{path} does not support {request.method}", "See docs/serve.md for the supported methods.", 405
+            f"{path} does not support {request.method}",
+            "Use a method that the header Allow of this response lists.",
+            405,
         )
     else:
         refusal = RefusedRequestError(

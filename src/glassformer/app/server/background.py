@@ -62,7 +62,7 @@ class BackgroundTask:
 
     @property
     def error(self) -> GlassError | None:
-        """Error that ended the task; None if it is still running or succeeded."""
+        """`GlassError` that ended the task; None if the task waits, is running or succeeded."""
         try:
             self.result()
         except GlassError as error:

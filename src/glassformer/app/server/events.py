@@ -3,7 +3,8 @@
 ::
 
     event: metrics       data: a line of metrics.jsonl        id: its step
-    event: checkpoint    data: {"best": "step-000850", "last": "step-000900"}   when one of them changes
+    event: checkpoint    data: {"best": "step-000850", "last": "step-000900"}   first, and when one of them changes;
+                                                                            null: none yet
     event: end           data: {}                             training has ended
 
 `?after=STEP` first sends the existing lines of later steps; without it, only new lines are sent. A browser that lost
@@ -84,7 +85,7 @@ class Follower:
 
 
 async def events_of(request: Request, registry: ModelRegistry, name: str) -> Response:
-    """Return the event stream of a run, or status 204 if it is not training.
+    """Return the event stream of a run, or a response with status 204 if the run is not training.
 
     Raises:
         GlassError: there is no such run, `after` is not a step, or there are too many streams.

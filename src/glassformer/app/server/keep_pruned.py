@@ -19,7 +19,7 @@ from glassformer.base.wording import quoted
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?|.*(\.|\.partial)", re.IGNORECASE)
-"""Names that some systems reserve, or that a run has while it is being written."""
+"""Names that Windows reserves or cannot store, or that a run has while it is being written."""
 
 
 def checked_name(name: str) -> str:
@@ -31,7 +31,8 @@ def checked_name(name: str) -> str:
     if not NAME.fullmatch(name) or RESERVED.fullmatch(name):
         raise RefusedRequestError(
             f"{name[:80]!r} is not a valid name for a run",
-            "Use up to 64 letters, digits and the characters . _ - and begin with a letter or digit.",
+            "Use 1 to 64 letters, digits and the characters . _ - and begin with a letter or digit. "
+            "Names such as con and lpt1, and names that end with . or .partial, are reserved.",
         )
     return name
 
@@ -40,7 +41,8 @@ def keep_without(registry: ModelRegistry, name: str, body: bytes) -> dict[str, A
     """Write the run without the heads and serve it; return the body of the response.
 
     Raises:
-        GlassError: the body is not valid, the name is taken, or the heads cannot be pruned.
+        GlassError: there is no such run, the body or the name is not valid, the name is taken, or the heads cannot be
+            pruned.
     """
     from glassformer.app.server.view import Name, ViewQuestion
     from glassformer.inspection.pruning.chosen_heads import prune_by_hand

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from glassformer.text.tokenizers import Tokenizer
 
 NEVER = "-"
-"""Stands for the version of a run without a checkpoint."""
+"""Placeholder for the version of a run without a checkpoint."""
 WORDS = 12
 """Maximum number of words of a sample to use as the prompt."""
 MARGIN = 8
@@ -44,9 +44,9 @@ class Listing:
         return [{**self.of(name), "parent": parents.get(name)} for name in self._registry.names()]
 
     def parents(self) -> dict[str, str]:
-        """Return the name of each run whose parent is also served -> the name of the parent.
+        """Return the parents: name of each run whose parent is also served -> name of the parent.
 
-        Runs are matched by the SHA-256 of a checkpoint, because folders may be renamed, moved or copied.
+        Runs are matched by the SHA-256 of the weights of a checkpoint, because folders may be renamed, moved or copied.
         """
         runs = {name: self._registry.run(name) for name in self._registry.names()}
         begun = {name: digest for name, run in runs.items() if (digest := run.parent_weights) is not None}
@@ -64,7 +64,8 @@ class Listing:
     def of(self, name: str) -> dict[str, Any]:
         """Return the metadata of a run: name, version, step (None: no checkpoint yet), training, error and `shape_of`.
 
-        If a file cannot be read, `error` has the two lines of the error, and the entries of `shape_of` are missing.
+        If a file cannot be read, `error` describes the error (see `as_json`), and the entries of `shape_of` are
+        missing.
         """
         version = self._registry.version(name)
         facts = {
@@ -124,7 +125,7 @@ def shape_of(run: Run) -> dict[str, Any]:
 
 
 def sample_prompt(run: Run, config: Config, reader: Tokenizer) -> str:
-    """Return the initial prompt of the page, from the last training sample, the settings or a default for the task.
+    """Return the first text of the page, from the last training sample, the settings or a default for the task.
 
     For the task `lm`, a sample that continues the settings' prompt is preferred, because a prompt is often only a word
     or two. For other tasks, the settings' prompt is preferred. The result is truncated to fit the context.

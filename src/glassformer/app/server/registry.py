@@ -125,7 +125,7 @@ class ServedModel:
 
         Args:
             name: name of the task.
-            do: function to start the task with, unless the task is running; None: do not start the task.
+            do: function of a new task, which is started unless a task of this name is running; None: start no task.
         """
         with self.lock:
             held = self._tasks.get(name)
@@ -202,7 +202,9 @@ class ModelRegistry:
             return None
 
     def open(self, name: str) -> ServedModel:
-        """Return the run's best checkpoint, loaded on first use; the same object until there is a new best checkpoint.
+        """Return the run's best checkpoint, loaded at the first call; later calls return it until there is a new one.
+
+        If a newer checkpoint cannot be loaded, the older one is returned.
 
         Raises:
             GlassError: there is no such run, it has no checkpoint yet, or its files are incomplete.
@@ -216,7 +218,7 @@ class ModelRegistry:
             if version is None and is_held(run.folder):
                 raise RefusedRequestError(
                     f"{name} has just started training: it has no checkpoint yet",
-                    "Wait for the first checkpoint; train.evaluate_every sets its step.",
+                    "Wait for the first evaluation, which saves one; train.evaluate_every sets its step.",
                     409,
                 )
             try:

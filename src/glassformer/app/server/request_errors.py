@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from glassformer.base.errors import GlassError, ShortMemoryError
 
 BAD_REQUEST = 400
-"""HTTP status of an error that does not specify one."""
+"""HTTP status of a `GlassError` without a status of its own."""
 SHORTER = "Use a shorter text, request fewer texts, or close other programs."
 """Second line of an error about lack of memory."""
 TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
@@ -49,7 +49,7 @@ def as_json(error: GlassError) -> dict[str, Any]:
 
 
 def in_two_lines(error: ValidationError) -> RefusedRequestError:
-    """Convert a validation error to a `RefusedRequestError` (status 422) about its first problem."""
+    """Convert a validation error to a `RefusedRequestError` (status 422) that describes its first problem."""
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]
     name = " ".join(".".join(map(str, first["loc"])).split())[:100]  # an unknown field may have any name
     more = f" ({error.error_count() - 1} more)" if error.error_count() > 1 else ""

@@ -35,7 +35,7 @@ def listen(host: str, port: int) -> socket.socket:
         port: port; 0: any free port.
 
     Raises:
-        GlassError: the port is in use, or the host is not an address of this machine.
+        GlassError: the port is in use or not allowed, or the host is not an address of this machine.
     """
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
@@ -51,7 +51,9 @@ def listen(host: str, port: int) -> socket.socket:
         found.listen(128)
     except OSError as error:
         found.close()
-        remedy = "Choose another port, or give --port 0 to use any free port."
+        remedy = (
+            "Choose another port, or give --port 0 to use any free port; --host must be an address of this machine."
+        )
         raise GlassError(f"cannot listen at {host}, port {port}: {error.strerror}", remedy) from None
     return found
 
@@ -114,7 +116,7 @@ def serve(app: ASGIApp, listening: socket.socket, ready: Callable[[], None]) -> 
 
 
 def open_browser(address: str) -> None:
-    """Open an address in the browser, if there is a display; this runs in a thread because it may take long."""
+    """Open an address in the browser, in a thread because it may take long; on Linux only if there is a display."""
     if sys.platform == "linux" and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
         return  # a text browser would take over the terminal
     threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()

@@ -1,4 +1,4 @@
-"""Views of the page: each has a request body, a function that computes its response, and a script for its numbers."""
+"""Views of the page: each has a request body, a function that computes its response, and a script with its numbers."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class PageView(Generic[Q]):
 
     Attributes:
         question: class of the request body.
-        answer: returns the data of the response; the caller holds the locks of the run and of the other runs.
+        answer: returns the data of the response; the caller holds the locks of the run and of the `others`.
         python: returns a short script that prints the same numbers with the library's public functions.
         others: returns the names of other runs that the view needs; they are passed, loaded, to `answer` and `python`.
     """
@@ -139,7 +139,7 @@ class PageView(Generic[Q]):
         Args:
             opened: loaded checkpoint of the run.
             question: the parsed request.
-            others: runs that the run is compared with.
+            others: loaded checkpoints of the other runs that the view needs.
             gone: returns True if the client has disconnected; called after the locks are acquired.
 
         Raises:

@@ -1,4 +1,4 @@
-"""Thread pool of bounded size, with bounded queues, for slow work that must not block the event loop."""
+"""Thread pool with a maximum size and bounded queues, for slow work that must not block the event loop."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ T = TypeVar("T")
 THREADS = 8
 """Number of threads."""
 WAITING = 64
-"""Maximum number of waiting requests, in total and for each run."""
+"""Maximum number of requests that wait for a thread, and of those that wait for each run."""
 
 
 class Workers:
@@ -44,8 +44,11 @@ class Workers:
     async def of_run(self, name: str, work: Callable[..., T], *arguments: Any) -> T:
         """Run `work(*arguments)` in a thread, one call at a time for each run.
 
-        The views of a run need its lock, so that only one can run at a time. Calls wait here, without a thread, because
-        other runs need the threads.
+        A view holds the lock of its run, so the views of a run must take turns. Calls wait here, without a thread,
+        because other runs need the threads.
+
+        Raises:
+            GlassError: as in `__call__`.
         """
         turn = self._turns[name]
         _refuse_more(turn.statistics().tasks_waiting)

@@ -2,10 +2,10 @@
 
 ::
 
-    data: {"text": "He said"}                                      repeatedly: new text; only complete characters
     data: {"forgotten": 2}                                         first, if messages do not fit into the context:
                                                                    the number of oldest messages left out
-    data: {"ended": "end", "tokens": 40, "score": null}            last event; with the score for beam search
+    data: {"text": "He said"}                                      repeatedly: new text; only complete characters
+    data: {"ended": "end", "tokens": 40, "score": null}            last event; `score` is a number for beam search
     data: {"error": {"what": …, "remedy": …}}                      last event if the generation fails
 
 If the client closes the stream, sampling stops at the next token, and beam search at the next step. The run's engine
@@ -41,7 +41,8 @@ async def writing_of(request: Request, registry: ModelRegistry, engines: Engines
     """Return the streamed response for one text.
 
     Raises:
-        GlassError: there is no such run, it does not generate text, the body is not valid, or the queue is full.
+        GlassError: there is no such run, it has no checkpoint yet or does not generate text, the body does not fit the
+            run or is not valid, or the queue is full.
     """
     question = await to_thread.run_sync(_parsed, await request.body())
     from glassformer.app.server.views.write import refuse_history  # imported here because it imports torch

@@ -1,6 +1,6 @@
 """Measure the effect of rounding the weights: compare the run with the model in the file on the same texts.
 
-The texts are the examples in the file and the run's own answers to them, so that no other data is needed.
+The texts are the first examples in the file and the run's own answers to them, so that no other data is needed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from glassformer.tasks import AnyTextModel, MaskFiller, TextClassifier, TextMode
 TOKENS = 96
 """Maximum number of tokens generated after each text."""
 EVERY = 6
-"""Distance between masked tokens in the rows of an encoder."""
+"""Distance between the masked tokens in the rows of a masked language model."""
 ROW = 24
 TOP = 32
 """Maximum numbers of tokens (`ROW`) and logits (`TOP`) of the row that the page computes as a check when it opens."""
@@ -72,7 +72,7 @@ def compare(run: AnyTextModel, shared: AnyTextModel, texts: Sequence[str]) -> Ro
     """Compare the predictions of a run and of its rounded copy on the same rows.
 
     Raises:
-        GlassError: a text does not fit the task, or rounding led to numbers that are not finite.
+        GlassError: there is no text, a text does not fit the task, or rounding led to logits that are not finite.
     """
     rows = [row for text in texts for row in rows_of(run, text)]
     losses = torch.zeros(2, dtype=torch.float64)
@@ -139,7 +139,7 @@ def _masked(model: MaskFiller, text: str) -> Iterator[ComparedRow]:
 
 
 def check_row(shared: AnyTextModel, row: ComparedRow) -> dict[str, Any]:
-    """Return the beginning of a row and the largest logits at its last position, which the page computes as a check."""
+    """Return the row that the page computes as a check: the beginning of `row`, and its largest logits at the end."""
     ids = row.ids if isinstance(shared, TextClassifier) else row.ids[:ROW]
     logits = _logits(shared, ComparedRow(ids, row.source, {}))[-1]  # (V) or (C)
     best = logits.topk(min(TOP, len(logits)))

@@ -17,13 +17,13 @@ from glassformer.text.tokenizers import Tokenizer
 def load_shared(path: str | Path) -> AnyTextModel:
     """Load the model of a shared file, with its rounded weights.
 
-    Its results agree with the page to about 1e-5, because the page computes in float64.
+    Its logits differ from those of the page by about 1e-5, because the page computes in float64.
 
     Args:
         path: path of the HTML file.
 
     Raises:
-        GlassError: the file is missing, incomplete, or not written by `glass share`.
+        GlassError: the file is missing, incomplete, not written by `glass share`, or has another format version.
     """
     package = Package.read(Path(path))
     header = package.header

@@ -112,7 +112,7 @@ class Package:
 
 
 def _between(text: str, block: str) -> str:
-    """Return the contents of a block, up to its end tag."""
+    """Return the contents of a block, up to its end tag; raise a `ValueError` if it is not complete."""
     _, found, rest = text.partition(block)
     inside, ended, _ = rest.partition("</script>")
     if not found or not ended:
@@ -126,7 +126,7 @@ def make_package(opened: OpenedRun, bits: Bits, examples: Sequence[str]) -> Pack
     Args:
         opened: the opened run.
         bits: bits per weight.
-        examples: example texts for the page; empty: the run's own prompt.
+        examples: example texts for the page; empty: the first text that `glass serve` shows for the run.
 
     Raises:
         GlassError: the run's chat template or its tokenizer does not work in the page, or its files are damaged.

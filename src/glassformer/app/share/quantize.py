@@ -16,7 +16,7 @@ import numpy.typing as npt
 Bits = Literal[8, 16, 32]
 Floats = npt.NDArray[np.float32]
 LEVELS = 127
-"""Largest integer of a quantized weight; the smallest is its negative."""
+"""Largest integer of a quantized weight; the smallest is `-LEVELS`."""
 ALIGNED = 4
 """Alignment of the tensors, in bytes."""
 

@@ -19,11 +19,11 @@ from glassformer.runs.folder import Which
 from glassformer.runs.opening import OpenedRun
 
 MOST_BYTES = 40_000_000
-"""Maximum size of the file in bytes; larger files are too large for e-mail and for the memory of a phone."""
+"""Maximum size in bytes of the weights in base64; larger files are too large for e-mail and for a phone's memory."""
 MOST_EXAMPLES = 50
 """Maximum number of examples."""
 SAMPLED = 8
-"""Number of examples on which the effect of rounding is measured."""
+"""Maximum number of examples on which the effect of rounding is measured."""
 COMPUTED = {
     "positions": ("learned", "sinusoidal", "rotary", "alibi", "relative", "none"),
     "activation": ("relu", "relu2", "gelu", "gelu_tanh", "geglu", "swiglu"),
@@ -42,8 +42,8 @@ class ShareRequest:
     Attributes:
         folder: run folder.
         out: path of the file; an existing file is replaced.
-        bits: bits per weight: 8 (integers with a scale for each row), 16 or 32 (floats).
-        examples: example texts for the page; empty: the run's own prompt.
+        bits: bits per weight of a matrix: 8 (integers with a scale for each row), 16 or 32 (floats).
+        examples: example texts for the page, at most 50; empty: the first text that `glass serve` shows for the run.
         which: checkpoint to load, "best" or "last".
         note: receives progress messages.
     """
@@ -64,7 +64,7 @@ class ShareReport:
         out: path of the file.
         bytes: size of the file.
         parameters: number of parameters of the model.
-        bits: bits per weight.
+        bits: bits per weight of a matrix.
         rounding: effect of rounding the weights.
     """
 
@@ -105,7 +105,8 @@ def share_run(request: ShareRequest) -> ShareReport:
 
     Raises:
         GlassError: the run cannot be read, the file would be too large, the page does not support the model or the
-            tokenizer, an example does not fit the task, or writing fails. No file is left then.
+            tokenizer, an example does not fit the task, or writing fails. Then no new file is left, and an existing
+            file at `out` is not changed.
     """
     if request.bits not in get_args(Bits):
         raise GlassError(f"--bits {request.bits} is not allowed", "Give 8, 16 or 32.")

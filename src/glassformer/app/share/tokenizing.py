@@ -1,7 +1,7 @@
-"""Tokenizer data for the page, or an error with the first component of the tokenizer that the page does not support.
+"""Tokenizer data for the page, or an error that names the first component that the page does not support.
 
 `web/src/share/tokenizer.ts` implements the components listed here, and gives the same ids. Other components, which an
-imported `tokenizer.json` may have, would silently give different ids.
+imported `tokenizer.json` may have, could silently give different ids.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ REMEDY = "Share a run whose tokenizer glassformer trained, or use glass serve, w
 
 
 def for_the_page(tokenizer: Tokenizer, path: Path) -> Json:
-    """Return the contents of the tokenizer's file, and the roles of its special ids.
+    """Return the contents of the tokenizer's file, a description, and the roles of its special ids.
 
     Args:
         tokenizer: loaded tokenizer.

@@ -11,7 +11,7 @@ export interface Cells {
   largest: number;
 }
 
-/** Side of the blocks with which a length fits into `most` cells. */
+/** Smallest side of the blocks for which a length fits into `most` cells. */
 export function blockFor(length: number, most: number): number {
   return Math.ceil(length / most);
 }

@@ -4,7 +4,7 @@ import { largest, softmax } from "../tensors";
 
 export type Drawing = Pick<Sampling, "temperature" | "top_k" | "top_p" | "min_p" | "repetition_penalty">;
 
-/** The distribution after one filter; `filter` null: the model's own. */
+/** The distribution after a filter and all filters before it; `filter` null: the model's own distribution. */
 export interface Stage {
   filter: keyof Drawing | null;
   setting: number | null;
@@ -88,7 +88,7 @@ export interface Runner {
   arrival: number;
 }
 
-/** The exponential race of the library, with other random numbers: the same seed gives another text. */
+/** The exponential race of the library, with other random numbers: the same seed can give another text than the library. */
 export function race(shares: Float64Array, random: () => number): Runner[] {
   const runners: Runner[] = [];
   shares.forEach((probability, id) => {

@@ -15,7 +15,7 @@ export interface Output {
   known: boolean;
 }
 
-/** The answer at each position: the next token of the text, or else the likeliest; for a classifier, the label. */
+/** The answer at each position: `answer`, else the next token of the text, else the likeliest. A classifier has one: a label. */
 export function outputsOf(shared: Shared, subject: Subject, whole: boolean, answer: number | null = null): Output[] {
   const { ids, pass } = subject;
   const { settings } = shared.model;

@@ -93,7 +93,7 @@ class At {
     if (beta) yield plain(`${name} norm bias`, layer, dot(u, beta.data));
   }
 
-  /** Contributions of the heads by source token, and of the bias of the output projection. */
+  /** Contributions of the heads, split by source token, and the contribution of the bias of the output projection. */
   *#heads(made: PartPass, u: Float64Array, layer: number): Generator<Part> {
     const { of, v, weights } = made.attention!;
     const { weight, bias } = of.output;

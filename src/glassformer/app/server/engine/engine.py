@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 ROWS = 64
 """Maximum number of texts generated at once."""
 MEMORY = 2 << 30
-"""Maximum size of the key/value caches in bytes; a large model therefore generates fewer texts at once."""
+"""Maximum size in bytes of the key/value caches of all texts; therefore a large model generates fewer texts at once."""
 WAITING = 256
 """Maximum number of texts in the queue."""
 STOP_SECONDS = 5.0
@@ -31,7 +31,7 @@ STOP_SECONDS = 5.0
 
 
 class BusyError(RefusedRequestError):
-    """Error for a full queue; clients may try again after `seconds`."""
+    """Error for a queue without room for a request; clients may try again after `seconds`."""
 
     def __init__(self, name: str, waiting: int, seconds: int) -> None:
         super().__init__(f"the queue of {name} is full: {waiting} texts wait", f"Try again in {seconds} s.", 429)
@@ -61,9 +61,9 @@ class _CheckpointLoop:
 class Engine:
     """Engine that generates all requested texts of one run in one batch.
 
-    While the run is training, new orders use its newest checkpoint; older checkpoints finish the texts that they began.
-    An error in one text ends that text; an error in a step, such as lack of memory, ends all texts of its loop, and
-    the next order starts a new loop.
+    While the run is training, new orders use its newest best checkpoint; older ones finish the texts that they began.
+    An error in one text ends that text; an error in a step, such as lack of memory, ends all texts of its loop, and the
+    next order starts a new loop.
 
     Args:
         name: name of the run.
@@ -108,10 +108,13 @@ class Engine:
         return len(self._queue)
 
     def load(self) -> Loaded:
-        """Return the run's best checkpoint. Loading may take long, so do not call this in the event loop.
+        """Return the run's best checkpoint, prepared to generate text.
+
+        Loading may take long, so do not call this in the event loop.
 
         Raises:
-            GlassError: there is no checkpoint, it is incomplete, or the run's task does not generate text.
+            GlassError: there is no checkpoint, it is incomplete, the run's task does not generate text, or the backend
+                cannot run the model.
         """
         from glassformer.app.server.engine.loaded import Loaded
 
@@ -139,7 +142,7 @@ class Engine:
         self._metrics.prompt.labels(self.name).inc(sum(len(job.ids) for job in jobs))
 
     def count(self, jobs: Sequence[TextJob]) -> None:
-        """Count the tokens of texts found by beam search, which does not use the loop."""
+        """Count the tokens of texts that the token loop did not generate, such as results of beam search."""
         self._metrics.prompt.labels(self.name).inc(sum(len(job.ids) for job in jobs))
         self._metrics.generated.labels(self.name).inc(sum(job.count for job in jobs))
 
@@ -151,7 +154,7 @@ class Engine:
         self._thread.join(STOP_SECONDS)
 
     def _wait(self) -> int:
-        """Return the seconds until a retry: the time to generate the queued texts at the current speed."""
+        """Return the seconds until a retry, 1 to 60: the time to generate the queued texts at the current speed."""
         tokens = sum(job.settings.tokens for job in self._queue)
         return round(min(60.0, max(1.0, tokens / max(1.0, self._rate.per_second()))))
 
@@ -231,7 +234,7 @@ class Engine:
 
 
 def _as_glass_error(error: Exception) -> GlassError:
-    """Return the error to report; print the traceback of an unexpected error in the terminal."""
+    """Return the error to report; if it is not a `GlassError`, print its traceback in the terminal."""
     if isinstance(error, GlassError):
         return error
     traceback.print_exception(error, file=sys.stderr)
@@ -287,7 +290,7 @@ class Engines:
             return self._engines[name]
 
     def close(self) -> None:
-        """Close all engines and end their threads."""
+        """Close all engines; unfinished texts end with an error."""
         with self._lock:
             for engine in self._engines.values():
                 engine.close()

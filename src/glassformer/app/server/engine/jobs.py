@@ -24,9 +24,10 @@ class ScoredToken:
 
     Attributes:
         token: id of the token.
-        log_probability: natural logarithm of its probability; None for the first token of a prompt.
+        log_probability: natural logarithm of its probability; None for a token at the beginning of a prompt, which the
+            model does not predict.
         likeliest: ids and log-probabilities of the requested number of likeliest tokens, best first.
-        offset: number of characters of the text before the token.
+        offset: number of characters before the token, in the generated text or in the prompt.
     """
 
     token: int
@@ -106,7 +107,7 @@ class TextJob:
         settings: generation settings, including stop texts.
         scores: number of likeliest tokens to return with each token; None: no scores.
         more_ends: token ids that end the text, besides the tokenizer's end token.
-        scores_end: whether to return the score of the end token too, as programs that score prompts expect.
+        scores_end: whether to return the score of an end token, too, as programs that score prompts expect.
     """
 
     def __init__(

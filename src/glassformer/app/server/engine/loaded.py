@@ -18,7 +18,7 @@ from glassformer.text.tokenizers import Tokenizer
 from glassformer.text.tokenizers.tokenizer import StreamDecoder
 
 FLOAT = 4
-"""Bytes of a number in a key/value cache."""
+"""Size in bytes of a number in a key/value cache."""
 PREFILL_TOKENS = 512
 """Maximum number of prompt tokens to read in one step, for which all texts in generation must wait."""
 
@@ -37,7 +37,7 @@ class Loaded:
         row_bytes: bytes of the key/value cache of one text that fills the context, over all attention layers.
 
     Raises:
-        GlassError: the task of the run does not generate text.
+        GlassError: the task of the run does not generate text, or the backend cannot run the model.
     """
 
     def __init__(self, opened: ServedModel, backend: BackendName = "torch") -> None:

@@ -14,15 +14,19 @@ SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
 
 class Metrics:
-    """Counters and gauges of the server; metrics of an engine have the name of its run as a label."""
+    """Counters, gauges and a histogram of the server; metrics of an engine have the name of its run as a label."""
 
     def __init__(self) -> None:
         registry = CollectorRegistry()
         self._registry = registry
-        self.requests = Counter("glass_requests", "answered requests", ["route", "status"], registry=registry)
+        self.requests = Counter(
+            "glass_requests", "answered requests of the API", ["route", "status"], registry=registry
+        )
         self.prompt = Counter("glass_prompt_tokens", "tokens of accepted prompts", ["run"], registry=registry)
         self.generated = Counter("glass_generated_tokens", "generated tokens", ["run"], registry=registry)
-        self.refused = Counter("glass_queue_full", "requests refused with status 429", ["run"], registry=registry)
+        self.refused = Counter(
+            "glass_queue_full", "requests refused because the queue was full", ["run"], registry=registry
+        )
         self.first = Histogram(
             "glass_time_to_first_token_seconds",
             "time from the request to the first token of a text",
@@ -59,7 +63,7 @@ class Metrics:
 
 
 class Rate:
-    """Mean rate per second, over the last `SPAN` seconds."""
+    """Mean rate per second, over the last `SPAN` complete seconds."""
 
     def __init__(self) -> None:
         self._counts: deque[tuple[int, int]] = deque(maxlen=int(SPAN) + 1)  # (second, count)

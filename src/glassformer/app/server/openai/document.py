@@ -34,8 +34,8 @@ WRITING = {
     408: "the body did not arrive in time",
     409: "the run has no checkpoint yet",
     413: "the body is too large",
-    429: "the queue is full; Retry-After gives the seconds to wait",
-    503: "the server is stopping",
+    429: "the queue is full, in which case Retry-After gives the seconds to wait, or too many searches wait",
+    503: "the server is stopping, or there is not enough memory",
 }
 """HTTP status -> meaning, for the errors of the paths that generate text."""
 ERROR = {

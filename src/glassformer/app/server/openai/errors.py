@@ -90,9 +90,9 @@ def read_body(kind: type[Body], data: bytes) -> Body:
 
 
 def _as_bad_request(error: ValidationError) -> BadRequestError:
-    """Convert a validation error to a `BadRequestError` about its first problem.
+    """Convert a validation error to a `BadRequestError` that describes its first problem.
 
-    For a field that allows several types, a problem with the value is preferred to a mismatch of the type.
+    If the field allows several types, a problem with the value is reported rather than a mismatch of the type.
     """
     found = error.errors(include_url=False, include_context=False, include_input=False)
     same = [each for each in found if each["loc"][:1] == found[0]["loc"][:1]]

@@ -75,7 +75,11 @@ def ask_completion(engine: Engine, body: CompletionBody, order: Order) -> Pendin
 
 
 def _scores_before(loaded: Loaded, body: CompletionBody, prompts: list[list[int]]) -> list[list[ScoredToken]]:
-    """Return the scored tokens of each prompt."""
+    """Return the scored tokens of each prompt.
+
+    Raises:
+        GlassError: the prompts are sources, or the logits are not finite.
+    """
     if loaded.reads_whole:
         raise BadRequestError(
             f"echo together with logprobs is not supported for {loaded.name}: its prompts are sources",
@@ -116,10 +120,13 @@ def _search(
 
 
 def ask_chat(engine: Engine, body: ChatBody, order: Order) -> PendingAnswer:
-    """Prepare the assistant's next message. This may load the model, so do not call it in the event loop.
+    """Prepare the assistant's next message in a conversation.
+
+    This may load the model, so do not call it in the event loop.
 
     Raises:
-        GlassError: the run does not generate text, has no chat template, or its template raises an error.
+        GlassError: the run does not generate text, translates or summarizes, or has no chat template; the template
+            raises an error; or the conversation or the response would be too long.
     """
     loaded = engine.load()
     if loaded.reads_whole:

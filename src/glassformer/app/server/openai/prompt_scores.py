@@ -23,7 +23,7 @@ ROWS = 128
 def prompt_scores(loaded: Loaded, ids: Sequence[int], likeliest: int, is_text: bool) -> list[ScoredToken]:
     """Return the tokens of a prompt, each with its log-probability given the tokens before it.
 
-    A start token that was added before a text is not returned; the first token has no log-probability.
+    If a start token was added before a text, it is not returned; otherwise, the first token has no log-probability.
 
     Args:
         loaded: a loaded decoder.

@@ -141,14 +141,16 @@ class CompletionBody(SamplingBody):
     suffix: Annotated[str, Field(max_length=0)] | None = Field(None, description="not supported")
 
     def search(self, tokens: int, own: SampleConfig) -> SampleConfig | None:
-        """Return the settings of the beam search; None if the texts are sampled. Sampling fields turn off beam search.
+        """Return the settings of the beam search; None if the texts are sampled.
+
+        Without `beams`, sampling fields turn off a beam search that is the run's default.
 
         Args:
             tokens: maximum number of tokens of each text.
             own: defaults for fields that the body does not set.
 
         Raises:
-            ValueError: two fields contradict each other.
+            ValueError: a field contradicts the number of beams.
         """
         sampling = [name for name in (*SAMPLING, "seed") if getattr(self, name) is not None]
         beams = self.beams or (1 if sampling else own.beams)

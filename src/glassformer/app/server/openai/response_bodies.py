@@ -108,8 +108,8 @@ class CompletionShape(AnswerShape):
     """Form of the response bodies of /v1/completions.
 
     Args:
-        before: text to return before each generated text (the prompt with `echo`, else empty).
-        scores_before: scored tokens of these prompts; empty if they were not requested.
+        before: for each text, the text to return before it (the prompt with `echo`, else empty).
+        scores_before: for each text, the scored tokens of its prompt; empty if they were not requested.
     """
 
     prefix = "cmpl"

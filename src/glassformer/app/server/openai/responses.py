@@ -25,7 +25,7 @@ from glassformer.base.errors import GlassError
 GONE = 499
 """Conventional status of a request whose client disconnected; no client sees it."""
 SECONDS = 10.0
-"""Time in seconds within which the client must accept each part of a stream."""
+"""Time within which the client must accept each part of a stream, in seconds."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,8 @@ class PendingAnswer:
         order: order with its jobs.
         shape: form of the response body.
         prompt_tokens: number of prompt tokens; each prompt counts once.
-        search: finds all texts by beam search, and stops when its event is set; None: the engine samples them.
+        search: returns all texts without the engine, usually by beam search, which stops when the event is set; None:
+            the engine samples the texts.
     """
 
     engine: Engine
@@ -53,7 +54,7 @@ class PendingAnswer:
 
 
 async def begin(request: Request, asked: PendingAnswer, searchers: Workers) -> bool:
-    """Submit the order to its engine, or run its beam search.
+    """Submit the order to its engine, or run its `search`.
 
     Returns:
         False if the client disconnected during the search, else True.

@@ -1,4 +1,4 @@
-"""Views of the web page. Each view returns the result of a library function and computes nothing itself.
+"""Views of the web page. Each view returns results of library functions, pooled, truncated or paged if they are large.
 
 To add a view, for example `lens`:
 
@@ -6,11 +6,11 @@ To add a view, for example `lens`:
 
    - `class LensQuestion(TextQuestion)` from `app.server.view`: a pydantic model with bounds for each field, which
      refuses unknown fields;
-   - `answer(opened, question) -> dict | Binary`. It runs in a thread and holds `opened.lock`, so that hooks and patches
-     are safe if the view removes them again. `opened.subject(text, target)` returns the model's input, cached;
+   - `answer(opened, question) -> dict | Binary`. It runs in a thread that holds `opened.lock`; therefore hooks and
+     patches are safe if the view removes them again. `opened.subject(text, target)` returns the model's input, cached;
      `opened.model` is the `AnyTextModel`; `opened.cached(key, make, size)` caches results within a budget of bytes;
-     `opened.later(name, make)` computes in the background (on `opened.copy()`) and returns None until it is done:
-     return `{"ready": False}` until then, and the page repeats the request;
+     `opened.later(name, make)` calls `make` in the background and returns None until it is done. `make` must use
+     `opened.copy()`, and the page repeats the request, for example while the response is `{"ready": False}`;
    - `python(opened, question) -> str`: a script that prints the same numbers with the library's public functions;
      `app.server.view.script` writes its beginning, and `repr` quotes the user's text;
    - `VIEW = PageView(LensQuestion, answer, python)`.

@@ -12,10 +12,11 @@ The response::
 
 `switches` are the names of all parts that can be ablated, `off` the ablated parts, and `instead` the replacement of
 their outputs. `text` is the loss on this text, in nats per token; for a run of task masked, each token is masked in
-turn; classifiers and chat runs have no such loss. `validation` is the result of `glass evaluate RUN --ablate … --tokens
-N`, if `tokens` was given; `why` is the reason if there is none. `bars` are the likeliest answers before and after the
-ablation: for the next token (of a target that was not given, the first token), the first mask, or the label. `keep` has
-the heads that can be removed permanently to save a new run, or the reason why this is not possible.
+turn; classifiers and chat runs have no such loss. `validation` is the result of `glass evaluate RUN --ablate …` with
+the same parts, replacement and number of tokens, if `tokens` was given; each `why` is the reason if there is no result.
+`bars` are the likeliest answers before and after the ablation: for the next token (of a target that was not given, the
+first token), the first mask, or the label. `keep` has the heads that can be removed permanently to save a new run, or
+the reason why this is not possible.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ from glassformer.tasks.task_rows import TaskRows
 from glassformer.training.validation import loss_on_rows
 
 ROWS = 4_096
-"""Number of target tokens to compute mean activations over, if no validation loss was requested."""
+"""Approximate number of targets to compute mean activations over, if no validation loss was requested."""
 BYTES = 2**20
 """Approximate size of cached validation rows, in bytes."""
 
@@ -100,7 +101,7 @@ def answer(opened: ServedModel, question: AblationQuestion) -> dict[str, Any]:
 
 
 def _ablated(opened: ServedModel, ablation: Ablation, tokens: int | None) -> AblatedModel:
-    """Return the ablated model; mean activations are computed over the rows of the validation loss."""
+    """Return the ablated model; means, if needed, are computed over the rows of the validation loss."""
     rows = _held_out(opened, tokens or ROWS) if ablation.needs_means else None
     return ablate(opened.model.model, ablation, rows)
 
@@ -174,7 +175,7 @@ def _validation(opened: ServedModel, found: AblatedModel, tokens: int) -> dict[s
 
 
 def _keep(opened: ServedModel, ablation: Ablation) -> dict[str, Any]:
-    """Return the ablated heads that pruning can remove permanently, or the reason why it cannot."""
+    """Return the ablated heads if pruning can remove them permanently, or the reason why it cannot."""
     others = [name for name in ablation.off if not name.rpartition(".")[2].isdigit()]
     why = None
     if ablation.kind != "zero":
@@ -191,7 +192,7 @@ def _keep(opened: ServedModel, ablation: Ablation) -> dict[str, Any]:
 
 
 def python(opened: ServedModel, question: AblationQuestion) -> str:
-    """Return a script that prints the losses on the text and the validation rows, and the answers before and after."""
+    """Return a script that prints the losses on the text and, if requested, on validation rows, and the answers."""
     subject = opened.subject(question.text, question.target)
     mean = question.instead == "mean"
     wants = mean or question.tokens is not None

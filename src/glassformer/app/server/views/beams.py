@@ -39,8 +39,8 @@ class BeamNode:
         tokens: number of tokens.
         log_probability: sum of the natural logarithms of the probabilities of the tokens.
         score: `log_probability` divided by the length penalty.
-        fate: "ran on": kept for the next step, or until the end of the search; "ended": ended by the end token;
-            "dropped": removed from the beam.
+        fate: "ran on": kept for the next step, or until the end of the search; "ended": a result that the end token
+            ended; "dropped": all others.
         rank: index among the results of the search, from 0; None: not a result.
     """
 
@@ -54,7 +54,7 @@ class BeamNode:
 
 
 def tree_of(steps: Sequence[BeamStep], found: Sequence[Hypothesis], length_penalty: float) -> tuple[BeamNode, ...]:
-    """Return the tree of the search for one text; parents come before their children, and the first node is the root.
+    """Return the tree of the search for one text: its nodes, parents before their children, and the root first.
 
     Args:
         steps: steps of the search, from its argument `watch`.

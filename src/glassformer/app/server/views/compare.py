@@ -1,4 +1,4 @@
-"""Compare two runs on one text: their likeliest answers, and the loss of each token.
+"""Compare two runs on one text: their likeliest answers, and their loss on each part of the text.
 
 The response, in which `one` is the run of the request and `other` the other run::
 
@@ -8,8 +8,8 @@ The response, in which `one` is the run of the request and `other` the other run
      "stretches": null | [{"text": "He", "start": 0, "end": 2, "one": 1.2 | null, "other": 0.7 | null}],
      "by": "tokens" | "characters" | null, "why": null | "…", "note": null | "…"}
 
-`stretches` are tokens if both runs tokenize the text identically, otherwise the parts of the text between characters at
-which tokens of both runs end; `by` says which. `why` is the reason if there are no stretches, `answers` the reason why
+`stretches` are the parts of the text between characters at which tokens of both runs end; `by` is "tokens" if the
+tokens of both runs end at the same characters. `why` is the reason if there are no stretches, `answers` the reason why
 the bars cannot be compared, and `note` a difference of the tasks that matters for the losses. `alike`: True if the
 tokenizations are identical. `per_character` is the loss over the stretches to which both runs give a probability,
 divided by their characters.
@@ -89,9 +89,9 @@ def answer(opened: ServedModel, question: CompareQuestion, other: ServedModel) -
 
 
 def targets_of(pair: tuple[ServedModel, ServedModel], question: TextQuestion) -> list[str | None]:
-    """Return the target for each run: the given target, or else the greedy output of the first run that translates.
+    """Return the target for each run: the given target, or else the greedy output of the first run that has targets.
 
-    The target is None for a run that does not translate.
+    The target is None for a run that neither translates nor summarizes.
     """
     target = question.target
     for each in pair:
@@ -121,7 +121,7 @@ def _note(pair: tuple[ServedModel, ServedModel]) -> str | None:
 
 
 def python(opened: ServedModel, question: CompareQuestion, other: ServedModel) -> str:
-    """Return a script that prints the losses, the likeliest answers and the stretches."""
+    """Return a script that prints the losses, the likeliest answers and, if there are any, the stretches."""
     one, two = targets_of((opened, other), question)
     lines = [
         f"other = OpenedRun.load({str(other.folder)!r}).text_model",

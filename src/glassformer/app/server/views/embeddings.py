@@ -4,10 +4,11 @@ The response::
 
     {"table": "tokens", "tables": ["tokens", "positions"], "count": 1000, "width": 64, "first": 0,
      "names": [" the"], "special": [ids], "x": [0.1, …], "y": [-0.2, …], "shares": [0.31, 0.12, …],
-     "chosen": {"id": 17, "name": " the", "norm": 1.2} | null, "neighbours": [{"id": 3, "name": " a", "cosine": 0.8}]}
+     "chosen": {"id": 17, "name": " the", "norm": 1.2, "x": 0.1, "y": -0.2} | null,
+     "neighbours": [{"id": 3, "name": " a", "cosine": 0.8}]}
 
-`shares` are the fractions of the variance that the first ten components explain. Names and coordinates are for `PAGE`
-vectors, starting with index `first`; request the view again for more.
+`shares` are the fractions of the variance that the first ten components explain. Names and coordinates are for at most
+`PAGE` vectors, starting with index `first`; request the view again for more.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ from glassformer.text.tokenizers import Tokenizer
 PAGE = 8_192
 """Maximum number of vectors in a response."""
 AXES = 10
-"""Number of components in `shares`."""
+"""Maximum number of components in `shares`."""
 NEIGHBOURS = 20
-"""Number of nearest neighbours."""
+"""Maximum number of nearest neighbours."""
 
 
 class EmbeddingsQuestion(ViewQuestion):

@@ -4,13 +4,14 @@ The response::
 
     {"row": [tokens], "source": [tokens] | null, "layers": 4, "layer": 3, "places": [3, 4], "place": 4,
      "token": {"id", "text", "known"}, "log_probability": -1.2, "replacement": {"own": "<end>", "source": null},
+     "least": 4,                              minimum number of tokens for a correlation
      "sides": [{"side": "own", "seen": 5, "attention": [0.2, …] | null, "rollout": […], "blanked": […],
                 "spearman": [{"between": ["attention", "rollout"], "value": 0.7 | null}]}],
      "layers_agree": [{"layer": 0, "measure": "attention", "side": "own", "correlation": 0.4 | null, "outputs": 20}]}
 
-`blanked` is the occlusion: the decrease of ln p(answer), in nats, when the token is replaced by `replacement`;
-each token takes a forward pass. `spearman` is the rank correlation over the tokens that the answer can attend to, and
-`layers_agree` has the means of these correlations over all answers.
+`blanked` is the occlusion: the decrease of ln p(answer), in nats, when the token is replaced by `replacement`; each
+token takes a forward pass. `spearman` is the rank correlation over the tokens that the answer can attend to.
+`layers_agree` has, for each layer, the mean correlation of attention and of rollout with occlusion over all answers.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from glassformer.tasks import AnyTextModel, Translator
 from glassformer.text.tokenizers import Tokenizer
 
 MOST_WORK = 6e11
-"""Maximum FLOPs to occlude all tokens in turn: about half a minute on a laptop."""
+"""Maximum FLOPs of occluding all tokens in turn: about half a minute on a laptop."""
 
 
 class ImportanceQuestion(TextQuestion):

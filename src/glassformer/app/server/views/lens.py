@@ -1,4 +1,4 @@
-"""Logit lens: the prediction at each position if the output head is applied after each layer.
+"""Logit lens: the prediction at each position when the final norm and the output head are applied after each layer.
 
 The response::
 
@@ -8,10 +8,10 @@ The response::
      "curve": [losses] | null, "settled": [shares], "loss": 1.25 | null, "known": 239}
 
 `grid` has a row for each layer, starting with the embedding and ending with the model's output, and a column for each
-of the `outputs`, which start with number `first` of `count`. `holes` are the positions of the masks for a run of task
-masked. `curve` is the mean loss of each layer over the known answers, in nats; `loss` is the model's loss from a plain
-forward pass, which equals the last entry of `curve`. `settled` is, for each layer, the fraction of positions whose
-likeliest answer already equals that of the last layer.
+of the `outputs`, which start with number `first` (from 0) of `count`. `holes` are the positions of the masks for a run
+of task masked. `curve` is the mean loss of each layer over the known answers, in nats, or null if no answer is known;
+`loss` is the model's loss from a plain forward pass, which equals the last entry of `curve`. `settled` is, for each
+layer, the fraction of positions whose likeliest answer already equals that of the last layer.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Loss of each token (-ln P) over a text and over the run's validation split, by position, frequency and repetition.
+"""Loss (-ln P) of each token of a text, and mean losses of groups of tokens in the text and the validation split.
 
 The response::
 
@@ -11,9 +11,9 @@ The response::
 
 `mean` is the loss, in nats per token. For a run that translates or summarizes, it is the loss of the target, given the
 true tokens before each token; for a run of task masked, each token is masked in turn. `parts` groups the tokens by
-position, by their frequency in the training split (or, while that split is being counted, in this text), and by whether
-the bigram of the token occurs earlier in its row. `start` measures the loss on the validation split in the background;
-its `mean` equals the loss of `glass evaluate`.
+position, by their frequency in the training split (or in this text, while that split is being counted or if it is not
+available), and by whether the bigram of the token occurs earlier in its row. `start` measures the loss on the
+validation split in the background; its `mean` equals the loss of `glass evaluate`, except for a run of task masked.
 """
 
 from __future__ import annotations

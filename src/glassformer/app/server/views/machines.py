@@ -2,7 +2,7 @@
 
 The response::
 
-    {"family": "decoder", "task": "lm", "step": 850, "tokens": ["He", " said", …], "target": null | "…",
+    {"family": "decoder", "task": "lm", "tokens": ["He", " said", …], "target": null | "…",
      "masks": [{"kind": "dec.self", "rows": […], "columns": […], "allowed": ["100", "110", "111"]}],
      "costs": {"tokens": […], "starts": […], "ends": […], "nats": [null, 1.2, …], "mean": 1.9 | null, "how": "…"},
      "guess": null | {"place": 3, "token": " said", "nats": 1.2, "what": …,
@@ -12,9 +12,9 @@ The response::
 
 `masks` are for the first `SHOWN` positions; `allowed` has a row of 0 and 1 for each query. `guess` is the prediction
 for the token at character `at`: a decoder predicts it from the tokens before it, an encoder from both sides; an
-encoder-decoder or a chat run predicts no token of its input. `writes` is the greedy output; a run of task lm continues
-the text before `at`. `costs` are the losses of the tokens of the text, or of the target. `validation` is the loss on
-evenly spaced rows of the run's own validation split, for its own task and in its own unit.
+encoder-decoder, a classifier or a chat run predicts no token of its input. `writes` is the greedy output; a run of task
+lm continues the text before `at`. `costs` are the losses of the tokens of the text, or of the target. `validation` is
+the loss on evenly spaced rows of the run's own validation split, for its own task and in its own unit.
 """
 
 from __future__ import annotations
@@ -39,14 +39,15 @@ SHOWN = 48
 WRITES = 24
 """Maximum number of tokens to generate."""
 MEASURED = 2_000
-"""Number of validation targets to measure the loss on."""
+"""Approximate number of validation targets to measure the loss on."""
 
 
 class MachinesQuestion(TextQuestion):
     """Request for the masks, losses and predictions of one run on a text.
 
     Attributes:
-        at: index of a character of the token to predict; null: no prediction.
+        at: index of a character of the token to predict; null: no prediction, and a run of task lm continues the whole
+            text.
         top: number of candidates for this token.
     """
 
@@ -55,7 +56,7 @@ class MachinesQuestion(TextQuestion):
 
 
 def answer(opened: ServedModel, question: MachinesQuestion) -> dict[str, Any]:
-    """Return the masks, the loss of each token, the prediction, the greedy text and the validation loss."""
+    """Return the masks, the loss of each token, the prediction, the labels, the greedy text and the validation loss."""
     model = opened.model
     subject, target = _subject(opened, question)
     costs: Surprisals = opened.cached(
@@ -89,7 +90,7 @@ def answer(opened: ServedModel, question: MachinesQuestion) -> dict[str, Any]:
 
 
 def _subject(opened: ServedModel, question: MachinesQuestion) -> tuple[Subject, str | None]:
-    """Return the encoded text, and the target; a run of task masked may also read a text without masks."""
+    """Return the subject of the text, and its target; here, a run of task masked may also read a text without masks."""
     model = opened.model
     if isinstance(model, MaskFiller) and model.MASK not in question.text:
         ids = _ids_of(opened, question.text)
@@ -179,7 +180,7 @@ def _measured(opened: ServedModel) -> dict[str, Any]:
 
 
 def python(opened: ServedModel, question: MachinesQuestion) -> str:
-    """Return a script that prints the loss of each token, and the prediction at one position."""
+    """Return a script that prints the loss of each token and the prediction, or for a chat run the greedy answer."""
     model = opened.model
     if isinstance(model, ChatModel):
         return script(

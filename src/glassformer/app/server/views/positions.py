@@ -1,4 +1,4 @@
-"""Positions: position vectors, biases and rotations by distance, and the model's answer after shuffling the tokens.
+"""Positions: position vectors, biases and rotations by distance, and the model's answer after its tokens are shuffled.
 
 With `shuffle` false, the response is binary: this header and, for position vectors, their float32 matrix (`rows` ×
 `width`)::
@@ -49,9 +49,9 @@ CELLS = 1 << 17
 PLACES = 1_024
 """Maximum number of rows of the matrix."""
 DISTANCES = 257
-"""Maximum number of distances of a curve."""
+"""Maximum number of distances of a curve, in each direction."""
 PAIRS = 6
-"""Number of rotary pairs with a curve."""
+"""Maximum number of rotary pairs with a curve."""
 MOST_WORK = 3e11
 """Maximum FLOPs of a shuffle test; for long texts, fewer orders are tested."""
 
@@ -64,7 +64,7 @@ class PositionsQuestion(ViewQuestion):
         shuffle: whether to return the result of the shuffle test.
         text, target: text and target of the test.
         place: position of the answer; None: the last one.
-        times, seed: number of shuffled orders, and their seed; see `times_of`.
+        times, seed: maximum number of shuffled orders (see `times_of`), and their seed.
     """
 
     stack: Literal["enc", "dec"] | None = None
@@ -155,7 +155,7 @@ def times_of(opened: ServedModel, question: PositionsQuestion) -> int:
 
 
 def fixed_of(opened: ServedModel) -> tuple[int, ...]:
-    """Return the ids of special tokens, which are not moved by the shuffle, such as start tokens and masks."""
+    """Return the ids of the special tokens, such as start tokens and masks, which the shuffle does not move."""
     model = opened.model
     tokenizer = model.source_tokenizer if isinstance(model, Translator) else model.tokenizer
     return tuple(sorted(tokenizer.special))

@@ -1,4 +1,4 @@
-"""Probes: the results of `glass probe RUN --json`, which tests the abilities of a run on generated texts.
+"""Probes: results of `glass probe RUN --json` without surprisal, which test the abilities of a run on generated texts.
 
 The response::
 
@@ -34,7 +34,7 @@ class ProbesQuestion(view.ViewQuestion):
 
     Attributes:
         start: whether to start the probes.
-        size: number of minimal pairs, as in `glass probe --size`; it scales the other probes in proportion.
+        size: number of minimal pairs, as in `glass probe --size`; the size of the other probes is proportional to it.
     """
 
     start: bool = False

@@ -8,7 +8,7 @@ The response::
                                   "note", "seconds"}]},
      "current": true,                       whether the sheet belongs to the loaded weights
      "work": {"state": "idle" | "waiting" | "working" | "failed" | "done", "error": null | {"what", "remedy"}},
-     "made": [results of the new verification so far]}
+     "made": [results of the newest verification so far]}
 
 `ok` is null if a check does not apply to the run, or could not run. `start` starts a verification in a separate
 process; it saves the sheet as `verify.json` in the run folder, as `glass verify` does.

@@ -5,14 +5,15 @@ The response::
     {"row": [tokens], "source": [tokens] | null, "pass": "observed", "places": [3, 4], "place": 4, "reads": [4],
      "token": {"id": 17, "text": " the", "known": false}, "against": {"id", "text"} | null,
      "candidates": [{"id": 17, "text": " the", "probability": 0.4, "logit": 7.5}],
-     "parts": [{"name": "head 0.1", "kind": "head", "layer": 0, "head": 1, "value": 1.25, "split": true}],
+     "parts": [{"name": "layer 0 head 1", "kind": "head", "layer": 0, "head": 1, "value": 1.25, "split": true}],
      "sum": 7.5, "logit": 7.5, "residual": 1e-7,
      "part": 3 | null, "cross": false, "sources": [0.1, …] | null, "own": [0.4, …], "memory": [0.2, …] | null}
 
 `parts` are in the order of the model, and their values add up to `sum`; `residual` is `sum` minus the logit, a rounding
-error. `sources` splits the contribution of the chosen part by source token; `cross` is true if these are tokens of the
-encoder's source. `own` and `memory` are the totals over all parts for each token of the row and of the source. Models
-whose logits have no exact split are refused with the reason.
+error. `sources` splits the contribution of the chosen part by the token that the contribution comes from; `cross` is
+true if these are tokens of the encoder's source. `own` and `memory` are the totals over all parts that are split in
+this way, for each token of the row and of the source. Models whose logits have no exact split are refused with the
+reason.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class ReceiptQuestion(TextQuestion):
         place: position of the answer; None: the last one.
         token: token or label to explain, by text or id; None: the next token of the text, or else the likeliest one.
         against: token or label whose logit is subtracted; None: none.
-        part: index of the part to split by source token; None: none.
+        part: index of the part whose split by tokens is returned; None: none.
     """
 
     place: Annotated[int, Field(ge=0, le=1_000_000)] | None = None

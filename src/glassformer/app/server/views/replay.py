@@ -10,7 +10,8 @@ The response::
      "snapshots": null | {
          "steps": […], "losses": […], "prompt": "…", "samples": ["…"],
          "heads": ["dec.1.self.1"], "roles": ["previous"], "head": …, "role": …,
-         "scores": [[…]],                    scores in the role: a row for each of `heads`, a column for each step
+         "scores": [[…]],                    scores in the role: a row for each of `heads`, a column for each step;
+                                             `heads` are the at most 200 heads with the best last scores
          "curve": […],                       score of the head in the role, at each step
          "births": [{"head", "role", "step", "loss", "score", "last_score"}],
          "texts": ["text 1", "random tokens that repeat"], "text": 0, "rows": ["▁the"], "columns": […],
@@ -49,7 +50,7 @@ POINTS = 1_000
 HEADS = 200
 """Maximum number of heads to return."""
 BIRTHS = 200
-"""Maximum number of births (a head acquires a role) to return."""
+"""Maximum number of births to return; at its birth, a head acquires a role."""
 SAMPLES = 64
 """Maximum number of samples to return."""
 CHARACTERS = 1_000
@@ -61,8 +62,10 @@ class ReplayQuestion(view.ViewQuestion):
     """Request for the training curves and attention snapshots of a run.
 
     Attributes:
-        head: head whose maps are returned; None: the best head of `role` or, without a role, the first to acquire one.
-        role: role whose scores are returned; None: the best role of the head.
+        head: head whose maps are returned; None: the head with the best last score in `role` or, without `role`, the
+            first head that acquired a role, or else the first head.
+        role: role whose scores are returned; None: of the roles that the head has at last, or else of all roles,
+            the role with the best last score.
         text: number of the text of the maps; None: a text that suits the role.
         check: whether to recompute the last snapshot and compare the results.
     """
@@ -122,7 +125,7 @@ def _samples(run: Run) -> list[dict[str, Any]]:
 
 
 def _snapshots(history: History, question: ReplayQuestion) -> dict[str, Any]:
-    """Return the scores of the strongest heads in one role, and the attention maps of one head on one text."""
+    """Return the scores of the strongest heads in one role, the births, and the maps of one head on one text."""
     head, role = _chosen(history, question)
     labels = history.labels
     scores = history.scores[:, :, history.labels.roles.index(role)]  # (snapshots, heads)

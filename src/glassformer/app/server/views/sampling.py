@@ -44,7 +44,7 @@ LAST = 12
 
 
 class SamplingQuestion(TextQuestion):
-    """Request for the next token after a text or, for a run that translates, after a target (None: the first token).
+    """Request for the next token of a text, or of a target, which may be empty or None, for a run that has targets.
 
     Attributes:
         temperature, top_k, top_p, min_p, repetition_penalty, seed: as in the settings of `sample`.

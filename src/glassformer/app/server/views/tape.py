@@ -1,4 +1,4 @@
-"""Forward tape: all matrices of one forward pass, and the computation of each of their cells.
+"""Forward tape: the matrices of one forward pass, step by step, and the computation of each cell.
 
 Without `matrix`, the steps of one part of the model::
 
@@ -15,8 +15,8 @@ With `matrix`, a window of that matrix: binary, float32 row by row, -inf for mas
      "rows": [names] | null, "columns": [names] | null, "statistics": {"mean", "sd", "min", "max"},
      "difference": 2e-7 | null}
 
-`difference` is the largest difference between the matrix and its formula, evaluated in float64 on the matrices before
-it. With `matrix` and `cell`, the computation of that cell::
+`difference` is the largest absolute difference between the matrix and its formula, evaluated in float64 on the matrices
+before it; null for a parameter, which has no formula. With `matrix` and `cell`, the computation of that cell::
 
     {"matrix": 17, "cell": [2, 5], "shown": 0.12, "again": 0.12 | null, "lines": [["sum of 64 products", 0.12]],
      "products": {"left": "N1[2, :]", "right": "W_Q[:, 5]", "factors": [[0.3, -0.1]]} | null}
@@ -41,9 +41,9 @@ MOST_BYTES = 512 * 2**20
 CELLS = 1 << 17
 """Maximum number of cells of a window."""
 SIDE = 2_048
-"""Maximum number of rows or columns of a window."""
+"""Maximum number of rows, and of columns, of a window."""
 FIRST = 5
-"""Number of values of each matrix in the list of steps."""
+"""Maximum number of values of each matrix in the list of steps: the first values of its first row."""
 Index = Annotated[int, Field(ge=0, le=10_000_000)]
 
 

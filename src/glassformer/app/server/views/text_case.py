@@ -29,7 +29,7 @@ def named(model: AnyTextModel, name: str | None) -> int | None:
 
 
 def end_of(model: AnyTextModel, question: TextQuestion) -> int | None:
-    """Return the id of the end token if a target was given, else None."""
+    """Return the id of the end token if a target was given to a run that has targets, else None."""
     return model.tokenizer.end_id if isinstance(model, Translator) and question.target is not None else None
 
 
@@ -57,7 +57,7 @@ def column_at(case: AttributionCase, place: int | None) -> int:
 
 
 def labels_of(subject: Subject) -> dict[str, Any]:
-    """Return the token texts: `row`, of the stack before the output head, and `source`, for an encoder-decoder."""
+    """Return the token texts: `row`, of the stack before the output head, and `source`, None without a source."""
     if subject.target_labels is None:
         return {"row": list(subject.labels), "source": None}
     return {"row": list(subject.target_labels), "source": list(subject.labels)}
@@ -81,7 +81,7 @@ def refuse_long(subject: Subject) -> None:
 
 
 def refuse_unencoded(opened: ServedModel) -> None:
-    """Raise a `GlassError` if the training text would have to be encoded again.
+    """Raise a `GlassError` if the encoded training text is missing, so that it would have to be encoded again.
 
     Encoding can take minutes, during which the run's lock would be held and its views blocked.
     """

@@ -12,9 +12,10 @@ The response::
 
 `tokens` are the input of the model, including special tokens around the text, but not truncated to the context;
 `unread` is the number of tokens beyond `MOST`, which are not sent. `round_trip`: True if decoding the tokens returns
-the text (for a run of task masked, the text without the masks). `count` is the number of occurrences of a token in the
-training split, `counted` the number of all tokens there, and `log_frequency` the natural logarithm of their ratio.
-These three fields are null if the encoded text is not available (`why` is the reason), or while it is being counted.
+the text (for a run of task masked, the text without the masks). `unknown` lists at most 100 symbols that the tokenizer
+does not know. `count` is the number of occurrences of a token in the training split, `counted` the number of all tokens
+there, and `log_frequency` the natural logarithm of their ratio, or null if `count` is 0. These three fields are null if
+the encoded text is not available (`why` is the reason), or while it is being counted.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ Counts = dict[str, npt.NDArray[np.int64]]
 
 
 class TokensQuestion(TextQuestion):
-    """Request for the tokens of a text, and of the target of a run that translates."""
+    """Request for the tokens of a text and, for a run that translates or summarizes, of its target."""
 
 
 def answer(opened: ServedModel, question: TokensQuestion) -> dict[str, Any]:
@@ -127,7 +128,7 @@ def _side(
 
 
 def _roles(tokenizer: Tokenizer) -> list[tuple[str, int]]:
-    """Return the role and the id of each special token, in the order of the ids."""
+    """Return the role and the id of each token with a special role, in the order of the ids."""
     found = {
         "end": tokenizer.end_id,
         "start": tokenizer.start_id,
@@ -151,7 +152,7 @@ def _counts(opened: ServedModel) -> tuple[Counts | None, str | None]:
 
 
 def count_tokens(opened: ServedModel) -> Counts:
-    """Return the occurrences of each token in the training split: "text", "source" or "target" -> (V,).
+    """Return the number of occurrences of each token in the training split: "text", "source" or "target" -> (V,).
 
     Raises:
         GlassError: the encoded text no longer exists. It is not encoded again, because this would block the

@@ -7,11 +7,12 @@ The response for a run that generates text::
                 "matches": [{"start": 0, "length": 17, "position": 5120, "before": …, "after": …}],
                 "cover": [17, 17, …]}}
 
-`matches` are the maximal parts of the generated text that occur word for word in the training text; `cover` has, for
-each character (Unicode code point), the length of the longest match that contains it. `read` is the number of
-characters of the training text that were searched, and `whole` is true if this is the whole text; the search stops
-after `SECONDS`. `why` is the reason if the training text could not be searched. With `written`, the view searches for
-this text, which was generated before, for example by the stream (see `app.server.writing`), and generates nothing.
+`matches` are the first `MOST_MATCHES` of the maximal parts of the generated text, of at least `least` characters, that
+occur word for word in the training text. `cover` has, for each character (Unicode code point), the length of the
+longest match that contains it, or 0. `read` is the number of characters of the training text that were searched, and
+`whole` is true if this is the whole text; the search stops after `SECONDS`, or after `MOST_READ` characters. `why` is
+the reason if the training text could not be searched. With `written`, the view searches for this text, which was
+generated before, for example by the stream (see `app.server.writing`), and generates nothing.
 
 A chat run reads `history`, and then `text` as the next question.
 
@@ -40,9 +41,9 @@ from glassformer.tasks import AnyTextModel, ChatModel, MaskFiller, TextClassifie
 from glassformer.text.chat_template import Message
 
 MOST_READ = 30_000_000
-"""Maximum number of characters of the training text to search."""
+"""Approximate maximum number of characters of the training text to search."""
 SECONDS = 10.0
-"""Maximum time of the search in seconds, during which other requests for the run wait."""
+"""Approximate maximum time of the search in seconds, during which other views of the run wait."""
 MOST_WRITTEN = 50_000
 """Maximum number of characters of a text to search for."""
 MOST_MATCHES = 500
@@ -125,10 +126,10 @@ def refuse_history(name: str, model: AnyTextModel, question: WriteQuestion) -> N
 def conversation_of(model: ChatModel, question: WriteQuestion) -> list[Message]:
     """Return the messages to answer: the question, and the latest messages of the history that fit into the context.
 
-    System messages at the beginning are kept.
+    System messages at the beginning are kept, and room for the answer is left.
 
     Raises:
-        GlassError: the question alone is longer than the context.
+        GlassError: the question, with the system messages at the beginning, is longer than the context.
     """
     messages: list[Message] = [{"role": each.role, "content": each.content} for each in question.history]
     messages.append({"role": "user", "content": question.text})
@@ -184,7 +185,7 @@ def _copied(opened: ServedModel, model: TextModel | Translator, text: str, least
 
 
 class _Counted:
-    """Counter of the characters read from a text; stops at `MOST_READ` characters or after `SECONDS`."""
+    """Counter of the characters read from a text; it stops the reading at `MOST_READ` characters or after `SECONDS`."""
 
     def __init__(self) -> None:
         self.characters = 0

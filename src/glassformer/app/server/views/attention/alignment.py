@@ -8,7 +8,7 @@ The response is binary. Its header::
      "target": "das …", "written": true,      text of the target, and whether it is the model's greedy output
      "entropy": […],                          entropy of each target row in nats, T numbers
      "coverage": […],                         sum of the weights of each source token over all rows, S numbers
-     "covered": 0.9, "enough": 0.5,           fraction of source tokens with a coverage of at least `enough`
+     "covered": 0.9, "enough": 0.5,           `covered`: fraction of source tokens with a coverage of at least `enough`
      "row_sums": […], "largest": 0.98,
      "hypotheses": [{"text": …, "score": -0.31, "tokens": 7, "ended": "end"}, …]}
 
@@ -69,7 +69,10 @@ def answer(opened: ServedModel, question: AlignmentQuestion) -> Binary:
     heads = None if question.head is None else [_index(layer, site, question.head)]
     T, S = layer.shape
     if max(T, S) > MOST_TOKENS:
-        raise GlassError(f"an alignment of {T:,} by {S:,} tokens is too long to show", "Give a shorter text.")
+        raise GlassError(
+            f"an alignment of {T:,} by {S:,} tokens is too long to show",
+            f"Give a text and a target of at most {MOST_TOKENS:,} tokens each.",
+        )
     spread: list[Floats] = []
     given = np.zeros(S)
 
@@ -111,7 +114,7 @@ def _layer(made: AttentionPass, name: str | None) -> tuple[str, LayerPass]:
     """Return the name and the pass of the requested cross-attention layer, or of the last one.
 
     Raises:
-        GlassError: there is no cross-attention layer with that name, or none at all.
+        GlassError: the run has no cross-attention, or no cross-attention layer with that name has heads.
     """
     found = {str(site): layer for site, layer in made.layers.items() if site.part == "cross"}
     if not found:

@@ -1,8 +1,8 @@
 """Scores and patterns of one forward pass of a text, recorded at the hook points of its attention layers.
 
-Recording makes a layer compute attention step by step; an ordinary pass keeps no pattern (see `attend`). If the scores
-and patterns of all layers take more than `OBSERVED` bytes, only queries, keys and values are kept, from which
-the layer recomputes the rows that a view requests.
+Recording makes a layer compute attention step by step; the fused attention of an ordinary pass keeps no pattern (see
+`attend`). If the scores and patterns of all layers take more than `OBSERVED` bytes, only queries, keys and values are
+kept, from which the layer recomputes the rows that a view requests.
 """
 
 from __future__ import annotations

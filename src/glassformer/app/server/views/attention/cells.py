@@ -24,7 +24,7 @@ Form = Literal["uint8", "float32"]
 HIDDEN = 255
 """Byte that represents a masked cell."""
 FULL = 254
-"""Byte that represents the weight 1; the rounding error is at most 1/508 of the scale."""
+"""Byte that represents the weight 1; the error of rounding to a byte is at most 1/508 of the scale."""
 Span = tuple[int, int] | None
 """Start and stop of a range of positions; None: all positions."""
 
@@ -36,7 +36,7 @@ class Cells:
     Attributes:
         cells: (R, C) float32, NaN where the whole block is masked.
         row_sums: (R,) float64, sum of the weights of a row over all keys of the text, averaged over the rows of a
-            block: 1, or less if some of these rows are fully masked.
+            block: 1 up to rounding, or less if some of these rows are fully masked.
         largest: largest weight in the window.
     """
 
@@ -51,7 +51,7 @@ def window(span: Span, length: int, what: str) -> slice:
     Args:
         span: start and stop of the range; None: all positions.
         length: number of tokens.
-        what: name of the positions in the error.
+        what: name of the positions in the error, such as "queries".
 
     Raises:
         GlassError: the range is empty, or exceeds the tokens.

@@ -9,7 +9,8 @@ The response is binary. Its header::
 
 The data are float32. The row of a head starts at index `at` and has `cells` weights for `keys` positions, NaN where
 masked; for a very long text, each weight is the largest of `block` positions. `top` lists the keys with the largest
-weights by their positions in the text, and `rest` is the sum of the other weights; together they sum to 1.
+weights by their positions in the text, and `rest` is the sum of the other weights; together they sum to 1 up to
+rounding.
 """
 
 from __future__ import annotations

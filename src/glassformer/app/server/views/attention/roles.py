@@ -12,7 +12,8 @@ The response::
      "sink_share": 0.1, "probes": {"text": "…"}, "left_out": [{"part": …, "role": …, "reason": …}], "notes": […],
      "importance": null | "why it could not be measured"}
 
-The roles are measured on the run's own validation text; the request has no text.
+The roles are measured as in `glass heads`: on the run's own validation text (on random tokens, if it is missing) and on
+random tokens that repeat. The request has no text.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ def answer(opened: ServedModel, question: RolesQuestion) -> dict[str, Any]:
 
 
 def measure(opened: ServedModel) -> dict[str, Any]:
-    """Return the report of the roles, with importance if the run's encoded text is available."""
+    """Return the report of the roles, with importance or the reason why it could not be measured."""
     notes: list[str] = []
     run = replace(opened.copy(), note=notes.append)
     report = heads_of_run(run)

@@ -8,7 +8,8 @@ The response::
      "dot": 3.2, "width": 16,         sum of the products; K
      "scaled": 0.8, "bias": 0.0,      dot / √K; position bias
      "score": 0.8, "masked": false,   the model's score, scaled + bias up to rounding; null where masked
-     "row": {"scores": […], "weights": […], "labels": […]},   for all S keys; null where masked
+     "row": null | {"scores": […], "weights": […], "labels": […]},   for all S keys, null where masked; null if S is
+                                      above `MOST_KEYS`
      "log_sum": 2.9,                  ln Σ e^score over the unmasked keys
      "weight": 0.122}                 the model's weight, e^(score - log_sum) up to rounding; 0 where masked
 

@@ -24,7 +24,7 @@ def recorded(
     Args:
         opened: loaded checkpoint of the run.
         question: request with the text.
-        kinds: names of the activations to record.
+        kinds: names or kinds of the activations to record.
         lines: lines that print the activations.
         more: further imports.
     """
