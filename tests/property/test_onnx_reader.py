@@ -10,9 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from glassformer.backends.cache_scales import cache_scales
 from glassformer.backends.onnx_engine import OnnxEngine
 from glassformer.backends.onnx_graph import (
     Precision,
+    head_channels,
     padded_head_width,
     padded_query_heads,
     quantized_matrix,
@@ -23,6 +25,7 @@ from glassformer.base.errors import GlassError
 from glassformer.generation.decoding import TokenLoop
 from glassformer.generation.logit_readers import PlainReader, Reader, next_logits
 from glassformer.generation.slot_reader import SlotReader
+from glassformer.model.cache import Cache
 from glassformer.model.evaluation_mode import inference
 from glassformer.model.transformer import Decoder, EncoderDecoder, PreNormBlock
 from tests.property.guests import Guest, agree, guests, play, some_guests
@@ -265,17 +268,58 @@ def test_a_row_of_zeros_is_no_division_by_zero() -> None:
 
 
 def test_bytes_and_their_scales_are_the_weights_to_half_a_level() -> None:
-    """Each block of 64 inputs has its own scale; the last block is padded."""
-    weight = torch.randn(5, 70, generator=torch.Generator().manual_seed(0))
-    weight[:, 64:] *= 1000
+    """Each block of 128 inputs has its own scale; the last block is padded."""
+    weight = torch.randn(5, 140, generator=torch.Generator().manual_seed(0))
+    weight[:, 128:] *= 1000
     weight[2] = 0
     levels, scales = quantized_matrix(weight)
     assert levels.dtype == torch.uint8
-    assert levels.shape == (5, 2, 64)
+    assert levels.shape == (5, 2, 128)
     assert scales.min() > 0  # also for an output without weights
-    back = (levels.float() - 128) * scales[:, :, None]  # (5, 2, 64)
-    wanted = torch.nn.functional.pad(weight, (0, 58)).view(5, 2, 64)
+    back = (levels.float() - 128) * scales[:, :, None]  # (5, 2, 128)
+    wanted = torch.nn.functional.pad(weight, (0, 116)).view(5, 2, 128)
     assert ((back - wanted).abs() <= scales[:, :, None] * 0.5001).all()
+
+
+@pytest.mark.parametrize("changes", [{"positions": "rotary"}, {"positions": "alibi", "kv_heads": 2}], ids=named)
+def test_bytes_of_the_cache_times_their_scales_are_keys_and_values(changes: dict[str, Any]) -> None:
+    """In the first layer, where 8-bit inputs and weights are the only other difference."""
+    model = decoder(tiny(**changes))
+    row = tokens(1, 20)[0].tolist()
+    reader = onnx_reader(model, 1, precision="int8")
+    ready(reader, [row])
+    with inference(model):
+        reader.read([row])
+        exact = Cache(model.config, 1, 20, torch.device("cpu"), torch.float32)
+        model.stack(torch.tensor([row]), model.embedding, None, cache=exact)
+    channels = head_channels(model.config.K, padded_head_width(model.config))
+    assert isinstance(reader, SlotReader)
+    for read, scales, wanted in zip(
+        (reader.cache.layers[0].keys, reader.cache.layers[0].values),
+        cache_scales(model)[0],
+        (exact.layers[0].keys, exact.layers[0].values),
+        strict=True,
+    ):
+        assert read.dtype == torch.int8
+        found = read[:, :, :20, channels] * scales[:, None]  # (1, G, 20, K)
+        assert (found - wanted).abs().max() <= 0.03 * wanted.abs().max()
+
+
+def test_scales_of_the_cache_use_no_random_numbers_and_no_dropout() -> None:
+    model = decoder(tiny(dropout_embedding=0.5)).train()
+    state = torch.get_rng_state()
+    first = cache_scales(model)
+    assert torch.equal(state, torch.get_rng_state())
+    assert model.training
+    for found, again in zip(first, cache_scales(model.eval()), strict=True):
+        assert torch.equal(found[0], again[0])
+        assert torch.equal(found[1], again[1])
+
+
+def test_an_encoder_decoder_keeps_a_float32_cache() -> None:
+    assert step_graph(encoder_decoder(), "int8").cache_type == torch.float32
+    assert step_graph(decoder(tiny()), "int8").cache_type == torch.int8
+    assert step_graph(decoder(tiny())).cache_type == torch.float32
 
 
 def test_the_threads_are_those_asked_for() -> None:

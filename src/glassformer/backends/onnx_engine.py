@@ -22,7 +22,7 @@ from glassformer.generation.slot_cache import SlotCache
 from glassformer.model.cache import Cache
 from glassformer.model.transformer import Decoder, EncoderDecoder
 
-NUMPY_TYPES = {torch.float32: np.float32, torch.int32: np.int32, torch.int64: np.int64}
+NUMPY_TYPES = {torch.float32: np.float32, torch.int8: np.int8, torch.int32: np.int32, torch.int64: np.int64}
 
 
 class OnnxEngine:
@@ -56,11 +56,11 @@ class OnnxEngine:
         self.model = model
         self.hooks = hooks_of(model)
         self.vocab_size = model.vocab_size
-        self.cache_type = torch.float32
         self.torch_threads: int | None = 1
         with torch.inference_mode():
             graph = step_graph(model, precision)
         self.cache_config = graph.cache_config
+        self.cache_type = graph.cache_type
         self.layers = graph.layers
         self.cross_layers = graph.cross_layers
         self.has_positions = graph.has_positions

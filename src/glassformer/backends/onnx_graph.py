@@ -11,7 +11,8 @@ Inputs, with C' columns in the cache:
 * `longest` (): maximum number of tokens in a row after this step.
 * `last` (B): index of the last token of each row among the B T tokens.
 * `positions` (B, T): positions of the tokens, if the model adds position vectors or score biases.
-* `keys.0`, `values.0`, … (B, G, C', K): the cache; the outputs `new_keys.0`, … must be bound to the same memory.
+* `keys.0`, `values.0`, … (B, G, C', K): the cache; the outputs `new_keys.0`, … must be bound to the same memory. Its
+  data type is `StepGraph.cache_type`.
 
 The output `logits` (B, V) belongs to the last token of each row. Self-attention is one operator, onnxruntime's
 `GroupQueryAttention`, which rotates queries and keys, and appends to the cache.
@@ -28,7 +29,8 @@ query heads, whose outputs are multiplied by zeros in the output projection.
 
 **8 bits.** onnxruntime's `MatMulNBits` multiplies in 8 bits and accumulates in 32. Weights have one scale per `BLOCK`
 inputs of an output. The input of a multiplication has one scale per `BLOCK` channels of a token, computed at each step,
-so a row's logits do not depend on the other rows.
+so a row's logits do not depend on the other rows. A decoder also stores its cache in 8 bits, with one scale per channel
+(`cache_scales`): attention then reads a quarter of the memory. An encoder-decoder keeps a float32 cache.
 """
 
 from __future__ import annotations
@@ -43,6 +45,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from glassformer.backends.cache_scales import cache_scales
 from glassformer.base.config import Activation, ModelConfig
 from glassformer.model.attention import Attention
 from glassformer.model.pruned_attention import head_numbers, kv_index
@@ -57,9 +60,11 @@ of its output."""
 MICROSOFT = "com.microsoft"  # domain of onnxruntime's own operators
 OPSET = 20
 IR_VERSION = 10  # version of the file format; onnx's default may be newer than onnxruntime supports
-BLOCK = 64  # number of inputs that share a scale in 8 bits; a power of 2
+BLOCK = 128  # number of inputs that share a scale in 8 bits; a power of 2
 LEVELS = 127  # largest 8-bit value, relative to the zero point
 ZERO = 128  # zero point: the byte that represents 0
+FIRST_SCALE = 12  # index of the operator's input for the scales of the keys; the scales of the values follow
+ONNX_TYPES = {torch.float32: 1, torch.uint8: 2, torch.int8: 3}  # data types as `onnx.TensorProto.DataType`
 
 
 @dataclass(frozen=True)
@@ -72,6 +77,7 @@ class StepGraph:
         layers: indices of the layers with a self-attention cache: all layers that have self-attention heads.
         cross_layers: indices of the layers with cross-attention heads.
         cache_config: model settings with the operator's head width, which give the shape of the cache.
+        cache_type: data type of the cache: int8 for a decoder in 8 bits, float32 otherwise.
         has_positions: whether the graph has the input `positions`.
     """
 
@@ -80,6 +86,7 @@ class StepGraph:
     layers: list[int]
     cross_layers: list[int]
     cache_config: ModelConfig
+    cache_type: torch.dtype
     has_positions: bool
 
 
@@ -88,8 +95,9 @@ def step_graph(model: Decoder | EncoderDecoder, precision: Precision = "float32"
 
     Args:
         model: model on the CPU.
-        precision: precision of the matrix multiplications: "float32", or "int8" for 8-bit weights and inputs.
-            Everything else, including the embedding, is float32, even if the model has another data type.
+        precision: precision of the matrix multiplications and of a decoder's cache: "float32", or "int8" for 8-bit
+            weights, inputs and cache. Everything else, including the embedding, is float32, even if the model has
+            another data type.
     """
     import onnx
 
@@ -100,7 +108,10 @@ def step_graph(model: Decoder | EncoderDecoder, precision: Precision = "float32"
     layers = [layer for layer, attention in enumerate(attentions) if attention.heads]
     cross = {layer: block.cross for layer, block in enumerate(_blocks(stack)) if block.cross and block.cross.heads}
     nodes = _Nodes()
-    builder = _Builder(model, nodes, precision, padded)
+    eight_bit_cache = precision == "int8" and isinstance(model, Decoder)
+    scales = cache_scales(model) if eight_bit_cache else None
+    cache_type = torch.int8 if eight_bit_cache else torch.float32
+    builder = _Builder(model, nodes, precision, padded, scales)
     nodes.add("Identity", [builder.logits()], output="logits")
 
     inputs = [
@@ -117,8 +128,8 @@ def step_graph(model: Decoder | EncoderDecoder, precision: Precision = "float32"
     for layer in layers:
         shape: list[str | int | None] = ["B", attentions[layer].kv_heads, "columns", padded]
         for name in (f"keys.{layer}", f"values.{layer}"):
-            inputs.append(onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape))
-            outputs.append(onnx.helper.make_tensor_value_info(f"new_{name}", onnx.TensorProto.FLOAT, shape))
+            inputs.append(onnx.helper.make_tensor_value_info(name, ONNX_TYPES[cache_type], shape))
+            outputs.append(onnx.helper.make_tensor_value_info(f"new_{name}", ONNX_TYPES[cache_type], shape))
     for layer, attention in cross.items():
         shape = ["sources", attention.kv_heads, "S", config.K]
         for name in (f"memory_keys.{layer}", f"memory_values.{layer}"):
@@ -133,7 +144,9 @@ def step_graph(model: Decoder | EncoderDecoder, precision: Precision = "float32"
     versions = [onnx.helper.make_opsetid("", OPSET), onnx.helper.make_opsetid(MICROSOFT, 1)]
     onnx_model = onnx.helper.make_model(graph, opset_imports=versions, ir_version=IR_VERSION)
     cache_config = config.model_copy(update={"head_width": padded})
-    return StepGraph(onnx_model.SerializeToString(), weights, layers, list(cross), cache_config, has_positions)
+    return StepGraph(
+        onnx_model.SerializeToString(), weights, layers, list(cross), cache_config, cache_type, has_positions
+    )
 
 
 def padded_head_width(config: ModelConfig) -> int:
@@ -159,11 +172,7 @@ def _external_initializer(name: str, tensor: Tensor) -> Any:
     """Return an initializer without data; the session receives the tensor itself."""
     import onnx
 
-    types = {
-        torch.float32: onnx.TensorProto.FLOAT,
-        torch.uint8: onnx.TensorProto.UINT8,
-    }
-    initializer = onnx.TensorProto(name=name, dims=list(tensor.shape), data_type=types[tensor.dtype])
+    initializer = onnx.TensorProto(name=name, dims=list(tensor.shape), data_type=ONNX_TYPES[tensor.dtype])
     initializer.data_location = onnx.TensorProto.EXTERNAL
     initializer.external_data.add(key="location", value="memory")
     return initializer
@@ -245,15 +254,24 @@ class _Builder:
         nodes: the nodes of the graph, to which this class adds.
         precision: precision of the matrix multiplications.
         padded: head width of the operator.
+        scales: scales of each layer's cached keys and values, (G, K) each; None: a float32 cache.
     """
 
-    def __init__(self, model: Decoder | EncoderDecoder, nodes: _Nodes, precision: Precision, padded: int) -> None:
+    def __init__(
+        self,
+        model: Decoder | EncoderDecoder,
+        nodes: _Nodes,
+        precision: Precision,
+        padded: int,
+        scales: list[tuple[Tensor, Tensor]] | None,
+    ) -> None:
         self.model = model
         self.stack = decoder_stack(model)
         self.config = model.config
         self.nodes = nodes
         self.precision = precision
         self.padded = padded
+        self.scales = scales
         self.flat = nodes.constant(np.array([-1], dtype=np.int64))
         self.three_axes = ""
         self.rotation: list[str] = []
@@ -380,6 +398,13 @@ class _Builder:
             "local_window_size": self.stack.window or -1,
             "do_rotary": int(bool(self.rotation)),
         }
+        cache_scales: list[str] = []
+        if self.scales is not None:
+            attributes |= {"k_quant_type": "PER_CHANNEL", "v_quant_type": "PER_CHANNEL", "kv_cache_bit_width": 8}
+            for scales in self.scales[number]:  # (G, K)
+                padded_scales = scales.new_ones(G, self.padded)  # (G, K')
+                padded_scales[:, head_channels(self.config.K, self.padded)] = scales
+                cache_scales.append(self.nodes.weight(padded_scales.flatten()))  # (G K')
 
         def part(x: str, stream: str | None) -> str:
             qkv = self._linear(x, inputs, input_bias)  # (N, (H' + 2 G) K')
@@ -393,6 +418,8 @@ class _Builder:
             read += [f"keys.{number}", f"values.{number}", "ends", "longest", *(self.rotation or ["", ""])]
             if self.bias:
                 read += ["", self._bias_of_heads(layer, queries)]  # (B, H', T, S)
+            if cache_scales:
+                read += [""] * (FIRST_SCALE - len(read)) + cache_scales
             filled = [f"new_keys.{number}", f"new_values.{number}"]
             names = [f"z.{number}", *filled]
             z = self.nodes.add_several("GroupQueryAttention", read, names, attributes, MICROSOFT)[0]  # (B, T, H' K')

@@ -1,0 +1,42 @@
+"""Scales of an 8-bit key-value cache, measured on random tokens.
+
+A stored byte b of a channel stands for b times the channel's scale. Keys and values of a channel have similar sizes for
+all tokens, but some channels are much larger than others (Liu et al. 2024, "KIVI", section 3), so every channel has its
+own scale. The scales are constants of the graph, so they are measured once, before any text is read.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from glassformer.model.cache import Cache
+from glassformer.model.evaluation_mode import inference
+from glassformer.model.transformer import Decoder
+
+LEVELS = 127  # largest value of a byte
+TOKENS = 256  # number of random tokens
+ROOM = 1.5  # largest value that a byte can hold, relative to the largest value that was measured
+SEED = 0
+
+
+def cache_scales(model: Decoder) -> list[tuple[Tensor, Tensor]]:
+    """Return the scales of the keys and of the values, (G, K) each, of every layer.
+
+    Keys are measured after the rotation. Larger values than `ROOM` times the largest measured one are clipped.
+    """
+    config = model.config
+    weight = model.embedding.tokens.weight
+    T = min(TOKENS, config.context)
+    B = TOKENS // T
+    tokens = torch.randint(model.vocab_size, (B, T), generator=torch.Generator().manual_seed(SEED))  # (B, T)
+    cache = Cache(config, B, T, weight.device, weight.dtype)
+    with inference(model):
+        model.stack(tokens, model.embedding, None, cache=cache)
+    return [(_scales(layer.keys), _scales(layer.values)) for layer in cache.layers]
+
+
+def _scales(x: Tensor) -> Tensor:
+    """Return the scales (G, K) of keys or values (B, G, T, K)."""
+    largest = x.abs().amax(dim=(0, 2)).to(torch.float32)  # (G, K)
+    return (largest * ROOM / LEVELS).clamp(min=torch.finfo(torch.float32).tiny)
