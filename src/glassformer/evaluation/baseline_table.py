@@ -69,7 +69,7 @@ class VocabularyDecoder(Protocol):
 class Baseline:
     """The loss of one baseline.
 
-    Args:
+    Attributes:
         name: uniform, unigram, 5-gram, gzip, or true entropy.
         loss: nats per predicted token.
         bits_per_byte: bits per byte of the validation text; None if it has unknown tokens.
@@ -90,19 +90,19 @@ def baselines(
     windows: Literal["stream", "documents"] = "stream",
     ngram_tokens: int = NGRAM_TOKENS,
 ) -> list[Baseline]:
-    """Compute the baselines on `validation`, from the weakest predictor to the true entropy of the corpus.
+    """Compute the losses of the baselines on `validation`.
 
     Args:
         train: text that the predictors are fitted to.
-        validation: text on which the loss is computed; memory does not grow with its size.
+        validation: text on which the loss is computed.
         tokenizer: tokenizer of both texts.
         corpus: name of the generated corpus that the text is from, if any.
         windows: type of windows, which determines whether the first token is predicted (see the module docstring).
         ngram_tokens: maximum number of tokens for the counts of the 5-gram model, taken from the end of `train`.
 
     Returns:
-        uniform, unigram, 5-gram, gzip (unless the validation text has unknown tokens) and true entropy (if known); an
-        empty list if there is no token to predict.
+        Uniform, unigram and 5-gram; if the validation text has no unknown tokens, also gzip and, if known, the true
+        entropy. The list is empty if there is no token to predict.
     """
     first = 0 if windows == "documents" else 1
     predicted = len(validation.tokens) - first
@@ -170,7 +170,7 @@ def _gzip_nats(train: Text, validation: Text, tokenizer: VocabularyDecoder) -> f
 
 
 def _document_groups(text: Text) -> list[int]:
-    """Return the document ends that divide the documents into chunks of about `CHUNK` tokens, for fast decoding."""
+    """Return document ends that divide the text into chunks of at most `CHUNK` tokens, or of one longer document."""
     ends: list[int] = []
     for end in np.asarray(text.document_ends).tolist():
         if ends and end - (ends[-2] if len(ends) > 1 else 0) <= CHUNK:

@@ -142,7 +142,8 @@ def classification_scores(truth: ArrayLike, probabilities: ArrayLike, names: Seq
         names: (C,) label names.
 
     Raises:
-        GlassError: the shapes do not match, there are no examples, or a row is not a probability distribution.
+        GlassError: the shapes do not match, there are no examples, a true label is not an index of `names`, or a row is
+            not a probability distribution.
     """
     answers = np.atleast_1d(truth)
     chances = np.asarray(probabilities, dtype=np.float64)

@@ -216,7 +216,7 @@ def make(check: Check, subject: VerifiedRun) -> Result:
 
 
 def _weights(run: Run, which: Which) -> tuple[str, str | None]:
-    """Return the name of a checkpoint, and the hash of its weights file."""
+    """Return the name of a checkpoint and the hash of its weights file; if one is missing, a remark and None."""
     try:
         name = (run.folder / which).read_text(encoding="utf-8").strip()
         return name, sha256(run.checkpoints / name / "model.safetensors")

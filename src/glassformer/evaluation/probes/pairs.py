@@ -43,7 +43,7 @@ def probe_pairs(
         known: counts of the run's training text, for the unigram and bigram heuristics; None if not available.
 
     Raises:
-        GlassError: a text is longer than the context of the run.
+        GlassError: a text has no tokens, or is longer than the context of the run.
     """
     for text in (text for pair in pairs for text in (pair.good, pair.bad)):
         checked_row(model, text)

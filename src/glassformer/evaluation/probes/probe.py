@@ -100,8 +100,8 @@ class ProbeReport:
 def probe_run(request: ProbeRequest, opened: OpenedRun | None = None) -> ProbeReport:
     """Run the requested probes on a run.
 
-    If all probes are requested, a probe that does not apply to the run is left out with a note; if the probe was
-    requested by name, it raises an error.
+    If all probes are requested, a probe that does not apply to the run is left out with a note; if probes or a text are
+    named, such a probe raises an error.
 
     Args:
         request: probes and settings.
@@ -109,7 +109,8 @@ def probe_run(request: ProbeRequest, opened: OpenedRun | None = None) -> ProbeRe
 
     Raises:
         GlassError: there is no such run or probe, the run assigns no probability to tokens, a file cannot be read as
-            text or pairs, a text is longer than the context, or no probe applies to the run.
+            text or pairs, a text is longer than the context, or no probe, or not every probe that was requested by
+            name, applies to the run.
     """
     for name in request.probes:
         if name not in PROBES:
