@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from glassformer.corpora.truth import true_nats
 from glassformer.evaluation.ngrams import KneserNey
 
-NGRAM_TOKENS = 5_000_000  # counting needs about 40 bytes per token, 200 MB in total
+NGRAM_TOKENS = 5_000_000  # counting needs 40 to 140 bytes per token, at most 700 MB in total
 CHUNK = 1 << 20
 BEFORE = 4  # tokens in the context of a 5-gram
 DEFLATE_WINDOW = 32 * 1024  # window of gzip in bytes (RFC 1951)

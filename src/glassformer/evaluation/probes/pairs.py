@@ -19,8 +19,8 @@ from glassformer.evaluation.probes.token_counts import Known
 from glassformer.text.tokenizers import Tokenizer
 
 ABOUT = {
-    "agreement": "does the verb agree with its subject across other nouns; combinations not in the training text",
-    "coreference": "which noun fits the adjective, scored after the noun; combinations not in the training text",
+    "agreement": "does the verb agree with its subject across other nouns, in combinations absent from the corpus",
+    "coreference": "which noun fits the adjective, scored after the noun, in combinations absent from the corpus",
     "brackets": "does the closing bracket match, by the number of brackets in between",
 }
 
