@@ -246,7 +246,7 @@ def _check(truth: NDArray[Any], probabilities: Floats, names: Sequence[str]) -> 
         )
     if not np.issubdtype(truth.dtype, np.integer) or truth.min() < 0 or truth.max() >= len(names):
         raise GlassError(
-            f"labels are given as {truth.min()!s} to {truth.max()!s} ({truth.dtype})",
+            f"the true labels go from {truth.min()!s} to {truth.max()!s} ({truth.dtype})",
             f"Give integers from 0 to {len(names) - 1}, the indices of the label names.",
         )
     fine = np.isfinite(probabilities) & (probabilities >= 0)

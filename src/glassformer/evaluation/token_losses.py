@@ -243,7 +243,8 @@ def guess(model: AnyTextModel, text: str, place: int) -> Outlook:
         place: index of the token in the result of `surprisals`.
 
     Raises:
-        GlassError: the run has another task, there is no such token, or a decoder has no token before it to read.
+        GlassError: the run has another task, the text is longer than the context, there is no such token, or a decoder
+            has no token before it to read.
     """
     if not isinstance(model, TextModel | MaskFiller):
         raise GlassError(

@@ -212,7 +212,7 @@ def ablate(model: Model, ablation: Ablation, data: TaskRows | None) -> AblatedMo
         return AblatedModel(model, ablation)
     if data is None:
         raise GlassError(
-            "mean ablation needs rows of data, but data is None", "Give the rows over which to take the means."
+            "mean ablation needs rows of data, but data is None", "Give rows of data to compute the means."
         )
     return AblatedModel(model, ablation, means_of(model, data, ablation.parts))
 

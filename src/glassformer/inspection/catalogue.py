@@ -181,7 +181,10 @@ def chosen(model: Model, keep: Sequence[str]) -> list[Recordable]:
     """
     known = catalogue(model)
     if isinstance(keep, str) or not keep:
-        raise GlassError(f"keep is {keep!r}", f"Give a tuple of {', '.join(THINGS)}, or of names such as dec.0.resid.")
+        raise GlassError(
+            f"keep is {keep!r}",
+            f"Give a tuple with one or more of {', '.join(THINGS)}, or of names such as dec.0.resid.",
+        )
     keep = [current_name(name) for name in keep]
     for name in keep:
         if name not in known and name not in THINGS:

@@ -96,5 +96,5 @@ def table_named(model: Model, name: str) -> Tensor:
     """
     found = tables(model)
     if name not in found:
-        raise GlassError(f"this model has no table of {name}", f"It has tables of {', '.join(found)}.")
+        raise GlassError(f"this model has no table of {name}", f"Choose one of: {', '.join(found)}.")
     return found[name]

@@ -39,7 +39,7 @@ def embedding_of(model: Model, stack: str) -> tuple[Stack, Embedding]:
     """
     found = stacks(model)
     if stack not in found:
-        raise GlassError(f"this model has no stack {stack!r}", f"It has {', '.join(found)}.")
+        raise GlassError(f"this model has no stack {stack!r}", f"Choose one of: {', '.join(found)}.")
     return found[stack], embedding_below(model, stack)
 
 

@@ -10,7 +10,8 @@
 `glassformer.inspection.catalogue.THINGS` lists the tensors that can be recorded, and `HOOK_POINTS` there lists their
 modules. Each value is a tensor of the model's own forward pass, copied by a forward hook. Layers with recorded scores
 or patterns compute attention step by step instead of by the fused kernel, so their logits differ by up to 1e-4 from
-those of an unobserved pass. Otherwise, the logits are bit-equal.
+those of an unobserved pass. Otherwise, the logits are bit-equal; only in generation may rounding differ, because its
+faster implementation of a step (`glassformer.generation.fast`) is not used while hooks are registered.
 """
 
 from __future__ import annotations

@@ -116,7 +116,7 @@ def _check_ids(ids: Tensor, embedding: Embedding) -> None:
     size = embedding.tokens.num_embeddings
     if low < 0 or high >= size:
         wrong = low if low < 0 else high
-        raise GlassError(f"the token {wrong} is outside the vocabulary", f"Ids of this model go from 0 to {size - 1}.")
+        raise GlassError(f"the token {wrong} is outside the vocabulary", f"Give ids from 0 to {size - 1}.")
 
 
 class Calls:

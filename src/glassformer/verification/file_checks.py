@@ -28,7 +28,7 @@ from glassformer.verification.verified_run import VerifiedRun
 
 BOTH: tuple[Which, ...] = ("best", "last")
 NEEDED = {"model.safetensors", "optimizer.safetensors", "state.json"}
-"""Files that the manifest of every checkpoint must list."""
+"""Files that the manifest of a checkpoint must list, if one process wrote it."""
 TEXTS = (
     'The quick brown fox, "jumps" — over 13 lazy dogs; isn\'t it?',
     "আমি বাংলায় গান গাই। ক্ষ্ণ",

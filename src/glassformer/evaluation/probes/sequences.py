@@ -187,7 +187,7 @@ def probe_recall(model: Readable, known: Known | None, size: int, seed: int) -> 
     rows, values, what = recall_rows(model, known, size, seed)
     if max(map(len, rows)) > longest(model):
         raise GlassError(
-            f"{what} have up to {max(map(len, rows))} tokens, but this run reads {longest(model):,}",
+            f"{what} have up to {max(map(len, rows))} tokens, but this run reads at most {longest(model):,}",
             "Probe a run with a larger model.context.",
         )
     questions = [question for number, row in enumerate(rows) for question in _asked(number, row, known)]

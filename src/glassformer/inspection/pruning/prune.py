@@ -252,7 +252,7 @@ def refuse_unclear(request: PruningRequest) -> None:
         if number < least:
             raise GlassError(f"{name} = {number}", f"Give {least} or more.")
     if request.max_loss is not None and not math.isfinite(request.max_loss):
-        raise GlassError(f"--max-loss = {request.max_loss:g}", "Give a loss in nats.")
+        raise GlassError(f"--max-loss = {request.max_loss:g}", "Give a finite loss in nats.")
     if request.l0:
         rates = {"--l0": request.l0.penalty, "--rate": request.l0.rate, "--gate-rate": request.l0.gate_rate}
         for name, rate in rates.items():
