@@ -109,8 +109,8 @@ def probe_run(request: ProbeRequest, opened: OpenedRun | None = None) -> ProbeRe
 
     Raises:
         GlassError: there is no such run or probe, the run assigns no probability to tokens, a file cannot be read as
-            text or pairs, a text is longer than the context, or no probe, or not every probe that was requested by
-            name, applies to the run.
+            text or pairs, a text is longer than the context, no probe applies to the run, or a probe that was
+            requested by name does not apply to it.
     """
     for name in request.probes:
         if name not in PROBES:
