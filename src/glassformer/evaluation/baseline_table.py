@@ -155,7 +155,7 @@ def _ngram_nats(counted: NDArray[np.integer[Any]], validation: Text, vocab_size:
 
 
 def _gzip_nats(train: Text, validation: Text, tokenizer: VocabularyDecoder) -> float:
-    """Return the nats of the validation text by gzip: how much it adds to the compressed size of the training text."""
+    """Return the nats of the validation text by gzip: its addition to the compressed end of the training text."""
     known = tokenizer.decode(train.tokens[-GZIP_TAIL_TOKENS:].tolist()).encode("utf-8", "surrogatepass")
     before = zlib.compressobj(9, wbits=31)
     with_text = zlib.compressobj(9, wbits=31)

@@ -118,7 +118,7 @@ def evaluate_run(request: EvaluationRequest) -> Report:
 
 
 def _check(request: EvaluationRequest, config: Config) -> None:
-    """Raise a `GlassError` if an option would have no effect on the evaluation of this run."""
+    """Raise a `GlassError` if an option is invalid or would have no effect on the evaluation of this run."""
     _check_ablation(request)
     parse_changes(request.changes)  # report unknown settings first
     for key in request.changes:

@@ -17,7 +17,7 @@ from glassformer.verification.verified_run import VerifiedRun, is_causal
 
 
 def batched_logits(subject: VerifiedRun) -> Finding:
-    """Compare the logits of each row in a padded batch with those of the row alone; decoders are also padded left."""
+    """Compare the logits of each row in a padded batch with those of the row alone; decoders also with left padding."""
     model = subject.model
     batch = subject.batch
     with inference(model):

@@ -169,7 +169,7 @@ def kept_sheet(run: Run) -> dict[str, Any] | None:
     """Return the contents of `verify.json` in a run folder; None if the run has not been verified.
 
     Raises:
-        GlassError: the file is damaged.
+        GlassError: the file is damaged or cannot be read.
     """
     path = run.folder / "verify.json"
     try:
