@@ -11,7 +11,7 @@ from torch import Tensor
 from glassformer.base.errors import GlassError
 
 Source = Tensor | Mapping[str, Tensor]
-"""A tensor, or a recording with a tensor under the name of the patched activation."""
+"""A tensor, or a recording with a tensor under the name of the patched activation (for `Pattern`, with `.pattern`)."""
 
 
 @dataclass(frozen=True, eq=False)

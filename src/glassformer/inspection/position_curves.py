@@ -28,7 +28,7 @@ __all__ = [
     "turn_by_distance",
 ]
 MOST_LOGITS = 1 << 23
-"""Maximum number of logits in one forward pass."""
+"""Maximum number of logits in one forward pass of the shuffle test, unless it has one row."""
 
 
 def embedding_of(model: Model, stack: str) -> tuple[Stack, Embedding]:

@@ -43,7 +43,7 @@ CHECKS: tuple[Check, ...] = (
 )
 """All checks, in the order in which they run."""
 CHECKED = {"name", "claim", "unit", "measured", "limit", "ok", "note"}
-"""Fields of each check in a saved sheet."""
+"""Fields that each check in a saved sheet must have."""
 PACKAGES = ("torch", "numpy", "tokenizers", "safetensors")
 
 
