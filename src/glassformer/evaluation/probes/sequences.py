@@ -152,7 +152,7 @@ def probe_induction(model: Readable, known: Known | None, size: int, seed: int) 
             nats[:, T - 1].mean() - nats[:, early - 1].mean()
         ),
     }
-    about = f"{counted(length, 'random tokens')} of {symbols:,}, repeated {COPIES} times: the next token from copy 2 on"
+    about = f"{counted(length, 'random tokens')} out of {symbols:,}, in {COPIES} copies: the next token from copy 2 on"
     return ProbeResult("induction", about, shares(rows, read, questions, 1 / symbols, "repeated tokens"), figures)
 
 

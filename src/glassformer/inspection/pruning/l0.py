@@ -34,7 +34,7 @@ class L0:
     Attributes:
         penalty: λ, in nats: the cost of one open head in every attention layer.
         steps: number of training steps with gates.
-        rate: factor on the run's learning rates; constant during these steps.
+        rate: factor on the run's peak learning rates; constant during these steps.
         gate_rate: learning rate of ln α, for Adam without weight decay.
         gates_alone: True to train the gates only and leave the weights unchanged.
     """
