@@ -129,8 +129,8 @@ def test_a_text_longer_than_the_context_is_named(task_home: Path, tmp_path: Path
     path.write_text(json.dumps(long), encoding="utf-8")
     problem, remedy = refused("probe", "runs/lm", "--pairs", path, folder=task_home)
     assert problem.startswith("'the dog the dog")
-    assert "has 61 tokens, but this run reads 40 (model.context)" in problem
-    assert "longer context" in remedy
+    assert "has 61 tokens, but this run reads at most 40" in problem
+    assert "larger model.context" in remedy
 
 
 def test_a_run_with_a_short_context_is_asked_what_fits(task_home: Path) -> None:
@@ -143,7 +143,7 @@ def test_a_run_with_a_short_context_is_asked_what_fits(task_home: Path) -> None:
     assert list(found["probes"]) == ["induction", "surprisal"]
     assert [note.split()[0] for note in found["notes"]] == ["agreement", "coreference", "recall", "brackets"]
     problem, _ = refused("probe", "runs/short", "agreement", *QUICK, folder=task_home)
-    assert "this run reads 12" in problem
+    assert "this run reads at most 12" in problem
 
 
 def test_what_cannot_be_asked_is_refused(task_home: Path) -> None:

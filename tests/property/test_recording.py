@@ -272,7 +272,7 @@ def test_what_cannot_be_recorded_is_refused() -> None:
         (("dec.3.self.pattern",), "no tensor 'dec.3.self.pattern'"),
         ((), r"keep is \(\)"),
         ("pattern", "keep is 'pattern'"),
-        (("cross",), "this model has no cross"),
+        (("cross",), "this model has no tensor of the kind cross"),
     ):
         with pytest.raises(GlassError, match=words):
             record(model, tokens(1, 5), keep=keep)

@@ -269,5 +269,5 @@ def test_a_damaged_snapshot_is_refused_and_nothing_is_unpickled(tmp_path: Path) 
     other = camera_of(small_trainer(tmp_path, "other", model__heads=1, train__steps=2))
     assert mapped_texts(trainer.model, other.probes, trainer.task.tokenizer, trainer.task.tokenizer)
     write_snapshot(other.snapshot(small_trainer(tmp_path, "more", model__heads=1).model, 1), trainer.run.snapshots)
-    with pytest.raises(GlassError, match="has other heads or texts"):
+    with pytest.raises(GlassError, match="has other heads, roles, statistics or texts"):
         read_history(trainer.run)

@@ -227,7 +227,7 @@ def test_a_run_that_reads_too_little_says_so() -> None:
     for probe in (sequences.probe_induction, sequences.probe_recall):
         with pytest.raises(GlassError, match=r"reads .*7"):
             probe(model, None, 4, 5)
-    with pytest.raises(GlassError, match=r"'The .* has \d+ tokens, but this run reads 7"):
+    with pytest.raises(GlassError, match=r"'The .* has \d+ tokens, but this run reads at most 7"):
         token_scores(model, ["The keys"])
 
 

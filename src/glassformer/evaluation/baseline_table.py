@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from glassformer.corpora.truth import true_nats
 from glassformer.evaluation.ngrams import KneserNey
 
-NGRAM_TOKENS = 5_000_000  # counting needs about 40 bytes per token, 200 MB in total
+NGRAM_TOKENS = 5_000_000  # counting needs 40 to 140 bytes per token, at most 700 MB in total
 CHUNK = 1 << 20
 BEFORE = 4  # tokens in the context of a 5-gram
 DEFLATE_WINDOW = 32 * 1024  # window of gzip in bytes (RFC 1951)
@@ -69,7 +69,7 @@ class VocabularyDecoder(Protocol):
 class Baseline:
     """The loss of one baseline.
 
-    Args:
+    Attributes:
         name: uniform, unigram, 5-gram, gzip, or true entropy.
         loss: nats per predicted token.
         bits_per_byte: bits per byte of the validation text; None if it has unknown tokens.
@@ -90,19 +90,19 @@ def baselines(
     windows: Literal["stream", "documents"] = "stream",
     ngram_tokens: int = NGRAM_TOKENS,
 ) -> list[Baseline]:
-    """Compute the baselines on `validation`, from the weakest predictor to the true entropy of the corpus.
+    """Compute the losses of the baselines on `validation`.
 
     Args:
         train: text that the predictors are fitted to.
-        validation: text on which the loss is computed; memory does not grow with its size.
+        validation: text on which the loss is computed.
         tokenizer: tokenizer of both texts.
         corpus: name of the generated corpus that the text is from, if any.
         windows: type of windows, which determines whether the first token is predicted (see the module docstring).
         ngram_tokens: maximum number of tokens for the counts of the 5-gram model, taken from the end of `train`.
 
     Returns:
-        uniform, unigram, 5-gram, gzip (unless the validation text has unknown tokens) and true entropy (if known); an
-        empty list if there is no token to predict.
+        Uniform, unigram and 5-gram; if the validation text has no unknown tokens, also gzip and, if known, the true
+        entropy. The list is empty if there is no token to predict.
     """
     first = 0 if windows == "documents" else 1
     predicted = len(validation.tokens) - first
@@ -155,7 +155,7 @@ def _ngram_nats(counted: NDArray[np.integer[Any]], validation: Text, vocab_size:
 
 
 def _gzip_nats(train: Text, validation: Text, tokenizer: VocabularyDecoder) -> float:
-    """Return the nats of the validation text by gzip: how much it adds to the compressed size of the training text."""
+    """Return the nats of the validation text by gzip: its addition to the compressed end of the training text."""
     known = tokenizer.decode(train.tokens[-GZIP_TAIL_TOKENS:].tolist()).encode("utf-8", "surrogatepass")
     before = zlib.compressobj(9, wbits=31)
     with_text = zlib.compressobj(9, wbits=31)
@@ -170,7 +170,7 @@ def _gzip_nats(train: Text, validation: Text, tokenizer: VocabularyDecoder) -> f
 
 
 def _document_groups(text: Text) -> list[int]:
-    """Return the document ends that divide the documents into chunks of about `CHUNK` tokens, for fast decoding."""
+    """Return document ends that divide the text into chunks of at most `CHUNK` tokens, or of one longer document."""
     ends: list[int] = []
     for end in np.asarray(text.document_ends).tolist():
         if ends and end - (ends[-2] if len(ends) > 1 else 0) <= CHUNK:

@@ -15,9 +15,9 @@ from glassformer.text.record_store import RecordStore
 from glassformer.training.validation import LossEstimate
 
 SHOWN = 3
-"""Number of sample conversations in the report."""
+"""Maximum number of sample conversations in the report."""
 COUNTED = 200_000
-"""Maximum number of training conversations used to find the most frequent answer."""
+"""Maximum number of training conversations in which answers are counted to find the most frequent one."""
 
 
 def chat_report(

@@ -142,7 +142,8 @@ def classification_scores(truth: ArrayLike, probabilities: ArrayLike, names: Seq
         names: (C,) label names.
 
     Raises:
-        GlassError: the shapes do not match, there are no examples, or a row is not a probability distribution.
+        GlassError: the shapes do not match, there are no examples, a true label is not an index of `names`, or a row is
+            not a probability distribution.
     """
     answers = np.atleast_1d(truth)
     chances = np.asarray(probabilities, dtype=np.float64)
@@ -245,7 +246,7 @@ def _check(truth: NDArray[Any], probabilities: Floats, names: Sequence[str]) -> 
         )
     if not np.issubdtype(truth.dtype, np.integer) or truth.min() < 0 or truth.max() >= len(names):
         raise GlassError(
-            f"labels are given as {truth.min()!s} to {truth.max()!s} ({truth.dtype})",
+            f"the true labels go from {truth.min()!s} to {truth.max()!s} ({truth.dtype})",
             f"Give integers from 0 to {len(names) - 1}, the indices of the label names.",
         )
     fine = np.isfinite(probabilities) & (probabilities >= 0)

@@ -26,7 +26,7 @@ Hashes = NDArray[np.uint64]
 class Overlap:
     """The longest overlap of a sample and the training text; of equally long overlaps, the first in the training text.
 
-    Args:
+    Attributes:
         length: length in characters (Unicode code points).
         text: the overlap itself.
         position: position of its first character in the training text, counted from 0.

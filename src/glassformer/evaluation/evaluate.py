@@ -60,7 +60,7 @@ class EvaluationRequest:
             for; None: all.
         against: another run of the same task to compare with, on the same examples.
         ablate: components to ablate, such as dec.1.self.2; then only the loss is measured, with and without them.
-        instead: type of ablation, a key of `ablation.ABLATION_KINDS`.
+        instead: kind of ablation, one of `ablation.PART_KINDS`.
         tokens: with `ablate`, approximate number of evenly selected targets to measure on; None: all.
         note: called with each note for the user.
         moved: current `source` and `target` of the run's own text, if the user named them.
@@ -89,8 +89,8 @@ def evaluate_run(request: EvaluationRequest) -> Report:
     """Evaluate a run, and return a report for its task.
 
     Raises:
-        GlassError: there is no such run, its text is missing, the other data does not fit its task, or an option has no
-            effect here.
+        GlassError: there is no such run, its text is missing, the other data does not fit its task, or an option is
+            invalid or has no effect here.
     """
     opened = OpenedRun.load(request.folder, request.which, request.device, note=request.note)
     config = opened.config
@@ -118,7 +118,7 @@ def evaluate_run(request: EvaluationRequest) -> Report:
 
 
 def _check(request: EvaluationRequest, config: Config) -> None:
-    """Raise a `GlassError` if an option would have no effect on the evaluation of this run."""
+    """Raise a `GlassError` if an option is invalid or would have no effect on the evaluation of this run."""
     _check_ablation(request)
     parse_changes(request.changes)  # report unknown settings first
     for key in request.changes:
@@ -140,7 +140,9 @@ def _check(request: EvaluationRequest, config: Config) -> None:
             "Leave it out: this task does not generate text.",
         )
     if request.backend != "auto" and (request.ablate or config.train.task in ("classify", "masked")):
-        raise GlassError(f"--backend {request.backend} is for text generation, but no text is generated", "Omit it.")
+        raise GlassError(
+            f"--backend {request.backend} is for text generation, but no text is generated", "Leave it out."
+        )
     if request.target is not None and config.train.task not in PAIRS:
         raise GlassError(
             f"{request.folder} learnt train.task = {config.train.task}, which takes one file, "
@@ -171,7 +173,7 @@ def _names_own_text(request: EvaluationRequest, config: Config) -> bool:
 
 
 def _check_ablation(request: EvaluationRequest) -> None:
-    """Raise a `GlassError` for an option that cannot be combined with `--ablate`, or that needs `--ablate`."""
+    """Raise a `GlassError` for an option that excludes or needs `--ablate`, or for an invalid `--tokens`."""
     given = {
         "another text": request.source,
         "--against": request.against,
@@ -317,7 +319,7 @@ def _measured_on(
 def _loss(
     request: EvaluationRequest, model: Translator | TextClassifier | ChatModel, store: RecordStore, config: Config
 ) -> LossEstimate:
-    """Compute the loss over all examples that fit the model's context."""
+    """Compute the loss over all examples, or over those that fit the context, as `data.too_long` says."""
     device = next(model.model.parameters()).device
     dtype = choose_precision(request.precision or config.train.precision, device)
     rows_of = ROWS_OF[TASK_FACTS[config.train.task].records]

@@ -37,7 +37,7 @@ class LabelReport:
         unknown_share: fraction of the texts' tokens that are unknown.
         scores: accuracy, F1, confusion matrix, calibration.
         measures: accuracy and macro-F1 with their intervals.
-        baselines: (name, accuracy, macro-F1, note) of each simple predictor on the same texts.
+        baselines: (name, accuracy, macro-F1 or None, note) of each simple predictor on the same texts.
         against: paired tests with another run, by metric; None without another run.
         notes: notes that the user was shown, such as texts that were left out or cut.
     """
@@ -155,7 +155,7 @@ def _measured(
 def _baselines(
     train: RecordStore, texts: Sequence[str], truth: Sequence[str], labels: Sequence[str]
 ) -> list[tuple[str, float, float | None, str]]:
-    """Return the majority baseline, and a TF-IDF + logistic regression baseline if scikit-learn is installed."""
+    """Return the majority baseline and, if scikit-learn and the data allow it, TF-IDF + logistic regression."""
     known = list(drawn_texts(train))
     majority = Counter(label for _, label in known).most_common(1)[0][0]
     row = _scored("majority", [majority] * len(truth), truth, labels, f"always {shown(majority)}")

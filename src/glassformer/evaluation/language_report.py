@@ -26,10 +26,11 @@ class LanguageReport:
         estimate: loss on all the data, in non-overlapping windows.
         bits_per_byte: the loss in bits per byte of text; None if the text has unknown tokens.
         unknown_share: fraction of the text's tokens that are unknown.
-        sliding: nats per token with a sliding window, in which every token has at least half a context before it; None
-            for document windows.
+        sliding: nats per token with a sliding window, in which every token after the first half context has at least
+            half a context before it; None for document windows.
         baselines: losses of simple predictors on the same tokens.
-        overlap: longest overlap of a new sample with the training text; None if that text is not available.
+        overlap: longest overlap of a new sample with the training text; None if there is none, or if that text is not
+            available.
         sample: the new sample.
         reading: documents that were left out, and overlap of the text with the training text.
         backend, precision: backend and precision that generated the sample.
@@ -75,7 +76,10 @@ class LanguageReport:
         if self.unknown_share:
             lines.append(unknown_words(self.unknown_share))
         if self.sliding is not None:
-            lines.append(f"with a sliding window (at least half a context before every token): {self.sliding:.4f}")
+            lines.append(
+                "with a sliding window (at least half a context before every token, except at the start): "
+                f"{self.sliding:.4f}"
+            )
         if self.baselines:
             rungs = [(r.name, r.loss, r.bits_per_byte, r.note) for r in self.baselines]
             rungs.append(("this model", self.loss, self.bits_per_byte, ""))

@@ -75,7 +75,7 @@ class MaskedReport:
 def masked_report(
     model: Model, task: MaskedTask, text: str, device: torch.device, dtype: torch.dtype, reading: Reading
 ) -> MaskedReport:
-    """Evaluate predictions of masked tokens on the whole text, with the same masks as evaluations during training.
+    """Evaluate predictions of masked tokens on the whole text, with masks that are the same at every evaluation.
 
     Args:
         model: an encoder.

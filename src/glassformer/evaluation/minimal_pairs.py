@@ -114,7 +114,7 @@ def results_of(pairs: Sequence[MinimalPair], ratios: Sequence[float]) -> PairRes
     if not pairs or len(pairs) != len(ratios):
         raise GlassError(
             f"there are {len(pairs):,} pairs and {len(ratios):,} ratios",
-            "Give one ratio for each of one or more pairs.",
+            "Give at least one pair, and one ratio for each pair.",
         )
     if any(math.isnan(ratio) for ratio in ratios):
         raise GlassError("a log-ratio is NaN", "Check the training log of the model for a loss that is not finite.")

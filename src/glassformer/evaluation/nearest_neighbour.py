@@ -9,14 +9,16 @@ from collections.abc import Iterable
 from glassformer.evaluation.rouge import words
 
 SHARE = 0.05
-"""Words in more than this fraction of the training texts are looked up only if a text has no rarer known word."""
+"""Words in more than 20 and in more than this fraction of the training texts are looked up only if a text has no rarer
+known word."""
 
 
 class Nearest:
     """Nearest-neighbour search over training examples by the words of their texts.
 
     The similarity is the cosine of the texts' word sets, weighted by ln((N + 1) / number of texts with the word)
-    (Sparck Jones 1972); ties go to the first example.
+    (Sparck Jones 1972), where only words that are looked up count as shared words (see `SHARE`); ties go to the first
+    example.
 
     Args:
         examples: (text, answer) pairs.

@@ -24,7 +24,7 @@ Floats = NDArray[np.float64]
 class _Order:
     """All distinct n-grams of one length n.
 
-    Args:
+    Attributes:
         keys: for each n-gram, (rank of its context) x V + last token, sorted; an n-gram's index here is its rank.
         weights: count of each n-gram after discounting.
         totals: for each context (an (n-1)-gram), the sum of the counts before discounting.
@@ -66,7 +66,7 @@ class KneserNey:
         self._orders.append(_smoothed(keys, counts, contexts, vocab_size))
 
     def probabilities(self, tokens: NDArray[np.integer]) -> Floats:
-        """Return the probability (N,) of each token given the tokens before it in the same array."""
+        """Return the probability (N,) of each token given the up to n - 1 tokens before it in the same array."""
         chances = np.full(len(tokens), 1 / self.vocab_size)
         ranks = np.zeros(len(tokens), dtype=np.int64)  # rank of the context of each token, -1 if never seen
         for counted in self._orders:
@@ -124,8 +124,8 @@ def _smoothed(keys: Integers, counts: Integers, contexts: int, vocab_size: int) 
 def _discounts(counts: Integers) -> Floats:
     """Return the discounts for counts of 0, 1, 2, and 3 or more (modified Kneser-Ney, Chen and Goodman 1999).
 
-    The estimates need n-grams with counts of 1, 2 and 3. If there are none, or if an estimate is outside (0, count),
-    the discount is 0.5; any discount in that range gives a probability distribution.
+    The estimates need n-grams of each of the counts 1, 2 and 3. If a count is missing, or if an estimate is outside (0,
+    count), the discount is 0.5; any discount in that range gives a probability distribution.
     """
     n1, n2, n3, n4 = (float(np.count_nonzero(counts == count)) for count in (1, 2, 3, 4))
     discounts = np.array([0.0, 0.5, 0.5, 0.5])

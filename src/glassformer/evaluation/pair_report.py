@@ -19,7 +19,7 @@ from glassformer.text.record_store import RecordStore
 from glassformer.training.validation import LossEstimate, bits_words, unknown_words
 
 SHOWN = 3
-"""Number of sample texts in the report."""
+"""Maximum number of sample texts in the report."""
 SCORES = ("bleu", "chrf", "rougeL", "exact_match")
 
 
@@ -30,8 +30,8 @@ class PairReport:
     Attributes:
         measured_on: name of the evaluation data.
         estimate: loss in nats per target token, with teacher forcing.
-        bits_per_byte: the loss in bits per byte of the targets; None if a target was cut, left out, or has unknown
-            tokens.
+        bits_per_byte: the loss in bits per byte of the targets; None for conversations, or if a target was cut, left
+            out, or has unknown tokens.
         unknown_share: fraction of the targets' tokens that are unknown.
         unknown_source_share: fraction of the sources' tokens that are unknown.
         examples: number of sources for which text was generated.

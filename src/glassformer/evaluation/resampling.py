@@ -32,7 +32,7 @@ Statistic = Callable[[Indices], float]
 REPEATS = 1000
 SHUFFLES = 10_000
 LEVEL = 0.95
-AT_ONCE = 1 << 21  # random numbers generated at a time: 16 MB
+AT_ONCE = 1 << 21  # random numbers generated at a time: up to 16 MB
 
 
 @dataclass(frozen=True)

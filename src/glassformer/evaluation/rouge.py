@@ -114,7 +114,7 @@ def common_subsequence(first: Sequence[str], second: Sequence[str]) -> int:
 
 
 def _by_ngrams(hypothesis: list[str], reference: list[str], n: int) -> PrecisionRecall:
-    """Compare n-grams; a repeated n-gram matches as often as it occurs in each text."""
+    """Compare n-grams; a repeated n-gram matches as often as it occurs in the text where it is rarer."""
     ours = _ngrams(hypothesis, n)
     theirs = _ngrams(reference, n)
     return _overlap((ours & theirs).total(), ours.total(), theirs.total())

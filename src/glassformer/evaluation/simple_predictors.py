@@ -38,7 +38,7 @@ class Rung:
 
 
 def ladder(config: Config, data: Prepared) -> list[Rung]:
-    """Return the fast baselines for a run, weakest first; an empty list if there is nothing to predict."""
+    """Return the fast baselines for a run, the uniform distribution first; empty if there is nothing to predict."""
     corpus = config.data.source if config.data.source in CORPORA else None
     if data.labels:
         return _of_labels(data, corpus)

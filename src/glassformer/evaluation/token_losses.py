@@ -90,8 +90,9 @@ class Outlook:
 def surprisals(model: AnyTextModel, text: str, target: str | None = None, forward: Forward | None = None) -> Surprisals:
     """Return the surprisal of each token of a text, or of the target for a run that translates or summarizes.
 
-    For a masked language model, each token is masked in turn while all others are visible; mask tokens that are already
-    in the text have no surprisal. For a chat run, the text is a question, whose tokens have no loss.
+    For a masked language model, each token is masked in turn while all others are visible; special tokens, such as
+    masks that are already in the text, have no surprisal. For a chat run, the text is a question, whose tokens have no
+    loss. A classifier assigns no probability to tokens.
 
     Args:
         model: the run.
@@ -105,7 +106,7 @@ def surprisals(model: AnyTextModel, text: str, target: str | None = None, forwar
     """
     if (target is not None) != isinstance(model, Translator):
         what = "a target was given" if target is not None else "no target was given"
-        remedy = "Give one for translate, summarize (the text) and classify (the label); leave it out for other tasks."
+        remedy = "Give a target for the tasks translate and summarize, and leave it out for other tasks."
         raise GlassError(f"{what} to a run of train.task = {model.config.train.task}", remedy)
     tokenizer = model.tokenizer
     if isinstance(model, Translator):
@@ -242,7 +243,8 @@ def guess(model: AnyTextModel, text: str, place: int) -> Outlook:
         place: index of the token in the result of `surprisals`.
 
     Raises:
-        GlassError: the run has another task, there is no such token, or a decoder has no token before it to read.
+        GlassError: the run has another task, the text is longer than the context, there is no such token, or a decoder
+            has no token before it to read.
     """
     if not isinstance(model, TextModel | MaskFiller):
         raise GlassError(

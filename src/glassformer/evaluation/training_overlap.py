@@ -1,8 +1,8 @@
 """Measure how much of a text a run has seen in training; the loss on seen text says little about new text.
 
 Each document is cut into passages of 32 tokens. The remainder is ignored; a document shorter than a passage is one
-passage with its end token. A passage counts as seen if the training split contains the same sequence of tokens. 64-bit
-hashes are compared, so that memory does not grow with the training split.
+passage with its end token. A passage counts as seen if the training split contains the same sequence of tokens. To
+save memory, 64-bit hashes are compared, and the training tokens are read in blocks.
 """
 
 from __future__ import annotations

@@ -208,7 +208,7 @@ def _checked(hypotheses: Sequence[str], references: Sequence[str], tokenize: str
 
 
 def exact_matches(hypotheses: Sequence[str], references: Sequence[str], lowercase: bool = False) -> NDArray[np.float64]:
-    """Return (N,) values: 1 if a translation equals its reference after NFC and stripping, otherwise 0."""
+    """Return (N,) values: 1 if a translation equals its reference after NFC and stripping, else 0."""
 
     def plain(text: str) -> str:
         return unicodedata.normalize("NFC", text.lower() if lowercase else text).strip()

@@ -6,8 +6,8 @@ part is replaced as `ABLATION_KINDS` describes, and results depend on that choic
 replacement: every kind removes them.
 
 The effect of an ablation on the loss does not show the whole contribution of a part, because later layers often
-compensate for a missing part: in Chinchilla 7B, for about 70 % of the logit contribution of a removed attention layer
-(McGrath et al. 2023, "The Hydra Effect"). `pruning.direct_effects` measures only the effect along the direct path.
+compensate for a missing part. In Chinchilla 7B, they restore about 70 % of the direct effect of a removed attention
+layer (McGrath et al. 2023, "The Hydra Effect"). `pruning.direct_effects` measures the effect on the direct path alone.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ SELF_REPAIR = (
 WHOLE = ("mask", "positions")
 """Parts that every kind removes, because they have no replacement."""
 PATTERN_BYTES = 64 * 10**6
-"""Maximum number of bytes for the recorded attention weights of one forward pass with frozen patterns."""
+"""Maximum number of bytes for the attention weights of one forward pass with frozen patterns, unless it has one row."""
 
 
 @dataclass(frozen=True)
@@ -132,8 +132,8 @@ def check_ablation(model: Model, off: Sequence[str], kind: str = "zero") -> Abla
             raise GlassError(f"{name} is named twice", "Name each part once.")
         if kind == "first" and _last(name) == "feedforward":
             raise GlassError(
-                f"{name} is a feed-forward layer, which has no attention",
-                "Choose zero or mean for feed-forward layers.",
+                f"the kind 'first' was given for {name}, a feed-forward layer, which has no attention",
+                "Choose zero, mean or frozen for feed-forward layers.",
             )
     return Ablation(tuple(off), next(each for each in PART_KINDS if each == kind))
 
@@ -192,7 +192,7 @@ class AblatedModel:
         return {name: _replacement(name, self.ablation.kind, self.means) for name in self.ablation.off}
 
     def _frozen(self, tokens: Tensor, *more: Tensor | None) -> dict[str, Kind]:
-        """Return patches that set the attention patterns of all other heads to those of the full model."""
+        """Return patches that set the patterns of all attention layers outside `off` to those of the full model."""
         pair = isinstance(self.model, EncoderDecoder)
         target, real = (*more, None, None)[:2] if pair else (None, (*more, None)[0])
         sites = [str(site) for site in attentions(self.model) if str(site) not in self.ablation.off]
@@ -212,7 +212,7 @@ def ablate(model: Model, ablation: Ablation, data: TaskRows | None) -> AblatedMo
         return AblatedModel(model, ablation)
     if data is None:
         raise GlassError(
-            "mean ablation needs rows of data, but data is None", "Give the rows over which to take the means."
+            "mean ablation needs rows of data, but data is None", "Give rows of data to compute the means."
         )
     return AblatedModel(model, ablation, means_of(model, data, ablation.parts))
 
@@ -296,7 +296,8 @@ def ablation_effects(model: Model, data: TaskRows, kind: AblationKind = "zero") 
     """
     if kind == "resample" and len(data.rows) < 2:
         raise GlassError(
-            f"resample needs at least 2 rows, but there is {len(data.rows)}", "Give more rows, or choose zero or mean."
+            f"resample needs at least 2 rows, but the data has {len(data.rows)}",
+            "Give more rows, or choose zero or mean.",
         )
     names = list(map(str, heads(model)))
     lost = dict.fromkeys(names, 0.0)
@@ -352,7 +353,8 @@ def _copied(batch: Batch, n: int) -> Batch:
 def _values_of_next_rows(
     model: Model, data: TaskRows, first: int, batch: Batch, names: Sequence[str]
 ) -> dict[str, Tensor]:
-    """Return each head's z (B, T, K) at the same position of the next row, or at its last token if that row is shorter.
+    """Return each head's z (B, T, K) at the same position of the next row, or at the next row's last token if it is
+    shorter. The first row follows the last one.
 
     Args:
         model, data: as for `ablation_effects`.

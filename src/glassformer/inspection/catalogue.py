@@ -41,7 +41,8 @@ THINGS = {
 }
 """Kind -> example of a recorded name (an encoder has `enc`, cross-attention has `cross`), shape, and meaning.
 
-The letters are those of `glassformer.base.shapes`; `rows` selects along T.
+The letters are those of `glassformer.base.shapes`, except A, which is explained under `positions`. The argument `rows`
+of `record` selects along T.
 """
 
 EVERYTHING = tuple(THINGS)
@@ -56,7 +57,8 @@ class HookPoint:
     """Module input or output from which a kind is recorded, and its name in TransformerLens.
 
     Attributes:
-        module: path of the module in a decoder's block n, for `model.get_submodule`.
+        module: path of the module for `model.get_submodule`, in a decoder (for `cross`, in an encoder-decoder); n
+            stands for the number of the block.
         side: "input" or "output" of the module.
         transformer_lens: name of the same tensor in TransformerLens; None if TransformerLens has no such tensor. In
             TransformerLens, queries, keys, values and z have the axes (B, T, H, K).
@@ -86,8 +88,9 @@ HOOK_POINTS = {
 }
 """Hook point of each kind except `head_output`, which is computed from z.
 
-In an encoder-decoder, the stacks are `encoder` and `decoder`, and cross-attention has the same hook points below
-`cross`. With rotary positions, q and k correspond to TransformerLens' rotated `hook_rot_q` and `hook_rot_k`.
+The last `resid` is the output of the last block instead of the input of a block. In an encoder-decoder, the stacks are
+`encoder` and `decoder`, and cross-attention has the same hook points below `cross`. With rotary positions, q and k
+correspond to TransformerLens' rotated `hook_rot_q` and `hook_rot_k`.
 """
 
 
@@ -173,11 +176,15 @@ def chosen(model: Model, keep: Sequence[str]) -> list[Recordable]:
     """Return the entries selected by kinds, such as `pattern`, and by names, such as `dec.1.resid`.
 
     Raises:
-        GlassError: a kind or name is unknown, or `keep` is empty or a string.
+        GlassError: a kind or name is unknown, the model has no tensor of the given kinds, or `keep` is empty or a
+            string.
     """
     known = catalogue(model)
     if isinstance(keep, str) or not keep:
-        raise GlassError(f"keep is {keep!r}", f"Give a tuple of {', '.join(THINGS)}, or of names such as dec.0.resid.")
+        raise GlassError(
+            f"keep is {keep!r}",
+            f"Give a tuple with one or more of {', '.join(THINGS)}, or of names such as dec.0.resid.",
+        )
     keep = [current_name(name) for name in keep]
     for name in keep:
         if name not in known and name not in THINGS:
@@ -185,7 +192,7 @@ def chosen(model: Model, keep: Sequence[str]) -> list[Recordable]:
     found = [entry for entry in known.values() if entry.name in keep or entry.thing in keep]
     if not found:
         raise GlassError(
-            f"this model has no {', '.join(keep)}",
+            f"this model has no tensor of the kind {' or '.join(keep)}",
             "Choose from the names in glassformer.inspection.catalogue.catalogue(model).",
         )
     return found

@@ -36,7 +36,7 @@ def components(vectors: Tensor, count: int | None = None) -> Components:
 
     Args:
         vectors: the vectors, (N, D).
-        count: number of components; None: min(N, D).
+        count: maximum number of components, limited to min(N, D); None: min(N, D).
     """
     x = vectors.detach().cpu().double()  # (N, D)
     mean = x.mean(dim=0)  # (D)
@@ -51,12 +51,12 @@ def components(vectors: Tensor, count: int | None = None) -> Components:
 
 
 def neighbours(vectors: Tensor, row: int, count: int) -> list[tuple[int, float]]:
-    """Return the nearest neighbours of a row and their cosine similarities, the nearest first.
+    """Return the indices of the rows nearest to a row, with their cosine similarities, the nearest first.
 
     Args:
         vectors: the vectors, (N, D).
         row: index of the row whose neighbours to find.
-        count: number of neighbours.
+        count: maximum number of neighbours.
 
     Raises:
         GlassError: `row` is out of range.
@@ -96,5 +96,5 @@ def table_named(model: Model, name: str) -> Tensor:
     """
     found = tables(model)
     if name not in found:
-        raise GlassError(f"this model has no table of {name}", f"It has tables of {', '.join(found)}.")
+        raise GlassError(f"this model has no table of {name}", f"Choose one of: {', '.join(found)}.")
     return found[name]

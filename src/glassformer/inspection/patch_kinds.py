@@ -11,7 +11,7 @@ from torch import Tensor
 from glassformer.base.errors import GlassError
 
 Source = Tensor | Mapping[str, Tensor]
-"""A tensor, or a recording with a tensor under the name of the patched activation."""
+"""A tensor, or a recording with a tensor under the name of the patched activation (for `Pattern`, with `.pattern`)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +77,7 @@ class Resample:
     """Replace by the activation at the same position for another input of equal shape.
 
     Attributes:
-        source: a tensor of the shape of the activation, or a recording.
+        source: a tensor of the shape of the activation (with `rows`, of any number of rows), or a recording.
         rows: for each row, the index of the source row to take; None: the same row.
     """
 
@@ -100,7 +100,7 @@ class Resample:
 
 @dataclass(frozen=True, eq=False)
 class Pattern:
-    """Replace by given attention weights, (B, H, T, S) for a layer or (B, T, S) for a head.
+    """Replace the attention weights by given ones, (B, H, T, S) for a layer or (B, T, S) for a head.
 
     Attributes:
         source: the attention weights, or a recording of `pattern`.
@@ -154,5 +154,5 @@ def unfit(found: Tensor, shape: Sequence[int], name: str) -> GlassError:
     """Return the error for a value with the wrong shape."""
     return GlassError(
         f"a value of shape {tuple(found.shape)} was given for {name}, which has the shape {tuple(shape)} here",
-        f"Give a shape of {tuple(shape)}; `Value`, `Mean` and `Pattern` also take shapes that broadcast to it.",
+        f"Give a shape of {tuple(shape)}; values of `Value`, `Mean` and `Pattern` may also broadcast to it.",
     )

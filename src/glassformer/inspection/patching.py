@@ -13,28 +13,30 @@ Results depend on the kind of replacement, so report which kind was used:
   the pattern-preserving ablation of Olsson et al. 2022.
 * `KnockOut`: attention only to the first token.
 
-Each patch is a forward hook that returns another tensor: for a head on `hook_z` or `hook_pattern` of its attention
-layer, otherwise on the module itself. Attention layers with patched patterns compute attention step by step, as in a
-trace.
+Most patches are forward hooks that return another tensor: on `hook_pattern` of the attention layer for `Pattern` and
+`KnockOut`, on `hook_z` for other patches of a head, and otherwise on the module itself. The patch of a block's input is
+a forward pre-hook, and the patch of a mask changes `Stack.causal`. Attention layers with patched patterns compute
+attention step by step, as in a trace.
 
 Names of activations (n counts layers and h heads from 0; an encoder has `enc` instead of `dec`):
 
-================================  ===================================================================  =============
+================================  ===================================================================  ==============
 name                              activation                                                           shape
-================================  ===================================================================  =============
+================================  ===================================================================  ==============
 `dec.n.self.h`, `dec.n.cross.h`   z of a head, before the output projection                            (B, T, K)
 `dec.n.self`, `dec.n.cross`       output of an attention layer, including the output bias              (B, T, D)
 `dec.n.feedforward`               output of a feed-forward layer                                       (B, T, D)
 `dec.n.resid`                     residual stream before block n, or after the last block if n = L     (B, T, D)
 `dec.embedding`                   output of the embedding                                              (B, T, D)
-`dec.positions`                   output of the position module; if not added, only `Zero`
-`dec.final`                       output of the stack; for an encoder, the memory                      (B, T, D)
-`dec.mask`                        causal mask; only `Zero`, which lets all positions see each other
-================================  ===================================================================  =============
+`dec.positions`                   output of the position module; only `Zero` for rotations and biases  (B or 1, T, D)
+`dec.final`                       output of the stack; `enc.final` of an encoder-decoder: the memory   (B, T, D)
+`dec.mask`                        causal mask; only `Zero`, which lets tokens attend to later tokens
+================================  ===================================================================  ==============
 
 `Pattern` and `KnockOut` apply to attention layers, with weights (B, H, T, S), and to heads, with weights (B, T, S).
-Every kind takes `where`, a bool tensor that broadcasts to (B, T), True at the rows and positions to patch. A batch of
-copies of one row can thus be patched at a different position in each row, in one forward pass.
+Every kind takes `where`, a bool tensor that broadcasts to (B, T), True at the rows and positions to patch; only a mask
+is always patched as a whole. A batch of copies of one row can thus be patched at a different position in each row, in
+one forward pass.
 """
 
 from __future__ import annotations
@@ -65,8 +67,8 @@ Install = Callable[[Kind, str], AbstractContextManager[None]]
 def patch(model: Model, patches: Mapping[str, Kind]) -> Iterator[None]:
     """Replace the named activations in all forward passes until the context ends, normally or by an exception.
 
-    Patches of an attention layer apply before those of its heads, whatever their order in `patches`. Gradients flow
-    through the remaining values of the model and into the given values.
+    Patches of the attention weights of a layer apply before those of its heads, whatever their order in `patches`.
+    Gradients flow through the remaining values of the model and into the given values.
 
     Args:
         model: a model of any family, in any mode, with or without a cache; with a cache, a forward pass has only the
@@ -74,8 +76,9 @@ def patch(model: Model, patches: Mapping[str, Kind]) -> Iterator[None]:
         patches: kinds by name; `patchable` lists the names.
 
     Raises:
-        GlassError: a name is unknown, a kind does not apply to it, or it is already patched; or, during the forward
-            pass, a value has the wrong shape.
+        GlassError: a name is unknown, a kind does not apply to it, or an outer `patch` already patches it, a part of
+            it or an activation that contains it; or, during the forward pass, a value is missing, or a value or
+            `where` has the wrong shape or type.
     """
     known = _points(model)
     for name, kind in patches.items():
@@ -106,7 +109,10 @@ def _check_kind(name: str, kind: Kind) -> None:
     if isinstance(kind, Pattern | KnockOut) and not attention:
         raise GlassError(f"{type(kind).__name__} was given for {name}", "Use it for attention layers and heads only.")
     if last == "mask" and (not isinstance(kind, Zero) or kind.where is not None):
-        raise GlassError(f"{type(kind).__name__} was given for {name}", "Give Zero(): a mask can only be removed.")
+        raise GlassError(
+            f"{type(kind).__name__} was given for {name}",
+            "Give Zero() without `where`: a mask can only be removed as a whole.",
+        )
 
 
 class _Marker:

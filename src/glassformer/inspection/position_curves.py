@@ -28,7 +28,7 @@ __all__ = [
     "turn_by_distance",
 ]
 MOST_LOGITS = 1 << 23
-"""Maximum number of logits in one forward pass."""
+"""Maximum number of logits in one forward pass of the shuffle test, unless it has one row."""
 
 
 def embedding_of(model: Model, stack: str) -> tuple[Stack, Embedding]:
@@ -39,7 +39,7 @@ def embedding_of(model: Model, stack: str) -> tuple[Stack, Embedding]:
     """
     found = stacks(model)
     if stack not in found:
-        raise GlassError(f"this model has no stack {stack!r}", f"It has {', '.join(found)}.")
+        raise GlassError(f"this model has no stack {stack!r}", f"Choose one of: {', '.join(found)}.")
     return found[stack], embedding_below(model, stack)
 
 
@@ -69,7 +69,7 @@ def by_distance(vectors: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def distances_of(stack: Stack, most: int) -> Tensor:
-    """Return up to `most` evenly spaced distances to earlier tokens, from 0; if not causal, also negative ones."""
+    """Return up to `most` evenly spaced distances to earlier tokens, from 0; if not causal, also the negative ones."""
     back = torch.tensor(evenly(stack.context, most))
     return back if stack.causal else torch.cat([-back[1:].flip(0), back])
 
@@ -141,7 +141,7 @@ class ShuffleResult:
         after: (n) ln p(answer) for each permutation.
         divergence: (n) KL divergence from the original output distribution to that of the permutation, in nats.
         same: (n) bool, True if the likeliest answer is unchanged.
-        orders: (n, moved) original position of each token.
+        orders: (n, moved) original position of the token that is now at each position of `moved`.
     """
 
     moved: tuple[int, ...]
@@ -163,7 +163,7 @@ def shuffle_test(
     Args:
         case: the text and its outputs.
         column: index of the output in `case.outputs`.
-        fixed: ids of tokens that are never moved, such as special tokens and [MASK].
+        fixed: ids of tokens that are not moved, such as special tokens and [MASK].
         times: number of permutations.
         seed: seed of the permutations.
 

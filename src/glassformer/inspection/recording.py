@@ -5,12 +5,13 @@
 
     with watching(model, keep=("pattern",)) as passes:
         for step in generate(model, prompts, settings):
-            passes[-1]["dec.0.self.pattern"]  # (rows, H, 1, S), attention of the newest tokens
+            passes[-1]["dec.0.self.pattern"]  # (rows, H, 1, S) after the prompt, for the newest tokens
 
 `glassformer.inspection.catalogue.THINGS` lists the tensors that can be recorded, and `HOOK_POINTS` there lists their
 modules. Each value is a tensor of the model's own forward pass, copied by a forward hook. Layers with recorded scores
 or patterns compute attention step by step instead of by the fused kernel, so their logits differ by up to 1e-4 from
-those of an unobserved pass. Otherwise, the logits are bit-equal.
+those of an unobserved pass. Otherwise, the logits are bit-equal; only in generation may rounding differ, because its
+faster implementation of a step (`glassformer.generation.fast`) is not used while hooks are registered.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class Recording(Mapping[str, Tensor]):
     """Tensors of one forward pass by name. Each access returns a copy, so the recording cannot be modified.
 
     Single heads have names, too: `dec.1.self.2` is the head's slice of `z`, `dec.1.self.2.pattern` its slice of
-    `pattern`, and so on. `mixed` is a former name of `z`.
+    `pattern`, and so on, except `k` and `v`, which several heads may share. `mixed` is a former name of `z`.
 
     Args:
         values: tensors by name, on the CPU.
@@ -108,13 +109,13 @@ def record(
         model: a model of any family, on any device.
         tokens, target, real: as for `trace`.
         keep: kinds, such as `pattern`, for all layers, or names, such as `dec.1.self.pattern`.
-        rows: query positions to keep; None: all. Keys and values are always kept for all positions.
+        rows: positions of the axis T to keep; None: all. Keys and values are always kept for all positions.
         dtype: dtype of the recorded tensors; None: that of the model.
         budget: maximum number of bytes of the recording.
 
     Raises:
-        GlassError: the ids do not fit the model, a kind or name is unknown, or the budget is too small; the error then
-            suggests a selection that fits.
+        GlassError: the ids, `target` or `real` do not fit the model, the model has no tensor of the given kinds or
+            names, or the budget is too small; the error then suggests a selection that fits, if there is one.
     """
     tokens, target, real = check_given(model, tokens, target, real)
     B, T = tokens.shape
@@ -203,7 +204,8 @@ def watching(
         again, so an encoder's pass and the first decoder pass after it share a recording.
 
     Raises:
-        GlassError: a kind or name is unknown, or, during a forward pass, the budget is exceeded.
+        GlassError: the model has no tensor of the given kinds or names, or the budget is exceeded during a forward
+            pass.
     """
     recorder = _PassRecorder(model, rows, dtype, budget)
     with recorder.attached(chosen(model, keep)):
@@ -245,7 +247,7 @@ class _PassRecorder:
         self.running = stack
 
     def _take(self, name: str, value: Tensor) -> None:
-        """Copy the selected rows of a tensor, outside inference mode, so that the copy can be used with autograd."""
+        """Copy the positions to keep of a tensor, outside inference mode, so that autograd can use the copy."""
         entry = self.entries[name]
         if entry.thing in ("embedding", "positions") and entry.stack != self.running:
             return  # source and target share an embedding
@@ -257,7 +259,7 @@ class _PassRecorder:
             self.taken += value.numel() * self.dtype.itemsize
             if self.taken > self.budget:
                 raise GlassError(
-                    f"the recording of {len(self.passes)} passes exceeds its budget of {_size(self.budget)}",
+                    f"the recording exceeds its budget of {_size(self.budget)} in forward pass {len(self.passes)}",
                     "Record less, record fewer passes, or raise the budget.",
                 )
             self.values[name] = value.detach().to("cpu", self.dtype, copy=True)

@@ -99,7 +99,7 @@ def find_head(model: Model, name: str) -> HeadSite:
 
 
 def advice_on_part(model: Model, name: str, known: Sequence[str]) -> str:
-    """Return advice on an unknown name: the existing layers or heads, or the nearest name in `known`."""
+    """Return advice on an unknown name: the existing layers or heads, or the nearest name in `known`, or all names."""
     words = name.split(".")
     stack = stacks(model).get(words[0])
     if stack is None or len(words) < 3 or not words[1].isdigit():

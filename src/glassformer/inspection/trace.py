@@ -42,13 +42,14 @@ def trace(model: Model, tokens: Tensor, target: Tensor | None = None, real: Tens
     """Run one forward pass and record all tensors between ids and logits; the model is not modified.
 
     Args:
-        model: a model of any family, on any device; its mode and gradients are restored.
+        model: a model of any family, in any mode and on any device.
         tokens: input ids, (B, T); for an encoder-decoder the source ids.
-        target: target ids of an encoder-decoder, (B, T), including the leading end token; otherwise None.
+        target: target ids of an encoder-decoder, (B, T), including the tokens that start a target; otherwise None.
         real: (B, T) bool, False at padding of `tokens`; None: no padding.
 
     Raises:
-        GlassError: the ids do not fit the model, a target is missing or not allowed, or the logits are not finite.
+        GlassError: the ids or `real` do not fit the model, a target is missing or not allowed, or the logits are not
+            finite.
     """
     tokens, target, real = check_given(model, tokens, target, real)
     # Tensors created in inference mode cannot be used with autograd later, so no_grad is used instead.
@@ -88,7 +89,7 @@ def check_given(
         given = "no target" if target is None else "a target"
         raise GlassError(
             f"{given} was given to the model, which is of type {type(model).__name__}",
-            "Give a target to an EncoderDecoder only.",
+            "Give a target if, and only if, the model is an EncoderDecoder.",
         )
     device = model.embedding.tokens.weight.device
     _check_ids(tokens, embedding_below(model, "enc"))
@@ -115,7 +116,7 @@ def _check_ids(ids: Tensor, embedding: Embedding) -> None:
     size = embedding.tokens.num_embeddings
     if low < 0 or high >= size:
         wrong = low if low < 0 else high
-        raise GlassError(f"the token {wrong} is outside the vocabulary", f"Ids of this model go from 0 to {size - 1}.")
+        raise GlassError(f"the token {wrong} is outside the vocabulary", f"Give ids from 0 to {size - 1}.")
 
 
 class Calls:

@@ -11,9 +11,9 @@ from glassformer.inspection.sites import attentions
 
 
 def sights(subject: Subject, first: int | None = None) -> dict[str, Tensor]:
-    """Return the masks of `enc.self`, `dec.self` and `dec.cross`, bool (T, S), True where the key is visible.
+    """Return those masks of `enc.self`, `dec.self` and `dec.cross` that the model has, (T, S) True at visible keys.
 
-    The masks are read from the scores of the first layer with heads: all layers of a stack share a mask.
+    The masks are read from the scores of the first layer with heads, because all layers of a stack share a mask.
 
     Args:
         subject: the model and its input.

@@ -24,7 +24,7 @@ class NumpyFeedForward(NamedTuple):
 def feedforward(x: Array, weights: Weights, activation: str) -> tuple[Array, NumpyFeedForward]:
     """Return y = W_down f(W_up x), or, if gated, W_down (f(W_gate x) · W_up x).
 
-    Vaswani et al. 2017, equation 2, and Shazeer 2020, equation 6.
+    Vaswani et al. 2017, equation 2, and Shazeer 2020, equation 6. Each matrix W may have a bias.
 
     x: (B, T, D) -> y: (B, T, D).
     """

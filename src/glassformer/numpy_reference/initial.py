@@ -100,12 +100,13 @@ def _feedforward(settings: Settings, name: str) -> Shapes:
 def initial_weights(
     settings: Settings, vocab_size: int, seed: int = 0, source_vocab_size: int | None = None
 ) -> dict[str, Array]:
-    """Return random initial weights, with which the loss is about ln V.
+    """Return random initial weights, with which the loss is about ln V (ln C for a classifier).
 
     The distributions are those of the PyTorch model; the random numbers differ. Matrices are normally distributed with
     standard deviation 1 / √inputs. Matrices that write into the residual stream are also divided by the square root of
-    their number (Radford et al. 2019, section 2.3), or are zero with `zero_output`. The head has smaller values. Biases
-    are 0 and gains are 1.
+    their number (Radford et al. 2019, section 2.3), or are zero with `zero_output`; without norms, the matrix of
+    `head_transform` is divided by the same root. The head, a tied embedding and the relative position biases have
+    smaller values. All other biases are 0, and gains are 1.
     """
     generator = np.random.default_rng(seed)
     found = {}

@@ -28,7 +28,7 @@ class CrossEntropy(NamedTuple):
 
 
 def cross_entropy(logits: Array, targets: Ints, smoothing: float = 0.0) -> tuple[float, CrossEntropy]:
-    """Return the mean of -Σ_v q_v ln p_v over the N positions with a target; q is 1 at the target and 0 elsewhere.
+    """Return the mean of -Σ_v q_v ln p_v over the positions with a target; q is 1 at the target and 0 elsewhere.
 
     Args:
         logits: (B, T, V), or (B, C) for a classifier.
@@ -59,7 +59,7 @@ def cross_entropy(logits: Array, targets: Ints, smoothing: float = 0.0) -> tuple
 
 
 def cross_entropy_backward(saved: CrossEntropy) -> Array:
-    """Return the gradient of the logits, (p - q) / N at the N positions with a target and 0 elsewhere.
+    """Return the gradient of the logits, (p - q) / n at the n positions with a target and 0 elsewhere.
 
     It follows from ∂ ln p_v / ∂z_u = δ_vu - p_u and Σ_v q_v = 1, and has the shape of the logits.
     """

@@ -1,4 +1,5 @@
-"""Verification: the checks behind the proof sheet of `glass verify`, made with a run's own weights on this machine.
+"""Verification: the checks behind the proof sheet of `glass verify`, made for one run on this machine.
 
-`sheet` runs all checks. Each `*_checks` module has one group of them; `device` compares devices and precisions.
+`sheet` runs all checks. Each `*_checks` module has one group of them, most of which use the run's own weights; `device`
+compares devices and precisions, with random weights.
 """

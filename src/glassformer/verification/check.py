@@ -12,7 +12,7 @@ from torch import Tensor
 from glassformer.verification.verified_run import VerifiedRun
 
 LOGITS = 1e-5
-"""Largest allowed `distance` between float32 logits of two equivalent computations."""
+"""Largest allowed `distance` between the float32 logits of two equivalent computations in PyTorch."""
 
 
 @dataclass(frozen=True)

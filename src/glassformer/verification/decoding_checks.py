@@ -1,4 +1,4 @@
-"""Checks of generation: caching and batching change nothing, and beam search with one beam is greedy decoding."""
+"""Checks of generation: caching, batching and onnxruntime change nothing, and beam search with one beam is greedy."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def backend_logits(subject: VerifiedRun) -> Finding:
 
 
 def _growing(subject: VerifiedRun) -> tuple[list[list[list[int]]], Sequence[Sequence[int]]]:
-    """Return the rows at each of `STEPS` steps, one token longer each time, and the sources of an encoder-decoder."""
+    """Return the rows at each of up to `STEPS` steps, each time one token longer, and an encoder-decoder's sources."""
     if isinstance(subject.model, EncoderDecoder):
         targets = [_tiled(row.inputs.tolist(), STEPS) for row in subject.rows]
         steps = min(STEPS, subject.model.config.context)
@@ -208,7 +208,7 @@ def _searched(subject: VerifiedRun, beams: int, cached: bool) -> list[list[Hypot
 def _differing(
     pairs: Sequence[tuple[list[list[int]], list[list[int]]]], rows: Sequence[Sequence[int]], how: str
 ) -> Finding:
-    """Count tokens that differ at the same position."""
+    """Count the tokens that differ at the same position or that only one of two rows has."""
     differing = sum(_unequal(a, b) for found, wanted in pairs for a, b in zip(found, wanted, strict=True))
     tokens = sum(len(row) for _, wanted in pairs for row in wanted)
     return Finding(differing, f"{tokens} tokens of {len(rows)} prompts, {how}")

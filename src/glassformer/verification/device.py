@@ -2,10 +2,10 @@
 
 The model has random weights and the run's architecture (positions, norms, activation, heads, masks), with sizes small
 enough that all checks take a few seconds. The distance of logits and gradients from those in float64 is measured for
-each device, precision and number of threads. float32 has 24 significant bits and bfloat16 has 8, so the relative error
-of one rounding is at most 6e-8 in float32 and 4e-3 in bfloat16. The limits allow for different kernels: they are about
-five to fifteen times the error of a correct processor in bfloat16, about twenty to ninety times in float32, and far
-below the error of a wrong kernel.
+each device and precision; on the CPU, float32 is measured with one thread and with one thread per core. float32 has 24
+significant bits and bfloat16 has 8, so the relative error of one rounding is at most 6e-8 in float32 and 4e-3 in
+bfloat16. The limits allow for different kernels: they are about four to fifteen times the error of a correct processor
+in bfloat16, about ten to ninety times in float32, and far below the error of a wrong kernel.
 """
 
 from __future__ import annotations
@@ -35,11 +35,12 @@ Computed = tuple[Tensor, Tensor | None]
 ROWS = 3  # rows of the batch; the first one ends in padding
 LENGTH = 24  # tokens of a row
 MOST = {"layers": 2, "encoder_layers": 2, "width": 256, "hidden": 512, "heads": 8, "context": 64}
-WINDOW = LENGTH // 2  # a longer window would mask nothing in the batch
+WINDOW = LENGTH // 2  # so that a run's long window masks tokens of the batch too
 VOCABULARY = 509
 CLASSES = 5
 LIMITS = {"float32": (1e-5, 2e-5), "bfloat16": (5e-2, 1.5e-1), "attention": (1e-5, 2e-5)}
-"""Limits for logits and gradients: norm of the difference / norm of the float64 result."""
+"""Limits for logits and gradients: norm of the difference / norm of the float64 result (of explicit attention, if
+fused attention is compared with it)."""
 
 
 @dataclass(frozen=True)
@@ -48,8 +49,8 @@ class DeviceAgreement:
 
     Attributes:
         name: name of the comparison.
-        device: "cpu", "cuda:0", "mps".
-        logits: distance of the logits, norm of the difference / norm of the reference logits.
+        device: name of the device, such as "cpu", "cuda:0" or "mps".
+        logits: distance of the logits (or outputs of attention): norm of the difference / norm of the reference.
         gradients: the same distance for all gradients together; None if no gradients were computed.
         limit: the largest allowed `logits`.
         gradient_limit: the largest allowed `gradients`.

@@ -28,7 +28,7 @@ from glassformer.verification.verified_run import VerifiedRun
 
 BOTH: tuple[Which, ...] = ("best", "last")
 NEEDED = {"model.safetensors", "optimizer.safetensors", "state.json"}
-"""Files that the manifest of every checkpoint must list."""
+"""Files that the manifest of a checkpoint must list, if one process wrote it."""
 TEXTS = (
     'The quick brown fox, "jumps" — over 13 lazy dogs; isn\'t it?',
     "আমি বাংলায় গান গাই। ক্ষ্ণ",
@@ -71,11 +71,13 @@ def _pointed(subject: VerifiedRun, which: Which) -> Path:
     try:
         return subject.run.checkpoints / (subject.folder / which).read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError):
-        raise GlassError(f"{subject.folder / which} does not name a checkpoint", "Copy it again.") from None
+        raise GlassError(
+            f"{subject.folder / which} does not name a checkpoint", "Restore it from a copy of the run."
+        ) from None
 
 
 def settings_fit(subject: VerifiedRun) -> Finding:
-    """Check that the weights fit the settings, tokenizer and labels, and that training can resume from them."""
+    """Check that the weights fit the settings, tokenizer and labels, and that training can be resumed."""
     model = subject.opened.model
     number = sum(parameter.numel() for parameter in model.parameters())
     last = subject.run.checkpoint("last")

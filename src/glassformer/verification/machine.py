@@ -45,9 +45,9 @@ class Device:
     """A CPU or GPU of this machine.
 
     Attributes:
-        name: "cpu", "cuda:0", "mps".
-        description: name of the product, if the system reports it.
-        memory_free: free memory in bytes; None if the system does not report it.
+        name: name of the device, such as "cpu", "cuda:0" or "mps".
+        description: product name of a CUDA device, "Apple GPU", or the instruction set that torch uses on the CPU.
+        memory_free: free memory in bytes; None on an Apple GPU, or if the system does not report it.
         speeds: precision -> speed of a matrix multiplication relative to float32; None if the precision is not
             supported.
         gflops: precision -> GFLOP/s of one CPU thread, on which `auto` depends; empty for other devices.

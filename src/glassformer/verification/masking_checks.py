@@ -17,7 +17,7 @@ from glassformer.verification.verified_run import VerifiedRun, is_causal
 
 
 def batched_logits(subject: VerifiedRun) -> Finding:
-    """Compare the logits of each row in a padded batch with those of the row alone; decoders are also padded left."""
+    """Compare the logits of each row in a padded batch with those of the row alone; decoders also with left padding."""
     model = subject.model
     batch = subject.batch
     with inference(model):
@@ -99,7 +99,7 @@ def future_blind(subject: VerifiedRun) -> Finding:
 
 
 def _both(subject: VerifiedRun, batch: Batch, other: Tensor) -> list[tuple[Tensor, Tensor]]:
-    """Return the logits of the batch and of `other`; for a decoder, both without and with a padding mask."""
+    """Return pairs of logits, of the batch and of `other`: of a decoder, without and with a padding mask."""
     model = subject.model
     ids = batch.inputs
     if isinstance(model, EncoderDecoder):
@@ -113,7 +113,7 @@ def _both(subject: VerifiedRun, batch: Batch, other: Tensor) -> list[tuple[Tenso
 def no_padding(subject: VerifiedRun) -> str | None:
     """Return the reason why the padding check does not apply (no row has padding); None if it applies."""
     padding = int((~subject.batch.attention_mask).sum()) + _source_padding(subject.batch)
-    return None if padding else "all rows have the same length, because the context is one token"
+    return None if padding else "all rows have the same length, so that no row has padding"
 
 
 def no_future(subject: VerifiedRun) -> str | None:

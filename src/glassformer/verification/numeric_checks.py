@@ -23,7 +23,7 @@ from glassformer.verification.process_state import bfloat16_on_cpu, in_float64
 from glassformer.verification.verified_run import VerifiedRun
 
 ROUNDING = 1e-4  # limit for float32 against float64 or another device: the errors of all layers add up
-BF16 = 0.05  # limit: about ten times one rounding error, 2^-8
+BF16 = 0.05  # limit: about 13 times one rounding error, 2^-8
 REFERENCE = 1e-10  # limit for logits in float64
 REFERENCE_GRADIENTS = 1e-8  # limit for gradients in float64
 CPU = torch.device("cpu")
@@ -43,7 +43,7 @@ def fused_explicit(subject: VerifiedRun) -> Finding:
         with tapped(patterns, note):  # an observed pattern is computed explicitly
             found = _by_every_mask(subject, subject.batch)
     apart = max(distance(a, b) for a, b in zip(found, fused, strict=True)) if calls else math.inf
-    return Finding(apart, f"{len(calls)} attention layers, explicit against fused")
+    return Finding(apart, f"{len(calls)} calls of attention layers, explicit against fused")
 
 
 def _by_every_mask(subject: VerifiedRun, batch: Batch) -> list[Tensor]:
@@ -62,7 +62,7 @@ def float64(subject: VerifiedRun) -> Finding:
 
 
 def device(subject: VerifiedRun) -> Finding:
-    """Compare the logits on the other device with those on the CPU."""
+    """Compare the logits on the chosen device with those on the CPU."""
     there = choose_device(subject.device)
     with inference(subject.model):
         here = logits_of(subject.model, subject.batch)  # (B, T, V) or (B, C)
@@ -71,9 +71,9 @@ def device(subject: VerifiedRun) -> Finding:
 
 
 def no_device(subject: VerifiedRun) -> str | None:
-    """Return the reason why the device check does not apply (no device but the CPU); None if it applies."""
+    """Return the reason why the device check does not apply (the device is the CPU); None if it applies."""
     there = choose_device(subject.device)
-    return "there is no other device; the check float64 covers the CPU" if there.type == "cpu" else None
+    return "the device is the CPU, which the check float64 covers" if there.type == "cpu" else None
 
 
 def bf16(subject: VerifiedRun) -> Finding:

@@ -1,10 +1,8 @@
 """Verification of a run in a separate process, because some checks change PyTorch's process-wide precision.
 
-::
+This command prints a line of JSON after each check, and `{"sheet": ...}` or `{"error": [problem, remedy]}` at the end::
 
     python -m glassformer.verification.own_process RUN best auto
-
-prints a line of JSON after each check, and `{"sheet": ...}` or `{"error": [problem, remedy]}` at the end.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from glassformer.model.precision import bfloat16_is_faster
 
 @contextmanager
 def own_random_numbers() -> Iterator[None]:
-    """Restore the state of PyTorch's random number generators at the end of the block."""
+    """Restore the state of PyTorch's random number generators (CPU and CUDA) at the end of the block."""
     devices = list(range(torch.cuda.device_count())) if torch.cuda.is_available() else []
     with torch.random.fork_rng(devices):
         yield
@@ -23,7 +23,7 @@ def own_random_numbers() -> Iterator[None]:
 
 @contextmanager
 def in_float64() -> Iterator[None]:
-    """Set PyTorch's default dtype to float64 inside the block, so that rotary angles and ALiBi slopes are float64, too.
+    """Set PyTorch's default dtype to float64 inside the block, so that, for example, rotary angles are float64 too.
 
     The default dtype is process-wide, so no other thread may create tensors inside the block.
     """

@@ -13,7 +13,7 @@ from glassformer.text.rows import Ids, Row, mask
 from glassformer.text.tokenizers import Tokenizer
 
 ROWS = 4
-LONGEST = 64  # maximum length of a row, unless the model has a longer window
+LONGEST = 64  # maximum length of a row, unless twice the model's window is longer
 LONGEST_WINDOW = 512  # maximum length with a window: rows are twice as long as the window, so that it masks tokens
 CANDIDATES = 32  # number of rows from which the longest are chosen
 KEY = (20, 4)  # seed key of the random masks

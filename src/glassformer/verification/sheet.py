@@ -43,7 +43,7 @@ CHECKS: tuple[Check, ...] = (
 )
 """All checks, in the order in which they run."""
 CHECKED = {"name", "claim", "unit", "measured", "limit", "ok", "note"}
-"""Fields of each check in a saved sheet."""
+"""Fields that each check in a saved sheet must have."""
 PACKAGES = ("torch", "numpy", "tokenizers", "safetensors")
 
 
@@ -169,7 +169,7 @@ def kept_sheet(run: Run) -> dict[str, Any] | None:
     """Return the contents of `verify.json` in a run folder; None if the run has not been verified.
 
     Raises:
-        GlassError: the file is damaged.
+        GlassError: the file is damaged or cannot be read.
     """
     path = run.folder / "verify.json"
     try:
@@ -216,7 +216,7 @@ def make(check: Check, subject: VerifiedRun) -> Result:
 
 
 def _weights(run: Run, which: Which) -> tuple[str, str | None]:
-    """Return the name of a checkpoint, and the hash of its weights file."""
+    """Return the name of a checkpoint and the hash of its weights file; if one is missing, a remark and None."""
     try:
         name = (run.folder / which).read_text(encoding="utf-8").strip()
         return name, sha256(run.checkpoints / name / "model.safetensors")

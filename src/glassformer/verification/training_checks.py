@@ -31,14 +31,14 @@ from glassformer.verification.check import Check, Finding
 from glassformer.verification.verified_run import VerifiedRun
 
 LOSS = 1e-5  # limit for the loss in float32
-GRADIENTS = 1e-6  # limit for gradients in float64, with a loss in float32
+GRADIENTS = 1e-6  # limit for gradients in float64; a classifier's loss is in float32
 STEPS = 3  # number of training steps
 SAVED = 2  # the step after which a checkpoint is saved
 
 
 @dataclass(frozen=True)
 class FewRows:
-    """The run's task on a few rows; each step uses all rows, in a different order."""
+    """The run's task on a few rows; each step uses all rows, in rotated order."""
 
     few: Sequence[Row]
     choices: int

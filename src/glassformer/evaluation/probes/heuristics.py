@@ -62,7 +62,7 @@ def _noun(index: int) -> Rule:
 
 
 def _suits(pair: MinimalPair) -> float:
-    """Prefer the sentence whose last noun and adjective fit according to a word list, regardless of the text."""
+    """Prefer the sentence whose last noun and adjective fit according to a word list, regardless of the other words."""
 
     def together(text: str) -> bool:
         *_, noun, _, _, adjective = re.findall(r"\w+", text)

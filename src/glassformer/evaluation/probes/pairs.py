@@ -19,8 +19,8 @@ from glassformer.evaluation.probes.token_counts import Known
 from glassformer.text.tokenizers import Tokenizer
 
 ABOUT = {
-    "agreement": "does the verb agree with its subject across other nouns; combinations not in the training text",
-    "coreference": "which noun fits the adjective, scored after the noun; combinations not in the training text",
+    "agreement": "does the verb agree with its subject across other nouns, in combinations absent from the corpus",
+    "coreference": "which noun fits the adjective, scored after the noun, in combinations absent from the corpus",
     "brackets": "does the closing bracket match, by the number of brackets in between",
 }
 
@@ -43,7 +43,7 @@ def probe_pairs(
         known: counts of the run's training text, for the unigram and bigram heuristics; None if not available.
 
     Raises:
-        GlassError: a text is longer than the context of the run.
+        GlassError: a text has no tokens, or is longer than the context of the run.
     """
     for text in (text for pair in pairs for text in (pair.good, pair.bad)):
         checked_row(model, text)

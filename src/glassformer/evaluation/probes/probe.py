@@ -32,7 +32,8 @@ TAUGHT_BY = {
 """Probe -> generated corpus that trains its skill."""
 PROBES = (*TAUGHT_BY, "surprisal")
 SIZE = 1280
-"""Default number of minimal pairs: 80 for each of four cells and four lengths, for an interval of at most ±2.7 %."""
+"""Default number of minimal pairs, for an interval of at most ±2.7 %; in `agreement`, 80 for each of four cells and
+four lengths."""
 ROWS = 64
 """Number of rows of the other probes when `size` is 1,280 pairs."""
 
@@ -100,8 +101,8 @@ class ProbeReport:
 def probe_run(request: ProbeRequest, opened: OpenedRun | None = None) -> ProbeReport:
     """Run the requested probes on a run.
 
-    If all probes are requested, a probe that does not apply to the run is left out with a note; if the probe was
-    requested by name, it raises an error.
+    If all probes are requested, a probe that does not apply to the run is left out with a note; if probes or a text are
+    named, such a probe raises an error.
 
     Args:
         request: probes and settings.
@@ -109,7 +110,8 @@ def probe_run(request: ProbeRequest, opened: OpenedRun | None = None) -> ProbeRe
 
     Raises:
         GlassError: there is no such run or probe, the run assigns no probability to tokens, a file cannot be read as
-            text or pairs, a text is longer than the context, or no probe applies to the run.
+            text or pairs, a text is longer than the context, no probe applies to the run, or a probe that was
+            requested by name does not apply to it.
     """
     for name in request.probes:
         if name not in PROBES:

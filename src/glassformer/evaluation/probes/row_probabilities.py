@@ -174,8 +174,8 @@ def checked_row(model: Readable, text: str) -> list[int]:
         raise GlassError(f"the text {text!r} has no tokens", "Give a text that is not empty.")
     if len(row) > longest(model):
         raise GlassError(
-            f"{text[:60]!r} has {len(row):,} tokens, but this run reads {longest(model):,} (model.context)",
-            "Leave the text out, or probe a run with a longer context.",
+            f"{text[:60]!r} has {len(row):,} tokens, but this run reads at most {longest(model):,}",
+            "Leave the text out, or probe a run with a larger model.context.",
         )
     return row
 

@@ -76,7 +76,10 @@ def shares(
 
 
 def middle_tokens(model: Readable, known: Known | None) -> npt.NDArray[np.int64]:
-    """Return the ids of tokens with medium frequency in the training text; with few distinct tokens, all that occur."""
+    """Return the ids of tokens with medium frequency in the training text.
+
+    With few distinct tokens, return all that occur; without the training text, return all text tokens.
+    """
     tokens = model.tokenizer.text_ids
     if known is None:
         return tokens
@@ -98,7 +101,7 @@ def induction_rows(model: Readable, known: Known | None, size: int, seed: int) -
     if length < 2:
         raise GlassError(
             f"this run reads only {counted(longest(model), 'tokens')}, too few for a repeated segment",
-            f"Probe a run with model.context of at least {2 * COPIES}.",
+            f"Probe a run that reads at least {2 * COPIES} tokens, with a larger model.context.",
         )
     if len(symbols) < 2:
         raise GlassError(
@@ -121,6 +124,9 @@ def probe_induction(model: Readable, known: Known | None, size: int, seed: int) 
         known: counts of the run's training text; None if not available.
         size: number of rows.
         seed: random seed.
+
+    Raises:
+        GlassError: the context or the vocabulary of the run is too small.
     """
     rows, length = induction_rows(model, known, size, seed)
     read = read_rows(model, rows)
@@ -146,7 +152,7 @@ def probe_induction(model: Readable, known: Known | None, size: int, seed: int) 
             nats[:, T - 1].mean() - nats[:, early - 1].mean()
         ),
     }
-    about = f"{counted(length, 'random tokens')} of {symbols:,}, repeated {COPIES} times: the next token from copy 2 on"
+    about = f"{counted(length, 'random tokens')} out of {symbols:,}, in {COPIES} copies: the next token from copy 2 on"
     return ProbeResult("induction", about, shares(rows, read, questions, 1 / symbols, "repeated tokens"), figures)
 
 
@@ -181,8 +187,8 @@ def probe_recall(model: Readable, known: Known | None, size: int, seed: int) -> 
     rows, values, what = recall_rows(model, known, size, seed)
     if max(map(len, rows)) > longest(model):
         raise GlassError(
-            f"{what} have up to {max(map(len, rows))} tokens, but this run reads {longest(model):,}",
-            "Probe a run with a longer model.context.",
+            f"{what} have up to {max(map(len, rows))} tokens, but this run reads at most {longest(model):,}",
+            "Probe a run with a larger model.context.",
         )
     questions = [question for number, row in enumerate(rows) for question in _asked(number, row, known)]
     groups = shares(rows, read_rows(model, rows), questions, 1 / values, "all values")
@@ -190,7 +196,11 @@ def probe_recall(model: Readable, known: Known | None, size: int, seed: int) -> 
 
 
 def recall_rows(model: Readable, known: Known | None, size: int, seed: int) -> tuple[list[list[int]], int, str]:
-    """Return the rows, the number of possible values, and a description of the rows."""
+    """Return the rows, the number of possible values, and a description of the rows.
+
+    Raises:
+        GlassError: the vocabulary of the run is too small.
+    """
     tokenizer = model.tokenizer
     codes = [tokenizer.encode(character) for character in (*KEYS, *ALPHABET, "|")]
     if all(len(code) == 1 for code in codes) and len({code[0] for code in codes} - {tokenizer.unknown_id}) == len(

@@ -1,7 +1,8 @@
 """Surprisal of a file, of a string, of a target given its source, or of a run's own validation split.
 
 Text is cut into rows as in training, so that the mean over a run's own validation split is the loss that
-`glass evaluate` reports.
+`glass evaluate` reports, up to rounding. This does not hold for a masked language model, whose tokens are masked one at
+a time.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from glassformer.text.store import TokenStore
 
 Counts = npt.NDArray[np.int64]
 MOST_HOLES = 20_000
-"""Maximum number of tokens whose surprisal is measured with a masked language model, one forward pass per token."""
+"""Approximate maximum number of tokens whose surprisal a masked language model measures, each in its own masked row."""
 
 
 def surprisal_of_file(

@@ -37,11 +37,12 @@ def prune_by_hand(
     checkpoint: str | None = None,
     note: Callable[[str], None] = lambda text: None,
 ) -> ByHand:
-    """Write a new run without some heads; its outputs equal those of the original run with these heads zeroed.
+    """Write a new run without some heads; up to rounding, it computes what the original run computes with these heads
+    zeroed.
 
     Args:
         folder: folder of the run.
-        out: folder of the new run; must not exist yet.
+        out: folder of the new run; missing or empty.
         heads: names of the heads, such as `dec.0.self.3`, at least one.
         which: checkpoint to prune, "best" or "last".
         device: device of the model.
@@ -49,11 +50,11 @@ def prune_by_hand(
         note: function that receives messages for the user.
 
     Raises:
-        GlassError: the run or a head does not exist, its heads cannot be removed, its data is missing, `out` exists, or
-            the run has a newer checkpoint than `checkpoint`.
+        GlassError: `heads` is empty, the run or a head does not exist, the run's heads cannot be removed, its data is
+            missing, `out` is not empty, or the run's checkpoint is not `checkpoint`.
     """
     if not heads:
-        raise GlassError("no heads to remove were named", "Name at least one, such as dec.0.self.0.")
+        raise GlassError("no heads to remove were named", "Name at least one head, such as dec.0.self.0.")
     refuse_existing(out)
     opened = open_for_pruning(Path(folder), which, device, note)
     if checkpoint not in (None, opened.checkpoint.name):

@@ -1,7 +1,8 @@
 """Direct effect of a head on the loss: the effect of removing its direct path to the logits and nothing else.
 
-A head adds c to the residual stream. If the scale of the final norm is held fixed, the norm is linear, and the logits
-without the direct path are those of the model minus head(norm(c)) (Elhage et al. 2021).
+A head adds c to the residual stream. If the scale of the final norm is held fixed, the norm is linear apart from its
+bias, and the logits without the direct path are those of the model minus the contribution of norm(c) (Elhage et al.
+2021). With `model.norm_order = output`, the scale of the norm after the attention layer is held fixed too.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from glassformer.tasks.task_rows import TaskRows
 def no_direct_effect(model: Model, stack: str) -> str | None:
     """Return the reason why the direct effect of heads in this stack cannot be computed; None if it can."""
     if stack != list(stacks(model))[-1]:
-        return "the output of an encoder's heads reaches no logit directly"
+        return "the output of the encoder's heads reaches no logit directly"
     if model.config.norm_order == "post":
         return "model.norm_order = post: the output of a head passes through the norms of all later layers"
     if model.config.head_transform:
@@ -36,7 +37,7 @@ def no_direct_effect(model: Model, stack: str) -> str | None:
 def direct_effects(model: Model, data: TaskRows) -> dict[str, float]:
     """Return the direct effect of each head by name: loss without its direct path minus loss, in nats per target.
 
-    Heads without a direct path to the logits are left out.
+    Heads for which `no_direct_effect` gives a reason are left out.
     """
     sites = [site for site in attentions(model) if no_direct_effect(model, site.stack) is None]
     z_taps = {site: Tap(layer.hook_z) for site, layer in attentions(model).items()}
@@ -48,10 +49,10 @@ def direct_effects(model: Model, data: TaskRows) -> dict[str, float]:
         for _, rows in data.groups(model) if sites else ():
             batch = data.batch(rows)
             with last_values(z_taps) as z, last_values(norm_taps) as entering:
-                logits = logits_of(model, batch)  # (B, T, V)
+                logits = logits_of(model, batch)  # (B, T, V) or (B, C)
             for site in sites:
                 for number, written in _written(model, site, z[site], entering):
-                    less = logits - _read(model, written, batch.attention_mask)  # (B, T, V)
+                    less = logits - _read(model, written, batch.attention_mask)  # (B, T, V) or (B, C)
                     name = f"{site}.{number}"
                     loss = float(token_losses(less, batch).cpu().double().sum())
                     lost[name] = lost.get(name, 0.0) + loss

@@ -1,4 +1,4 @@
-"""Hard concrete gates: random gates in [0, 1] that are exactly 0 or exactly 1 with a learnable probability.
+"""Hard concrete gates: random gates in [0, 1] that have learnable probabilities of being exactly 0 and exactly 1.
 
 Louizos, Welling and Kingma 2018, section 2.2, with the constants of Voita et al. 2019 for heads:
 

@@ -3,8 +3,8 @@
     L = L_training + λ · mean over attention layers of Σ_h P(g_h > 0)
 
 As in the code of Voita et al., the penalty is a mean over attention layers, not a sum. Each step samples every gate
-once, for all rows. Gates begin open (ln α = 3, where the deterministic gate is exactly 1), so that the trained model
-is not disturbed at first.
+once, for all rows. Gates begin open (ln α = 3, where the deterministic gate is exactly 1 and nine of ten sampled gates
+are 1), so that the trained model changes little at first.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class L0:
     """Settings for learning gates.
 
     Attributes:
-        penalty: λ, in nats per open head of an attention layer.
+        penalty: λ, in nats: the cost of one open head in every attention layer.
         steps: number of training steps with gates.
-        rate: factor on the run's learning rates; constant during these steps.
+        rate: factor on the run's peak learning rates; constant during these steps.
         gate_rate: learning rate of ln α, for Adam without weight decay.
         gates_alone: True to train the gates only and leave the weights unchanged.
     """
@@ -47,10 +47,10 @@ class L0:
 
 
 def learn_gates(stepper: Stepper, first: int, how: L0, note: Callable[[str], None]) -> tuple[dict[str, Tensor], int]:
-    """Continue training from step `first` with gates, and return the final gates (H) by attention site.
+    """Continue training from step `first` with gates, and return the final gates and the number of targets.
 
-    Also return the number of targets trained on. The weights change in place, unless `how.gates_alone` is True. The
-    gates have their own random generator, so that each step has the same rows and dropout as in normal training.
+    The final gates are (H) by attention site. The weights change in place, unless `how.gates_alone` is True. The gates
+    have their own random generator, so that each step has the same rows and dropout as in normal training.
 
     Raises:
         GlassError: a loss or a gradient is not finite.
@@ -68,7 +68,10 @@ def learn_gates(stepper: Stepper, first: int, how: L0, note: Callable[[str], Non
         with gated(stepper.model, gates):
             found = compute_gradients(stepper, step)
         if not found.finite:
-            raise GlassError(f"step {step + 1} with gates: the loss is {found.loss}", "Lower --l0, or --rate.")
+            raise GlassError(
+                f"step {step + 1} with gates: the loss ({found.loss}) or a gradient is not finite",
+                "Lower --l0, or --rate.",
+            )
         optimizer.zero_grad()
         cost = torch.stack([open_probability(log).sum() for log in logs.values()]).mean() * how.penalty  # ()
         passed = [(gate, gates[site].grad) for site, gate in sampled.items() if gates[site].grad is not None]

@@ -61,7 +61,7 @@ class Pruned:
 
 
 def pruned(opened: OpenedRun, names: Sequence[str]) -> Pruned:
-    """Remove heads from the checkpoint's model, and return the pruned model with its training state."""
+    """Remove the named heads from the checkpoint's model, and return the pruned model with its training state."""
     optimizers = make_optimizers(opened.model, opened.config.train)
     state = load_checkpoint(opened.checkpoint, opened.model, optimizers)
     return _cut_out(opened.model, names, optimizers, state, opened.config)
@@ -71,13 +71,13 @@ def pruned_by_gates(opened: OpenedRun, how: L0, note: Callable[[str], None]) -> 
     """Train with gates, remove heads whose final gates are 0, and multiply the other gates into the weights.
 
     Raises:
-        GlassError: the run keeps an average of its weights.
+        GlassError: the run keeps an average of its weights, or a loss or a gradient is not finite.
     """
     config = opened.config
     if config.train.average != "none":
         raise GlassError(
             f"train.average = {config.train.average}: gates cannot be trained on averaged weights",
-            "Prune by importance, or train a run without train.average.",
+            "Leave out --l0 and give --heads, --fraction or --max-loss, or give a run with train.average = none.",
         )
     here = {"device": str(opened.device), "compile": False}  # gates are hooks, which compiled code ignores
     config = config.replace(train={**config.train.model_dump(), **here})
@@ -105,9 +105,10 @@ def _cut_out(
 
 
 def write_pruned(out: Path, opened: OpenedRun, found: Pruned, facts: Mapping[str, Any]) -> None:
-    """Write the run folder of a pruned model atomically; `out` must not exist yet or be empty.
+    """Write the run folder of a pruned model atomically; `out` must be missing or empty.
 
-    The training state is that of the checkpoint, except that the best loss is measured again and the log is empty.
+    The training state is that of `found`, except that the best loss is measured again, earlier losses are dropped, and
+    evaluations without improvement are counted from 0.
 
     Args:
         out: folder of the new run.

@@ -49,7 +49,7 @@ def choose_by(order: Order, data: TaskRows, normalised: bool = False, seed: int 
             increase by zero ablation first; "random"; or "reverse": most important head first.
         data: rows for choosing heads; keep them separate from the rows that the curve is measured on.
         normalised: divide importance by its l2 norm in each attention layer, as Michel et al. 2019 do. All layers are
-            then pruned to a similar degree, including the more important ones.
+            then pruned to a similar degree, including the more important ones. Not used by "ablation" and "random".
         seed: seed of the random order.
     """
     if order == "random":
@@ -110,7 +110,7 @@ def area(points: Sequence[Point]) -> float:
 
 
 def attention_effects(model: Model, measured: TaskRows) -> dict[str, float]:
-    """Return, by attention site, the loss without all heads of this layer minus the loss, in nats per target."""
+    """Return the loss without all heads of an attention layer minus the loss, by attention site, in nats per target."""
     whole = loss_on_rows(model, measured).loss
     found = {}
     for site, layer in attentions(model).items():

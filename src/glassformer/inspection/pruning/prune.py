@@ -46,7 +46,7 @@ class PruningRequest:
         random_orders: number of random orders.
         effects: kind of ablation with which to measure the effect of each head; None: no measurement.
         l0: settings for learning gates instead of using an order.
-        tokens: number of training tokens for choosing heads, and of validation tokens for measuring.
+        tokens: approximate number of training tokens for choosing heads, and of validation tokens for measuring.
         seed: seed of random orders.
         which: checkpoint to use, "best" or "last".
         device: device of the model.
@@ -80,7 +80,8 @@ class Effect:
         name: name of the head.
         importance: I_h of Michel et al. 2019 (see `head_importance`).
         ablation: loss without the head minus loss.
-        direct: loss without the head's direct path to the logits minus loss; None if there is no such path.
+        direct: loss without the head's direct path to the logits minus loss; None if it is not defined (see
+            `no_direct_effect`).
     """
 
     name: str
@@ -97,14 +98,14 @@ class PruningReport:
         run: folder of the run.
         task: task of the run.
         rows: number of targets that losses were measured on.
-        loss: loss with all heads, on the validation split.
+        loss: loss with all heads, on rows of the validation split.
         ablation: kind of ablation with which effects were measured.
         effects: effect of each head.
-        points: pruning curve from the full model to the new run.
+        points: pruning curve from the full model to the new run; empty with learned gates.
         curves: pruning curves by order; "random" has several curves.
         attentions: change of the loss without all heads of an attention layer, by attention site.
         new: folder of the new run.
-        removed: names of the heads removed from the new run.
+        removed: names of the heads that the new run no longer has.
         new_loss: loss of the new run.
         parameters: numbers of parameters of the run and of the new run.
     """
@@ -175,7 +176,7 @@ def _effect_lines(report: PruningReport) -> Iterator[str]:
         yield f"{each.name:<{width}}  {each.importance:>10.5f}  {each.ablation:>+15.5f}  {direct:>13}".rstrip()
     yield ""
     yield f"{report.ablation} effect: loss without the head minus loss; the head is {ABLATION_KINDS[report.ablation]}"
-    yield "direct effect: loss without the head's direct path to the logits minus loss; empty if there is no such path"
+    yield "direct effect: loss without the head's direct path to the logits minus loss; empty if it is not defined"
     yield SELF_REPAIR
 
 
@@ -189,7 +190,7 @@ def _curve_lines(report: PruningReport) -> Iterator[str]:
     yield f"random: the mean of {len(report.curves.get('random', []))} orders"
     yield ""
     for site, value in sorted(report.attentions.items(), key=lambda item: -item[1]):
-        yield f"without all heads of {site}: {value:+.4f}"
+        yield f"change of the loss without all heads of {site}: {value:+.4f}"
 
 
 def prune_run(request: PruningRequest) -> PruningReport:
@@ -198,7 +199,8 @@ def prune_run(request: PruningRequest) -> PruningReport:
     An invalid request is refused before any measurement, and an incomplete run is never left behind.
 
     Raises:
-        GlassError: the request is contradictory, the run cannot be pruned, or the loss would exceed the limit.
+        GlassError: the request is incomplete or contradictory, `out` is not empty, the run cannot be pruned, or the
+            loss would exceed the limit.
     """
     refuse_unclear(request)
     if request.out is not None:
@@ -250,7 +252,7 @@ def refuse_unclear(request: PruningRequest) -> None:
         if number < least:
             raise GlassError(f"{name} = {number}", f"Give {least} or more.")
     if request.max_loss is not None and not math.isfinite(request.max_loss):
-        raise GlassError(f"--max-loss = {request.max_loss:g}", "Give a loss in nats.")
+        raise GlassError(f"--max-loss = {request.max_loss:g}", "Give a finite loss in nats.")
     if request.l0:
         rates = {"--l0": request.l0.penalty, "--rate": request.l0.rate, "--gate-rate": request.l0.gate_rate}
         for name, rate in rates.items():
@@ -271,7 +273,7 @@ def _first_training_rows(opened: OpenedRun, tokens: int) -> TaskRows:
 def _wanted(request: PruningRequest, total: int) -> int:
     """Return the maximum number of heads to remove."""
     if total == 0:
-        raise GlassError(f"{request.folder} has no heads left", "There is nothing to prune.")
+        raise GlassError(f"{request.folder} has no heads left", "Give another run: this run has nothing to prune.")
     if request.heads is not None and not 1 <= request.heads <= total:
         raise GlassError(f"--heads = {request.heads}, but the model has {total} heads", f"Give {span(1, total)}.")
     if request.fraction is not None:
@@ -337,7 +339,7 @@ def _by_order(
                 heads_left = f"without {counted(point.removed, 'heads')}" if point.removed else "with all heads"
                 raise GlassError(
                     f"the loss is {point.loss:.4f} {heads_left}, above --max-loss = {limit:g}",
-                    "Give a higher limit, or a smaller --step.",
+                    "Give a higher --max-loss, or a smaller --step.",
                 )
             break
         report.points.append(point)

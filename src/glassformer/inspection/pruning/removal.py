@@ -1,7 +1,7 @@
 """Remove heads: their rows of the query, key and value projections, and their columns of the output projection.
 
-A key-value head is removed together with the last query head that uses it. The smaller model computes the same logits
-as the full model with these heads' gates at 0. Output biases stay.
+A key-value head is removed together with the last query head that uses it. Up to rounding, the smaller model computes
+the same logits as the full model with these heads' gates at 0. Output biases stay.
 """
 
 from __future__ import annotations
@@ -68,7 +68,10 @@ def _empty(model: Model, config: ModelConfig) -> Model:
 
 
 def parameter_cuts(before: Model, after: Model) -> dict[str, Cut]:
-    """Return the indices to keep of each attention parameter, by name; other parameters are not listed."""
+    """Return the indices to keep in the projections of attention layers, by parameter name.
+
+    Parameters that keep their size, such as output biases, are not listed.
+    """
     paths = {id(module): path for path, module in before.named_modules()}
     smaller = attentions(after)
     found: dict[str, Cut] = {}
@@ -108,7 +111,7 @@ def cut_optimizers(before: list[Optimizer], after: list[Optimizer], larger: Mode
     """Copy the optimizer state of the remaining parameters to the smaller model's optimizers.
 
     AdamW's moments and Muon's momentum have the shape of their parameter and are updated elementwise, so the remaining
-    elements do not depend on the removed rows. A matrix with no remaining elements moves from Muon to AdamW, without
+    elements do not depend on the removed ones. A matrix with no remaining elements moves from Muon to AdamW, without
     state.
 
     Args:

@@ -41,7 +41,7 @@ def moving_picture(history: History, head: str, role: str, suffix: str) -> bytes
     Args:
         history: the snapshots of a run.
         head: head to show.
-        role: role whose score (blue, 0 to 1) is drawn with the loss (grey).
+        role: role whose score (blue, 0 to 1) is drawn with the loss (grey, scaled to the same height).
         suffix: format of the file, ".gif" or ".png".
     """
     from matplotlib.animation import PillowWriter
@@ -80,7 +80,7 @@ def _pixels(weights: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
 
 
 def _draw_curves(sheet: Sheet, history: History, head: str, role: str, axes: Axes) -> None:
-    """Draw the loss and the score over steps on a logarithmic axis, with a line at the birth of the role."""
+    """Draw the score and the scaled loss over steps on a logarithmic axis, with a line at the birth of the role."""
     xs = np.log1p(history.steps)
     losses = np.array(history.losses)
     scores = np.clip(np.nan_to_num(history.curve(head, role)), 0, None)
@@ -95,5 +95,5 @@ def _draw_curves(sheet: Sheet, history: History, head: str, role: str, axes: Axe
         axes.text(np.log1p(born), 0.5, f" born at {born:,} ", color=BLUE, ha=side, family=BASE)
     powers = [10**power for power in range(7) if 10**power <= history.steps[-1]]
     sheet.ticks(axes, "x", np.log1p(powers).tolist(), [f"{step:,}" for step in powers], NOTE)
-    legend = "grey: validation loss   blue: the head's score, 0 to 1"
+    legend = "grey: validation loss, scaled   blue: the head's score, 0 to 1"
     sheet.text(MARGIN, sheet.height - NOTE, legend, NOTE)

@@ -18,13 +18,13 @@ from glassformer.model.transformer import EncoderDecoder, Model
 from glassformer.text.tokenizers import Tokenizer
 
 TEXT = 32
-"""Maximum number of tokens of a mapped text."""
+"""Maximum number of tokens per map of a row of the text probe."""
 REPEATED = 48
-"""Maximum number of mapped random tokens; it includes the beginning of the second copy."""
+"""Maximum number of tokens per map of repeated random tokens: a segment and the beginning of its second copy."""
 SIZES = ((4, 48), (2, 48), (1, 48), (1, 40), (1, 32), (1, 24), (1, 16), (1, 8))
-"""Pairs (number of texts, maximum number of tokens per map); the first pair whose maps fit is used."""
+"""Pairs (number of texts, maximum number of tokens per map): the first pair whose maps fit is used, else the last."""
 MOST_BYTES = 400_000
-"""Maximum size in bytes of a snapshot's maps before compression, so that 64 snapshots stay below 30 MB."""
+"""Maximum size in bytes of a snapshot's maps before compression, so that those of 64 snapshots stay below 30 MB."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +49,8 @@ class HeadArrays:
     Attributes:
         labels: names of heads, roles and statistics, and the mapped texts.
         scores: role scores, (heads, R), NaN if not measured.
-        reached: bool, (heads, R), True if the score reaches threshold, lift and interval, as in `heads.judge`.
+        reached: bool, (heads, R), True if score and lift are high enough and the interval is above chance, as in
+            `heads.judge`.
         numbers: statistics, (heads, M), NaN if not measured.
         maps: attention maps (H, T, S) by index of the text and attention site, as bytes from 0 to 255.
     """
@@ -86,7 +87,7 @@ def look(model: Model, probes: Sequence[HeadProbe], known: TokenFacts, texts: Se
 
 
 def _reaches(scored: RoleScore) -> bool:
-    """Return whether a score reaches its threshold, lift and interval; unlike for `earned`, copying is not required."""
+    """Return whether score and lift are high enough and the interval is above chance; copying is not required."""
     high = scored.score >= scored.threshold and (scored.lift is None or scored.lift >= LIFT)
     return high and scored.interval is not None and scored.interval[0] > (scored.chance or 0.0)
 
@@ -104,7 +105,9 @@ def _maps(model: Model, texts: Sequence[MappedText]) -> dict[tuple[int, str], Ma
 
 
 def mapped_texts(model: Model, probes: Sequence[HeadProbe], reader: Tokenizer, writer: Tokenizer) -> list[MappedText]:
-    """Choose texts for attention maps: rows of the text probe and one row of repeated tokens, within `MOST_BYTES`.
+    """Choose texts for attention maps: rows of the text probe and one row of repeated tokens.
+
+    `SIZES` and `MOST_BYTES` limit their number and length.
 
     Args:
         model: the model, which determines the size of the maps.
@@ -123,7 +126,7 @@ def mapped_texts(model: Model, probes: Sequence[HeadProbe], reader: Tokenizer, w
 
 
 def _chosen(probe: HeadProbe, texts: int) -> list[int]:
-    """Return indices of evenly spaced rows: `texts` rows of the text probe, or one row of the repeated probe."""
+    """Return indices of evenly spaced rows: `texts` rows of the text probe, one row of the repeated probe, or none."""
     wanted = {"text": min(texts, len(probe.rows)), "repeated": 1}.get(probe.name, 0)
     return [number * len(probe.rows) // wanted for number in range(wanted)]
 

@@ -26,13 +26,13 @@ IN_A_ROW = 3
 
 @dataclass(frozen=True)
 class Birth:
-    """Birth of a role: the step at which a head first has it for `IN_A_ROW` consecutive snapshots.
+    """Birth of a role: the beginning of the first `IN_A_ROW` consecutive snapshots in which a head has the role.
 
     Attributes:
         head: name of the head.
         role: name of the role.
         step: step of the first of these snapshots.
-        loss: mean validation loss at that step, in nats.
+        loss: mean validation loss at that step, in nats per target.
         score: role score of the head at that step.
         last_score: role score of the head in the last snapshot; the head may have lost the role.
     """
@@ -95,8 +95,9 @@ class History:
     def chosen(self, head: str | None, role: str | None) -> tuple[str, str]:
         """Return the head and role of a curve, and choose those that are None.
 
-        If both are None, the head is that of the first birth. Otherwise, a missing head or role is the one with the
-        best score in the last snapshot.
+        If both are None, the head is that of the first birth or, without births, the first head of the model. If only
+        the head is None, it is the head with the best score for the role in the last snapshot. A missing role is that
+        for which the head has the best score in the last snapshot; scores that are high enough for a role come first.
         """
         if head is None and role is None:
             births = self.births()
@@ -138,7 +139,10 @@ class History:
         return name
 
     def facts(self, role: str | None = None, only: str | None = None) -> dict[str, Any]:
-        """Return births and curves as a JSON-serializable dict; `role` and `only` select one role and one head."""
+        """Return births, scores, losses and samples as a JSON-serializable dict.
+
+        `role` and `only` select the births and scores of one role and of one head.
+        """
         roles = [each for each in self.labels.roles if role in (None, each)]
         return {
             "steps": self.steps,
@@ -182,7 +186,7 @@ def read_history(run: Run) -> History:
     """Read all snapshots of a run.
 
     Raises:
-        GlassError: the run has no snapshots, one is damaged, or they have different texts or heads.
+        GlassError: the run has no snapshots, one is damaged, or they have different heads, roles, statistics or texts.
     """
     files = snapshot_files(run.snapshots)
     if not files:
@@ -194,7 +198,7 @@ def read_history(run: Run) -> History:
     for snapshot, path in zip(history.snapshots, files.values(), strict=True):
         if snapshot.labels != history.labels:
             raise GlassError(
-                f"{path} has other heads or texts than {next(iter(files.values()))}",
+                f"{path} has other heads, roles, statistics or texts than {next(iter(files.values()))}",
                 "Delete the snapshots that do not belong to this run.",
             )
     return history

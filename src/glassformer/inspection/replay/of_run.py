@@ -86,7 +86,7 @@ class Camera:
 
 
 class Recorder:
-    """Training observer that writes snapshots to the run folder at the steps given by `train.snapshots`.
+    """Training observer that writes snapshots to the run folder at scheduled steps (`train.snapshots`) and at the end.
 
     Each snapshot is a file, written atomically before the checkpoint of the same step: a killed run resumes from a
     checkpoint and takes the later snapshots again, with equal results.

@@ -13,7 +13,7 @@ from glassformer.inspection.replay.snapshot import Shown
 from glassformer.inspection.sites import Site
 
 MOST_HEADS = 8
-"""Maximum number of heads on one page; each head's maps take up to half a megabyte."""
+"""Maximum number of heads on one page; the maps of each head take up to 0.55 MB."""
 ON_REPEATED = ("induction", "duplicate")
 """Roles whose maps are shown on repeated random tokens."""
 
@@ -24,8 +24,9 @@ def make_page(history: History, title: str, head: str | None = None, role: str |
     Args:
         history: the history to show.
         title: title of the page.
-        head: the only head to show; None: heads with births, the earliest first, or one head if there are no births.
-        role: show only heads with a birth of this role, and select the role first; None: any role.
+        head: the only head to show; None: at most `MOST_HEADS` heads with births, the earliest first, or one head if
+            there are no births.
+        role: role to select first; without `head`, only heads with a birth of this role are shown. None: any role.
     """
     born = list(dict.fromkeys(birth.head for birth in history.births(role)))
     heads = [head] if head is not None else born or [history.chosen(None, role)[0]]

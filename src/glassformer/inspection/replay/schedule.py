@@ -10,7 +10,7 @@ from collections.abc import Iterable
 MOST = 64
 """Maximum number of snapshots of one run, however often it is extended."""
 OPEN_END = 1_000_000
-"""Last scheduled step of a run without a known end; the run's final step always gets a snapshot."""
+"""Assumed last step of a run without a known end; the run's final step always gets a snapshot."""
 
 
 def snapshot_steps(count: int, end: int | None) -> list[int]:
@@ -42,7 +42,7 @@ def thinned(steps: Iterable[int], most: int = MOST) -> list[int]:
     """Return the steps to keep: the first, the last, and steps that are evenly spaced in their logarithm.
 
     Steps are removed one at a time: the step whose neighbours are closest in ratio, and the earliest one in a tie.
-    Therefore, the result does not depend on whether some steps are thinned before others are added.
+    Therefore, thinning to a larger number first does not change the result.
 
     >>> thinned([0, 1, 2, 5, 10, 22, 46, 90, 100], most=8)
     [0, 1, 2, 5, 10, 22, 46, 100]

@@ -1,6 +1,7 @@
 """Snapshot of all heads of a model at one training step, as a self-contained file.
 
-`snapshots/step-000512.npz` holds compressed plain arrays without pickled objects. Equal models give equal bytes.
+`snapshots/step-000512.npz` holds compressed plain arrays without pickled objects. At the same step of
+a run, equal weights give equal bytes.
 """
 
 from __future__ import annotations
@@ -69,12 +70,13 @@ class Snapshot:
         step: training step.
         labels: labels of the axes of the arrays.
         scores: (heads, R) role scores; NaN if a role is not possible.
-        reached: (heads, R) True if the score reaches threshold, lift and interval, as in `heads.judge`.
+        reached: (heads, R) True if score and lift are high enough and the interval is above chance, as in
+            `heads.judge`.
         numbers: (heads, M) statistics such as entropy; NaN if undefined.
         maps: attention maps (H, T, S) by index of the text and site: 255 times the weights, rounded.
         losses: (rows, T) losses on validation rows in nats, by position; NaN where nothing is predicted.
         repeated: (rows, T) losses on repeated random tokens, for language models; otherwise (0, 0).
-        prompt, sample: a prompt, and the text that the model generated after it.
+        prompt, sample: a prompt, and the model's output for it: text, or the label of a classifier.
     """
 
     step: int
@@ -90,7 +92,7 @@ class Snapshot:
 
     @property
     def loss(self) -> float:
-        """Mean of the validation losses."""
+        """Mean of the validation losses, in nats per target."""
         return float(np.nanmean(self.losses.astype(np.float64)))
 
     def map_of(self, text: int, head: str) -> Map:

@@ -13,7 +13,7 @@ BAR = 20
 
 
 def birth_lines(history: History, role: str | None = None, head: str | None = None) -> Iterator[str]:
-    """Yield a line for each birth with step, loss and scores, and a summary of the snapshots."""
+    """Yield a table with step, loss and scores of each birth, and a summary of the snapshots."""
     steps = history.steps
     losses = history.losses
     births = history.births(role, head)
@@ -37,7 +37,7 @@ def birth_lines(history: History, role: str | None = None, head: str | None = No
 
 
 def curve_lines(history: History, head: str, role: str) -> Iterator[str]:
-    """Yield a line for each snapshot with its loss and the score of one head in one role."""
+    """Yield a table with the loss and the score of one head in one role for each snapshot, as a bar chart."""
     yield f"{_plain(role)}, {head}"
     yield f"{'step':>8}  {'loss':>6}  {'score':>5}"
     scores = history.curve(head, role)
