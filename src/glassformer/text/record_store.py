@@ -37,7 +37,8 @@ class RecordStore:
         tokens: token store of each role, with one document per record, each ended by its tokenizer's end token.
         labels: index of each label, record after record: (records,) if each record has one; None: no labels.
         label_ends: (records,) position after each record's last label; None if each record has at most one label.
-        loss_mask: (tokens of the last role,) True where a token, or an end token, counts for the loss; None: all count.
+        loss_mask: (tokens of the last role,) True where a token counts for the loss, end tokens included; None: all
+            count.
         texts_file: the same records as text; None if the texts were not stored.
         frame: ids around a source, if its tokenizer defines them; None: the task defines them.
         target_start: ids at the beginning of a target; empty: the end token.

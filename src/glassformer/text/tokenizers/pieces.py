@@ -43,7 +43,10 @@ def is_safe(text: str, cut: int) -> bool:
 
 
 def cut_before(text: str, start: int, near: int) -> int:
-    """Return the last safe position with `start < position <= near`, or `start` if there is none."""
+    """Return the last safe position with `start < position <= near`, or `start` if there is none.
+
+    The end of the text is a safe position.
+    """
     if near >= len(text):
         return max(start, len(text))
     return next((cut for cut in range(near, start, -1) if is_safe(text, cut)), start)
