@@ -46,7 +46,7 @@ def draw(texts: Iterable[str], limit: int, seed: int) -> list[str]:
 
 
 def _emptied(kept: list[tuple[float, int, bytes]]) -> list[str]:
-    """Return the blocks as text; each is removed from `kept` as it is decoded, so only one is in memory in both forms."""
+    """Return the blocks as text; each is removed from `kept` as it is decoded, so only one is held in both forms."""
     kept.reverse()
     texts = []
     while kept:

@@ -24,7 +24,7 @@ UNIGRAM_SHARE = 3  # its trainer needs about three times the memory of the other
 LONG_BLOCK = 256
 """Minimum length, in characters, of blocks that NumPy counts faster."""
 RUN = regex.compile(r"[\p{L}\p{M}]{17,}")
-"""Long runs of letters, as in Chinese, Japanese and Thai, written without spaces. Such runs rarely repeat"""
+"""Long runs of letters, as in Chinese, Japanese and Thai, written without spaces. Such runs rarely repeat."""
 RUN_BYTES = 4_000_000
 """Maximum number of bytes in such runs for pair counting, which needs about 100 bytes of memory for each byte of a run,
 and about 10 for each byte of ordinary words."""
