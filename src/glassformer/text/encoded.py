@@ -21,10 +21,11 @@ from glassformer.text.tokenizers import Tokenizer
 def encode_here(
     kind: RecordKind, data: DataConfig, vocabulary: TokenizerOrigin, out: Path, progress: Callable[[str], None]
 ) -> Prepared:
-    """Read, split and encode a text in this process, and train the tokenizer; `out` appears when it is complete.
+    """Read, split and encode a text in this process, with its tokenizer; `out` appears when it is complete.
 
     Raises:
-        GlassError: `out` is not empty; the source cannot be read or split; the disk is full.
+        GlassError: `out` is a file or a folder that is not empty; the source cannot be read or split; the tokenizer
+            cannot be trained or loaded; or the disk is full.
     """
     refuse_taken(out)
     with no_empty_folders(out.parent), open_source(kind, data, out.parent) as source:
@@ -36,7 +37,7 @@ def refuse_taken(out: Path) -> None:
     """Raise a `GlassError` if `out` is a file or a folder that is not empty."""
     with clear_disk_errors(out):
         if out.exists() and (not out.is_dir() or any(out.iterdir())):
-            raise GlassError(f"{out} exists already", "Choose another --out, or remove it first.")
+            raise GlassError(f"{out} exists already", f"Choose another --out, or delete {out} first.")
 
 
 def settings_of_encoded(source: str) -> dict[str, dict[str, Any]]:
@@ -78,7 +79,7 @@ def open_encoded(
             if name in made[section] and made[section][name] != value:
                 raise GlassError(
                     f"{section}.{name} = {value}, but the text in {folder} was encoded with {made[section][name]}",
-                    "Leave that setting out, or encode the text again into another folder.",
+                    f"Leave {section}.{name} out, or encode the text again into another folder.",
                 )
     found = open_prepared(kind, folder)
     if given and found.tokenizer.digest != given[0].digest:
