@@ -63,7 +63,9 @@ class MaskFiller:
         """
         *before, last = text.split(self.MASK)
         if not before:
-            raise GlassError(f"there is no {self.MASK} in {text[:60]!r}", "Write it in place of each missing token.")
+            raise GlassError(
+                f"there is no {self.MASK} in {text[:60]!r}", f"Write {self.MASK} in place of each missing token."
+            )
         if self.tokenizer.kind in SPACE_BELONGS_TO_WORD:
             before = [part.removesuffix(" ") for part in before]
         return [*before, last]
@@ -81,7 +83,7 @@ class MaskFiller:
         ids = self.frame.around(ids)
         if len(ids) > self.config.model.context:
             raise GlassError(
-                f"the text has {len(ids):,} tokens, but the model reads {self.config.model.context:,}",
+                f"the text has {len(ids):,} tokens, but the model reads at most {self.config.model.context:,}",
                 "Give a shorter text.",
             )
         return ids

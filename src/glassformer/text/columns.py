@@ -221,7 +221,7 @@ def _pair_candidates(table: Table) -> list[int]:
 
 
 def _label(table: Table, texts: list[int]) -> int:
-    """Return the index of the only column with a usual label name, else of the only column of short, repeated values."""
+    """Return the index of the only column with a usual label name, else of the only one with short, repeated values."""
     usual = [i for i in range(len(table.names)) if i not in texts and _means(table, i, LABEL_NAMES)]
     if len(usual) == 1:
         return usual[0]
