@@ -177,7 +177,7 @@ class MaskedTask(TextTask):
         return prompt, filler.filled(prompt)
 
     def _example(self, mask_text: str) -> str:
-        """Return the first validation words with every fifth word masked; after fewer than four words, a mask is added."""
+        """Return the first validation words with every fifth word masked; if they are fewer than four, add a mask."""
         most = min(60, self.config.model.context - 2)
         text = self.tokenizer.decode(self.validation.tokens[:most].tolist())
         words = text.split()[:15]
