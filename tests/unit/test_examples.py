@@ -85,7 +85,12 @@ REFUSED: list[tuple[Task, str, str, str]] = [  # task, settings, words of the pr
     ("translate", "source=folder target=1.txt", "folder is a folder", "plain text file"),
     ("translate", "source=folder", "the folder .*folder holds no table", "data.target"),
     ("classify", "source=folder", "the folder .*folder holds no table", "one subfolder per label"),
-    ("translate", "source=3.txt target=3.txt column=1", "data.column cannot be combined with data.target", "Leave one"),
+    (
+        "translate",
+        "source=3.txt target=3.txt column=1",
+        "data.column cannot be combined with data.target",
+        "Leave data.column out",
+    ),
     (
         "translate",
         "source=pairs.tsv label_column=1",
