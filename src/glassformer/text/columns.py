@@ -133,7 +133,7 @@ def choose_labelled(table: Table, label: str | None, text: str | None) -> Chosen
     if found in texts:
         raise GlassError(
             f"column {table.names[found]!r} of {table.name} is both the label and the text",
-            "Choose other columns in data.label_column and data.column.",
+            "Set data.label_column and data.column to different columns.",
         )
     shown = ", ".join(table.names[index] for index in texts)
     note = f"{table.name}: label: column {table.names[found]}, text: column{'s' * (len(texts) > 1)} {shown}"

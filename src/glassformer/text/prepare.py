@@ -133,7 +133,8 @@ class TokenizerOrigin:
         found = Tokenizer.load(self.file)
         if kind.mask_token and found.mask_id is None:
             raise GlassError(
-                f"{self.file} has no mask token", "Give the tokenizer of a run with train.task = masked, or train one."
+                f"{self.file} has no mask token",
+                "Give --tokenizer the tokenizer.json of a run with train.task = masked, or leave --tokenizer out.",
             )
         return found
 

@@ -47,7 +47,8 @@ class Facts:
     """The sizes, hashes and labels of one record.
 
     Attributes:
-        characters, words, mark: size and hash of the first text.
+        characters, words, mark: size and hash of the first text; if `facts_of` does not count words, `words` is 1, or 0
+            for a blank text.
         bands: hashes that near duplicates share (see `Sketch`); empty if near duplicates are not searched for.
         rest: the record's other texts and its labels.
         whole_mark: a hash of all texts and labels of the record.
@@ -227,7 +228,7 @@ def facts_of(pieces: Iterable[RecordPiece], data: DataConfig, bands: bool = Fals
 
     Args:
         pieces: pieces of the records.
-        data: settings; words are counted if `min_words` or `max_words` is set.
+        data: settings; words are counted if `min_words` or `max_words` is set, and in records of several pieces.
         bands: whether to compute `Facts.bands`.
     """
     counting = counts_words(data)
