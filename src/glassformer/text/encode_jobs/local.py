@@ -100,7 +100,7 @@ def _in_a_process(job: EncodingJob, stage: EncodingStage, rank: int) -> None:
     end.close()
     killed = GlassError(
         f"stage {stage.name}: the process of task {rank} (of {stage.tasks}, from 0) ended before its task was complete",
-        "If memory ran out, lower --workers or raise --parts. Run the same command again to resume.",
+        "Run the same command again to resume. If memory ran out, lower --workers, or raise --parts to start over.",
     )
     wait([result, process.sentinel])
     try:
