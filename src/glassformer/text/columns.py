@@ -33,7 +33,7 @@ class ChosenColumns:
 
 
 def choose_text(table: Table, wanted: str | None) -> ChosenColumns:
-    """Choose the column that `wanted` names, or numbers from 1 in CSV and TSV; if it is None, the only column of text.
+    """Choose the column with the name `wanted` or, in CSV and TSV, the number from 1; None: the only column of text.
 
     Raises:
         GlassError: there is no such column, or the choice is not clear; the error names the columns.

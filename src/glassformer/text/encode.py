@@ -1,4 +1,4 @@
-"""Encode records into stores. A long text is encoded in pieces that give the same tokens as the whole text."""
+"""Encode records into stores. Long texts are encoded in pieces, which give the same tokens except at forced cuts."""
 
 from __future__ import annotations
 

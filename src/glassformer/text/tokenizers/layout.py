@@ -43,7 +43,7 @@ WORDS = (
     rf" ?[\p{{L}}\p{{M}}\p{{N}}\u200c\u200d]{{1,{LONGEST_WORD}}}(?:['’][\p{{L}}\p{{M}}]{{1,{LONGEST_WORD}}})?"
     r"| ?[^\s\p{L}\p{M}\p{N}\u200c\u200d]|[\s\S]"
 )
-# Newlines and tabs never reach the unigram trainer, and no ordinary token can spell a byte token such as <0x0A>.
+# These characters never reach the unigram trainer, so no ordinary token can spell a byte token such as <0x0A>.
 ALONE_IN_UNIGRAM = r"[\r\n\t<]"
 CONTROL = "[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f]"
 
