@@ -122,7 +122,7 @@ class PairTask(ExampleTask):
 
 @dataclass(frozen=True)
 class ChatTask(ExampleTask):
-    """Chat: generate the answers in a conversation; only the answers and the tokens that end them count for the loss."""
+    """Chat: generate the answers in a conversation; only answers and the tokens that end them count for the loss."""
 
     unit: str = "token"
     validation_bytes: None = None

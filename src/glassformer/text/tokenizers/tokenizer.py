@@ -64,7 +64,7 @@ class StreamDecoder:
 
 
 class Tokenizer:
-    """A trained or imported tokenizer, which is immutable. `train_tokenizer` and `Tokenizer.load` make it.
+    """A trained or imported tokenizer, which is immutable; see `train_tokenizer` and `Tokenizer.load`.
 
     Attributes:
         kind: the scheme (`config.TOKENIZER_KINDS`).
