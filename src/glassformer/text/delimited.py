@@ -433,7 +433,7 @@ def _is_spaced(sample: Sequence[str], dialect: Dialect, name: str) -> bool:
 
 
 def _is_machine_quoted(lines: Iterator[str], skipped: int) -> tuple[bool, str]:
-    """Return whether a program put the quotes around TSV cells, and the position of the first cell that begins with one.
+    """Return whether a program put quotes around TSV cells, and the position of the first cell that begins with one.
 
     A program quotes either exactly the cells that need it (pandas: cells with a quote, tab or line break; Excel: also
     cells with a comma), or all cells, or all cells but numbers. If no single habit fits all cells, the quotes are part

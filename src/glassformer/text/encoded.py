@@ -21,7 +21,7 @@ from glassformer.text.tokenizers import Tokenizer
 def encode_here(
     kind: RecordKind, data: DataConfig, vocabulary: TokenizerOrigin, out: Path, progress: Callable[[str], None]
 ) -> Prepared:
-    """Read, split and encode a text in this process, with its tokenizer; `out` appears when it is complete.
+    """Read and split a text, make its tokenizer, and encode it in this process; `out` appears when it is complete.
 
     Raises:
         GlassError: `out` is a file or a folder that is not empty; the source cannot be read or split; the tokenizer

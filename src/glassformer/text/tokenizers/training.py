@@ -35,8 +35,8 @@ def train_tokenizer(config: TokenizerConfig, texts: Iterable[str], mask: bool = 
 
     Characters are counted over the whole text. The other schemes are trained on a uniform sample of at most
     `config.sample_bytes` (`sample.draw`), or a third of that for unigram, whose trainer needs more memory. Bytes need
-    no training, so only the first text is read. With `mask`, the tokenizer has one more token, `Tokenizer.mask_id`; all
-    other tokens are the same.
+    no training, so texts are read only up to the first nonempty one. With `mask`, the tokenizer has one more token,
+    `Tokenizer.mask_id`; all other tokens are the same.
 
     Raises:
         GlassError: there is no text, or no word for wordpiece; `vocab_size` is too small for the scheme; no symbol
