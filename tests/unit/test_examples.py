@@ -114,7 +114,7 @@ REFUSED: list[tuple[Task, str, str, str]] = [  # task, settings, words of the pr
     ("translate", "source=pairs.csv column=englisch", "no column 'englisch'; it has english, french", "mean english"),
     ("translate", "source=pairs.tsv column=3", "no column '3'", "column number: 1 to 2"),
     ("translate", "source=two.jsonl target_column=frr", "no column 'frr'; it has en, fr", "Did you mean fr"),
-    ("translate", "source=pairs.tsv column=1 target_column=1", "are the same column", "Choose two of: 1, 2"),
+    ("translate", "source=pairs.tsv column=1 target_column=1", "are the same column", "to two of: 1, 2"),
     ("translate", "source=three.jsonl", "has the columns en, fr, de; the source and target", "data.target_column"),
     ("translate", "source=one.csv", "has the columns 1; the source", "data.target_column"),
     ("translate", "source=gaps.txt target=gaps.txt split=tail", "1 example is too few", "data.validation"),

@@ -125,7 +125,7 @@ REFUSED: dict[str, tuple[bytes, dict[str, object], str, str]] = {
         b"\n\na b\n",
         {"document": "line", "min_words": 9},
         "left out 1 document with fewer than 9",
-        "loosen",
+        "lower",
     ),
     "image.png": (b"\x89PNG\r\n\x1a\n\0\0", {}, "a PNG image", "UTF-8 .txt"),
     "paper.pdf": (b"%PDF-1.7 ...", {}, "a PDF document", "UTF-8 .txt"),

@@ -182,5 +182,5 @@ def too_short(side: str, tokens: int, needed: int) -> GlassError:
     """Return the error for a split that is too short for a single row."""
     return GlassError(
         f"the {side} split has {tokens:,} tokens, but a single row needs {needed:,}",
-        "Give a longer text, or lower model.context.",
+        "Give a longer text. For the training split, you can also lower model.context.",
     )

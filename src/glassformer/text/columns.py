@@ -73,7 +73,7 @@ def choose_pair(table: Table, source: str | None, target: str | None) -> ChosenC
     if first == second:
         raise GlassError(
             f"data.column and data.target_column are the same column of {table.name}: {table.names[first]}",
-            f"Choose two of: {', '.join(table.names)}.",
+            f"Set data.column and data.target_column to two of: {', '.join(table.names)}.",
         )
     note = f"{table.name}: source: column {table.names[first]}, target: column {table.names[second]}"
     return ChosenColumns((first, second), note + _header_note(table))
@@ -128,7 +128,7 @@ def choose_labelled(table: Table, label: str | None, text: str | None) -> Chosen
     if not texts:
         raise GlassError(
             f"{table.name} has the columns {', '.join(table.names)}; none except the label reads like text",
-            "Set data.column to the text to classify.",
+            "Set data.column to the column of texts to classify.",
         )
     if found in texts:
         raise GlassError(

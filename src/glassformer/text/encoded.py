@@ -10,7 +10,6 @@ from typing import Any
 from glassformer.base.config import DataConfig, TokenizerConfig
 from glassformer.base.errors import MALFORMED, GlassError
 from glassformer.base.files import clear_disk_errors, no_empty_folders, write_folder
-from glassformer.base.wording import quoted
 from glassformer.text.locating import is_encoded
 from glassformer.text.prepare import Prepared, TokenizerOrigin, make, open_prepared
 from glassformer.text.records import RecordKind
@@ -90,6 +89,6 @@ def open_encoded(
     if kind.mask_token and found.tokenizer.mask_id is None:
         raise GlassError(
             f"the tokenizer of {folder} has no mask token, which train.task = masked needs",
-            f"Encode the text again: glass data encode DATA --task masked --out {quoted(folder)}",
+            "Encode the text again into another folder: glass data encode DATA --task masked --out OUT",
         )
     return found

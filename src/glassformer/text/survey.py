@@ -185,7 +185,7 @@ class Survey:
         if self.kind.running_text:
             raise GlassError(
                 f"{name} holds no text{left_out}",
-                "Give a source with some text in it, or loosen data.min_words and data.max_words.",
+                "Give a source with some text in it, lower data.min_words or raise data.max_words.",
             )
         raise GlassError(
             f"{name} holds no example that can be used{left_out}",
