@@ -100,7 +100,7 @@ class TextTask:
     def steps_per_epoch(self) -> float:
         """Return the number of steps in one epoch.
 
-        In an epoch, the windows of a stream have as many tokens in total as the training split, and each row of
+        In an epoch, the windows of a stream have about as many tokens in total as the training split, and each row of
         documents is used once.
         """
         documents = self.config.data.windows == "documents"
