@@ -57,7 +57,7 @@ class Recall:
         return math.log(len(sizes)) + sum(_cost(pairs) for pairs in sizes) / len(sizes)
 
     def log_probability(self, document: str) -> float:
-        """Return ln p of a document; minus infinity for text outside the corpus, such as a wrong value or a missing key."""
+        """Return ln p of a document; minus infinity for text outside the corpus, such as one with a wrong value."""
         match = LINE.fullmatch(document)
         if not match:
             return -math.inf
