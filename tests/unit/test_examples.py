@@ -123,7 +123,7 @@ REFUSED: list[tuple[Task, str, str, str]] = [  # task, settings, words of the pr
     ("classify", "source=ids.tsv label_column=1", "40 distinct labels in 40 rows", "values repeat"),
     ("classify", "source=ids.tsv", "none has a few short values that repeat", "data.label_column"),
     ("classify", "source=two.tsv", "has the columns 1, 2, 3; columns 1, 2 could be the label", "data.label_column"),
-    ("classify", "source=spam.tsv column=2 label_column=2", "column '2' of spam.tsv is both", "other columns"),
+    ("classify", "source=spam.tsv column=2 label_column=2", "column '2' of spam.tsv is both", "different columns"),
     ("classify", "source=spam.tsv column=1,1", "names a column twice", "once"),
     ("classify", "source=mail.csv column=title,boby", "no column 'boby'", "Did you mean body"),
     ("classify", "source=mail.csv label_column=labell", "no column 'labell'", "Did you mean label"),
