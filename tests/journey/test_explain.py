@@ -138,7 +138,7 @@ def test_a_head_that_is_chosen_is_shown_in_full(task_home: Path) -> None:
             "a target was given, but runs/lm learnt train.task = lm",
             "Leave the target",
         ),
-        (["runs/masked", "It was"], "there is no [MASK] in", "Write it in place of"),
+        (["runs/masked", "It was"], "there is no [MASK] in", "Write [MASK] in place of"),
         (["runs/masked", "It " * 50 + "[MASK]"], "the text has 51 tokens, but the model reads 40", "shorter"),
         (["--target", "x"], "--target was given without a run", "Give RUN and TEXT"),
         (["--level", "schol"], "there is no level 'schol'", "Did you mean school?"),

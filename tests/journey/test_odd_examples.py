@@ -91,7 +91,7 @@ def test_a_label_of_one_text_and_a_sorted_file(folder: Path) -> None:
     )
     assert notes.returncode == 2
     assert "the training split of two.csv has only one label: 'family'" in notes.stderr
-    assert "Set data.split to random, because the file is sorted by label." in notes.stderr
+    assert "Set data.split to random: the file may be sorted by label." in notes.stderr
 
 
 def test_labels_that_were_never_learnt(folder: Path) -> None:

@@ -209,7 +209,7 @@ def test_fill_ranks_what_may_stand_in_each_hole(task_home: Path) -> None:
     assert shown("fill", "runs/masked", "-", folder=task_home, text=text).splitlines()[0] == said["text"]
     cause, remedy = refused("fill", "runs/masked", "nothing to fill in", folder=task_home)
     assert "there is no [MASK] in 'nothing to fill in'" in cause
-    assert "Write it in place of" in remedy
+    assert "Write [MASK] in place of" in remedy
     cause, _ = refused("fill", "runs/masked", "day " * 60 + "[MASK]", folder=task_home)
     assert "the text has 61 tokens, but the model reads 40" in cause
 

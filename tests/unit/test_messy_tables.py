@@ -196,7 +196,7 @@ def test_delimiters_at_the_ends_of_rows_are_no_fields(write: Write, tmp_path: Pa
 def test_a_header_without_a_name_for_the_first_column_is_refused(write: Write, tmp_path: Path) -> None:
     source = write("t.tsv", "label\ttext\n" + tsv((str(n), *row) for n, row in enumerate(ROWS)))
     error = refusal("classify", source, tmp_path)
-    assert "300 of the first 300 rows of t.tsv have more fields than row 1" in error.problem
+    assert "300 of the first 300 rows of t.tsv have more fields than its 2 columns" in error.problem
     assert "first column" in error.remedy
 
 

@@ -125,7 +125,7 @@ REFUSED: dict[str, tuple[bytes, dict[str, object], str, str]] = {
         b"\n\na b\n",
         {"document": "line", "min_words": 9},
         "left out 1 document with fewer than 9",
-        "loosen",
+        "lower",
     ),
     "image.png": (b"\x89PNG\r\n\x1a\n\0\0", {}, "a PNG image", "UTF-8 .txt"),
     "paper.pdf": (b"%PDF-1.7 ...", {}, "a PDF document", "UTF-8 .txt"),
@@ -176,7 +176,7 @@ REFUSED: dict[str, tuple[bytes, dict[str, object], str, str]] = {
     "two.csv": (b"a,b\nx y z t,u v w q\n", {}, "columns a, b all hold text", "data.column"),
     "none.csv": (b"id,size\n1,2\n3,4\n", {}, "no column reads like text", "data.column"),
     "broken.jsonl": (b'{"text": "a"}\n{"text": \n', {"column": "text"}, "line 2 of broken.jsonl is not JSON", "line"),
-    "list.jsonl": (b'["a"]\n', {}, "holds a list", '"text"'),
+    "list.jsonl": (b'["a"]\n', {}, "holds a value of type list", '"text"'),
     "half.jsonl": (b'{"text": "\\ud83d x"}\n', {"column": "text"}, "a lone surrogate (\\ud83d)", "both"),
     "plain.txt": (b"some text", {"column": "text"}, "plain.txt is plain text", "Leave data.column out"),
 }

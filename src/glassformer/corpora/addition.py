@@ -41,13 +41,13 @@ class Addition:
             yield f"{first}+{second}={first + second}"
 
     def entropy(self) -> float:
-        """Return twice the entropy of one number, its length and its value, in nats per document."""
+        """Return twice the entropy of one number (its length and its value), in nats per document."""
         return 2 * (
             math.log(self.digits) + sum(math.log(count(length)) for length in range(1, self.digits + 1)) / self.digits
         )
 
     def log_probability(self, document: str) -> float:
-        """Return ln p of a document; minus infinity if the sum is wrong."""
+        """Return ln p of a document; minus infinity for text outside the corpus, such as a wrong sum."""
         match = LINE.fullmatch(document)
         if (
             not match

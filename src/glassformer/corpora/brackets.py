@@ -5,8 +5,8 @@ have one to `most` pairs of brackets; for each number of pairs, all arrangements
 
 A minimal pair ends with the closing bracket that is tested. The wrong text ends with another kind of bracket: the kind
 of the bracket opened last, if it differs, so that the heuristic "close the bracket opened last" fails. The distance is
-the number of brackets between the two matching brackets; there are equally many pairs for each range of distances.
-Nothing is held out: documents contain short texts too, and long ones almost never.
+the number of brackets between the two matching brackets; each range of distances is used in turn. Nothing is held out:
+documents also contain the short texts of minimal pairs, but almost never the long ones.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class Brackets:
         return math.fsum(self._cost(pairs) for pairs in range(1, self.most + 1)) / self.most
 
     def log_probability(self, document: str) -> float:
-        """Return ln p of a document; minus infinity if the brackets are not balanced or too many."""
+        """Return ln p of a document; minus infinity if it is empty, or its brackets are not balanced or too many."""
         pairs = len(document) // 2
         possible = 1 <= pairs <= self.most and closes(document)
         return -self._cost(pairs) if possible else -math.inf

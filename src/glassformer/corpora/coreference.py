@@ -6,7 +6,8 @@ In "The horse did not cross the river because it was too tired.", "it" is the ho
 Minimal pairs replace "it" by either noun; only tokens after that noun are scored (partial scoring: Trinh & Le 2018, "A
 simple method for commonsense reasoning"). Pairs come as twins with different adjectives, so that a different noun is
 correct in each. Twins count as correct only if both pairs are correct; chance is one in four. Some combinations of an
-animal, a thing and an adjective are held out: documents never contain them, and minimal pairs contain no others.
+animal, a thing and an adjective are held out: documents never contain them, and minimal pairs contain only these,
+unless other combinations are requested.
 """
 
 from __future__ import annotations
@@ -73,14 +74,14 @@ def held_out(animal: str, thing: str, adjective: str) -> bool:
 
 @cache
 def adjectives(animal: str, thing: str, role: str, held: bool) -> tuple[str, ...]:
-    """Return the adjectives that fit the animal or the thing, held out (for minimal pairs) or not (for documents)."""
+    """Return the adjectives that fit the animal or the thing (`role`) in held-out combinations, or in the others."""
     suitable = ANIMAL_ADJECTIVES if role == "animal" else THINGS[thing][1]
     return tuple(word for word in suitable if held_out(animal, thing, word) == held)
 
 
 @cache
 def meetings(held: bool) -> tuple[tuple[str, str], ...]:
-    """Return the pairs (animal, thing) in which both have an adjective that is held out, or one that is not."""
+    """Return the pairs (animal, thing) in which each of the two has an adjective that is held out, or not (`held`)."""
     return tuple(
         (animal, thing)
         for animal, thing in product(ANIMALS, THINGS)

@@ -18,8 +18,8 @@ LEARNS_PAIRS: Mapping[str, str] = {
     "train.warmup": "50",
     "train.batch": "64",
 }
-"""Settings with which a model learns pairs with a small vocabulary in minutes. Positions are learned, because
-cross-attention needs the positions of source tokens, which rotary and relative positions do not provide."""
+"""Settings with which a model learns pairs with a small vocabulary in minutes. Positions keep their default, learned,
+because cross-attention needs the positions of source tokens, which rotary and relative positions do not provide."""
 TEXT_TASKS = ("lm", "masked")
 """Tasks of a corpus of documents: language modelling and masked language modelling."""
 
@@ -28,8 +28,8 @@ TEXT_TASKS = ("lm", "masked")
 class Generated(Protocol):
     """Interface of every generated corpus.
 
-    Item `i` (document, pair, labelled text) is a pure function of `(seed, i)`, so a larger size does not change the
-    first items. No item contains a line break or a tab.
+    Item `i` (document, pair, labelled text, conversation) is a pure function of `(seed, i)`, so a larger size does not
+    change the first items. No item contains a line break or a tab.
     """
 
     @property
@@ -50,7 +50,7 @@ class Generated(Protocol):
 
 @runtime_checkable
 class Corpus(Generated, Protocol):
-    """Interface of a generated corpus of documents, whose best possible loss is known.
+    """Interface of a generated corpus of documents; for most, the best possible loss is known.
 
     All logarithms are natural. The probability of a document includes its end, because a model must also predict the
     length.
@@ -122,8 +122,8 @@ class MinimalPair:
     """Condition of the pair. In `agreement`, the numbers of the subject and of the last noun before the verb: SS, SP,
     PS or PP; in `coreference`, the role of the correct noun; in `brackets`, the range of the distance."""
     attractors: int
-    """Number of nouns between subject and verb whose grammatical number is not the subject's. In `brackets`, 1 if the
-    bracket opened last is not of the kind to close, otherwise 0."""
+    """In `agreement`, the number of nouns between subject and verb whose grammatical number is not the subject's; in
+    `brackets`, 1 if the bracket opened last is not of the kind to close, otherwise 0; in `coreference`, 0."""
     twin: int
     """Number of the group; pairs with the same number are twins."""
 
@@ -132,7 +132,8 @@ class MinimalPair:
 class MinimalPairCorpus(Corpus, Protocol):
     """Interface of a generated corpus of documents with minimal pairs that test whether a model has learned a rule.
 
-    Minimal pairs of words contain combinations that are held out from the documents.
+    Unless requested otherwise, minimal pairs of sentences contain combinations of words that are held out from the
+    documents.
     """
 
     def minimal_pairs(self, size: int, seed: int) -> Iterator[MinimalPair]:

@@ -77,7 +77,7 @@ def free(name: str, words: Sequence[Word]) -> Slot:
 
 
 def other_than(name: str, given: str, words: Sequence[Word]) -> Slot:
-    """Return a slot with the values of the slot `given`, which never takes the same value."""
+    """Return a slot that has the values of the slot `given`, but never the same value as that slot."""
     return Slot(name, {word.text: [other for other in words if other is not word] for word in words}, given)
 
 
@@ -135,7 +135,8 @@ class Grammar:
     """A grammar of slots and sentences; sentences are joined by one space.
 
     Raises:
-        ValueError: wordings of one sentence draw different slots, or a slot is drawn before the slot it depends on.
+        ValueError: wordings of one sentence draw different slots, a slot is drawn before the slot it depends on, or no
+            sentence draws a slot.
     """
 
     def __init__(self, slots: Sequence[Slot], sentences: Sequence[Sequence[Wording]]) -> None:

@@ -1,7 +1,8 @@
 """`random` and `repeats`: uniform random symbols, without and with repetition.
 
-No model can predict `random` with less than ln 64 nats per symbol; a lower loss shows that the model sees its targets.
-In `repeats`, everything after the first copy of a segment can be predicted by induction (Olsson et al. 2022).
+No model can predict new text of `random` with less than ln 64 nats per symbol on average; a lower loss shows that the
+model sees its targets. In `repeats`, once the second copy of a segment has begun, the rest can be predicted by
+induction (Olsson et al. 2022).
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ class Repeats:
         return math.log(self._lengths) + (self.shortest + self.longest) / 2 * math.log(len(SYMBOLS))
 
     def log_probability(self, document: str) -> float:
-        """Return ln p of a document; minus infinity unless it consists of `copies` equal segments."""
+        """Return ln p of a document; minus infinity unless it consists of `copies` equal, possible segments."""
         length = len(document) // self.copies
         possible = self.shortest <= length <= self.longest and set(document) <= set(SYMBOLS)
         if not possible or document != document[:length] * self.copies:

@@ -1,8 +1,8 @@
 """`recall`: key-value pairs, then every key again with its value (multi-query associative recall).
 
 In "KaRzQa|RzQaKa", capital letters are keys and small letters are values. After "|" the same pairs follow in another
-order. A model that recalls has no loss on the values after "|", only on the order of the keys (MQAR: Arora et al. 2023,
-"Zoology: Measuring and Improving Recall in Efficient Language Models").
+order. After "|", a model that recalls has a loss only on the order of the keys, not on their values (MQAR: Arora et al.
+2023, "Zoology: Measuring and Improving Recall in Efficient Language Models").
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Recall:
         return math.log(len(sizes)) + sum(_cost(pairs) for pairs in sizes) / len(sizes)
 
     def log_probability(self, document: str) -> float:
-        """Return ln p of a document; minus infinity if a value is wrong, or a key is missing or repeated."""
+        """Return ln p of a document; minus infinity for text outside the corpus, such as one with a wrong value."""
         match = LINE.fullmatch(document)
         if not match:
             return -math.inf

@@ -1,7 +1,8 @@
 """`refrains`: repeated pieces of stories, which both induction heads and previous-token heads help to predict.
 
-In `repeats`, only induction lowers the loss. In `refrains`, letters follow each other as in English, so a
-previous-token head is useful by itself, before an induction head uses it (Olsson et al. 2022, argument 1).
+In `repeats`, symbols are random, so only induction predicts them. In `refrains`, letters follow each other as in
+English, so a previous-token head is useful by itself, before an induction head uses it (Olsson et al. 2022, argument
+1).
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class Refrains:
     tasks: tuple[str, ...] = TEXT_TASKS
 
     def recommended(self, task: str) -> Mapping[str, str]:
-        """Return settings with characters as tokens and stream windows, so that a row has several refrains."""
+        """Return settings with characters as tokens and stream windows, so that a row has parts of several refrains."""
         return {
             "tokenizer.kind": "characters",
             "data.windows": "stream",

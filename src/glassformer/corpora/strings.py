@@ -18,7 +18,7 @@ DIGITS = "0123456789"
 
 @dataclass(frozen=True)
 class StringTask:
-    """A corpus of lines for one string function.
+    """A corpus of lines, or of pairs, for one string function.
 
     Args:
         name: name of the corpus.
@@ -60,7 +60,7 @@ class StringTask:
             yield given, self.change(given)
 
     def answer(self, source: str) -> str | None:
-        """Return the answer to an input of any length; None if a character is not in the alphabet, or there is none."""
+        """Return the answer to an input of any length; None if it is empty or has a character outside the alphabet."""
         return self.change(source) if source and set(source) <= set(self.alphabet) else None
 
     def entropy(self) -> float:
@@ -68,7 +68,7 @@ class StringTask:
         return math.log(self.longest) + (self.longest + 1) / 2 * math.log(len(self.alphabet))
 
     def log_probability(self, document: str) -> float:
-        """Return ln p of a document; minus infinity if the answer is wrong."""
+        """Return ln p of a document; minus infinity for text outside the corpus, such as a wrong answer."""
         given, equals, answer = document.partition("=")
         right = equals and 1 <= len(given) <= self.longest and set(given) <= set(self.alphabet)
         if not right or answer != self.change(given):

@@ -1,9 +1,10 @@
-"""`summaries`: stories of about ninety words, each with a two-sentence summary.
+"""`summaries`: stories of about a hundred words, each with a two-sentence summary.
 
 The summary tells the hero's wish, the trouble, the tool that helped and the ending. In the story these facts are far
-apart, and each has a distractor of the same kind: the friend's wish, a useless tool, the friend's ending. In half of
-the stories the hero's facts come first, in the other half the friend's. The subject tells them apart: the hero is an
-animal, the friend has a trade. No single sentence is therefore a good summary, although the story contains all facts.
+apart, and all but the trouble have a distractor of the same kind: the friend's wish, a useless tool, the friend's
+ending. In half of the stories the hero's facts come first, and in the other half the friend's. The subject tells them
+apart: the hero is an animal, the friend has a trade. No single sentence is therefore a good summary, although the story
+contains all facts.
 """
 
 from __future__ import annotations
@@ -116,7 +117,7 @@ class Summaries:
         }
 
     def pairs(self, size: int, seed: int) -> Iterator[tuple[str, str]]:
-        """Yield (story, summary) pairs, each on one line."""
+        """Yield (story, summary) pairs; each story and each summary is one line."""
         plots = tuple(summary_grammars().values())
         for index in range(size):
             numbers = generator(seed, index)

@@ -1,7 +1,7 @@
 """Synchronous context-free grammar: every rule expresses the same content in several languages.
 
 A rule of a category lists the categories of its parts and, for each language, their order and the words between them.
-One derivation is therefore a sentence with its translations. Category names encode agreement ("noun woman plural"), so
+One derivation is therefore a sentence with its translations. Category names encode agreement ("noun woman pl nom"), so
 that a rule cannot be used where it would not agree.
 
 Parsing finds all derivations of a sentence by memoized recursive descent (Norvig 1991, "Techniques for automatic
@@ -124,7 +124,7 @@ Found = list[tuple[int, Derivation]]
 
 
 class _Reader:
-    """A memoized parse of one sentence: the derivations of every category at every position."""
+    """A memoized parse of one sentence: the derivations of each category at each position where it is looked for."""
 
     def __init__(self, grammar: SynchronousGrammar, words: Sequence[str], language: str) -> None:
         self._grammar = grammar

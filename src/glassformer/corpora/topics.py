@@ -73,7 +73,7 @@ class Topics:
         return {"tokenizer.kind": "words", "model.context": "80", "model.layers": "2", "model.width": "64"}
 
     def labelled(self, size: int, seed: int) -> Iterator[tuple[str, str]]:
-        """Yield (text, label) pairs; texts have 20 to 60 words, and all labels are equally likely."""
+        """Yield (text, label) pairs; texts have 27 to 55 words by default, and all labels are equally likely."""
         for index in range(size):
             numbers = generator(seed, index)
             label = LABELS[below(numbers, len(LABELS))]

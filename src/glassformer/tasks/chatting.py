@@ -34,7 +34,8 @@ class ChatModel(TextModel):
         template: the chat template; None: use `data.chat_template`.
 
     Raises:
-        GlassError: the model is of another family, or its vocabulary size differs from the tokenizer's.
+        GlassError: the model is of another family, its vocabulary size differs from the tokenizer's, or the template is
+            not valid.
     """
 
     def __init__(
@@ -44,7 +45,7 @@ class ChatModel(TextModel):
         self.chat = TokenizedTemplate(template or ChatTemplate(config.data.chat_template), tokenizer)
 
     def reads_as(self, other: ChatModel) -> bool:
-        """Return whether another model reads every conversation as the same tokens."""
+        """Return whether another model has the same template and tokenizer, so that it reads the same tokens."""
         same_template = self.chat.template.source == other.chat.template.source
         return same_template and self.tokenizer.digest == other.tokenizer.digest
 
@@ -52,7 +53,7 @@ class ChatModel(TextModel):
         """Return the ids that the model reads before it generates the assistant's next answer.
 
         Raises:
-            GlassError: there is no message, a message is malformed, or the template rejects the conversation.
+            GlassError: there is no message, a message is malformed, or the template rejects the conversation or fails.
         """
         if not messages:
             raise GlassError("the conversation has no messages", "Give at least one question.")
@@ -75,7 +76,7 @@ class ChatModel(TextModel):
         return self.conversation_ids([{"role": "user", "content": prompt}])
 
     def fitting(self, messages: Sequence[Message], tokens: int, kept: int = 0) -> list[Message]:
-        """Leave out the oldest question-answer pairs of a conversation until there is room for an answer.
+        """Leave out the oldest question-answer pairs of a conversation until there is room for an answer, if possible.
 
         Args:
             messages: the conversation; its last message is a question, which is always kept.
@@ -107,7 +108,7 @@ class ChatModel(TextModel):
         return left
 
     def shown(self, ids: Sequence[int]) -> str:
-        """Decode the ids of a conversation to text with one line per message."""
+        """Decode the ids of a conversation to text; a line ends at each end token and end-of-turn token."""
         ends = {self.tokenizer.end_id, *self.more_ends}
         lines: list[list[int]] = [[]]
         for id in ids:
@@ -136,7 +137,7 @@ class ChatModel(TextModel):
         """Generate the next answer in a conversation; the sample has an empty prompt.
 
         Raises:
-            GlassError: the template rejects the conversation, or fails.
+            GlassError: as in `conversation_ids`.
         """
         ids = self.conversation_ids(messages)
         settings = self.until_the_end(settings)
@@ -148,7 +149,7 @@ class ChatModel(TextModel):
         """Yield the next answer while it is generated, as `stream` does.
 
         Raises:
-            GlassError: the template rejects the conversation, or fails.
+            GlassError: as in `conversation_ids`.
         """
         ids = self.conversation_ids(messages)
         settings = self.until_the_end(settings)
@@ -224,7 +225,8 @@ class TokenizedTemplate:
     def around_question(self, after_start: bool = False) -> tuple[list[int], list[int]] | None:
         """Return the ids that the template writes before and after a first question; `after_start` as in `ids`.
 
-        Return None if the template changes the question, or if the tokenizer merges the question with adjacent text.
+        Return None if the template changes the question, or writes ordinary text directly before or after the question,
+        with which a tokenizer may merge the question.
         """
         # A template may change outer or double spaces, line breaks, HTML characters, the case of letters, or length.
         question = f" \n{TURNS[0]}  <&\"'>É\n" + 500 * "x" + " "
@@ -252,7 +254,7 @@ class TokenizedTemplate:
 
     @property
     def more_ends(self) -> frozenset[int]:
-        """Return the special token with which the template ends an answer; empty if there is none."""
+        """Return the id of the special token with which the template ends an answer; empty if there is none."""
         _, ends = self.ending
         return ends
 

@@ -41,7 +41,7 @@ class TextClassifier:
     Args:
         model: a classifier.
         tokenizer: the tokenizer that the model was trained with.
-        labels: names of the classes, in the order of the model's scores.
+        labels: names of the labels, in the order of the model's scores.
         config: settings of the run.
 
     Raises:

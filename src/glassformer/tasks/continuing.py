@@ -30,7 +30,7 @@ class TextModel(TextWriter):
         super().__init__(model, tokenizer, config)
 
     def prompt_ids(self, prompt: str) -> list[int]:
-        """Return the ids of a prompt; a start token is added if training rows begin with it or the prompt is empty."""
+        """Return the ids of a prompt with the special tokens of training rows; if there is no id, a start token."""
         ids = frame_of(self.tokenizer, self.config).around(self.tokenizer.encode(prompt))
         return ids or [self.tokenizer.start_id]
 

@@ -28,7 +28,7 @@ from glassformer.text.tokenizers import Frame
 WATCHED = 200
 """Number of examples used to check whether the model uses the source."""
 IGNORED = 0.02
-"""If the loss rises by less than this fraction when sources are exchanged, the model ignores its source."""
+"""If the loss rises by less than this fraction when sources are exchanged, the model is said to ignore its source."""
 UNKNOWN = 0.05
 """Fraction of unknown tokens above which a concern is reported."""
 
@@ -67,7 +67,7 @@ class ExampleTask(ABC):
         return [self._train[index] for index in self._order.step(step)]
 
     def held_out(self, limit: int | None) -> Sequence[Row]:
-        """Return validation examples, shortest first to reduce padding."""
+        """Return all validation examples, or evenly spaced examples with about `limit` tokens, shortest first."""
         store = self.data.validation
         return _evenly(self._rows_of(store), limit, row_lengths(store, self.config)[:, -1])
 
@@ -89,7 +89,7 @@ class PairTask(ExampleTask):
 
     @property
     def validation_bytes(self) -> int | None:
-        """Return the size of all validation targets in bytes; None if a target is cut or has unknown tokens."""
+        """Return the size of all validation targets in bytes; None as in `measured_bytes`."""
         return measured_bytes(self.data.validation, self.config.model.context)
 
     def _rows_of(self, store: RecordStore) -> Sequence[Row]:
@@ -122,7 +122,7 @@ class PairTask(ExampleTask):
 
 @dataclass(frozen=True)
 class ChatTask(ExampleTask):
-    """Chat: generate the answers in a conversation; only their tokens count for the loss."""
+    """Chat: generate the answers in a conversation; only answers and the tokens that end them count for the loss."""
 
     unit: str = "token"
     validation_bytes: None = None
@@ -186,7 +186,7 @@ def pair_rows(store: RecordStore, config: Config) -> Sequence[Row]:
 
 
 def labelled_rows(store: RecordStore, config: Config) -> Sequence[Row]:
-    """Return the texts of a store as rows, each after an end token or in an imported tokenizer's special tokens."""
+    """Return the texts of a store as rows, each after an end token, or inside the frame of an imported tokenizer."""
     assert store.labels is not None
     labels = store.labels
     used = np.flatnonzero(kept(store, config))
@@ -201,10 +201,10 @@ def labelled_rows(store: RecordStore, config: Config) -> Sequence[Row]:
 
 
 def conversation_rows(store: RecordStore, config: Config) -> Sequence[Row]:
-    """Return the conversations of a store as rows, each after a start token.
+    """Return the conversations of a store as rows, each after an end token or the first tokens of an imported frame.
 
-    Answers and their end tokens count for the loss. A conversation that is longer than the context loses its first
-    tokens.
+    Answers and the tokens that end them count for the loss. A conversation that is longer than the context loses its
+    first tokens, or is left out (`data.too_long`).
     """
     used = np.flatnonzero(kept(store, config))
     end = store.target.end_id
@@ -237,7 +237,10 @@ def last_question(store: RecordStore, index: int) -> tuple[list[int], list[int]]
 
 
 def row_lengths(store: RecordStore, config: Config) -> npt.NDArray[np.int64]:
-    """Return (N, roles) the length of each text in tokens, including special tokens around it, at most the context."""
+    """Return the lengths of the texts of the kept records, (N, roles), in tokens.
+
+    The special tokens around a text are counted; a length above the context is replaced by the context.
+    """
     return np.minimum(store.lengths() + store.around, config.model.context)[kept(store, config)]
 
 
@@ -272,7 +275,7 @@ def too_long(store: RecordStore, context: int) -> int:
 
 
 def measured_bytes(store: RecordStore, context: int) -> int | None:
-    """Return the size of all targets in bytes; None if a target is cut, left out, or has unknown tokens."""
+    """Return the size of all targets in bytes; None if a text exceeds the context or a target has unknown tokens."""
     return None if too_long(store, context) else store.target.recoverable_bytes
 
 

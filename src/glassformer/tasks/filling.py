@@ -63,7 +63,9 @@ class MaskFiller:
         """
         *before, last = text.split(self.MASK)
         if not before:
-            raise GlassError(f"there is no {self.MASK} in {text[:60]!r}", "Write it in place of each missing token.")
+            raise GlassError(
+                f"there is no {self.MASK} in {text[:60]!r}", f"Write {self.MASK} in place of each missing token."
+            )
         if self.tokenizer.kind in SPACE_BELONGS_TO_WORD:
             before = [part.removesuffix(" ") for part in before]
         return [*before, last]

@@ -1,8 +1,8 @@
 """Compute the losses of training and evaluation, in nats.
 
 Training uses `TrainingLoss`. For all models except `Classifier`, it computes logits only at positions that the loss
-mask includes, one chunk of rows at a time. `summed_loss` computes the same sum from the logits of all positions and is
-the reference in tests. `token_losses` returns the loss of each position.
+mask includes, one chunk of rows at a time. `summed_loss` computes the same sum from the logits of all positions, for
+classifiers and as the reference in tests. `token_losses` returns the loss of each position.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from glassformer.model.transformer import Classifier, Decoder, Encoder, EncoderD
 from glassformer.text.batches import Batch
 
 LOGITS_AT_ONCE = 1 << 22
-"""Maximum number of logits per forward pass on a CPU when the loss of each position is computed; 16 MB in float32."""
+"""Maximum number of logits per forward pass when the loss of each position is computed; 16 MB in float32."""
 LOSS_LOGITS = {"cpu": 1 << 21}
 """Maximum number of logits per chunk of the training loss, by device. On a CPU larger chunks are no faster, except with
 a vocabulary of 32,000, where a chunk twice as large saves a tenth of a step. Each million logits takes 30 to 50 MB."""
@@ -40,7 +40,7 @@ class TrainingLoss(nn.Module):
         self.smoothing = smoothing
 
     def forward(self, batch: Batch, targets_of_step: int = 1) -> Tensor:
-        """Return the cross-entropy summed over unmasked targets and divided by `targets_of_step`, in nats; shape ().
+        """Return the summed cross-entropy of the targets that count, divided by `targets_of_step`, in nats; shape ().
 
         Args:
             batch: a batch of a task that suits the model.
@@ -185,7 +185,7 @@ def token_losses(logits: Tensor, batch: Batch) -> Tensor:
 
 
 def summed_loss(logits: Tensor, batch: Batch, smoothing: float = 0.0) -> Tensor:
-    """Return the summed cross-entropy of the unmasked targets, in nats; without smoothing, the sum of `token_losses`.
+    """Return the summed cross-entropy of the targets that count, in nats; without smoothing, the sum of `token_losses`.
 
     `smoothing` is the fraction of the target's probability to spread evenly over all classes (Szegedy et al. 2016,
     section 7).
@@ -196,6 +196,9 @@ def summed_loss(logits: Tensor, batch: Batch, smoothing: float = 0.0) -> Tensor:
 
 
 def tokens_at_once(model: Model) -> int:
-    """Return the maximum number of tokens per forward pass on a CPU, from `LOGITS_AT_ONCE`."""
+    """Return the maximum number of tokens per forward pass, from `LOGITS_AT_ONCE`.
+
+    A classifier has few logits, so four times the width of its feed-forward layers is counted for each token.
+    """
     per_token = 4 * model.config.F if isinstance(model, Classifier) else model.vocab_size
     return max(1, LOGITS_AT_ONCE // per_token)

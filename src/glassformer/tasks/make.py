@@ -23,7 +23,7 @@ TASKS: Mapping[str, Callable[[Config, Prepared], Task]] = {
 
 
 def make_task(config: Config, data: Prepared) -> Task:
-    """Return the task named by `train.task`, on a prepared text."""
+    """Return the task named by `train.task`, on prepared data."""
     return TASKS[config.train.task](config, data)
 
 

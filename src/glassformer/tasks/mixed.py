@@ -15,7 +15,7 @@ from glassformer.text.rows import Row
 
 @dataclass(frozen=True)
 class MixedTask:
-    """A task that takes a fraction of its training rows from another task; everything else is unchanged.
+    """A task that takes a fraction of its training rows from another task; validation and samples are unchanged.
 
     Attributes:
         own: the run's own task.
@@ -44,7 +44,7 @@ class MixedTask:
 
     @property
     def validation_bytes(self) -> int | None:
-        """Return the size in bytes of the run's own validation split."""
+        """Return the size in bytes of the predicted text in the run's own validation split; None if undefined."""
         return self.own.validation_bytes
 
     @property

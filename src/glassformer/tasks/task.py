@@ -1,6 +1,6 @@
 """Training tasks: each provides the rows of a step, the validation rows, a sample and concerns about the data.
 
-The trainer, the validation loss and the report use tasks only through the `Task` protocol.
+The training loop uses every task through the `Task` protocol.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ VALIDATION_SEED = (1 << 64) - 1
 
 
 class Task(Protocol):
-    """Protocol of a training task: what the training loop needs from a task."""
+    """Protocol of a task as the training loop uses it."""
 
     @property
     def unit(self) -> str:
@@ -98,13 +98,17 @@ class TextTask:
 
     @property
     def steps_per_epoch(self) -> float:
-        """Return the number of steps in an epoch, in which windows cover the text once, or all documents are read."""
+        """Return the number of steps in one epoch.
+
+        In an epoch, the windows of a stream have about as many tokens in total as the training split, and each row of
+        documents is used once.
+        """
         documents = self.config.data.windows == "documents"
         rows = len(self.train.pieces(self.most_predicted)) if documents else len(self.train) / self.config.model.context
         return rows / self.config.train.batch
 
     def concerns(self, model: Model, loss: Callable[[Sequence[Row]], float]) -> Iterator[str]:
-        """Yield nothing, because running text has no labels or pairs to report on."""
+        """Yield nothing: there are no concerns about running text."""
         return iter(())
 
     def _windows(self, step: int) -> list[Row]:
@@ -128,11 +132,11 @@ class LanguageTask(TextTask):
         return self.validation.recoverable_bytes
 
     def rows(self, step: int) -> list[Row]:
-        """Return the rows of one step, T+1 ids each."""
+        """Return the rows of one step, at most T+1 ids each."""
         return self._windows(step)
 
     def held_out(self, limit: int | None) -> Sequence[Row]:
-        """Return validation rows: non-overlapping windows, or documents."""
+        """Return validation rows: windows that predict different tokens, or rows of documents."""
         return self._held_out_windows(limit)
 
     def sample(self, model: Model, settings: SampleConfig) -> tuple[str, str]:
@@ -141,14 +145,14 @@ class LanguageTask(TextTask):
 
 
 class MaskedTask(TextTask):
-    """Masked language modeling: predict hidden tokens, with new masks each time (dynamic masking, Liu et al. 2019)."""
+    """Masked language modeling: predict hidden tokens; each step has new masks (dynamic masking: Liu et al. 2019)."""
 
     unit = "hidden token"
     validation_bytes = None
 
     @property
     def most_predicted(self) -> int:
-        """Return the context minus one, because the first token of a window is read too."""
+        """Return the context minus one, because the first token of a row is also read."""
         return self.config.model.context - 1
 
     def rows(self, step: int) -> list[Row]:
@@ -173,7 +177,7 @@ class MaskedTask(TextTask):
         return prompt, filler.filled(prompt)
 
     def _example(self, mask_text: str) -> str:
-        """Return the first validation words with every fifth word masked; with few words, add a mask at the end."""
+        """Return the first validation words with every fifth word masked; if they are fewer than four, add a mask."""
         most = min(60, self.config.model.context - 2)
         text = self.tokenizer.decode(self.validation.tokens[:most].tolist())
         words = text.split()[:15]

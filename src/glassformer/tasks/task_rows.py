@@ -15,7 +15,7 @@ from glassformer.text.batches import Batch
 from glassformer.text.rows import Row
 
 MOST_TOKENS = 8192
-"""Maximum number of tokens in one forward pass of an evaluation."""
+"""Maximum number of tokens in one forward pass of an evaluation, unless a single row is longer."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class TaskRows:
 
 
 def groups(rows: Sequence[Row], most_tokens: int) -> Iterator[list[Row]]:
-    """Yield rows in order, in groups of at most `most_tokens` tokens, padding included."""
+    """Yield rows in order, in groups of at most `most_tokens` tokens with padding; a longer row is a group alone."""
     group: list[Row] = []
     width = 0
     for row in rows:

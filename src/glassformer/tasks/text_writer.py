@@ -15,12 +15,12 @@ from glassformer.model.transformer import Decoder, EncoderDecoder
 from glassformer.tasks.written_text import Sample, Writer, written
 from glassformer.text.tokenizers import Tokenizer
 
-ROWS = 128  # prompts in a batch: a CPU is no faster with more
-TOKENS = 65_536  # tokens in a batch, including prompts and all beams: limits the memory of the cache
+ROWS = 128  # maximum number of prompts in a batch: a CPU is no faster with more
+TOKENS = 65_536  # maximum number of tokens in a batch, with prompts and all beams: limits the memory of the cache
 
 
 class TextWriter(ABC):
-    """Base class of models that generate text for a prompt: a continuation, a translation or a summary.
+    """Base class of models that generate text for a prompt: a continuation, an answer, a translation or a summary.
 
     Args:
         model: a decoder or an encoder-decoder.
@@ -54,7 +54,7 @@ class TextWriter(ABC):
         return self.tokenizer.more_ends
 
     def until_the_end(self, settings: SampleConfig) -> SampleConfig:
-        """Return settings with further stop strings, for models whose texts end with a fixed string."""
+        """Return settings with the further stop strings of the model; a subclass may have such strings."""
         return settings
 
     def __repr__(self) -> str:
@@ -125,7 +125,7 @@ class TextWriter(ABC):
             prompts: any number of prompts; they are batched by length.
             settings: settings of generation: beam search if `beams` is above 1, otherwise sampling (greedy at
                 temperature 0).
-            seeds: one seed for each prompt; None: use `settings.seed` for all prompts.
+            seeds: one seed of sampling for each prompt; None: use `settings.seed` for all prompts.
 
         Raises:
             GlassError: a prompt is not valid Unicode, a stop string is empty, or there are too few or too many seeds.

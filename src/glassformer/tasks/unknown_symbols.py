@@ -11,7 +11,7 @@ from glassformer.text.tokenizers.layout import WORDS
 def unknown_symbols(tokenizer: Tokenizer, text: str) -> list[str]:
     """Return the distinct symbols of a text that a tokenizer does not know, in order of first appearance.
 
-    Symbols are characters, or graphemes or words, depending on the tokenizer.
+    Symbols are characters, graphemes or words, depending on the tokenizer, without the white space around them.
     """
     unknown = tokenizer.unknown_id
     if unknown is None or unknown not in tokenizer.encode(text):

@@ -18,8 +18,8 @@ class Sample:
         prompt: the text that was continued, or the source.
         text: the generated text, without stop strings and the end token.
         tokens: number of generated tokens, including the end token and the tokens of a stop string.
-        ended: reason why the text ended: "stop" (a stop string), "end" (the end token) or "length" (all requested
-            tokens).
+        ended: reason why the text ended: "stop" (a stop string), "end" (the end token or another token that ends texts)
+            or "length" (the maximum number of tokens).
         score: score of beam search, the sum of log p of the tokens divided by the length penalty; None for sampling.
     """
 

@@ -30,7 +30,7 @@ class Batch:
         loss_mask: bool of the shape of `targets`, True where the prediction counts.
         n_targets: number of targets that count.
         source: (B, S) int64 ids that the encoder of an encoder-decoder model reads; None for other models.
-        source_attention_mask: (B, S) bool, False on padding.
+        source_attention_mask: (B, S) bool, False on padding; None if `source` is None.
     """
 
     inputs: torch.Tensor
@@ -141,7 +141,7 @@ def validation_rows(
 
 
 class ValidationRows(Sequence[Row]):
-    """Sequence of non-overlapping rows of a store; each row is computed when it is accessed."""
+    """Sequence of rows that predict different tokens of a store; each row is computed when it is accessed."""
 
     def __init__(self, store: TokenStore, documents: bool, context: int, start_id: int, limit: int | None) -> None:
         self.store = store
@@ -182,5 +182,5 @@ def too_short(side: str, tokens: int, needed: int) -> GlassError:
     """Return the error for a split that is too short for a single row."""
     return GlassError(
         f"the {side} split has {tokens:,} tokens, but a single row needs {needed:,}",
-        "Give a longer text, or lower model.context.",
+        "Give a longer text. For the training split, you can also lower model.context.",
     )

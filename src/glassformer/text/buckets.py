@@ -1,6 +1,6 @@
 """Choose the examples of each training step: of any length, or of similar length to reduce padding.
 
-Both choices are pure functions of (seed, step), so training resumes exactly without saved state.
+Both choices depend only on the examples, the settings and the step, so training resumes exactly without saved state.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ def reusable(folder: Path, checked: Callable[[Path], Made]) -> Made | None:
 
 
 def check_store(store: TokenStore) -> None:
-    """Verify the checksums of a store, unless it has more than `CHECKED_IN_FULL` bytes.
+    """Verify the checksums of a store, unless its tokens have more than `CHECKED_IN_FULL` bytes.
 
     Raises:
         DamagedStoreError: a file was altered.

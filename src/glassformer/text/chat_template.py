@@ -105,8 +105,8 @@ class ChatTemplate:
         """Return a conversation as pieces of text; every second piece is an answer with the mark or text that ends it.
 
         A mark replaces each special token that the template writes; an answer ends with the first mark after it. Each
-        piece is encoded separately, so an answer has the same tokens in any position. There is only one piece if the
-        template renders earlier messages differently when later messages follow.
+        piece is encoded separately, so an answer has the same tokens in any position. There is only one piece if there
+        is no answer, or if the template renders earlier messages differently when later messages follow.
 
         Raises:
             GlassError: as in `render`.

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 LINE_ENDS = re.compile(r"\r\n?|[\x0b\x0c\x85]")
-"""Line ends, including vertical tab, form feed and next line, whose removal could join two words."""
+"""Line ends other than `\\n`, including vertical tab, form feed and next line: removing these could join two words."""
 UNSEEN = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\ufeff\ufffe\uffff]")
 """Control characters except tab and line ends, byte order marks, and two code points that are not characters."""
 BEFORE_LINE_END = re.compile(r"[^\S\n]+\n")

@@ -50,7 +50,7 @@ def usual_names(cells: Sequence[str]) -> bool:
 
 
 def reads_like_text(cell: str) -> bool:
-    """Return whether a cell has at least three words, or at least two words and 20 characters."""
+    """Return whether a cell has at least three words, or at least 20 characters, among them a letter and a space."""
     return len(cell.split()) >= 3 or (len(cell) >= 20 and any(c.isalpha() for c in cell) and " " in cell)
 
 

@@ -14,7 +14,7 @@ from glassformer.base.packages import require_packages
 Columnar = Literal["parquet", "arrow"]
 COLUMNAR_SUFFIXES: dict[str, Columnar] = {".parquet": "parquet", ".arrow": "arrow", ".feather": "arrow"}
 ROWS = 1024
-"""Number of rows in memory at once."""
+"""Number of rows of a Parquet file that are converted at once; an Arrow file has its own batches."""
 
 
 def columnar_of(name: str) -> Columnar | None:
@@ -23,7 +23,9 @@ def columnar_of(name: str) -> Columnar | None:
 
 
 def json_lines(path: Path, name: str) -> Iterator[str]:
-    """Yield a line of JSON for each row. Values without a JSON type, such as dates, become strings.
+    """Yield a line of JSON for each row.
+
+    Values without a JSON type, such as dates, become strings. Bytes that are not UTF-8 become null.
 
     Raises:
         GlassError: pyarrow is not installed, or the file is damaged.

@@ -24,7 +24,8 @@ LONGEST_LABEL = 40  # characters; does not apply if a setting names the label co
 class ChosenColumns:
     """The columns to read, by index from 0, and a note on the choice.
 
-    `indices` is (text,) for text, (source, target) for pairs, and (label, text, ...) for labelled texts.
+    `indices` is (text,) for text, (source, target) for pairs, (label, text, ...) for labelled texts, and (messages,) or
+    (question, answer) for conversations.
     """
 
     indices: tuple[int, ...]
@@ -32,7 +33,7 @@ class ChosenColumns:
 
 
 def choose_text(table: Table, wanted: str | None) -> ChosenColumns:
-    """Choose the column with the name or number (from 1) `wanted`; if `wanted` is None, the only column of text.
+    """Choose the column with the name `wanted` or, in CSV and TSV, the number from 1; None: the only column of text.
 
     Raises:
         GlassError: there is no such column, or the choice is not clear; the error names the columns.
@@ -47,10 +48,11 @@ def choose_text(table: Table, wanted: str | None) -> ChosenColumns:
 
 
 def choose_pair(table: Table, source: str | None, target: str | None) -> ChosenColumns:
-    """Choose the source and target columns: the columns named, else the first and the second of two columns.
+    """Choose the source and target columns.
 
-    If there are more than two columns, exactly two must read like text (in JSONL: hold strings). Column names that tell
-    source from target (source and target, text and summary, ...) take precedence over the order.
+    Columns that are not named must be the only candidates left: all columns of CSV and TSV with two columns, the
+    columns that read like text if there are more, and the columns with strings in JSONL. The first of two candidates is
+    the source, unless their names say the opposite (target and source, summary and text, ...).
 
     Raises:
         GlassError: there is no such column, both are the same, or the choice is not clear.
@@ -71,22 +73,22 @@ def choose_pair(table: Table, source: str | None, target: str | None) -> ChosenC
     if first == second:
         raise GlassError(
             f"data.column and data.target_column are the same column of {table.name}: {table.names[first]}",
-            f"Choose two of: {', '.join(table.names)}.",
+            f"Set data.column and data.target_column to two of: {', '.join(table.names)}.",
         )
     note = f"{table.name}: source: column {table.names[first]}, target: column {table.names[second]}"
     return ChosenColumns((first, second), note + _header_note(table))
 
 
 def choose_conversation(table: Table, column: str | None, answer: str | None) -> ChosenColumns:
-    """Choose the messages column, or else the question and answer columns as `choose_pair` does.
+    """Choose the messages column (in JSONL), or else the question and answer columns as `choose_pair` does.
 
     Args:
         table: the table to choose from.
-        column: name of the messages column or the question column.
-        answer: name of the answer column.
+        column: name of the messages column or the question column; None: find it.
+        answer: name of the answer column; None: read messages if a column has them, else find it.
 
     Raises:
-        GlassError: there is no such column, or the choice is not clear.
+        GlassError: there is no such column, both are the same, or the choice is not clear.
     """
     if table.format == "jsonl" and answer is None:
         lists = [index for index in range(len(table.names)) if _holds_lists(table, index)]
@@ -110,8 +112,8 @@ def _holds_lists(table: Table, index: int) -> bool:
 def choose_labelled(table: Table, label: str | None, text: str | None) -> ChosenColumns:
     """Choose the label column and the text columns.
 
-    Columns that are not named are found by their values: labels are short and repeat; texts read like text. `text` may
-    name several columns, separated by commas.
+    A label column that is not named is found by its usual name, or by its short values that repeat; text columns that
+    are not named are found by their values, which read like text. `text` may name several columns, separated by commas.
 
     Raises:
         GlassError: there is no such column, one column is both label and text, or the choice is not clear.
@@ -126,12 +128,12 @@ def choose_labelled(table: Table, label: str | None, text: str | None) -> Chosen
     if not texts:
         raise GlassError(
             f"{table.name} has the columns {', '.join(table.names)}; none except the label reads like text",
-            "Set data.column to the text to classify.",
+            "Set data.column to the column of texts to classify.",
         )
     if found in texts:
         raise GlassError(
             f"column {table.names[found]!r} of {table.name} is both the label and the text",
-            "Choose other columns in data.label_column and data.column.",
+            "Set data.label_column and data.column to different columns.",
         )
     shown = ", ".join(table.names[index] for index in texts)
     note = f"{table.name}: label: column {table.names[found]}, text: column{'s' * (len(texts) > 1)} {shown}"
@@ -146,7 +148,7 @@ def label_text(value: object) -> str | None:
 
 
 def label_texts(value: object, kind: RecordKind) -> tuple[str, ...] | None:
-    """Return the labels of a record as text; None if the value is not a label, or is a list where one is expected."""
+    """Return the labels of a record as text (several: from a list), or None if a value is not a label."""
     if isinstance(value, list) and kind.labels == "several":
         labels = tuple(text for each in value if (text := label_text(each)) is not None)
         return labels if len(labels) == len(value) else None
@@ -219,7 +221,7 @@ def _pair_candidates(table: Table) -> list[int]:
 
 
 def _label(table: Table, texts: list[int]) -> int:
-    """Return the index of the column with a usual label name, else of the only column with few short values."""
+    """Return the index of the only column with a usual label name, else of the only one with short, repeated values."""
     usual = [i for i in range(len(table.names)) if i not in texts and _means(table, i, LABEL_NAMES)]
     if len(usual) == 1:
         return usual[0]

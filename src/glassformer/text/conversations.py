@@ -14,21 +14,22 @@ from glassformer.text.special_names import SpecialNames
 
 ROLES = ("system", "user", "assistant")
 OTHER_NAMES = {"human": "user", "gpt": "assistant", "bot": "assistant", "developer": "system"}
-"""Our role for each role name of ShareGPT and OpenAI."""
+"""The role for each alternative name of a role in the data of ShareGPT and OpenAI."""
 
 
 def messages_of(value: object, position: str) -> list[Message] | None:
     """Return the messages of a conversation in one format, or None if the value is not a list.
 
     A message is an object with `role` and `content`, or `from` and `value`. Consecutive messages of one role are joined
-    by line ends. Content may be a list of parts of the type `text`.
+    by a line end. Content may be a list of parts of the type `text`.
 
     Args:
         value: the conversation, as read from a table.
         position: position of the row, for error messages.
 
     Raises:
-        GlassError: a message lacks these fields, has an unknown role, or has content that is not text.
+        GlassError: a message lacks these fields, has an unknown role, or has content that is not text or not valid
+            Unicode.
     """
     if not isinstance(value, list):
         return None
@@ -80,7 +81,9 @@ def conversation_records(
     tally: Tally,
     names: SpecialNames = NO_NAMES,
 ) -> Iterator[RecordPiece]:
-    """Yield a record for each conversation. Conversations without an answer are counted and left out.
+    """Yield a record for each conversation.
+
+    Rows without a conversation, and conversations without an answer or with an empty answer, are counted and left out.
 
     Args:
         rows: the position of each row, with either its messages or its question and answer.
@@ -89,7 +92,7 @@ def conversation_records(
         names: names of the special tokens that the template may write.
 
     Raises:
-        GlassError: a message cannot be read, or the template fails.
+        GlassError: a message cannot be read, or the template fails or changes earlier messages.
     """
     numbers = count()
     for position, values in rows:

@@ -29,7 +29,7 @@ Marks = npt.NDArray[np.uint64]
 
 
 def survey_notes(found: Survey) -> list[str]:
-    """Return notes on the number of records, on the records left out, and on the labels."""
+    """Return notes on the number and size of the records, on records left out or changed, and on the labels."""
     kind = found.kind
     characters = counted(found.characters, "characters")
     if not kind.running_text:
@@ -96,7 +96,7 @@ def record_split_note(source: Source, own: Source | None, train: int, validation
 
 
 def label_notes(found: Survey, own: Survey | None, labels: Mapping[str, int] | None) -> list[str]:
-    """Return notes on unusual labels: numbers as names, labels seen once, and labels not in training."""
+    """Return notes on unusual labels: numbers as names, labels seen once, and labels outside the training split."""
     if labels is None:
         return []
     notes = []
@@ -116,7 +116,15 @@ def label_notes(found: Survey, own: Survey | None, labels: Mapping[str, int] | N
 
 
 def unseen_notes(unseen: Mapping[str, int], labels: Sequence[str]) -> list[str]:
-    """Return a note on labels that are not in the training split: their numbers of examples, and the nearest label."""
+    """Return a note on labels outside the training split; no note if `unseen` is empty.
+
+    The note has the number of examples of each label, and the label nearest to the most frequent one, or the known
+    labels if none is near.
+
+    Args:
+        unseen: number of examples of each label outside the training split.
+        labels: labels of the training split.
+    """
     if not unseen:
         return []
     most = sorted(unseen, key=lambda name: (-unseen[name], name))
@@ -157,7 +165,7 @@ def overlap_notes(found: Survey, own: Survey | None, held: Held) -> list[str]:
 def overlap_note(store: RecordStore, train: RecordStore) -> str | None:
     """Return a note on the records of `store` that are also in `train`, with equal texts and labels; None if none is.
 
-    Memory: about 20 bytes for each record of `store`, for any length of the texts and any size of `train`.
+    Memory: some tens of bytes for each record of `store`, for any length of the texts and any size of `train`.
 
     Raises:
         ValueError: one of the stores was made without its texts.
@@ -184,7 +192,7 @@ def _marks_of(found: Survey) -> tuple[Marks, Marks]:
 
 
 def token_notes(kind: RecordKind, tokenizers: Mapping[str, Tokenizer], stores: Stores, forced_cuts: int) -> list[str]:
-    """Return notes on the tokenizers, and on the number of tokens in each part."""
+    """Return notes on the tokenizers, and on the number of tokens in each split."""
     distinct = set(map(id, tokenizers.values()))
     notes = [
         f"{role}: {tokenizer.description()}" if len(distinct) > 1 else tokenizer.description()

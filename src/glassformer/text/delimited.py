@@ -13,12 +13,12 @@ from glassformer.base.config import DataConfig
 from glassformer.base.errors import GlassError
 from glassformer.base.wording import quoted, span
 
-FIELD_LIMIT = 64_000_000  # maximum characters in a cell; a longer cell must have an unclosed quote
+FIELD_LIMIT = 64_000_000  # maximum characters in a cell or a line; a longer cell must have an unclosed quote
 SAMPLE_LINES = 200
 SAMPLE_TEXT = 1_000_000  # characters
 DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|"}
-LEAST_ROWS = 3  # minimum number of lines with equally many cells to accept an unusual delimiter
-SWALLOWED = 3  # a quoted cell with at least this many lines that look like rows is refused
+LEAST_ROWS = 3  # with fewer lines, unequal numbers of cells do not rule out the usual delimiter
+SWALLOWED = 3  # minimum number of lines of quoted cells that look like rows, to refuse a record
 QUOTED = r'"([^"]*+(?:""[^"]*+)*+)"'
 NUMBER = re.compile(r"[+-]?\d*[.,]?\d*(?:[eE][+-]?\d+)?|NA")
 STRAY = 'Write a quote inside a quoted cell as "", or set data.quoting to '
@@ -36,7 +36,7 @@ class Dialect:
             with spaces around the delimiter. "line": a quoted cell ends on its own line, and a stray quote is an
             ordinary character. "none": every quote is an ordinary character.
         skipped: number of lines above row 1.
-        wary: whether to refuse a quoted cell that seems to contain rows.
+        wary: for standard quoting, whether to refuse a quoted cell that seems to contain rows.
     """
 
     delimiter: str
@@ -46,7 +46,11 @@ class Dialect:
 
 
 def text_lines(chunks: Iterable[str], name: str) -> Iterator[str]:
-    """Yield lines with their line ends. Only `\\n` ends a line; `\\r` is left unchanged."""
+    """Yield lines with their line ends. Only `\\n` ends a line; `\\r` is left unchanged.
+
+    Raises:
+        GlassError: a line is longer than `FIELD_LIMIT` characters.
+    """
     carry = ""
     for chunk in chunks:
         *whole, carry = (carry + chunk).split("\n")
@@ -61,10 +65,11 @@ def text_lines(chunks: Iterable[str], name: str) -> Iterator[str]:
 
 
 def records(lines: Iterator[str], dialect: Dialect, name: str) -> Iterator[Record]:
-    """Yield the records of a table, without blank lines.
+    """Yield the records of a table; blank lines are skipped.
 
     Raises:
-        GlassError: a quote is not closed, is closed inside a cell, or seems to contain rows.
+        GlassError: a quote is not closed or is closed inside a cell, an unquoted cell has a carriage return inside, a
+            cell is longer than `FIELD_LIMIT` characters, or a quoted cell seems to contain rows (if `dialect.wary`).
     """
     rest = islice(lines, dialect.skipped, None)
     if dialect.quoting == "standard":
@@ -147,7 +152,7 @@ def _by_line(lines: Iterator[str], dialect: Dialect) -> Iterator[Record]:
 
 
 def _line_splitter(delimiter: str) -> Callable[[str], list[str]]:
-    """Return a function that splits one line into cells: quotes around a cell are removed, a stray quote stays."""
+    """Return a function that splits one line into cells. Quotes around a cell are removed; a stray quote is kept."""
     end = re.escape(delimiter)
     cell = re.compile(rf"(?:{QUOTED}|([^{end}]*))(?:({end})|\Z)")
 
@@ -189,12 +194,16 @@ def _refuse_swallowed(cells: Sequence[str], delimiter: str, width: int, lines: t
     if rows >= SWALLOWED and 2 * rows >= inside:
         raise GlassError(
             f"lines {span(*lines)} of {name} are one quoted cell, and {rows:,} of its lines look like rows",
-            f"{STRAY}line (a stray quote is a character), none (every quote is one) or standard (keep the cell).",
+            f"{STRAY}line (a stray quote is a character), none (every quote is a character) or standard "
+            "(the cell is kept).",
         )
 
 
 def _rows_inside(cells: Sequence[str], delimiter: str, width: int) -> tuple[int, int]:
-    """Return the number of lines inside cells that look like rows, and of all such lines; first lines do not count."""
+    """Return the number of lines that look like rows in cells with several lines, and the number of all their lines.
+
+    The first line of each cell is not counted.
+    """
     inside = [line for cell in cells if "\n" in cell for line in cell.split("\n")[1:]]
     if width < 2:
         return 0, len(inside)
@@ -202,7 +211,10 @@ def _rows_inside(cells: Sequence[str], delimiter: str, width: int) -> tuple[int,
 
 
 def _looks_like_a_row(line: str, delimiter: str, width: int) -> bool:
-    """Return whether a line has as many cells as a row, and no cell is empty or begins with a space (as in prose)."""
+    """Return whether a line has as many cells as a row, no cell is empty, and no later cell begins with a space.
+
+    In prose, a space follows most delimiters, such as commas.
+    """
     parts = line.rstrip("\r").split(delimiter)
     return len(parts) == width and all(parts) and not any(part[0].isspace() for part in parts[1:])
 
@@ -230,7 +242,7 @@ def _fault(record: str, dialect: Dialect, first: int, name: str, error: str) -> 
         last, closing = _line_and_column(record, end - 1)
         where = f"at character {closing}" if last == line else f"in line {first + last}"
         problem += f"closed {where}, but text follows"
-    return GlassError(problem, f"{STRAY}line (a stray quote is a character) or none (every quote is one).")
+    return GlassError(problem, f"{STRAY}line (a stray quote is a character) or none (every quote is a character).")
 
 
 def _line_and_column(text: str, at: int) -> tuple[int, int]:
@@ -239,7 +251,10 @@ def _line_and_column(text: str, at: int) -> tuple[int, int]:
 
 
 def _unclosed(record: str, dialect: Dialect) -> tuple[int, int, int | None] | None:
-    """Return column, start and end (None: no closing quote) of the first quoted cell that does not end correctly."""
+    """Return column, start and end (None: no closing quote) of the first quoted cell that does not end correctly.
+
+    Return None if all quoted cells end correctly.
+    """
     spaces = re.compile("[ ]*+" if dialect.quoting == "spaced" else "")
     in_quotes = re.compile(rf"{QUOTED}{spaces.pattern}")
     ends = re.compile(rf"[{re.escape(dialect.delimiter)}\n]")
@@ -279,7 +294,7 @@ def find_dialect(
         data: settings; `delimiter` and `quoting` override the detection, unless they are "auto".
 
     Raises:
-        GlassError: the lines end with carriage returns alone.
+        GlassError: the lines end with carriage returns alone, or a line is longer than `FIELD_LIMIT` characters.
     """
     sample = _sample(text_lines(text(), name))
     refuse_old_line_ends(sample[:1], name)
@@ -305,7 +320,12 @@ def find_dialect(
 
 
 def refuse_old_line_ends(first: Sequence[str], name: str) -> None:
-    """Raise a `GlassError` if the first line has carriage returns inside and no line feed at its end."""
+    """Raise a `GlassError` if the first line does not end with a line feed but has carriage returns outside quotes.
+
+    Args:
+        first: the first line, or no line for an empty text.
+        name: the file's name, for messages.
+    """
     for line in first:
         if not line.endswith("\n") and "\r" in re.sub(QUOTED, "", line).rstrip("\r\n"):
             raise GlassError(
@@ -315,7 +335,7 @@ def refuse_old_line_ends(first: Sequence[str], name: str) -> None:
 
 
 def _sample(lines: Iterator[str]) -> list[str]:
-    """Return the first lines, up to about SAMPLE_TEXT characters, but at least one."""
+    """Return the first lines: at most SAMPLE_LINES, and no more once they exceed SAMPLE_TEXT characters."""
     sample: list[str] = []
     size = 0
     for line in islice(lines, SAMPLE_LINES):
@@ -355,7 +375,14 @@ def _delimiter(
 
 
 def _likeliest(lines: Sequence[str], format: Literal["csv", "tsv"]) -> str:
-    """Return the usual delimiter, unless only another delimiter splits all lines into the same number of cells."""
+    """Return the most likely delimiter of the lines.
+
+    The usual delimiter is a tab for TSV; for CSV, a semicolon if the first line has more semicolons than commas, else a
+    comma. It is returned for TSV with a tab in any line, for one or two lines in which it occurs but does not split all
+    lines equally, and if no delimiter splits all lines into the same number of cells (two or more). Otherwise, of the
+    delimiters that do, the one with the smallest share of cells that begin with a space is returned; in doubt, the
+    usual one.
+    """
     first = lines[0] if lines else ""
     if format == "tsv":
         usual = "\t"
@@ -387,7 +414,10 @@ def _share_of_prose(lines: Sequence[str], delimiter: str) -> float | None:
 
 
 def _is_spaced(sample: Sequence[str], dialect: Dialect, name: str) -> bool:
-    """Return whether spaces separate quotes from delimiters in row 1, or in any row if all have equally many cells."""
+    """Return whether spaces separate quotes from delimiters in row 1, or in any row if all rows are equally wide.
+
+    Rows of a single cell do not count as equally wide.
+    """
     some = len(sample) if len(sample) < SAMPLE_LINES else len(sample) // 2  # the last record may be cut
     widths: set[int] = set()
     spaced = False
@@ -403,11 +433,11 @@ def _is_spaced(sample: Sequence[str], dialect: Dialect, name: str) -> bool:
 
 
 def _is_machine_quoted(lines: Iterator[str], skipped: int) -> tuple[bool, str]:
-    """Return whether a program put quotes around cells of a TSV file, and the position of the first cell with a quote.
+    """Return whether a program put quotes around TSV cells, and the position of the first cell that begins with one.
 
     A program quotes either exactly the cells that need it (pandas: cells with a quote, tab or line break; Excel: also
-    cells with a comma), or all cells, or all cells but numbers. If a cell fits none of these habits, the quotes are
-    part of the text.
+    cells with a comma), or all cells, or all cells but numbers. If no single habit fits all cells, the quotes are part
+    of the text. The position is empty if no cell begins with a quote.
     """
     habits = {"minimal", "commas", "strings"}
     position = ""

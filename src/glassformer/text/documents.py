@@ -11,10 +11,10 @@ HELD = 2_000_000  # characters of one document kept in memory before it is passe
 
 
 def documents(chunks: Iterable[str], unit: str) -> Iterator[Iterator[tuple[str, bool]]]:
-    """Yield each document as an iterator over its pieces: (text, whether it is the last piece).
+    """Yield one iterator over the pieces of all documents, in order: (text, whether the piece ends its document).
 
-    Line ends between lines, and blank lines between paragraphs, are not part of the documents; all other text is
-    unchanged. Lines and paragraphs with only white space are skipped.
+    With unit file, the whole text is one document, unchanged. Otherwise, line ends and blank lines between documents
+    are not part of them, and lines or paragraphs with only white space are skipped.
 
     Args:
         chunks: the text of a file.

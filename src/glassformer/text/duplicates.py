@@ -26,7 +26,7 @@ CHUNK = 4096  # runs hashed at once
 LONGEST = 2_000_000  # maximum characters of a word that is held back because it may continue in the next part
 NO_SPACES = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}\p{Tibetan}"
 # A word is a run of letters, marks and digits, so vowel signs do not split it. In scripts without spaces, each letter
-# is a word.
+# with its marks is a word.
 WORD = regex.compile(rf"(?V1)[{NO_SPACES}]\p{{M}}*|[[\p{{L}}\p{{M}}\p{{N}}]--[{NO_SPACES}]]+")
 Hashes = npt.NDArray[np.uint64]
 
@@ -59,7 +59,7 @@ class Sketch:
         self._take_runs()
 
     def _take_runs(self) -> None:
-        """Hash every complete run of words; the last RUN - 1 words wait for the next part."""
+        """Hash every complete run of words, and keep the last words (at most RUN - 1) for the next run."""
         words = self._words
         while (whole := len(words) - RUN + 1) > 0:
             count = min(CHUNK, whole)
@@ -76,7 +76,10 @@ class Sketch:
         self._empty = False
 
     def bands(self, mark: int) -> bytes:
-        """Finish the document and return BANDS hashes of 8 bytes. If it has no words, they depend only on `mark`."""
+        """Finish the document and return `BANDS` hashes of 8 bytes each.
+
+        If the document has no words, each of them is `mark`, the hash of its text.
+        """
         if self._open:
             self._words.append(self._open)
             self._take_runs()
@@ -89,7 +92,10 @@ class Sketch:
 
 
 class DuplicateFinder:
-    """Find duplicate documents. Memory: 16 bytes per document, and 112 more to find near duplicates."""
+    """Find duplicate documents.
+
+    Until `found` is called, memory is 16 bytes for each document, and 112 more to find near duplicates.
+    """
 
     def __init__(self) -> None:
         self._indices = array("Q")
@@ -103,7 +109,10 @@ class DuplicateFinder:
         self._bands += bands
 
     def found(self) -> bytes:
-        """Return a byte for each document: 1 if it duplicates an earlier one, directly or through other duplicates."""
+        """Return a byte for each index up to the last one added; empty if no document was added.
+
+        A byte is 1 if its document duplicates an earlier document, directly or through other duplicates, otherwise 0.
+        """
         indices = np.frombuffer(self._indices, np.uint64)
         marks = np.frombuffer(self._marks, np.uint64)
         if not len(marks):

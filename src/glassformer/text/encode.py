@@ -1,4 +1,4 @@
-"""Encode records into stores. A long text is encoded in pieces that give the same tokens as the whole text."""
+"""Encode records into stores. Long texts are encoded in pieces, which give the same tokens except at forced cuts."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def no_progress(characters: int) -> None:
 
 
 class RecordWriter:
-    """Encode records and write them to a record store. `close` completes the store, `abandon` leaves it incomplete.
+    """Encode records and write them to a record store. `close` completes the store; `abandon` leaves it incomplete.
 
     Memory grows by 4 bytes for each label, by 8 for each record that may have several labels, and by 1 for each token
     of a text with loss spans.
@@ -94,10 +94,13 @@ class RecordWriter:
     def add(
         self, texts: tuple[str, ...], labels: tuple[str, ...] = (), last: bool = True, loss_spans: Spans = ()
     ) -> None:
-        """Append a record, or a piece of a running text; `last` marks the last piece. All labels must be in
-        `self.labels`.
+        """Append a record, or a piece of a running text.
 
-        `loss_spans` are the spans of the last text that count for the loss; only for kinds of records with loss spans.
+        Args:
+            texts: text of each role.
+            labels: names of the labels, all of which must be in `self.labels`.
+            last: whether the piece ends its document; True for other records.
+            loss_spans: spans of the last text that count for the loss, for kinds of records with loss spans.
         """
         for encoder, text in zip(self._encoders, texts, strict=False):
             if encoder.loss_mask is not None:

@@ -10,7 +10,6 @@ from typing import Any
 from glassformer.base.config import DataConfig, TokenizerConfig
 from glassformer.base.errors import MALFORMED, GlassError
 from glassformer.base.files import clear_disk_errors, no_empty_folders, write_folder
-from glassformer.base.wording import quoted
 from glassformer.text.locating import is_encoded
 from glassformer.text.prepare import Prepared, TokenizerOrigin, make, open_prepared
 from glassformer.text.records import RecordKind
@@ -21,10 +20,11 @@ from glassformer.text.tokenizers import Tokenizer
 def encode_here(
     kind: RecordKind, data: DataConfig, vocabulary: TokenizerOrigin, out: Path, progress: Callable[[str], None]
 ) -> Prepared:
-    """Read, split and encode a text in this process, and train the tokenizer; `out` appears when it is complete.
+    """Read and split a text, make its tokenizer, and encode it in this process; `out` appears when it is complete.
 
     Raises:
-        GlassError: `out` is not empty; the source cannot be read or split; the disk is full.
+        GlassError: `out` is a file or a folder that is not empty; the source cannot be read or split; the tokenizer
+            cannot be trained or loaded; or the disk is full.
     """
     refuse_taken(out)
     with no_empty_folders(out.parent), open_source(kind, data, out.parent) as source:
@@ -36,7 +36,7 @@ def refuse_taken(out: Path) -> None:
     """Raise a `GlassError` if `out` is a file or a folder that is not empty."""
     with clear_disk_errors(out):
         if out.exists() and (not out.is_dir() or any(out.iterdir())):
-            raise GlassError(f"{out} exists already", "Choose another --out, or remove it first.")
+            raise GlassError(f"{out} exists already", f"Choose another --out, or delete {out} first.")
 
 
 def settings_of_encoded(source: str) -> dict[str, dict[str, Any]]:
@@ -78,7 +78,7 @@ def open_encoded(
             if name in made[section] and made[section][name] != value:
                 raise GlassError(
                     f"{section}.{name} = {value}, but the text in {folder} was encoded with {made[section][name]}",
-                    "Leave that setting out, or encode the text again into another folder.",
+                    f"Leave {section}.{name} out, or encode the text again into another folder.",
                 )
     found = open_prepared(kind, folder)
     if given and found.tokenizer.digest != given[0].digest:
@@ -89,6 +89,6 @@ def open_encoded(
     if kind.mask_token and found.tokenizer.mask_id is None:
         raise GlassError(
             f"the tokenizer of {folder} has no mask token, which train.task = masked needs",
-            f"Encode the text again: glass data encode DATA --task masked --out {quoted(folder)}",
+            "Encode the text again into another folder: glass data encode DATA --task masked --out OUT",
         )
     return found

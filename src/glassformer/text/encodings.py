@@ -1,8 +1,9 @@
 """Detect encodings and decode bytes; undecodable input is refused with the offset of the first invalid byte.
 
-Detection reads the whole input once, in blocks. UTF-8 is tried first; Windows-1252 is chosen only if the decoded text
-reads like a Western language, because nearly every byte string is valid Windows-1252. Encodings that look like ASCII
-(ISO-2022, UTF-7) are refused, unless `data.encoding` is set to utf-8.
+The whole input is read in blocks and checked. Byte order marks and the NUL bytes of UTF-16 are tried first, then UTF-8.
+Windows-1252 is chosen automatically only if the decoded text reads like a Western language, because nearly every byte
+string is valid Windows-1252; this reads the input again. Encodings that look like ASCII (ISO-2022, UTF-7) are refused
+if `data.encoding` is auto.
 """
 
 from __future__ import annotations
@@ -97,7 +98,7 @@ def scan(blocks: Blocks, setting: str, name: str) -> Scan:
 
     Raises:
         BinaryError: the input is not text; the error names the first NUL byte or the format.
-        GlassError: the encoding is unknown, or differs from `setting`; the error names the first invalid byte.
+        GlassError: the encoding is unknown or not supported, or differs from `setting`; the error names an offset.
     """
     head = next(blocks(), b"")
     if setting == "auto":
@@ -116,10 +117,10 @@ def scan(blocks: Blocks, setting: str, name: str) -> Scan:
 
 
 def decode(blocks: Iterator[bytes], encoding: Encoding) -> Iterator[str]:
-    """Yield the text of `blocks`, in pieces of about the same size; line ends are unchanged.
+    """Yield the text of `blocks`, in pieces of about the size of a block; line ends are unchanged.
 
     Raises:
-        UndecodableError: a byte is not allowed; the error has the offset of the first one.
+        UndecodableError: a byte is not allowed, or is NUL; the error has the offset of the first such byte.
     """
     decoder = codecs.getincrementaldecoder(encoding.codec)("strict")
     skip = encoding.skip
@@ -228,7 +229,11 @@ def _refuse_seven_bit_encodings(head: bytes, name: str) -> None:
 
 
 def _utf7_offset(head: bytes) -> int | None:
-    """Return the offset of the first UTF-7 sequence; None unless every `+` begins one and all decode to one script."""
+    """Return the offset of the first UTF-7 sequence; None if the bytes do not look like UTF-7.
+
+    They do if every `+` begins a valid sequence and the sequences have at least `LEAST_UTF7` characters outside ASCII,
+    whose letters are all of one script.
+    """
     if not head.isascii():
         return None
     texts: list[str] = []
@@ -314,7 +319,7 @@ def _refusal(name: str, encoding: Encoding, error: UndecodableError, setting: st
     if setting == "auto" and encoding.codec == "utf-8":
         return GlassError(
             f"the encoding of {name} is unknown: {where} is not UTF-8, and the text does not read as Windows-1252",
-            "Save it as UTF-8, or set data.encoding to utf-8, utf-16 or windows-1252.",
+            "Save it as UTF-8, or set data.encoding to utf-16 or windows-1252.",
         )
     other = ", or set data.encoding to auto" if setting != "auto" else ""
     return GlassError(

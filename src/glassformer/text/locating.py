@@ -41,7 +41,8 @@ def locate(source: str, cache: Path) -> Located:
     """Locate a source. Input that cannot be read twice (`-`, pipes) is copied into the folder `cache`.
 
     Raises:
-        GlassError: there is no such source; the error suggests the nearest file or corpus.
+        GlassError: there is no such source (the error suggests the nearest file or corpus, if one is near), it is a
+            folder without files to read or with encoded text, or standard input is closed or is the keyboard.
     """
     from glassformer.corpora import corpus_names
 
@@ -66,7 +67,7 @@ def locate(source: str, cache: Path) -> Located:
 
 @contextmanager
 def located(source: str, cache: Path) -> Iterator[Located]:
-    """Locate a source as `locate` does; a copy of standard input is deleted at the end of the block."""
+    """Locate a source as `locate` does; a copy of standard input or of a pipe is deleted at the end of the block."""
     found = locate(source, cache)
     try:
         yield found
@@ -96,7 +97,7 @@ def _folder(folder: Path) -> Located:
     """Return all files below `folder`, sorted by name at each level, and note the entries that are left out.
 
     Hidden entries, broken links, links to folders (which may form a cycle), and pipes and devices (which may block) are
-    left out.
+    left out. `__pycache__` folders are left out without a note.
     """
     if is_encoded(folder):
         raise GlassError(

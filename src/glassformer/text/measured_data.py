@@ -24,10 +24,11 @@ class WholeData:
     """Encoded evaluation data.
 
     Attributes:
-        store: all records.
+        store: the records that are not left out.
         text_hash: SHA-256 of the source's content; for running text, equal to the hash in the manifest of a run trained
             on the same text.
-        left_out: number of records that are not in the store, by reason.
+        left_out: number of incomplete records and records of a wrong size, by reason; records with unknown labels are
+            also left out, but only `notes` counts them.
         notes: notes for the user on how the data was read, including records left out.
     """
 
@@ -40,7 +41,7 @@ class WholeData:
 def encode_whole(
     kind: RecordKind, data: DataConfig, tokenizers: Mapping[str, Tokenizer], folder: Path, labels: Sequence[str] = ()
 ) -> WholeData:
-    """Encode all records of `data.source` as one store in `folder`.
+    """Encode the records of `data.source` as one store in `folder`, without a split.
 
     Args:
         kind: the kind of records.

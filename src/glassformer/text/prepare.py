@@ -47,7 +47,8 @@ RUNNING_TEXT_SETTINGS = (
 OMITTED_WHEN_DEFAULT = {"clean": False, "duplicates": "keep"} | dict.fromkeys(ONLY_TABLES, "auto")
 """Settings that older versions lacked. Their defaults are left out of the cache key, so older results stay valid."""
 EXAMPLE_SETTINGS = ("column", "target_column", "label_column", "encoding", "min_words", "max_words")
-"""Settings of `data` that determine the stores of other records, together with `SPLIT_SETTINGS`."""
+"""Settings of `data` that determine the stores of other records, together with `SPLIT_SETTINGS`, `seed` and, for chat,
+`chat_template`."""
 SPLIT_SETTINGS = ("split", "validation_fraction", "validation_limit")
 Progress = Callable[[str], None]
 
@@ -58,12 +59,12 @@ class Prepared:
 
     Attributes:
         kind: the kind of records.
-        tokenizers: tokenizer of each role, trained on the training split only; roles that share a vocabulary have the
-            same object.
+        tokenizers: tokenizer of each role, trained on the training split only, unless it was given; roles that share a
+            vocabulary have the same object.
         train, validation: the stores of the two splits.
         labels: the names of the labels, sorted; label `i` is `labels[i]`. Empty for records without labels.
         folder: folder of all files; `open_prepared(kind, folder)` opens it again without the source.
-        text_hash: SHA-256 over the content of all sources.
+        text_hash: SHA-256 over the content of all sources (see `hash_of_sources`).
         reused: whether an earlier result was reused.
         notes: notes for the user: encoding, columns, records left out, the split, repeats, tokens, unknown tokens.
     """
@@ -122,13 +123,18 @@ class TokenizerOrigin:
         return {role: self.tokenizer(kind, texts(role)) for role in kind.roles}
 
     def tokenizer(self, kind: RecordKind, texts: Iterable[str]) -> Tokenizer:
-        """Load the tokenizer of the file, or train one on the texts."""
+        """Load the tokenizer of the file, or train one on the texts.
+
+        Raises:
+            GlassError: the tokenizer cannot be loaded or trained, or it lacks the mask token that `kind` needs.
+        """
         if self.file is None:
             return train_tokenizer(self.config, texts, kind.mask_token)
         found = Tokenizer.load(self.file)
         if kind.mask_token and found.mask_id is None:
             raise GlassError(
-                f"{self.file} has no mask token", "Give the tokenizer of a run with train.task = masked, or train one."
+                f"{self.file} has no mask token",
+                "Give --tokenizer the tokenizer.json of a run with train.task = masked, or leave --tokenizer out.",
             )
         return found
 
@@ -186,7 +192,7 @@ def open_prepared(kind: RecordKind, folder: Path) -> Prepared:
     """Open a result of `prepare` without its source. Checksums are verified, except for very large files.
 
     Raises:
-        DamagedStoreError: a file in the folder is missing, cut short or altered.
+        DamagedStoreError: a file in the folder is missing, cut short or altered, or another version wrote it.
     """
     found = _open(kind, folder, reused=True)
     for store in (found.train, found.validation):
@@ -297,7 +303,7 @@ def plan_records(source: Source, own: Source | None = None) -> RecordPlan:
     """Survey the sources and choose the records to hold out.
 
     Raises:
-        GlassError: the records cannot be split, or a classifier cannot learn from their labels.
+        GlassError: no record is kept, the records cannot be split, or a classifier cannot learn from their labels.
     """
     found = survey(source)
     own_found = survey(own, source.data.seed) if own else None

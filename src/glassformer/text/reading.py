@@ -32,7 +32,7 @@ TABLE_SUFFIXES: dict[str, tables.Format] = {
     ".arrow": "jsonl",
     ".feather": "jsonl",
 }
-"""Parquet and Arrow files are read as JSON lines, see `columnar`."""
+"""Parquet and Arrow files are read as JSON lines (see `columnar`)."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,11 @@ class SourceFile:
     chosen: ChosenColumns | None = None
 
     def blocks(self) -> Iterator[bytes]:
-        """Yield the bytes of the file, unpacked if it is gzip (detected by its first bytes, not by its name)."""
+        """Yield the bytes of the file, unpacked if it is gzip (detected by its first bytes, not by its name).
+
+        Raises:
+            GlassError: the file is damaged gzip, or its name ends in .gz although it is not gzip.
+        """
         with clear_disk_errors(self.path), self.path.open("rb") as raw:
             packed = raw.read(2) == GZIP
             raw.seek(0)
@@ -65,10 +69,11 @@ class SourceFile:
                 ) from None
 
     def text(self) -> Iterator[str]:
-        """Yield the decoded text in pieces of about a million characters.
+        """Yield the decoded text in pieces of up to a million bytes; for Parquet and Arrow, one line of JSON per row.
 
         Raises:
-            GlassError: the file changed since it was scanned; raised after the last piece.
+            GlassError: the file changed since it was scanned (raised at the first invalid byte, or after the last
+                piece), or it cannot be unpacked or read.
         """
         changed = GlassError(f"{self.name} changed while it was read", "Run the same command again.")
         if columnar_of(self.name) is not None:
@@ -116,7 +121,8 @@ def scan_files(what: str, encoding: str, found: Located, tables_wanted: bool) ->
         tables_wanted: whether to read the tables of a folder, and standard input as a table.
 
     Raises:
-        GlassError: a file is binary or in an unknown encoding, all files are empty, or no file has the wanted format.
+        GlassError: a file is binary (in a folder, it is left out instead) or in an unknown encoding, all files are
+            empty, or no file has the wanted format.
     """
     files = [SourceFile(path, name, format_of(name)) for path, name in found.files]
     if found.temporary and tables_wanted:

@@ -1,8 +1,8 @@
-"""Records: the data that a task learns from. A record has texts (each with a role), labels, and spans for the loss.
+"""Records: the data that a task learns from. A record has texts (each with a role), and labels or spans for some tasks.
 
 A record of a language model is one text; of a classifier, a text and its label; of a translator, a source and its
-target; of a chat model, a conversation as one text, in which only the answers count for the loss. The other modules of
-this package know a task only by its `RecordKind`.
+target; of a chat model, a conversation as one text, with the spans of the answers, which alone count for the loss.
+Except for `tokenizers.frames`, the modules of this package depend on a task only through its `RecordKind`.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class RecordKind:
         labels: number of labels per record; "several": any number, such as one for each token.
         stores: suffix of each role's token store on disk; empty: the token store has the name of the record store.
         mask_token: whether the tokenizer needs a mask token.
-        loss_spans: whether each record lists the spans of its last text that count for the loss; if not, all tokens do.
-        noun: the word for such records in messages.
+        loss_spans: whether each record lists the spans of its last text that count for the loss.
+        noun: plural noun for such records in messages.
     """
 
     task: Task

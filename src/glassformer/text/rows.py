@@ -58,13 +58,13 @@ class Row:
 
 
 def mask(ids: Ids, share: float, mask_id: int, text_ids: Ids, key: tuple[int, int]) -> Row:
-    """Return a row that predicts a fraction `share` of the tokens, at least one (Devlin et al. 2019, section 3.1).
+    """Return a row that predicts a fraction `share` of the text tokens (Devlin et al. 2019, section 3.1).
 
-    Of the chosen tokens, 80 % become `mask_id`, 10 % become a random token, and 10 % stay unchanged. Only ids in
-    `text_ids`, which must be sorted, are chosen or inserted, so special ids are not. The result depends only on the
-    arguments; `key` seeds the random choices.
+    At least one token is chosen, if any id is in `text_ids`, which must be sorted. A chosen token becomes `mask_id`
+    with probability 0.8, a random id of `text_ids` with probability 0.1, and otherwise stays unchanged. Other special
+    ids are neither chosen nor inserted. The result depends only on the arguments; `key` seeds the random choices.
     """
-    # Raw words of Philox 4x64-10 (Salmon et al. 2011) are the same in every version and on every machine.
+    # Raw words of Philox 4x64-10 (Salmon et al. 2011) are the same in every version of NumPy and on every machine.
     random = np.random.Philox(key=np.array(key, dtype=np.uint64)).random_raw(3 * len(ids)).reshape(3, len(ids))
     at = np.minimum(np.searchsorted(text_ids, ids), len(text_ids) - 1)
     words = np.flatnonzero(text_ids[at] == ids)

@@ -44,7 +44,7 @@ from glassformer.text.tables import Table, refuse_idle_settings
 from glassformer.text.tokenizers import Tokenizer
 
 SHOWN_CHARACTERS = 40  # of a line, in an error
-FIRST = 50  # hashed records of a generated corpus, so that a change of its generator changes the digest
+FIRST = 50  # number of records hashed for a generated corpus, so that a change of its generator changes the digest
 _REMEDIES = {
     "none": "Set data.target to the file of targets, or give a table (.csv, .tsv, .jsonl) of sources and targets.",
     "one": "Give a table (.csv, .tsv, .jsonl) with a label column, or a folder with one subfolder per label.",
@@ -63,8 +63,8 @@ class Source:
         name: name of the source for messages.
         files: two parallel files, or tables, or texts (labelled texts are in folders named after their labels); empty
             for a generated corpus.
-        corpus: the name of a generated corpus.
-        digest: a hash of all the content.
+        corpus: the name of a generated corpus; None for files.
+        digest: a hash of all the content; for a generated corpus, of its name, size and seed and of its first records.
         notes: notes for the user on how the source is read.
         parallel: whether line n of the second file answers line n of the first.
         names: names of the special tokens that a chat template may write.
@@ -185,7 +185,7 @@ def _generated(kind: RecordKind, corpus: str, data: DataConfig) -> Iterator[tupl
 def _line_by_line(first: SourceFile, second: SourceFile, tally: Tally) -> Iterator[RecordPiece]:
     """Yield a record for each line number of two parallel files; blank lines at the end of only one are left out.
 
-    Only `\\n` or `\\r\\n` ends a line, as in every tool for parallel files.
+    Only `\\n` or `\\r\\n` ends a line, as in the usual tools for parallel files.
     """
     lines = [text_lines(file.text(), file.name) for file in (first, second)]
     for number, (source, target) in enumerate(zip_longest(*lines), start=1):
@@ -256,12 +256,12 @@ def _labelled_rows(kind: RecordKind, file: SourceFile, numbers: Iterator[int], t
 
 @contextmanager
 def open_source(kind: RecordKind, data: DataConfig, cache: Path, validation: bool = False) -> Iterator[Source]:
-    """Locate, check and describe the source that `data` names; every byte is read once.
+    """Locate the source that `data` names, read every byte to check it, and describe the source.
 
     Args:
         kind: the kind of records to read.
         data: the source and how to read it.
-        cache: the folder in which standard input is kept until the block ends.
+        cache: the folder in which standard input or a pipe is kept until the block ends.
         validation: whether to open `data.validation` instead of `data.source`.
 
     Raises:
@@ -306,7 +306,8 @@ def _refuse_misplaced(kind: RecordKind, data: DataConfig) -> None:
             if getattr(data, name) is not None:
                 raise GlassError(
                     f"data.{name} was given, but train.task = {kind.task} reads running text",
-                    f"Leave data.{name} out, or set train.task to translate, summarize or classify.",
+                    f"Leave data.{name} out, or set train.task to a task with pairs (translate, summarize) or labels "
+                    "(classify).",
                 )
         return
     pairs = "target" in kind.roles
@@ -318,7 +319,7 @@ def _refuse_misplaced(kind: RecordKind, data: DataConfig) -> None:
     for name in fields:
         if getattr(data, name) is not None:
             why = "data.target" if pairs and name != "label_column" else f"train.task = {kind.task}"
-            raise GlassError(f"data.{name} cannot be combined with {why}", "Leave one of the two out.")
+            raise GlassError(f"data.{name} cannot be combined with {why}", f"Leave data.{name} out.")
 
 
 def _from_corpus(kind: RecordKind, data: DataConfig, found: Located, target: str | None) -> Source:

@@ -1,7 +1,7 @@
 """Special tokens in the text of a conversation: only a template can write them; a message cannot.
 
 In the rendered text, a mark replaces each special token that the template writes, by name (`<|im_end|>`) or as
-`eos_token`. A mark becomes one token; the same name in a message stays text.
+`eos_token` or `bos_token`. A mark becomes one token; the same name in a message stays text.
 """
 
 from __future__ import annotations

@@ -2,13 +2,14 @@
 
 Running text is split by characters (`DocumentSplit`). `end` holds out the last `validation_fraction` of the characters:
 whole documents if their size is near enough, otherwise one document is cut in two. `random` holds out whole documents,
-chosen by a hash of their text, so that equal documents are in the same split. `tail` is how older versions chose the
-end: whole documents, whatever their size. Runs and encoded texts of those versions record `tail`, so that reading the
-text again splits it at the same position.
+chosen by a hash of their text, so that equal documents are in the same split; a single document is cut in two.
+`tail` is how older versions chose the end: whole documents, unless the last document is too long. Runs and encoded
+texts of those versions record `tail`, so that reading the text again splits it at the same position.
 
 Other records are split by number (`RecordSplit`). `end` and `tail` hold out the last records. `random` chooses by a
 hash of the first text, so that equal sources are in the same split, even with different targets; of labelled texts, it
-holds out the same fraction of each label.
+holds out about the same fraction of each label. The validation split has at most `validation_limit` characters,
+counting only first texts, unless its only record is longer.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ Numbers = npt.NDArray[np.integer[Any]]
 Held = npt.NDArray[np.bool_]
 JOINERS = "\u200c\u200d"
 NEAR_ENOUGH = 0.25
-"""Maximum relative difference between the fraction of characters in whole documents and `validation_fraction`."""
+"""Maximum relative difference between the number of characters in whole documents and the number to hold out."""
 REGIONAL_INDICATORS = frozenset(map(chr, range(0x1F1E6, 0x1F200)))
 LOOK_BACK = 64  # characters that are searched for a clean position to cut
 LOOK_AHEAD = 16  # characters after the cut that determine where a grapheme cluster ends
@@ -60,7 +61,7 @@ class DocumentSplit:
         held_from: for `end` and `tail`, documents that start at this character or later are held out.
         inside: for `end` and `tail`, whether the document that contains this character is cut there.
         clusters: for `end`, whether the cut is between grapheme clusters.
-        bucket: for `random`, documents in this bucket of hashes or a lower one are held out; -1 for other splits.
+        bucket: for `random`, documents in this bucket of hashes or a lower one are held out; -1: split by position.
         limit: for `random`, the maximum number of validation characters.
         note: a description of the split for the user.
     """
@@ -73,7 +74,7 @@ class DocumentSplit:
     limit: int = 0
 
     def sides(self, pieces: Iterable[KeptPiece]) -> Iterator[SidedPiece]:
-        """Yield each piece with its split; the documents of both splits come in the order of the source."""
+        """Yield each piece with its split, in the order of the source; validation text beyond `limit` is left out."""
         return self._by_bucket(pieces) if self.bucket >= 0 else self._by_position(pieces)
 
     def _by_bucket(self, pieces: Iterable[KeptPiece]) -> Iterator[SidedPiece]:
@@ -82,7 +83,7 @@ class DocumentSplit:
             if mark >> 48 > self.bucket:
                 yield SidedPiece("train", texts, (), last)
                 continue
-            # Only a first document longer than the limit is cut here; its rest is not used.
+            # Text is cut here only if the lowest bucket alone exceeds the limit; the rest is not used.
             if room:
                 (text,) = texts
                 yield SidedPiece("validation", (text[:room],), (), last or len(text) >= room)
@@ -122,7 +123,11 @@ class RecordSplit:
     name: str
 
     def sides(self, records: Iterable[RecordPiece]) -> Iterator[SidedPiece]:
-        """Yield each record with its split; validation records with labels outside the training split are left out."""
+        """Yield each record with its split; validation records with labels outside the training split are left out.
+
+        Raises:
+            GlassError: the source has more records than when it was surveyed.
+        """
         held = self.held
         for number, (_, texts, labels, _, _, _, loss_spans) in enumerate(records):
             if number >= len(held):
@@ -223,7 +228,10 @@ def _random_documents(found: Survey, data: DataConfig) -> DocumentSplit:
 
 
 def clean_cut(text: str, near: int) -> int:
-    """Return the last position at or before `near` that splits neither a letter from its mark nor `\\r` from `\\n`."""
+    """Return the last position at or before `near` that splits neither a letter from its mark nor `\\r` from `\\n`.
+
+    Return `near` if there is no such position within `LOOK_BACK` characters.
+    """
     for position in range(near, max(0, near - LOOK_BACK), -1):
         if _is_clean(text, position):
             return position
@@ -231,7 +239,10 @@ def clean_cut(text: str, near: int) -> int:
 
 
 def cluster_cut(text: str, near: int) -> int:
-    """Return the last clean position at or before `near` that is between grapheme clusters, such as flags."""
+    """Return the last clean position at or before `near` that is between grapheme clusters, such as flags.
+
+    Return `near` if there is no such position within `LOOK_BACK` characters.
+    """
     begin = max(0, near - 2 * LOOK_BACK)
     while begin > 0 and text[begin] in REGIONAL_INDICATORS:
         begin -= 1  # two indicators form a flag; which two depends on where their sequence begins
@@ -270,13 +281,13 @@ def split_records(found: Survey, data: DataConfig, name: str, own_validation: bo
     if len(names) < 2:
         raise GlassError(
             f"the training split of {name} has only one label: {names[0]!r}",
-            "Set data.split to random, because the file is sorted by label.",
+            "Set data.split to random: the file may be sorted by label.",
         )
     return RecordSplit(held, {name: index for index, name in enumerate(names)}, name)
 
 
 def _refuse_useless_labels(found: Survey, name: str) -> None:
-    """Raise a `GlassError` if there is only one label, or a different label in each row."""
+    """Raise a `GlassError` if there is only one label, or if no label occurs twice."""
     if len(found.label_names) == 1:
         only = next(iter(found.label_names))
         examples = (
@@ -320,7 +331,8 @@ def _random_records(found: Survey, data: DataConfig) -> Held:
     )
     if len(marks) < 2:
         raise GlassError(
-            f"all {found.records:,} examples have the same source: a random split keeps equal ones together",
+            f"all {found.records:,} examples have the same source: a random split keeps examples with equal sources "
+            "together",
             "Give examples with different sources, or set data.split = end.",
         )
     characters = np.zeros(len(marks), dtype=np.int64)
@@ -347,7 +359,7 @@ def _random_records(found: Survey, data: DataConfig) -> Held:
 
 
 def _label_of_groups(found: Survey, group: Numbers, groups: int) -> Numbers:
-    """Return the rarest label of each group's records, (groups,) numbers from 0; 0 for records without labels."""
+    """Return the rank of the rarest label in each group, (groups,); 0 is the rarest label, or stands for no label."""
     if not found.label_numbers:
         return np.zeros(groups, dtype=np.int64)
     numbers = np.frombuffer(found.label_numbers, dtype=np.int32)
@@ -391,7 +403,7 @@ def _one_to_spare(label: Numbers, counts: Numbers) -> int:
     spare = np.flatnonzero(np.bincount(label)[label] > 1)
     if not len(spare):
         raise GlassError(
-            "each label has only one distinct text, so there is none to hold out",
+            "each label has only one distinct text, so there is no text to hold out",
             "Give more texts of each label, or set data.validation.",
         )
     return int(spare[np.argmin(counts[spare])])

@@ -69,7 +69,8 @@ class TokenStore:
         """Open the store NAME = `prefix`.
 
         Raises:
-            DamagedStoreError: a file is missing, or its size differs from the header.
+            DamagedStoreError: a file is missing, the header is not valid, or a file is empty or differs from the header
+                in size.
         """
         header = _read_header(prefix)
         try:
@@ -144,9 +145,9 @@ class TokenStore:
         return self._pieces[context]
 
     def iter_text(self, tokenizer: Tokenizer, chunk_tokens: int = 1_000_000) -> Iterator[str]:
-        """Yield the decoded text in order. Joined, it equals the encoded text if the tokenizer is exact.
+        """Yield the decoded documents in order. If the tokenizer is exact, they equal the encoded documents.
 
-        Two documents are separated by one line end, unless the first ends with one. A document of more than
+        Two documents are separated by one line end, unless the first of them ends with one. A document of more than
         `chunk_tokens` tokens comes in several strings, cut between characters.
         """
         start = 0

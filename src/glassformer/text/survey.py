@@ -27,7 +27,7 @@ REPEATED = {"exact": "repeated documents", "near": "nearly repeated documents"}
 
 
 class KeptPiece(NamedTuple):
-    """A piece of a document of running text that no filter left out.
+    """A piece of a kept document of running text.
 
     Attributes:
         texts, first, last: as in `RecordPiece`.
@@ -47,7 +47,8 @@ class Facts:
     """The sizes, hashes and labels of one record.
 
     Attributes:
-        characters, words, mark: size and hash of the first text.
+        characters, words, mark: size and hash of the first text; if `facts_of` does not count words, `words` is 1, or 0
+            for a blank text.
         bands: hashes that near duplicates share (see `Sketch`); empty if near duplicates are not searched for.
         rest: the record's other texts and its labels.
         whole_mark: a hash of all texts and labels of the record.
@@ -67,7 +68,8 @@ class Facts:
 class Survey:
     """Results of one pass over all records. Only kept records are counted, unless noted otherwise.
 
-    Memory: at most about 128 MB for running text, and about 24 bytes for each other record.
+    Memory: at most about 130 MB for running text, besides `large` and `repeated`; about 20 bytes for each other record,
+    and 8 more for each labelled record and 4 for each label.
 
     Attributes:
         kind: the kind of records.
@@ -183,11 +185,11 @@ class Survey:
         if self.kind.running_text:
             raise GlassError(
                 f"{name} holds no text{left_out}",
-                "Give a source with some text in it, or loosen data.min_words and data.max_words.",
+                "Give a source with some text in it, lower data.min_words or raise data.max_words.",
             )
         raise GlassError(
             f"{name} holds no example that can be used{left_out}",
-            "Give a text, and its target or label, in each row.",
+            "Give a text, and its target or label, in each row (for train.task = chat: a conversation with answers).",
         )
 
 
@@ -226,7 +228,7 @@ def facts_of(pieces: Iterable[RecordPiece], data: DataConfig, bands: bool = Fals
 
     Args:
         pieces: pieces of the records.
-        data: settings; words are counted if `min_words` or `max_words` is set.
+        data: settings; words are counted if `min_words` or `max_words` is set, and in records of several pieces.
         bands: whether to compute `Facts.bands`.
     """
     counting = counts_words(data)

@@ -71,10 +71,11 @@ def open_table(text: Callable[[], Iterable[str]], format: Format, name: str, dat
         text: function that opens the decoded text again.
         format: format that the file's name indicates.
         name: the file's name, for messages.
-        data: settings; if they name a column that is in row 1, row 1 is a header.
+        data: settings; if they name a column by a name in row 1, row 1 is a header, unless `header` is no.
 
     Raises:
-        GlassError: there are no rows, or a line is not a valid row; the error names the line.
+        GlassError: there are no rows of data, a line is not a valid row, or the rows seem to be sentences or to have
+            more fields than row 1.
     """
     wanted = wanted_columns(data)
     if format == "jsonl":
@@ -119,7 +120,7 @@ def refuse_idle_settings(tables: Iterable[Table], data: DataConfig, name: str) -
         if value != "auto":
             raise GlassError(
                 f"data.{setting} = {value} was given, but {name} has no CSV or TSV table",
-                "Leave it out, or give a file that ends in .csv or .tsv (.gz too).",
+                f"Leave data.{setting} out, or give a file that ends in .csv or .tsv (.gz too).",
             )
 
 
@@ -131,7 +132,7 @@ def read_rows(
     Rows of CSV and TSV that lack one of the columns are left out and counted; the value of a missing JSON key is None.
 
     Raises:
-        GlassError: a row cannot be read or has extra fields that are refused; the error names the line.
+        GlassError: a row cannot be read or has extra fields that are refused.
     """
     lines = text_lines(chunks, table.name)
     if table.dialect is None:
@@ -227,11 +228,11 @@ def _usual_width(rows: Sequence[Sequence[str]]) -> int:
 
 
 def _refuse_wide_rows(rows: Sequence[Sequence[str]], width: int, name: str) -> None:
-    """Raise a `GlassError` if most rows have more fields than row 1, which then does not name all columns."""
+    """Raise a `GlassError` if most rows have more than `width` fields, the number of columns."""
     wide = sum(len(row) > width and any(map(str.strip, row[width:])) for row in rows[1:])
     if 2 * wide > len(rows):
         raise GlassError(
-            f"{wide:,} of the first {len(rows) - 1:,} rows of {name} have more fields than row 1, which has {width}",
+            f"{wide:,} of the first {len(rows) - 1:,} rows of {name} have more fields than its {width} columns",
             "Name every column in row 1 (the first column may lack a name), or set data.extra_fields to join or cut.",
         )
 
@@ -297,7 +298,7 @@ def _json_rows(lines: Iterable[str], name: str) -> Iterator[tuple[int, dict[str,
             ) from None
         if not isinstance(value, dict):
             raise GlassError(
-                f"line {number} of {name} holds a {type(value).__name__}, not an object",
+                f"line {number} of {name} holds a value of type {type(value).__name__}, not an object",
                 'Write each line as {"text": "..."}.',
             )
         yield number, value

@@ -25,7 +25,7 @@ class Agreement:
         most: maximum number of nouns in the chain of a document; every number from 0 is equally likely.
 
     Raises:
-        GlassError: some subject has too few different nouns for such a chain.
+        GlassError: `most` is negative, or some subject has too few different nouns for such a chain.
     """
 
     most: int = 4
@@ -94,6 +94,6 @@ class Agreement:
 def _refuse_length(nouns: int, fewest: int, held: bool) -> None:
     if not fewest <= nouns <= longest_chain(held):
         raise GlassError(
-            f"a sentence with {counted(nouns, 'nouns')} is not possible",
+            f"a sentence with {counted(nouns, 'nouns')} in the chain is not possible",
             f"Give a number of nouns: {span(fewest, longest_chain(held))}.",
         )

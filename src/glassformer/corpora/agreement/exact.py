@@ -1,7 +1,8 @@
 """Exact probabilities of documents of `agreement`, and their mean length.
 
-All choices are uniform, so the probability depends only on the subject, the frame that connects the chain, the length
-of the chain, and whether a prepositional phrase comes first.
+A prepositional phrase comes first with probability `FRONTED`; all other choices are uniform. The probability therefore
+depends only on the subject, the frame that connects the chain, the length of the chain, and whether a prepositional
+phrase comes first.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def kinds(most: int) -> Iterator[tuple[Kind, float]]:
 
 
 def cost(kind: Kind, most: int) -> float:
-    """Return -ln p of a document of this kind in nats; all choices are uniform."""
+    """Return -ln p of a document of this kind in nats; `most` is the maximum length of a chain."""
     subject, frame, nouns, fronted = kind
     pool = partners(subject, held=False)
     frames = len(FRAMES[animacy(subject)]) if nouns else 1

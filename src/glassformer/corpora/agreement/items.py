@@ -54,12 +54,12 @@ def held_out(subject: str, noun: str) -> bool:
 
 @cache
 def partners(subject: str, held: bool) -> tuple[str, ...]:
-    """Return the nouns that may occur with this subject: held out (for minimal pairs) or not (for documents)."""
+    """Return the nouns that may occur with this subject in held-out combinations, or in the other combinations."""
     return tuple(noun for noun in NOUNS if noun != subject and held_out(subject, noun) == held)
 
 
 def longest_chain(held: bool) -> int:
-    """Return the maximum length of a chain for every subject, with different nouns and one more noun in front."""
+    """Return the maximum length of a chain that all subjects allow, with different nouns and one more noun in front."""
     return min(len(partners(subject, held)) for subject in NOUNS) - 1
 
 

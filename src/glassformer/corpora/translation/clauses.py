@@ -1,7 +1,7 @@
 """Grammar rules for sentences: relative clauses, pronouns with distant antecedents, and joined clauses.
 
-A pronoun refers to the subject of the clause before it. It refers to that clause's object only if subject and object
-take different pronouns in all three languages, so that the antecedent is unambiguous in each language.
+A pronoun subject refers to the subject or the object of the clause before it. It refers to the object only if subject
+and object take different pronouns in all three languages, so that the antecedent is unambiguous in each language.
 """
 
 from __future__ import annotations
@@ -69,8 +69,10 @@ def translation_grammar() -> SynchronousGrammar:
 
 
 def _add_relative_clauses(rules: Rules) -> None:
-    """Add `described`: a noun with a relative clause. In Bangla the clause with যে precedes the main clause, which
-    refers to it with a pronoun."""
+    """Add `described`: a noun with a relative clause.
+
+    In Bangla the clause with যে precedes the main clause, which refers to the noun with a pronoun.
+    """
     for kind, number in WHO:
         category = f"described {kind} {number}"
         for tense in TENSES:

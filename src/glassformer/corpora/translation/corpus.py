@@ -58,7 +58,7 @@ class Translation:
             )
 
     def answer(self, source: str) -> str | None:
-        """Return the translation of a source by parsing it; None for text outside the grammar."""
+        """Return the translation of a source by parsing it; None for text outside the corpus."""
         for derivation in readings(source, self.source):
             return write(derivation.words(self.target), self.target)
         return None
@@ -81,7 +81,7 @@ def _fits(derivation: Derivation) -> bool:
 
 
 def readings(text: str, language: str) -> list[Derivation]:
-    """Return every derivation that gives exactly this text."""
+    """Return every derivation of an allowed length that gives exactly this text."""
     found = translation_grammar().read(split(text, language), language)
     return [one for one in found if _fits(one) and write(one.words(language), language) == text]
 

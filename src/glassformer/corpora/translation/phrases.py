@@ -1,8 +1,9 @@
 """Grammar rules for nouns, adjectives, noun phrases and verbs; category names encode the features that must agree.
 
-Examples of category names: "noun man pl gen", "np thing f sg acc", "verb person sg past no". Category names contain a
-kind ("man", "woman", "thing m", "thing f"), a number ("sg", "pl"), a Bangla case ("nom", "acc", "gen"), a tense, and
-"yes" or "no" for affirmative or negative. Languages are always in the order English, French, Bangla.
+Examples of category names: "noun man pl gen", "np thing f sg acc", "verb person sg past no". The features in such names
+are a kind ("man", "woman", "thing m", "thing f"), a number ("sg", "pl"), a Bangla case ("nom", "acc", "gen"), a tense,
+and "yes" or "no" for affirmative or negative; each name has some of them. Languages are always in the order English,
+French, Bangla.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ CLASSIFIERS = {"man": ("টি", "জন"), "woman": ("টি", "জন"), "thin
 
 
 def animacy(kind: str) -> str:
-    """Return the animacy of a kind of noun, with which adjectives and verbs agree: "person" or "thing"."""
+    """Return the animacy of a kind of noun, "person" or "thing", which limits its adjectives and verbs."""
     return "person" if kind in PERSONS else "thing"
 
 
@@ -163,7 +164,10 @@ def verb_forms(verb: Verb, number: str, tense: str, truth: str, form: int) -> tu
 
 
 def add_predicates(rules: Rules) -> None:
-    """Add `vp`: a verb with its object, or "to be" with an adjective (without a verb in the Bangla present)."""
+    """Add `vp`: a verb with its object, if it has one, or "to be" with an adjective.
+
+    The affirmative Bangla present of "to be" is expressed without a verb.
+    """
     for kind, number, tense in product(KINDS, NUMBERS, TENSES):
         both = f"vp {kind} {number} {tense}"
         for truth in TRUTHS:

@@ -25,7 +25,7 @@ from glassformer.text.source import Source
 
 WORK = 3  # format of the work folder: a folder in another format is not resumed
 PART = 64_000_000
-"""Bytes of text in one part, unless the number of parts is given."""
+"""Approximate number of bytes of text in one part, unless the number of parts is given."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class EncodingJob:
         vocabulary: origin of the tokenizer.
         out: the folder to make.
         portions: files and parts of each reading task.
-        part_bytes: bytes of text in one part.
+        part_bytes: number of bytes after which a part is complete; its last document is kept whole.
     """
 
     source: Source

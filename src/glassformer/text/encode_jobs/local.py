@@ -36,20 +36,21 @@ def encode_with_datatrove(
 ) -> Prepared:
     """Encode a text like `encoded.encode_here`, but with several processes; the files are the same, byte for byte.
 
-    A killed call is resumed by the next call with the same text, settings and `out`: completed tasks are not repeated.
+    The next call with the same text, settings, `parts` and `out` resumes a killed call: completed tasks are not
+    repeated.
 
     Args:
-        kind: the kind of records; running text.
+        kind: the kind of records, which must be running text.
         data: the source and how to read it.
         vocabulary: origin of the tokenizer.
         out: the folder to make.
         progress: receives the name of each stage as it begins.
         workers: number of processes.
         parts: approximate number of parts; None: chosen by size.
-        alone: function that returns a context manager, which keeps other calls out of the work folder.
+        alone: function that receives the work folder and returns a context manager that keeps other calls out of it.
 
     Raises:
-        GlassError: a package is missing, or as in `encode_here`.
+        GlassError: a package is missing, a process was killed, or as in `encode_here`.
     """
     require_datatrove()
     with ExitStack() as stack:
@@ -73,7 +74,8 @@ def run_stage(job: EncodingJob, stage: EncodingStage, workers: int) -> None:
     """Run the incomplete tasks of a stage, each in a separate process, at most `workers` at once.
 
     Raises:
-        GlassError: a task failed, or a process was killed. Completed tasks are not repeated by the next call.
+        GlassError: a process was killed before its task was complete.
+        Exception: the error of a task that failed. Completed tasks are not repeated by the next call.
     """
     with ThreadPoolExecutor(min(workers, stage.tasks)) as threads:
         tasks = [threads.submit(_in_a_process, job, stage, rank) for rank in range(stage.tasks)]
@@ -97,8 +99,8 @@ def _in_a_process(job: EncodingJob, stage: EncodingStage, rank: int) -> None:
     process.start()
     end.close()
     killed = GlassError(
-        f"the process of task {rank} of {stage.tasks} of {stage.name!r} ended before its task was complete",
-        "If memory ran out, lower --workers or raise --parts. Run the same command again to resume.",
+        f"stage {stage.name}: the process of task {rank} (of {stage.tasks}, from 0) ended before its task was complete",
+        "Run the same command again to resume. If memory ran out, lower --workers, or raise --parts to start over.",
     )
     wait([result, process.sentinel])
     try:
@@ -111,7 +113,7 @@ def _in_a_process(job: EncodingJob, stage: EncodingStage, rank: int) -> None:
 
 
 def _context() -> SpawnContext | ForkServerContext:
-    """Return a context whose processes inherit no locks or threads, and import shared modules only once."""
+    """Return a context whose processes inherit no locks or threads; except on Windows, they share imported modules."""
     if os.name == "nt":
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")

@@ -31,7 +31,8 @@ class PartPlan:
 
     Attributes:
         start: number of characters in kept documents before the part; 0 for the whole text.
-        split: the split; its `limit` is the number of validation characters left at the start of the part.
+        split: the split; for a random split, its `limit` is the number of validation characters left at the start of
+            the part.
         found: the survey; for a part, only its fields `large` and `repeated`, which number the documents from 0.
     """
 
@@ -64,7 +65,7 @@ def read_plan(kind: RecordKind, path: Path) -> PartPlan:
     """Return the plan that `write_plan` wrote.
 
     Raises:
-        GlassError: the file is damaged or is not a plan.
+        GlassError: the file cannot be read, is damaged or is not a plan.
     """
     try:
         with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as stored:

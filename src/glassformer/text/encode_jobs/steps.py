@@ -1,4 +1,4 @@
-"""Tasks of each stage. A task takes a job and its number, reads files of the previous stage, and writes its own files.
+"""Tasks of each stage. A task takes a job and its own number, reads files of earlier stages, and writes its own files.
 
 The tasks use the same functions as encoding in one process (`prepare.make`). A plan records the position of its part in
 the whole text, so the joined parts equal the output of one process, token for token.
@@ -35,7 +35,7 @@ Columns = dict[str, npt.NDArray[np.uint64]]
 
 
 def read(job: EncodingJob, rank: int) -> None:
-    """Write the documents of the task's files, cleaned if `data.clean` is set, and their sizes and hashes to parts."""
+    """Write the documents of the task's files to parts (cleaned with `data.clean`), and their sizes and hashes."""
     portion = job.portions[rank]
     source = replace(job.source, files=job.source.files[portion.first_file : portion.end_file])
     tally = Tally()
@@ -74,7 +74,10 @@ def _written(
 
 
 def decide(job: EncodingJob, rank: int = 0) -> None:
-    """Decide which documents to keep and to hold out, and train the tokenizer, which needs all documents."""
+    """Decide which documents to keep and which of them to hold out, and train or load the tokenizer.
+
+    These decisions need all documents, so they are one task.
+    """
     columns = [_facts(job, number) for number in range(job.parts)]
     found, chosen = _survey(job, columns)
     found.refuse_nothing(job.source.name)

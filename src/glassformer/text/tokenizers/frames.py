@@ -35,7 +35,7 @@ class Frame:
 
 
 def frame_of(tokenizer: Tokenizer, config: Config) -> Frame:
-    """Return the frame of the text that a run's model reads; of an encoder-decoder, of its sources.
+    """Return the frame of the texts that a run's model reads (for an encoder-decoder, the frame of its sources).
 
     Args:
         tokenizer: tokenizer of the text that the model reads.

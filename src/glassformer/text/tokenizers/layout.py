@@ -13,7 +13,7 @@ bytes      BPE without merges           nothing; ids 0 to 255 are the bytes them
 words      WordLevel                    `WORDS`: a word or symbol with the space before it, or a whitespace character
 bpe        BPE over bytes               `WORD_PIECES`, the expression of Qwen3.5, which llama.cpp knows as `qwen35`
 wordpiece  WordPiece                    BERT's rule: at whitespace, and around every punctuation mark
-unigram    Unigram with byte fallback   before each space; newlines, tabs and `<` are words of their own
+unigram    Unigram with byte fallback   before each space; line ends, tabs and `<` are words of their own
 ========== ============================ ====================================================================
 """
 
@@ -43,7 +43,7 @@ WORDS = (
     rf" ?[\p{{L}}\p{{M}}\p{{N}}\u200c\u200d]{{1,{LONGEST_WORD}}}(?:['’][\p{{L}}\p{{M}}]{{1,{LONGEST_WORD}}})?"
     r"| ?[^\s\p{L}\p{M}\p{N}\u200c\u200d]|[\s\S]"
 )
-# Newlines and tabs never reach the unigram trainer, and no ordinary token can spell a byte token such as <0x0A>.
+# These characters never reach the unigram trainer, so no ordinary token can spell a byte token such as <0x0A>.
 ALONE_IN_UNIGRAM = r"[\r\n\t<]"
 CONTROL = "[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f]"
 
@@ -51,7 +51,12 @@ Json = dict[str, Any]
 
 
 def split(pattern: str, behaviour: str = "Isolated") -> Json:
-    """Return a pre-tokenizer that splits around, or before, each match of a regular expression."""
+    """Return a pre-tokenizer that splits text at the matches of a regular expression.
+
+    Args:
+        pattern: the regular expression.
+        behaviour: where to split: "Isolated" (before and after each match) or "MergedWithNext" (before it).
+    """
     return {"type": "Split", "pattern": {"Regex": pattern}, "behavior": behaviour, "invert": False}
 
 
@@ -74,7 +79,7 @@ def normalizer(kind: str, normalization: str, lowercase: bool) -> Json | None:
     """Return the normalizer of a scheme; None if the text is not changed.
 
     The normalizer of WordPiece also removes control characters and puts spaces around ideographs. BERT's own cleaning
-    is turned off, because it deletes the vowel signs of Bangla (as accents) and the joiner U+200D.
+    and accent stripping are turned off, because they delete the joiner U+200D and the vowel signs of Bangla.
     """
     steps: list[Json] = []
     if normalization != "none":
@@ -106,7 +111,7 @@ def word_level(symbols: list[str]) -> Json:
 
 
 def document(config: TokenizerConfig, model: Json, tokens: int, mask: bool = False) -> Json:
-    """Return a `tokenizer.json`: the model's `tokens`, then the end token and, with `mask`, the mask token."""
+    """Return a `tokenizer.json`: a model of `tokens` tokens, then the end token and, with `mask`, the mask token."""
     added = [_special(tokens, END)]
     if mask:
         added.append(_special(tokens + 1, MASK))
@@ -146,7 +151,8 @@ def checksum(whole: Json) -> str:
 def byte_letters() -> list[str]:
     """Return the printable character that represents each byte in byte-level vocabularies (GPT-2's table).
 
-    Printable Latin-1 bytes represent themselves; the others are mapped to the characters from U+0100 on, in order.
+    Printable Latin-1 bytes except the space represent themselves; the others are mapped to the characters from U+0100
+    on, in order.
     """
     itself = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
     others = [byte for byte in range(256) if byte not in itself]

@@ -32,8 +32,8 @@ def is_safe(text: str, cut: int) -> bool:
 
     Two kinds of positions are safe in all seven schemes: before a space that follows a visible character (a space only
     *starts* a token or is one), and after a newline that a visible character follows (a newline only *ends* a token).
-    A visible character is any character that Python does not call whitespace, the widest definition. The few characters
-    that combine with the next one (Unicode's Prepend class, Annex 29 rule GB9b) do not make a position safe.
+    A visible character is any character that is not whitespace by Python's definition, which is the widest. The few
+    characters that combine with the next one (Unicode's Prepend class, Annex 29 rule GB9b) do not make a position safe.
     """
     before = text[cut - 1]
     after = text[cut]
@@ -43,7 +43,10 @@ def is_safe(text: str, cut: int) -> bool:
 
 
 def cut_before(text: str, start: int, near: int) -> int:
-    """Return the last safe position with `start < position <= near`, or `start` if there is none."""
+    """Return the last safe position with `start < position <= near`, or `start` if there is none.
+
+    The end of the text is a safe position.
+    """
     if near >= len(text):
         return max(start, len(text))
     return next((cut for cut in range(near, start, -1) if is_safe(text, cut)), start)

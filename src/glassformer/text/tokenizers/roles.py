@@ -77,7 +77,7 @@ def roles_of(document: dict[str, Any]) -> Roles:
 def imported_document(
     document: dict[str, Any], kind: str, size: int, roles: dict[str, Any], drops_space: bool
 ) -> dict[str, Any]:
-    """Convert another program's `tokenizer.json` to glassformer's format: ids are unchanged, special ids are named.
+    """Convert another program's `tokenizer.json` to glassformer's format: ids are unchanged, and special ids are named.
 
     Args:
         document: the file's contents.

@@ -22,11 +22,12 @@ def blocks(texts: Iterable[str]) -> Iterator[str]:
 
 
 def draw(texts: Iterable[str], limit: int, seed: int) -> list[str]:
-    """Return a sample of at most `limit` bytes of the texts, in order; all texts if they fit.
+    """Return a sample of the blocks of the texts, in order, of at most `limit` bytes; all blocks if they fit.
 
-    Each block gets a random number, and the blocks with the smallest numbers are kept (bottom-k sampling: Cohen and
-    Kaplan 2007), so every block has the same chance, and the length of the text need not be known. The sample depends
-    only on the texts, the limit and the seed.
+    `OVERHEAD` bytes are counted for each block, and at least one block is kept. Each block gets a random number, and
+    the blocks with the smallest numbers are kept (bottom-k sampling: Cohen and Kaplan 2007), so every block has the
+    same chance, and the length of the text need not be known. The sample depends only on the texts, the limit and the
+    seed.
 
     Raises:
         GlassError: a text is not valid Unicode.
@@ -45,7 +46,7 @@ def draw(texts: Iterable[str], limit: int, seed: int) -> list[str]:
 
 
 def _emptied(kept: list[tuple[float, int, bytes]]) -> list[str]:
-    """Return the blocks as text; each is removed from `kept` as it is decoded, so memory never holds both forms."""
+    """Return the blocks as text; each is removed from `kept` as it is decoded, so only one is held in both forms."""
     kept.reverse()
     texts = []
     while kept:

@@ -1,4 +1,4 @@
-"""`Tokenizer`: convert text to ids and back, in all seven schemes, with Hugging Face `tokenizers`."""
+"""`Tokenizer`: convert text to ids and back. Three schemes run in Python, four in Hugging Face `tokenizers`."""
 
 from __future__ import annotations
 
@@ -64,12 +64,12 @@ class StreamDecoder:
 
 
 class Tokenizer:
-    """A trained, immutable tokenizer, made by `train_tokenizer` or `Tokenizer.load`.
+    """A trained or imported tokenizer, which is immutable; see `train_tokenizer` and `Tokenizer.load`.
 
     Attributes:
         kind: the scheme (`config.TOKENIZER_KINDS`).
         vocab_size: number of tokens, special ones included; ids are 0 to vocab_size - 1.
-        end_id: id of the end token, which ends a document and precedes its first token. No text encodes to it.
+        end_id: id of the end token, which ends a document. No text encodes to it.
         start_id: id of the token before a text's first token, if one is needed: the end token, unless an imported
             tokenizer has a separate start token.
         special: ids that represent no text: special tokens, the unknown token, and embedding rows without a token. They
@@ -82,16 +82,21 @@ class Tokenizer:
         mask_id: id of the mask token, which replaces hidden tokens; None if there is none. No text encodes to it.
         unknown_id: id of the unknown token, which replaces symbols outside the vocabulary; None if every text can be
             encoded.
-        exact: whether `decode(encode(text)) == text` for every Unicode text. If not, the round trip is exact only for
-            text of known symbols (characters, graphemes, words), or spaces change (wordpiece: one space between words
-            and around punctuation), or the settings normalize the text first.
+        exact: whether `decode(encode(text)) == text` is known to hold for every Unicode text. If not, the round trip is
+            exact only for text of known symbols (characters, graphemes, words), or spaces change (wordpiece: one space
+            between words and around punctuation), or the settings normalize the text first, or the tokenizer is
+            imported.
         normalization: the Unicode form applied first ("none", "nfc", …).
         lowercase: whether text is lower-cased first.
         digest: SHA-256 of the file that `save` writes, in hexadecimal.
     """
 
     def __init__(self, document: dict[str, Any]) -> None:
-        """Build the tokenizer from the contents of a `tokenizer.json`, as `layout.document` makes them."""
+        """Build the tokenizer from the contents of a `tokenizer.json`.
+
+        Args:
+            document: the contents, as `layout.document` or `roles.imported_document` returns them.
+        """
         facts = document["model"][layout.FACTS]
         self.kind: str = facts["kind"]
         self.normalization: str = facts["normalization"]
@@ -150,7 +155,11 @@ class Tokenizer:
         return self.encode_many([text])[0]
 
     def encode_many(self, texts: list[str]) -> list[list[int]]:
-        """Return the ids of each text. Most schemes run in parallel, and working memory is bounded for long texts."""
+        """Return the ids of each text. Most schemes run in parallel, and working memory is bounded for long texts.
+
+        Raises:
+            GlassError: a text is not valid Unicode (a lone surrogate).
+        """
         if self.kind in ("characters", "graphemes", "bytes"):
             return [self._encode_in_python(text) for text in texts]
         for text in texts:
@@ -213,14 +222,21 @@ class Tokenizer:
     def token_bytes(self, id: int) -> bytes:
         """Return the bytes of one token: empty for special tokens, and the bytes of U+FFFD for the unknown token.
 
-        `decode` joins the bytes and decodes them as UTF-8. WordPiece: a token that starts a word includes the space
-        before it, and `decode` drops the space of the first token. In all other schemes, nothing is added or dropped.
+        `decode` joins the bytes and decodes them as UTF-8; if `drops_space`, it drops a space at the beginning. In
+        WordPiece, a token that starts a word includes the space before it.
+
+        Raises:
+            GlassError: the id is outside the vocabulary.
         """
         self._check(id)
         return self._bytes[id]
 
     def token_text(self, id: int) -> str:
-        r"""Return a printable form of one token; a single byte is shown as `\xe0`, a newline as `\n`."""
+        r"""Return a printable form of one token; an incomplete character is shown as bytes (`\xe0`), a newline as `\n`.
+
+        Raises:
+            GlassError: the id is outside the vocabulary.
+        """
         self._check(id)
         if id in self.special:
             return str(self._hf.id_to_token(id) or f"<{id}>")
@@ -231,7 +247,7 @@ class Tokenizer:
         return StreamDecoder(self)
 
     def safe_cut(self, text: str, near: int) -> int:
-        """Return the largest position <= `near`, in characters, at which a cut changes no token; 0 if there is none.
+        """Return the last position <= `near`, in characters, at which a cut is known to change no token; 0 if none is.
 
         `encode(text[:cut]) + encode(text[cut:]) == encode(text)`. See `pieces.is_safe` for the rule.
         """
@@ -266,7 +282,8 @@ class Tokenizer:
         """Read a `tokenizer.json` that `save` wrote.
 
         Raises:
-            GlassError: there is no such file, another program wrote it, or it was altered or cut short since.
+            GlassError: the file cannot be read; another program or another version of the format wrote it; it was
+                altered or cut short since; or the installed `tokenizers` cannot use it.
         """
         try:
             document = json.loads(path.read_bytes().decode("utf-8"))

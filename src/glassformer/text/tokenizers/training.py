@@ -24,22 +24,24 @@ UNIGRAM_SHARE = 3  # its trainer needs about three times the memory of the other
 LONG_BLOCK = 256
 """Minimum length, in characters, of blocks that NumPy counts faster."""
 RUN = regex.compile(r"[\p{L}\p{M}]{17,}")
-"""Long runs of letters, as in Chinese, Japanese and Thai, which have no spaces; such a run hardly ever repeats."""
+"""Long runs of letters, as in Chinese, Japanese and Thai, written without spaces. Such runs rarely repeat."""
 RUN_BYTES = 4_000_000
 """Maximum number of bytes in such runs for pair counting, which needs about 100 bytes of memory for each byte of a run,
 and about 10 for each byte of ordinary words."""
 
 
 def train_tokenizer(config: TokenizerConfig, texts: Iterable[str], mask: bool = False) -> Tokenizer:
-    """Train a tokenizer on texts, which are read once, in order, one at a time.
+    """Train a tokenizer on texts, which are read at most once, in order, one at a time.
 
     Characters are counted over the whole text. The other schemes are trained on a uniform sample of at most
     `config.sample_bytes` (`sample.draw`), or a third of that for unigram, whose trainer needs more memory. Bytes need
-    no training. With `mask`, the tokenizer has one more token, `Tokenizer.mask_id`; all other tokens are the same.
+    no training, so texts are read only up to the first nonempty one. With `mask`, the tokenizer has one more token,
+    `Tokenizer.mask_id`; all other tokens are the same.
 
     Raises:
-        GlassError: there is no text, `vocab_size` is too small for the scheme, a text is not valid Unicode, or the
-            package that trains unigram vocabularies is not installed.
+        GlassError: there is no text, or no word for wordpiece; `vocab_size` is too small for the scheme; no symbol
+            occurs `min_count` times; a text is not valid Unicode; or sentencepiece, which trains unigram vocabularies,
+            is not installed or fails.
     """
     if config.kind == "bytes":
         _first(texts)
@@ -123,7 +125,7 @@ def _graphemes(config: TokenizerConfig, sample: list[str]) -> Json:
 
 
 def _symbols_model(config: TokenizerConfig, counts: Counter[str]) -> Json:
-    """Return a model of the most frequent symbols, sorted; of equally frequent symbols, those that sort first."""
+    """Return a model of the most frequent symbols, sorted; equally frequent symbols are chosen in sorted order."""
     if not counts:
         raise _no_text()
     _check_symbol_room(config)
@@ -189,7 +191,7 @@ def _with_few_runs(sample: list[str], seed: int) -> list[str]:
 
 
 def _in_chunks(words: Json | None, *then: Json | None) -> Json:
-    """Return a pre-tokenizer for training that also cuts words at 64 characters, such as a line of dashes."""
+    """Return a pre-tokenizer for training that also cuts long words, such as lines of dashes, every 64 characters."""
     chunks = layout.split(rf"[\s\S]{{1,{layout.LONGEST_WORD}}}")
     return {"type": "Sequence", "pretokenizers": [words, chunks, *then]}
 

@@ -19,7 +19,7 @@ from glassformer.base.errors import GlassError
 from glassformer.text.tokenizers import layout
 from glassformer.text.tokenizers.pieces import pieces
 
-COVERAGE = 0.9995  # fraction of the text that single letters must cover if the vocabulary is too small for all
+COVERAGE = 0.9995  # fraction of the text that letters must cover if all would need over a quarter of the vocabulary
 LINE = 1000  # characters; sentencepiece leaves out sentences of more than a few thousand bytes
 BOUNDARY = regex.compile(layout.ALONE_IN_UNIGRAM)
 SPACE = "\u2581"  # sentencepiece's symbol for a space
@@ -29,7 +29,8 @@ def train_unigram(config: TokenizerConfig, sample: Iterable[str]) -> layout.Json
     """Train on a sample and return the field `model` of a `tokenizer.json`.
 
     Raises:
-        GlassError: sentencepiece is not installed, or `vocab_size` cannot hold the bytes and the letters.
+        GlassError: sentencepiece is not installed or fails, there is no text, or `vocab_size` cannot hold the bytes and
+            the letters.
     """
     try:
         import sentencepiece
@@ -53,7 +54,7 @@ def train_unigram(config: TokenizerConfig, sample: Iterable[str]) -> layout.Json
 
 
 def _lines(sample: Iterable[str]) -> Iterator[str]:
-    """Yield lines to train on, without characters that start or end a token or that sentencepiece reserves."""
+    """Yield lines to train on, without characters that are words of their own or that sentencepiece reserves."""
     for block in sample:
         for line in BOUNDARY.split(block):
             for piece in pieces(line.replace("\0", "").replace(SPACE, ""), LINE):
