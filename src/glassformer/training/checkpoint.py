@@ -71,7 +71,7 @@ class TrainState:
 
 
 def save_checkpoint(run: Run, model: nn.Module, optimizers: list[Optimizer], state: TrainState, config: Config) -> Path:
-    """Write `checkpoints/step-N` atomically; point `last` to it, and also `best` if its validation loss is lowest."""
+    """Write `checkpoints/step-N` atomically, update `best` and `last` (see `point_to`), and return the new folder."""
 
     def fill(folder: Path) -> None:
         write_state(folder, state, save_state(folder, model, optimizers), config)
@@ -103,7 +103,7 @@ def write_state(folder: Path, state: TrainState, numbers: dict[str, Any], config
 
 
 def recorded_settings(checkpoint: Path) -> dict[str, dict[str, Any]] | None:
-    """Return the settings recorded in a checkpoint; None if an older version wrote the checkpoint."""
+    """Return the settings recorded in a checkpoint; None if there are none (older versions) or they cannot be read."""
     try:
         facts = json.loads((checkpoint / "state.json").read_text(encoding="utf-8"))
         return {section: dict(values) for section, values in facts["settings"].items()}
@@ -165,7 +165,10 @@ def _read_tensors(folder: Path, model: nn.Module, optimizers: list[Optimizer]) -
 
 
 def flattened(optimizers: list[Optimizer]) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Return the optimizer state: its tensors, named `optimizer.parameter.name`, and its plain numbers."""
+    """Return the optimizer state: its tensors and its plain numbers.
+
+    Names consist of the index of the optimizer, the index of the parameter and the entry, such as `0.3.exp_avg`.
+    """
     tensors: dict[str, Tensor] = {}
     numbers: dict[str, Any] = {}
     for i, optimizer in enumerate(optimizers):

@@ -1,9 +1,10 @@
 """Forecast the final validation loss of a language model before training, as an interval.
 
-The loss lies between the unigram loss U of the text and a floor F below its 5-gram loss G: F = G - k (U - G), at least
-0. The remaining fraction s = (loss - F) / (U - F) was measured in short runs of many sizes on many texts; ln s is close
-to a linear function of the logarithms of quantities known before training. The interval contains 85 % of the runs on
-texts that were not used in the fit. `benchmarks/loss_band.py` makes the runs and the fit.
+The formula places the loss between the unigram loss U of the text and a floor F below its 5-gram loss G: F = G - k
+(U - G), at least 0. The remaining fraction s = (loss - F) / (U - F) was measured in short runs of many sizes on several
+texts; ln s is close to a linear function of the logarithms of quantities known before training. The interval is wide
+enough for 85 % of these runs, if a run's middle is predicted by a fit to the runs on all other texts.
+`benchmarks/loss_band.py` makes the runs and the fit.
 """
 
 from __future__ import annotations

@@ -75,7 +75,9 @@ class ModelSize:
         rest: number of parameters outside the blocks: embeddings, last norm, head.
         forward_flops: FLOPs of one token's forward pass at the end of a full context (`count_model`).
         kept: bytes of activations that one block stores per token for the backward pass.
-        context, layers, width, vocab_size: as in the model's settings.
+        context, width: as in the model's settings.
+        layers: number of blocks, of encoder and decoder together.
+        vocab_size: V, of the target if there are two vocabularies.
     """
 
     shapes: tuple[tuple[int, ...], ...]
@@ -108,14 +110,17 @@ class Estimate:
     """Estimate of one training step on `gpus` GPUs; sizes are bytes on one GPU, times are seconds.
 
     Attributes:
+        gpus, parameters: number of GPUs, and number of parameters of the model.
         kept: the GPU's own shards of weights, gradients and optimizer state.
         gathered: gathered weights of the units in use.
         whole_gradients: gradients of the largest unit before they are reduced and sharded, and of the head's matrix.
         activations: activations of all rows on the GPU.
-        recomputed: whether blocks are recomputed in the backward pass, because the rows would not fit into memory
-            otherwise.
+        recomputed: whether blocks are recomputed in the backward pass, because otherwise the given rows, or even one
+            row, would not fit into memory.
         rows: number of rows on each GPU; a power of two unless the caller gave the number.
         fits: whether training with these rows fits into memory.
+        tokens_per_step: number of tokens in a step on all GPUs together.
+        flops_per_token: training FLOPs per token, recomputation included.
         traffic: bytes that a GPU sends per step.
         compute, communication, update: seconds of computation, of communication, and of the optimizer's update.
     """
@@ -196,7 +201,7 @@ def kept_of_block(config: ModelConfig) -> int:
 
     Inputs of both norms and of the layers after them, 4 D; queries and z, 2 H K; keys and values, 2 G K; inputs and
     outputs of the activation, 2 F, or 4 F if gated. With H K = G K = D and F = 4 D this is 32 D bytes: Korthikanti et
-    al., equation 2, without their dropout masks (2 D) and without attention weights, which fused attention does not
+    al., equation 1, without their dropout masks (2 D) and without attention weights, which fused attention does not
     store.
     """
     hidden = (4 if config.activation in GATED else 2) * config.F

@@ -51,7 +51,7 @@ class Reporter(Protocol):
     """Interface of reporters, which show the progress of a run and do not affect training."""
 
     def status(self, status: Status) -> None:
-        """Report the progress; the trainer calls this at each logged step and after each evaluation."""
+        """Report the progress; the trainer calls this at each logged step, which includes each evaluated step."""
 
     def note(self, text: str) -> None:
         """Report a note of one line."""

@@ -26,8 +26,9 @@ from glassformer.training.parallel.processes import OneProcess, Processes, witho
 from glassformer.training.recomputing import recompute_blocks
 
 TOKENS_AT_ONCE = 3072
-"""Maximum number of tokens in a training forward pass on a CPU. Measured with widths of 128 and 384: 2,000 to 6,000
-tokens are fastest; with 16,000, a float32 step takes an eighth longer."""
+"""Maximum number of tokens in a training forward pass on a CPU if `train.micro_batch` is unset; a longer row is one
+forward pass. Measured with widths of 128 and 384: 2,000 to 6,000 tokens are fastest; with 16,000, a float32 step takes
+an eighth longer."""
 
 
 @dataclass(frozen=True)
@@ -56,8 +57,9 @@ class Stepper:
     """Model, optimizers and loss for training steps. The only state is the weights, optimizer state and `oom_retries`.
 
     Attributes:
-        loss: the `TrainingLoss` of the model, wrapped for several processes or compiled.
-        oom_retries: counter of steps retried after running out of memory.
+        loss: the `TrainingLoss` of the model, wrapped if there are several processes, compiled if `train.compile` is
+            set.
+        oom_retries: counter of the retries after running out of memory; each retry halves the micro-batch.
 
     Args:
         model: model to train, which is moved to the device in the settings.
@@ -89,7 +91,10 @@ class Stepper:
         return [Batch.from_rows(part) if own else without_targets(Batch.from_rows(part)) for part, own in parts]
 
     def _rows_at_once(self, rows: Sequence[Any]) -> int:
-        """Return the number of rows per forward pass: all rows, or on a CPU at most `TOKENS_AT_ONCE` padded tokens."""
+        """Return the number of rows per forward pass: all rows; on a CPU as many as fit, but at least one.
+
+        On a CPU, the rows have at most `TOKENS_AT_ONCE` tokens, padding included.
+        """
         if self.device.type != "cpu":
             return len(rows)
         return max(1, TOKENS_AT_ONCE // max(map(len, rows)))
