@@ -217,9 +217,9 @@ class Trainer:
             self.observer.forget_after(self.state.step)
 
     def _end_without_a_step(self, reason: str) -> None:
-        """Report that the run has ended; if it reached `train.steps`, evaluate that step unless this was done before."""
+        """Report that the run has ended; if it reached `train.steps` and that step was not evaluated, evaluate it."""
         command = self._command_to_train_longer()
-        self.reporter.note(f"nothing left to train: {reason}. To go on, change that limit: {command}")
+        self.reporter.note(f"nothing left to train: {reason}. To train longer, change this limit: {command}")
         if self.state.step == self.config.train.steps and not self._is_evaluated:
             self.evaluate()
             self.write_sample()
