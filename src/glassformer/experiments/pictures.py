@@ -78,7 +78,7 @@ def lines_picture(
 
 
 def validation_curve(run: Path) -> Curve:
-    """Return the (step, validation loss) points of a run so far."""
+    """Return the (step, validation loss) points of a run so far, without losses that are not finite."""
     measured = [record for record in read_metrics(Run(run)) if math.isfinite(record.get("validation_loss", math.inf))]
     return [(record["step"], float(record["validation_loss"])) for record in measured]
 

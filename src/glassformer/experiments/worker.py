@@ -134,7 +134,7 @@ def _wait_until_free(run_folder: Path) -> None:
 
 
 def _last_sample(trainer: Trainer) -> str:
-    """Return the text that the model generated at its last evaluation."""
+    """Return the last sample of the run, including the prompt."""
     return read_samples(trainer.run)[-1][1].strip()
 
 

@@ -4,9 +4,10 @@ Let b be the number of beams, n the number of tokens of a hypothesis, and log p 
 
 * **Score.** log p / ((5 + n) / 6)^alpha, where alpha is the length penalty (Wu et al. 2016, section 7, equation 14). An
   end token counts as a token. With alpha = 0 the score is log p, which favours short texts.
-* **Step.** With e end tokens (e >= 1), a step considers the (1 + e) b likeliest continuations of all running hypotheses
-  of one source, over the whole vocabulary. At most e b of them end, so at least b continue, if there are that many. The
-  b likeliest of these keep running. They all have the same length, so log p ranks them in the same order as the score.
+* **Step.** With e end tokens (without any, e = 1 here), a step considers the (1 + e) b likeliest continuations of all
+  running hypotheses of one source, over the whole vocabulary. At most e b of them end, so at least b continue, if there
+  are that many. The b likeliest of these keep running. They all have the same length, so log p ranks them in the same
+  order as the score.
 * **Pool.** A hypothesis that ends enters the pool of its source if it is among the b likeliest continuations; with
   b = 1 the search is therefore greedy. The pool keeps the `wanted` best scores; among equal scores, the earliest.
 * **End.** The search for a source ends when its pool is full and no running hypothesis has, at its present length, a

@@ -22,7 +22,7 @@ from glassformer.model.transformer import Decoder, EncoderDecoder
 
 
 class Reader(Protocol):
-    """Protocol of readers. Every row grows by one token between two reads.
+    """Protocol of readers. Between two reads, every row that was read to its end grows by one token.
 
     Attributes:
         torch_threads: see `Engine`.
@@ -43,7 +43,7 @@ class Reader(Protocol):
         """Reorder, repeat or drop rows: new row i is old row `rows[i]`."""
 
     def read(self, rows: Sequence[Sequence[int]]) -> NextLogits:
-        """Read all rows and return their next-token logits; `rows` holds all tokens of each row."""
+        """Return the next-token logits of each row that is now read to its end; `rows` holds all tokens of each row."""
 
 
 class PlainReader:
@@ -126,7 +126,7 @@ class CachedReader(SlotReader):
 
 
 class TorchEngine:
-    """Engine that computes with PyTorch: the model reads prompts, and its `FastDecoder` the last tokens of rows.
+    """Engine that computes with PyTorch: the model reads prompts, and a `FastDecoder`, if possible, the last tokens.
 
     Implements `Engine`.
     """

@@ -1,4 +1,4 @@
-"""Build a model from settings, with initial weights that give an initial loss near ln V for all settings."""
+"""Build a model from settings, with initial weights that give an initial loss near ln V (of a classifier, ln C)."""
 
 from __future__ import annotations
 

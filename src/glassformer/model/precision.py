@@ -142,7 +142,7 @@ def why(device: torch.device) -> str:
 
 
 def slower_choices(config: Config) -> list[str]:
-    """Return a note for each recorded precision that is slower on this device, with the option that changes it.
+    """Return a note for each recorded precision that is slow on this device, with the option that changes it.
 
     Args:
         config: settings of a run, after `as_recorded`.
