@@ -262,7 +262,7 @@ def _write(file: Path | None, environment: str, speeds: Speeds) -> None:
 
 
 def time_processor() -> Speeds:
-    """Measure the speed of matrix multiplications in float32 and bfloat16, in at most 0.3 s.
+    """Measure the speed of matrix multiplications in float32 and bfloat16, usually in less than 0.3 s.
 
     Use one thread: the ratio of the speeds hardly depends on the number of threads, but on a busy machine several
     threads wait for each other, which can make a fast bfloat16 look slow. The precisions take turns, and the shortest

@@ -1,6 +1,7 @@
 """Checkpoints: everything needed to resume a run exactly.
 
-Random state is not saved: each step seeds its random numbers from the run's seed and the step's number.
+Random state is not saved: each step seeds its random numbers from the run's seed, the step's number and the rank of the
+process.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class TrainState:
 
     Attributes:
         step: number of completed optimizer steps.
-        tokens: number of target tokens trained on.
+        tokens: number of targets trained on: predicted tokens or, in classification, labels.
         train_seconds: training time, without evaluation, sampling and saving.
         best_step, best_loss: step and validation loss of the best evaluation so far.
         waited: number of evaluations since the best one.

@@ -7,7 +7,7 @@ summed in float32. The formulas are in the docstrings, with their sources:
 * Rajbhandari, Rasley, Ruwase and He 2020, "ZeRO": sections 3 and 5 (sharding of 16 bytes per parameter), 7 (traffic).
 * Kaplan et al. 2020, "Scaling laws for neural language models": section 2.1 (6 FLOPs per parameter and token).
 * Chowdhery et al. 2022, "PaLM": appendix B (FLOPs of attention, and model FLOPs utilization).
-* Korthikanti et al. 2022, "Reducing activation recomputation in large transformer models": section 4.
+* Korthikanti et al. 2022, "Reducing activation recomputation in large transformer models": sections 4 and 5.
 * Patarasuk and Yuan 2009, "Bandwidth optimal all-reduce algorithms": traffic of a ring.
 """
 
@@ -185,8 +185,7 @@ def sharded(shapes: Sequence[tuple[int, ...]], processes: int, rank: int = 0) ->
     """Return the exact number of bytes that process `rank` stores of a model trained with AdamW.
 
     FSDP2 shards each parameter by rows: of R rows, each of n processes has ceil(R / n), and the last ones fewer or
-    none.
-    Weight, gradient and two moments are float32: 16 bytes per parameter (ZeRO, section 3.1, has the same sum as
+    none. Weight, gradient and two moments are float32: 16 bytes per parameter (ZeRO, section 3.1, has the same sum as
     2 + 2 + 12), divided by n (section 5). AdamW's step count, one number per parameter tensor, is not sharded.
     """
     numbers = 0
@@ -212,7 +211,7 @@ def activation_bytes(size: ModelSize, tokens: int, recomputed: bool) -> int:
     """Return the bytes of activations of one forward and backward pass over `tokens` tokens.
 
     Blocks: `kept` of all blocks; or, if recomputed, the input of each block and `kept` of one (Korthikanti et al.,
-    section 4.2). Head: its input, the gradient of this input, and one chunk of logits and their gradients (both in
+    section 5). Head: its input, the gradient of this input, and one chunk of logits and their gradients (both in
     bfloat16 and float32), and log-probabilities, together 16 bytes per logit (see `tasks.losses`).
     """
     blocks = size.layers * HALF * size.width + size.kept if recomputed else size.layers * size.kept
@@ -257,7 +256,8 @@ def estimate(size: ModelSize, gpu: Gpu, gpus: int, reach: float, rows: int | Non
         gpu: type of the GPUs.
         gpus: number of GPUs.
         reach: fraction of the peak FLOP/s that computation reaches while it is not waiting for communication.
-        rows: number of rows of `context` tokens on each GPU; None: as many as fit, at most 64.
+        rows: number of rows of `context` tokens on each GPU; None: the largest power of two
+            that fits, at most 64.
     """
     whole = max((*size.blocks, size.rest))
     kept = sharded(size.shapes, gpus)

@@ -76,7 +76,7 @@ class SizingRules:
     Attributes:
         tokens_per_weight: minimum number of tokens that a run reads per weight, including repetitions.
         weights_per_token: maximum number of weights per token of the data.
-        steps: minimum number of steps, unless the batch is already the smallest.
+        steps: approximate minimum number of steps, unless the batch is already the smallest.
         epochs: maximum number of passes over the data, unless `fewest_steps` requires more.
         fewest_steps: minimum number of steps with the smallest batch, if there is time. With fewer steps, a model
             trained on a few hundred examples is undertrained.
@@ -139,10 +139,11 @@ class SizingCase:
         optimizer: "adamw" or "muon".
         text_tokens: number of tokens in the training split, including sources and targets.
         vocabulary: vocabulary size V.
-        row_tokens: mean number of tokens of an example; None if rows are windows over running text.
+        row_tokens: mean number of tokens of a row if rows are examples or documents; None if they are windows over
+            running text.
         seconds: seconds for training steps.
         task: task of the run.
-        longest: context that fits nearly every example; None: use the context of the shape.
+        longest: context that fits nearly every example; None for running text.
         like_length: whether batches have rows of similar length and a size in tokens.
         predicted: fraction of the tokens for which logits are computed.
     """

@@ -97,8 +97,8 @@ def probe(config: Config, tokens: Path, seconds: float, parent_text: ParentText 
     Args:
         config: all settings.
         tokens: folder of the prepared text.
-        seconds: seconds for training steps, unless two steps take longer. The start, evaluations, a sample, a
-            checkpoint, and steps that raise memory use to that of a long run take additional time.
+        seconds: seconds for training steps, unless two steps take longer. The start, trials of the number of threads,
+            evaluations, a sample, a checkpoint, and steps that raise memory use to that of a long run take more time.
         parent_text: text of the run's parent, whose rows `data.mix` uses; None: the run has no parent.
 
     Raises:
@@ -127,7 +127,7 @@ def measure(config: Config, tokens: Path, seconds: float, parent_text: ParentTex
     See `probe` for the arguments.
 
     Raises:
-        GlassError: there is not enough memory, or the prepared text is damaged.
+        GlassError: the device is missing, there is not enough memory, or the prepared text is damaged.
     """
     set_threads(config)
     device = choose_device(config.train.device)

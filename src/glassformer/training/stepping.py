@@ -38,7 +38,7 @@ class Gradients:
     Attributes:
         loss: mean loss over all targets, in nats.
         norm: () total norm of all gradients.
-        targets: number of target tokens in the loss.
+        targets: number of targets in the loss, in all processes together.
         batches: micro-batches of this process.
     """
 
@@ -54,7 +54,7 @@ class Gradients:
 
 
 class Stepper:
-    """Model, optimizers and loss for training steps. The only state is the weights, optimizer state and `oom_retries`.
+    """Model, optimizers and loss for training steps. Its only state is weights, optimizer state and `oom_retries`.
 
     Attributes:
         loss: the `TrainingLoss` of the model, wrapped if there are several processes, compiled if `train.compile` is
@@ -101,7 +101,7 @@ class Stepper:
 
     @property
     def average(self) -> WeightAverage | None:
-        """Return the `WeightAverage` among the optimizers; None if `train.average` is unset."""
+        """Return the `WeightAverage` among the optimizers; None if `train.average` is "none"."""
         last = self.optimizers[-1]
         return last if isinstance(last, WeightAverage) else None
 
