@@ -28,8 +28,8 @@ NUMERIC = {
     "precision": "precision",
     "processes": "processes",
 }
-"""Entry of a leg -> its name in messages. Like package versions, these entries can change the results, most of them only
-in the last digits."""
+"""Entry of a leg -> its name in messages. Like package versions, these entries can change the results, mostly only in
+the last digits."""
 
 
 def describe_leg(stepper: Stepper, step: int) -> dict[str, Any]:

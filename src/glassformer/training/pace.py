@@ -18,8 +18,8 @@ RECENT = 8
 """Number of recent steps whose mean time predicts the time of the next step."""
 TRIAL_SHARE = 1 / 200
 LONGEST_TRIAL = 0.5
-"""The speed of evaluation is measured on more and more rows, until they take the fraction `TRIAL_SHARE` of the time limit
-or `LONGEST_TRIAL` seconds, whichever is less, or until there are no more rows."""
+"""The speed of evaluation is measured on more and more rows, until they take the fraction `TRIAL_SHARE` of the time
+limit or `LONGEST_TRIAL` seconds, whichever is less, or until there are no more rows."""
 
 
 class Pace:
