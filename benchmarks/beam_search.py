@@ -239,7 +239,7 @@ def by_length(search: Search, rows: int) -> Search:
 def take_turns(
     searches: dict[str, Search], sources: list[list[int]], repeats: int
 ) -> tuple[dict[str, list[float]], dict[str, list[list[int]]]]:
-    """Return the seconds of every repeat and the texts of each search; the first turn is a warm-up."""
+    """Return the seconds of every repeat and the last texts of each search; the first turn is a warm-up."""
     seconds: dict[str, list[float]] = {name: [] for name in searches}
     texts: dict[str, list[list[int]]] = {}
     for turn in range(repeats + 1):

@@ -11,7 +11,7 @@ labels and 2,000 to test on, without duplicates. The command line then trains
 * `alone`: a classifier on the 300, with the size and regularization that the recipe for labels chooses, in as many
   minutes as the other two runs together.
 
-`glass evaluate` compares each with TF-IDF and logistic regression on the same 300 texts.
+`glass evaluate` compares each with TF-IDF and logistic regression, fitted to the same 300 texts.
 
     python benchmarks/few_labels.py --out benchmarks/results/few_labels.json
 """
@@ -83,7 +83,7 @@ def glass(folder: Path, *words: str) -> dict[str, Any]:
 
 
 def measure(seed: int, options: argparse.Namespace) -> dict[str, Any]:
-    """Return the test errors with their intervals, and that of TF-IDF."""
+    """Return the test errors of both classifiers with their intervals, and the test error of TF-IDF."""
     again = ["--train.seed", str(seed), "--data.seed", str(seed), "--tokenizer.kind", "words"]
     lines = ["--task", "masked", "--data.document", "line", "--data.windows", "documents"]
     labels = ["--task", "classify"]

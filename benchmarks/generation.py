@@ -137,7 +137,7 @@ def write_with_theirs(model: Any, options: argparse.Namespace) -> Write:
 def take_turns(
     writers: dict[str, Write], prompts: list[list[int]], repeats: int, clock: Callable[[], float]
 ) -> tuple[dict[str, list[float]], dict[str, list[list[int]]]]:
-    """Return the seconds of every repeat and the generated tokens; the first turn is a warm-up."""
+    """Return the seconds of every repeat and the tokens of the last turn; the first turn is a warm-up."""
     seconds: dict[str, list[float]] = {name: [] for name in writers}
     texts: dict[str, list[list[int]]] = {}
     for turn in range(repeats + 1):

@@ -45,10 +45,10 @@ from glassformer.training.setup import new_training, text_of_run
 
 RESULTS = Path(__file__).parent / "results" / "loss_band.jsonl"
 MODERN = {"positions": "rotary", "norm": "rmsnorm", "qk_norm": "head", "activation": "relu2", "tied": False}
-"""Settings of runs with Muon: those of the recipe auto before its norms and activation changed."""
+"""Model settings of runs with Muon: those of the recipe auto before its norms and activation changed."""
 LEAST = 1e10
 MOST = 3e12
-"""Limits of the FLOPs of a run: 6 x parameters x tokens."""
+"""Approximate limits of the FLOPs of a run: 6 x parameters x tokens."""
 PENALTY = 0.3
 """Penalty on the squares of the weights."""
 COVERAGE = 0.85
@@ -73,7 +73,7 @@ def sources(folder: Path) -> dict[str, dict[str, Any]]:
 
 
 def random_config(rng: random.Random, data: dict[str, Any], kind: str) -> Config:
-    """Return random settings of a run, with log-uniform FLOPs between `LEAST` and `MOST`."""
+    """Return random settings of a run; its FLOPs are about log-uniform between `LEAST` and `MOST`."""
     width = rng.choice([32, 48, 64, 96, 128])
     layers = rng.randint(1, 3)
     context = rng.choice([32, 64, 128])
