@@ -125,8 +125,8 @@ def beam_search(
         model: model that generates; its mode and gradients are not changed.
         prompts: token ids, at least one each; lengths may differ.
         settings: `tokens`, `beams` and `length_penalty` are used; the other settings are for sampling.
-        end_id: end token; None: all hypotheses have `settings.tokens` tokens, unless `more_ends` has an end token.
-        cached: whether to use a key-value cache; False is slow and meant for tests.
+        end_id: end token; None: all hypotheses have the maximum number of tokens, unless `more_ends` has an end token.
+        cached: whether to use a key-value cache; False is slow, but right for a model without a causal mask.
         wanted: number of hypotheses to return, at most `settings.beams`; None: `settings.beams`. A smaller number ends
             the search sooner.
         start: tokens that start the targets of an encoder-decoder; empty: the end token.

@@ -34,7 +34,7 @@ class TokenStep:
 
     Attributes:
         rows: numbers of these rows, in no particular order.
-        tokens: sampled token of each of these rows; end tokens are included.
+        tokens: generated token of each of these rows; end tokens are included.
         logits: (len(rows), V) logits before temperature and the other sampling settings are applied.
         ended: the reason by row, for rows that end with this step: "end" (an end token), "stop" (the caller's stop
             condition) or "length" (the maximum number of tokens).
@@ -144,7 +144,7 @@ class TokenLoop:
             self.reader.select([])
 
     def step(self) -> TokenStep:
-        """Sample one more token for each row that was read to its end.
+        """Generate one more token for each row that is read to its end.
 
         Raises:
             GlassError: the logits are not finite.
@@ -214,7 +214,7 @@ def generate(
         stop: function that is called after each token, except an end token, with the row's index and the tokens
             generated so far; True ends the row.
         seeds: seed of each prompt; None: `settings.seed` for all, so equal prompts give equal rows.
-        cached: whether to use a key-value cache; False is slow and meant for tests.
+        cached: whether to use a key-value cache; False is slow, but right for a model without a causal mask.
         start: tokens that start the targets of an encoder-decoder; empty: the end token.
         engine: engine of this model, which computes the logits; None: PyTorch.
         more_ends: further end tokens.

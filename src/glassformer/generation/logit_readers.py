@@ -1,8 +1,9 @@
 """Readers: read rows of tokens and return next-token logits, with or without a key-value cache.
 
-Generation uses `CachedReader`. `PlainReader` is the reference for tests, and reads models for which a cache would be
-wrong (without a causal mask). Rows can be added and removed at any time. A decoder reads the context window of a row; a
-row of an encoder-decoder is a target with a source: see `generation.context_window`.
+Generation uses `CachedReader`, or `SlotReader` with another engine. `PlainReader` is the reference for tests and for
+`glass verify`, and reads models for which a cache would be wrong (without a causal mask). Rows can be added and removed
+at any time. A decoder reads the context window of a row; a row of an encoder-decoder is a target with a source: see
+`generation.context_window`.
 """
 
 from __future__ import annotations
