@@ -64,7 +64,7 @@ def _line(row: dict[str, Any]) -> str:
 
 
 def _settings(options: Options) -> dict[str, Any]:
-    """Return the options that affect the figures; for files, only whether they were given."""
+    """Return the options that affect the figures; of files, only whether or for which languages they were given."""
     plain = {name: value for name, value in vars(options).items() if isinstance(value, int | float | str | bool)}
     return {
         **plain,
