@@ -66,7 +66,7 @@ class GridJob:
 
 @dataclass(frozen=True)
 class Grid:
-    """A grid of cells with seeds; the first cell is the baseline.
+    """A grid of cells with seeds; the first cell is the default baseline.
 
     Attributes:
         cells: all cells in order.

@@ -23,7 +23,7 @@ Curve = list[tuple[int, float]]
 
 
 def curves_picture(folder: Path, grid: Grid) -> str:
-    """Plot validation loss over steps: the mean of each cell over seeds, with a band from minimum to maximum."""
+    """Plot validation loss over steps: the mean of each cell over its seeds, with a band from minimum to maximum."""
     figure, axes = _figure(8.0, 4.5)
     for number, cell in enumerate(grid.cells):
         runs = [validation_curve(folder / "runs" / grid.job(number, seed).name) for seed in range(grid.seeds)]

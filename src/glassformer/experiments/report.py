@@ -1,4 +1,4 @@
-"""Write the report of a comparison: a table for the terminal, a Markdown file, and a self-contained HTML file."""
+"""Reports of comparisons: a table for the terminal, a Markdown file, and a self-contained HTML file."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ class Spread:
     """Mean and standard deviation of one cell over its seeds.
 
     Attributes:
-        values: value of each finished seed.
+        values: value of each finished seed that has one.
     """
 
     values: tuple[float, ...]
