@@ -1,14 +1,15 @@
 """Beam search on a translation model, compared with Hugging Face `generate`: same weights and sources, in one run.
 
 The weights are copied into a `MarianMTModel`, so both must find the same texts; the equal texts are counted. Both are
-measured in turns, with three kinds of work:
+measured in turns. The kinds of work:
 
 * `fixed`: every text has `--tokens` tokens, because the end token is made impossible in both;
 * `varied`: texts have different lengths (by default 13 tokens on average and 20 at most), because weights are set so
   that the end token becomes certain after a number of tokens that depends on the source. Here it is an advantage to
   remove finished sources from the batch.
-* `text`: a trained run translates the lines of a file, as `glass generate --input` does, in batches of up to 128
-  sources of similar length. Hugging Face's `generate` gets `--batch` lines at once, in the file's order and by length.
+* `text`, `by length` (with `--run`): a trained run translates the lines of a file, as `glass generate --input` does, in
+  batches of up to 128 sources of similar length. Hugging Face's `generate` gets `--batch` lines at once, for `text` in
+  the file's order, for `by length` sorted by length.
 
 The first two use a model with random weights (by default 3 + 3 layers of width 256) and the same batches for both. The
 length penalty is 0, where both definitions of the score are equal. Needs the package `transformers`.
@@ -238,7 +239,7 @@ def by_length(search: Search, rows: int) -> Search:
 def take_turns(
     searches: dict[str, Search], sources: list[list[int]], repeats: int
 ) -> tuple[dict[str, list[float]], dict[str, list[list[int]]]]:
-    """Return the seconds of every repeat and the texts of each search; the first turn is a warm-up."""
+    """Return the seconds of every repeat and the last texts of each search; the first turn is a warm-up."""
     seconds: dict[str, list[float]] = {name: [] for name in searches}
     texts: dict[str, list[list[int]]] = {}
     for turn in range(repeats + 1):

@@ -1,9 +1,9 @@
 """Generation with a decoder, compared with Hugging Face `generate`: same weights and prompts, in one run.
 
 The weights are copied into a `GPT2LMHeadModel`: with greedy decoding both must generate the same tokens, and the equal
-rows are counted. Both are measured in turns; a ratio compares two adjacent turns. By default, the model has random
-weights and the shape of nanoGPT's character model (6 layers, 6 heads, width 384, 65 characters: 10.65 M parameters).
-Its context is 256, or more if prompt and generated tokens need more. No text ends early.
+rows are counted. Both are measured in turns; a ratio compares two adjacent turns. The model has random weights and, by
+default, the shape of nanoGPT's character model (6 layers, 6 heads, width 384, 65 characters: 10.65 M parameters). Its
+context is 256, or more if prompt and generated tokens need more. No text ends early.
 
 Memory limits the speed of a batch of one: every weight is read once per token, so tokens per second are at most the
 memory bandwidth divided by the bytes of the weights. The bandwidth is measured in the same run with the same threads,
@@ -137,7 +137,7 @@ def write_with_theirs(model: Any, options: argparse.Namespace) -> Write:
 def take_turns(
     writers: dict[str, Write], prompts: list[list[int]], repeats: int, clock: Callable[[], float]
 ) -> tuple[dict[str, list[float]], dict[str, list[list[int]]]]:
-    """Return the seconds of every repeat and the generated tokens; the first turn is a warm-up."""
+    """Return the seconds of every repeat and the tokens of the last turn; the first turn is a warm-up."""
     seconds: dict[str, list[float]] = {name: [] for name in writers}
     texts: dict[str, list[list[int]]] = {}
     for turn in range(repeats + 1):
@@ -252,7 +252,7 @@ def arguments() -> argparse.Namespace:
         "--clock",
         choices=CLOCKS,
         default="wall",
-        help="processor: with one thread, on a busy machine",
+        help="processor: measure CPU time, for a busy machine and one thread; default wall",
     )
     parser.add_argument("--temperature", type=float, default=0.0, help="default 0: greedy")
     parser.add_argument("--top-k", type=int, help="default: all tokens")

@@ -1,8 +1,8 @@
 """Growth of cost with size: a training step, a token, the encoding of a text and the opening of a run.
 
 Each panel varies one quantity. Each point is the median of `--repeats` runs after a warm-up run (encoding: at most 2
-runs, without warm-up). Training steps always process 3,072 tokens. `results.md` holds the tables, `results.svg` the
-charts and `results.json` all runs, the machine and its measured peaks.
+runs, without warm-up). Training steps always process 3,072 tokens. In the folder `--out`, `results.md` holds the
+tables, `results.svg` the charts, and `results.json` all runs, the machine and its measured peaks.
 
     python benchmarks/growth.py --threads 2 --text shakespeare.txt --out benchmarks/results/growth/avx512
     python benchmarks/growth.py --threads 2 --text shakespeare.txt --isa avx2 --only "training step, by model size"
@@ -41,7 +41,7 @@ SIZES = {
     "10 M": Shape(layers=6, heads=6, width=384, context=256, batch=12),
     "50 M": Shape(layers=16, heads=8, width=512, context=256, batch=12),
 }
-"""Models by their number of parameters."""
+"""Models by their approximate number of parameters."""
 BACKENDS: dict[str, BackendName] = {"torch": "torch", "onnxruntime": "onnxruntime", "8 bits": "onnxruntime-int8"}
 ALPHABET = "".join(chr(code) for code in range(32, 97))
 

@@ -35,7 +35,7 @@ FAR = 200  # largest distance of the two checks, in bytes
 
 def add_isa(parser: argparse.ArgumentParser) -> None:
     """Add the option `--isa`."""
-    parser.add_argument("--isa", choices=RESTRICTIONS, help="restrict the processor to these instructions")
+    parser.add_argument("--isa", choices=RESTRICTIONS, help="measure as on a processor with only these instructions")
 
 
 def restrict(isa: str | None) -> None:

@@ -1,16 +1,17 @@
-"""Data and fit of the loss band of `glass plan`: short language-model runs of many sizes on many texts.
+"""Data and fit of the loss band of `glass plan`: short language-model runs of many sizes on several texts.
 
 `collect` trains with random texts and sizes, and appends a line for each run to a file, so that it can be stopped and
-continued. `add` appends finished runs of any kind. `fit` fits the formula of `glassformer.training.forecast` to that
+continued. `add` appends finished runs of task lm. `fit` fits the formula of `glassformer.training.forecast` to that
 file, prints its coefficients, and prints how often the loss of a run on an unseen text is inside its band.
 
     python benchmarks/loss_band.py collect --texts ~/texts --minutes 30
     python benchmarks/loss_band.py add runs/one runs/two
     python benchmarks/loss_band.py fit
 
-The texts: every .txt and .gz file below --texts, the text columns of its .csv and .tsv files, and three packages of the
-Python standard library of this machine. Each is tokenized as characters and with BPE. Generated corpora are left out,
-because they are learnt at another speed, and their known entropy is the final loss.
+The texts: every .txt and .gz file below --texts, column 3 of its .csv files, columns 1 and 2 of its .tsv files, and
+three packages of the Python standard library of this machine; files with `val` or `test_2016` in their path are left
+out. Each run tokenizes its text as characters or with BPE, chosen at random. There are no runs on generated corpora,
+because these are learnt at another speed, and their true entropy is known.
 """
 
 from __future__ import annotations
@@ -44,14 +45,14 @@ from glassformer.training.setup import new_training, text_of_run
 
 RESULTS = Path(__file__).parent / "results" / "loss_band.jsonl"
 MODERN = {"positions": "rotary", "norm": "rmsnorm", "qk_norm": "head", "activation": "relu2", "tied": False}
-"""Settings of runs with Muon: those of the recipe auto before its norms and activation changed."""
+"""Model settings of runs with Muon: those of the recipe auto before its norms and activation changed."""
 LEAST = 1e10
 MOST = 3e12
-"""Limits of the FLOPs of a run: 6 x parameters x tokens."""
+"""Approximate limits of the FLOPs of a run: 6 x parameters x tokens."""
 PENALTY = 0.3
 """Penalty on the squares of the weights."""
 COVERAGE = 0.85
-"""Share of runs on unseen texts whose loss must be inside the band."""
+"""Share of runs on unseen texts for which the band is made wide enough."""
 
 
 def sources(folder: Path) -> dict[str, dict[str, Any]]:
@@ -72,7 +73,7 @@ def sources(folder: Path) -> dict[str, dict[str, Any]]:
 
 
 def random_config(rng: random.Random, data: dict[str, Any], kind: str) -> Config:
-    """Return random settings of a run, with log-uniform FLOPs between `LEAST` and `MOST`."""
+    """Return random settings of a run; its FLOPs are about log-uniform between `LEAST` and `MOST`."""
     width = rng.choice([32, 48, 64, 96, 128])
     layers = rng.randint(1, 3)
     context = rng.choice([32, 64, 128])
@@ -128,7 +129,7 @@ def facts_of(name: str, config: Config, data: Any) -> dict[str, Any]:
 
 
 def finished(folder: Path) -> dict[str, Any]:
-    """Return the facts of a finished run, its number of steps and its best validation loss."""
+    """Return the facts of a finished run that are known before training, its best validation loss and its time."""
     run = open_run(folder)
     lines = [json.loads(line) for line in run.metrics_file.read_text(encoding="utf-8").splitlines()]
     own = run.config()
@@ -141,7 +142,7 @@ def finished(folder: Path) -> dict[str, Any]:
 
 
 def collect(texts: Path, minutes: float, seed: int, to: Path) -> None:
-    """Train on random texts until the time is over."""
+    """Train runs with random texts and sizes, one after the other, until the time is over."""
     rng = random.Random(seed)
     ends = time.monotonic() + 60 * minutes
     with tempfile.TemporaryDirectory() as temporary:

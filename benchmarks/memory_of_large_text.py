@@ -46,7 +46,7 @@ def write_text(path: Path, size: int, one_line: bool) -> None:
 
 
 def main() -> int:
-    """Generate the text, train and observe; the exit code is 1 if memory exceeds the limit."""
+    """Generate the text, train and observe; the exit code is 1 if memory exceeds the limit, 2 without /proc."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--megabytes", type=int, default=1000)
     parser.add_argument("--limit", type=int, default=600, help="limit of the anonymous memory in megabytes")

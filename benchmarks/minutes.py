@@ -1,7 +1,8 @@
-"""Accuracy of `glass train TEXT --minutes M`: on an idle machine, and with one busy process per core.
+"""Time limit of `glass train TEXT --minutes M`: how well a run keeps it, on an idle machine and on a busy one.
 
-Each run is a command in a separate folder; its wall time is that of the whole process. The ratio is wall time / M; the
-goal is at most 1.2 for one minute and 1.1 for two. The loss is that of the validation part.
+On the busy machine, one process per core computes all the time. Each run is a command in a separate folder; its wall
+time is that of the whole process. The ratio is wall time / M; the goal is at most 1.2 for one minute and 1.1 for two.
+The loss is that of the validation part.
 
     python benchmarks/minutes.py ~/texts/shakespeare/input.txt --minutes 1 2
     python benchmarks/minutes.py book.txt --minutes 1 --load busy --json
@@ -78,7 +79,7 @@ def row(found: dict[str, Any]) -> str:
 
 
 def main() -> int:
-    """Run each number of minutes under each load."""
+    """Run each number of minutes under each load, and print the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("text", type=Path, help="the training text")
     parser.add_argument("--minutes", type=float, nargs="+", default=[1.0, 2.0], help="default: 1 2")

@@ -1,7 +1,8 @@
 """Accuracy of a small classifier from random weights on news, compared with TF-IDF + logistic regression and majority.
 
-Splits AG News (a CSV file of class, title, description) into a training and a test part with equal shares of each
-class, and runs the command line on them; the test part is used only for the final evaluation.
+Splits AG News (a CSV file of class, title, description) into a test part with the same number of texts of each class
+and a training part with all other texts, and runs the command line on them; the test part is used only for the final
+evaluation.
 
     python benchmarks/news_labels.py ag_news_test.csv
     python benchmarks/news_labels.py ag_news_test.csv --test 1000 --seed 0 --set train.steps=2000

@@ -2,9 +2,10 @@
 
 A run with random weights, the layers and heads of GPT-2 small and a small width is served by `glass serve` in a
 separate process; chromium opens the attention map of a text of 1,024 tokens, each time with an empty cache.
-`first_paint` is the browser's first contentful paint; `map` is the time from the start of the navigation to the drawn
-map; `heads` is the time from the choice of another head to the frame after its map is rng. Then follow the other
-views of attention, and the same with 4,096 tokens.
+`first_paint_ms` is the time to the browser's first contentful paint, `map_ms` the time from the start of the navigation
+to the drawn map, and `head_ms` the time from the choice of another head to the frame after its map is drawn. `views`
+has the times of four other views of attention, and `tokens_4096` those of the map and of up to five heads for a text
+of 4,096 tokens.
 
     python benchmarks/page.py --out page.json
     python benchmarks/page.py --openings 1 --heads 5 --width 768 --head-width 64
@@ -89,7 +90,7 @@ class Replies:
 
 
 def opening(browser: Browser, url: str, text: str) -> dict[str, Any]:
-    """Open the page with an empty cache, and return milliseconds and bytes."""
+    """Open the attention map with an empty cache, and return milliseconds and bytes."""
     page = browser.new_page(viewport={"width": 1280, "height": 900})
     replies = Replies(page)
     page.goto(url + address_of("attention", text), wait_until="commit")
@@ -101,13 +102,13 @@ def opening(browser: Browser, url: str, text: str) -> dict[str, Any]:
 
 
 def head_turned(page: Page, text: str, head: str) -> float:
-    """Return the milliseconds from the choice of a head to the frame after its map is rng."""
+    """Return the milliseconds from the choice of a head to the frame after its map is drawn."""
     found: float = page.evaluate(TURN, [address_of("attention", text, head=head), "aside h3", head])
     return found
 
 
 def view_turned(page: Page, text: str, view: str) -> dict[str, float]:
-    """Return the milliseconds of a change to another view, and its number of SVG nodes."""
+    """Return the milliseconds of a change to another view, and the number of SVG nodes on the page."""
     took = page.evaluate(TURN, [address_of(view, text), "#view-title", VIEWS[view]])
     return {"ms": took, "svg_nodes": page.evaluate("() => document.querySelectorAll('svg, svg *').length")}
 
@@ -146,7 +147,7 @@ def main() -> None:
     parser.add_argument("--openings", type=int, default=5)
     parser.add_argument("--heads", type=int, default=40, help="number of heads to choose one by one")
     parser.add_argument("--threads", type=int, default=1, help="threads of the server")
-    parser.add_argument("--page", type=Path, metavar="DIR", help="another built page")
+    parser.add_argument("--page", type=Path, metavar="DIR", help="folder of another build of the page")
     parser.add_argument("--out", type=Path, metavar="FILE")
     options = parser.parse_args()
     chromium = shutil.which("chromium") or shutil.which("google-chrome")

@@ -1,12 +1,13 @@
 """Comparison of glassformer with other libraries on the same work: speed, time to a loss, memory, start-up.
 
 The peers are packages of PyPI: GPT-2 and `generate` of transformers, torch's own layers, tokenizers, sentencepiece; and
-nanoGPT if a local checkout is given. All do the same work in every turn, the first turn is a warm-up, and ratios
-compare adjacent turns: the median, with the lowest and the highest. The peak speeds of the hardware (matrix
-multiplications, memory) are measured in the same run. `--out` gets JSON, Markdown and a chart.
+nanoGPT if a local checkout is given. All do the same work in every turn, and ratios compare adjacent turns: the median,
+with the lowest and the highest. For steps, generation, beams and start, the first turn is a warm-up. The peak speeds of
+the hardware (matrix multiplications, memory) are measured in the same run. The folder `--out` gets JSON, Markdown and,
+if matplotlib is installed, a chart.
 
-On a busy machine, `--clock processor --threads 1` measures CPU time instead of wall time (except for `beams` and
-`until`).
+`--clock processor --threads 1` measures CPU time instead of wall time (except for `beams` and `until`), which is better
+on a busy machine.
 
     python benchmarks/peers.py --quick --out results/look
     python benchmarks/peers.py --out benchmarks/results/laptop --threads 2 --nanogpt ../nanoGPT
@@ -63,7 +64,7 @@ def _line(row: dict[str, Any]) -> str:
 
 
 def _settings(options: Options) -> dict[str, Any]:
-    """Return the options that affect the figures; for files, only whether they were given."""
+    """Return the options that affect the figures; of files, only whether or for which languages they were given."""
     plain = {name: value for name, value in vars(options).items() if isinstance(value, int | float | str | bool)}
     return {
         **plain,
@@ -79,7 +80,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, required=True, help="folder of the results")
     parser.add_argument("--only", action="append", choices=KINDS, help="measure only this kind; may be repeated")
     parser.add_argument("--quick", action="store_true", help="tiny sizes, for a test in about a minute")
-    parser.add_argument("--repeats", type=int, default=5, help="measured turns of each; default 5, with --quick 2")
+    parser.add_argument(
+        "--repeats", type=int, default=5, help="measured turns of each; default 5, with --quick at most 2"
+    )
     parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="threads of all libraries")
     parser.add_argument("--device", default="cpu", help="steps and generation: cpu or cuda; default cpu")
     parser.add_argument("--clock", choices=CLOCKS, default="wall", help="wall time or CPU time; default wall")
@@ -89,10 +92,12 @@ def arguments() -> argparse.Namespace:
         "--text", action="append", default=[], metavar="NAME=FILE", help="tokenizers: text of a language"
     )
     parser.add_argument("--megabytes", type=int, default=10, help="tokenizers: size of each text; default 10")
-    parser.add_argument("--corpora", type=int, nargs="+", default=[10, 100], help="megabytes of text; default 10 100")
-    parser.add_argument("--until", type=float, default=1.88, help="the loss to reach; default 1.88")
     parser.add_argument(
-        "--until-text", type=Path, metavar="FILE", help="text for --until; without it, it is not measured"
+        "--corpora", type=int, nargs="+", default=[10, 100], help="corpora: megabytes of text; default 10 100"
+    )
+    parser.add_argument("--until", type=float, default=1.88, help="until: the loss to reach; default 1.88")
+    parser.add_argument(
+        "--until-text", type=Path, metavar="FILE", help="until: the text; without it, this kind is not measured"
     )
     parser.add_argument("--until-repeats", type=int, default=1, help="until: runs of each; default 1")
     parser.add_argument(

@@ -1,8 +1,8 @@
 """Forecasts of `glass plan` compared with measurements of `glass train` with the same settings.
 
 Runs of all three families, several contexts, precisions, batch sizes and tokenizers, with rows of equal and different
-lengths, are first planned and then trained for the number of steps that takes --seconds by the plan. Both use the
-command line. Time is that of training; memory is the peak of the training process (Linux: without file pages).
+lengths, are first planned and then trained for the number of steps (at least 20) that takes --seconds by the plan. Both
+use the command line. Time is that of training; memory is the peak of the training process (Linux: without file pages).
 
     python benchmarks/plan_against_run.py --texts ~/texts --seconds 40 --out benchmarks/results/plan_against_run
     python benchmarks/plan_against_run.py --texts ~/texts --seconds 15 --only classify
@@ -80,7 +80,7 @@ def words_of(name: str, texts: Path) -> list[str]:
 
 
 def against(name: str, texts: Path, seconds: float, probe: float, folder: Path) -> dict[str, Any]:
-    """Plan a case, plan it again with the number of steps that takes `seconds`, and train it."""
+    """Plan a case, plan it again with the number of steps (at least 20) that takes `seconds`, and train it."""
     words = words_of(name, texts)
     asked = ["--probe", str(probe)]
     step = said("plan", [*words, *asked, "--steps", "1000", "--out", "run"], folder)["seconds_per_step"]

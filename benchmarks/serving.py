@@ -1,12 +1,12 @@
 """The API under load: many streams at once compared with one at a time, and a check that batching changes no text.
 
-A run with random weights and the shape of nanoGPT's character model (6 layers, 6 heads, width 384: 10.65 M parameters)
-is served by `glass serve` in a separate process. The requests are random with a fixed seed: prompts of 1 to 120
-characters, 20 to 200 tokens, greedy or sampled in several ways. First they are sent one at a time, then by `--streams`
-clients, each of which sends its next request when the last one has ended. The speed of a single stream is measured with
-PyTorch, before and after the many streams, so that a change of the machine's speed is seen; with another backend, its
-own single stream is measured too. Some of the texts are then generated again by the library, one by one, and compared.
-With random weights logits differ clearly, so mixed-up texts would be noticed.
+A run with random weights and, by default, the shape of nanoGPT's character model (6 layers, 6 heads, width 384: 10.65 M
+parameters) is served by `glass serve` in a separate process. The requests are random with a fixed seed: prompts of 1 to
+120 characters, 20 to 200 tokens, greedy or sampled in several ways. First they are sent one at a time, then by
+`--streams` clients, each of which sends its next request when its previous one has ended. The speed of a single stream
+is measured with PyTorch, before and after the many streams, so that a change of the machine's speed is seen; with
+another backend, its own single stream is measured too. Some of the texts are then generated again by the library, one
+by one, and compared. With random weights logits differ clearly, so mixed-up texts would be noticed.
 
 The clients use plain sockets, because an HTTP library would use much of a small machine.
 

@@ -30,7 +30,7 @@ VOCAB = 512
 
 
 def look_inside(model: Decoder) -> None:
-    """Use all functions that add hooks to a model, once."""
+    """Trace, record, gate and patch a model once."""
     ids = torch.arange(32)[None]
     trace(model, ids)
     record(model, ids, keep=EVERYTHING)

@@ -11,15 +11,15 @@ percent as long as they run: `--restarts` averages over this.
     python benchmarks/versions.py ../before . --works greedy sampled prompts beams streams --width 384 --layers 6 \
         --heads 6 --context 256 --repeats 1
 
-The kinds of work, each with up to `--tokens` tokens per text:
+The kinds of work; texts get up to `--tokens` tokens, fewer if the context is short:
 
-* `training`: one step of the optimizer.
+* `training`: forward pass, backward pass and a step of the optimizer.
 * `writing`: one prompt, greedy, with the modules of the model and its cache: a hook on the last norm disables
   `generation/fast.py`.
 * `greedy`, `sampled`: one prompt. `prompts`: 32 prompts of 8 to 39 tokens, sampled.
 * `past`: 4 prompts as long as the context, greedy.
 * `beams`: 16 sources, a beam of 4. `targets`: 32 sources, greedy.
-* `streams`: 48 rows of different lengths in a continuous batch of 16 rows.
+* `streams`: 48 rows of different lengths in a continuous batch of 16 rows, each with half of `--tokens` to 30 more.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def first_module(*names: str) -> Any:
 
 
 def work(options: argparse.Namespace) -> None:
-    """Read names of works from standard input, and print the seconds that each takes."""
+    """Read names of works from standard input, and print the seconds that `--repeats` repetitions of each take."""
     import torch
 
     torch.set_num_threads(options.threads)
@@ -211,7 +211,7 @@ class Worker:
         )
 
     def seconds(self, work: str) -> float:
-        """Run a work once, and return its seconds."""
+        """Let the process repeat a work `--repeats` times, and return the seconds of all repetitions."""
         lines: IO[str] | None = self.process.stdin
         answers: IO[str] | None = self.process.stdout
         assert lines is not None

@@ -25,7 +25,7 @@ SLOW = 20e9
 
 
 def describe(threads: int) -> dict[str, Any]:
-    """Return processor, instruction set in use, cores, memory and versions."""
+    """Return GPU, processor, instruction set in use, cores, threads, memory, versions and load."""
     return {
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
         "processor": _processor(),

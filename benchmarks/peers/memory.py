@@ -21,7 +21,7 @@ QUADRATIC = 4096  # longest context for models that keep the attention weights
 
 
 def measure(options: Options) -> Iterator[Row]:
-    """Yield a row for each context, with the exponent of memory growth up to this context."""
+    """Yield a row for each mode and context, with the exponent of memory growth up to this context."""
     models = {
         OURS: {"who": "ours"},
         "Hugging Face": {"who": "hugging_face", "attention": "sdpa"},

@@ -77,7 +77,10 @@ def _words(value: Any) -> str:
 
 
 def draw(path: Path, rows: list[Found]) -> None:
-    """Draw a bar for each ratio, on a logarithmic axis, with a line from the lowest turn to the highest."""
+    """Draw a bar for each ratio, on a logarithmic axis, with a line from the lowest turn to the highest.
+
+    Do nothing without matplotlib or without ratios.
+    """
     try:
         from matplotlib.figure import Figure
     except ImportError:

@@ -124,7 +124,7 @@ def test_a_finished_run_says_how_to_train_on(folder: Path) -> None:
     assert done.returncode == 0, done.stderr
     (said,) = (line for line in done.stderr.splitlines() if "nothing left to train" in line)
     assert "all 3 steps are done" in said
-    command = shlex.split(said.partition("raise that limit: ")[2])
+    command = shlex.split(said.partition("change this limit: ")[2])
     assert command[0] == "glass"
     on = here(*command[1:], "--json", folder=folder)
     assert json.loads(on.stdout)["steps_done"] == 6, on.stderr

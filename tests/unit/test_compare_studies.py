@@ -145,7 +145,7 @@ def test_the_cost_study_reports_every_part(
     assert torch.get_num_threads() == threads
     page = (tmp_path / "cost" / "report.html").read_text(encoding="utf-8")
     assert page.count("<svg") == 2
-    assert "O(T^2 d)" in page
+    assert "O(T^2 D)" in page
     (tmp_path / "cost" / "mine.txt").write_text("x", encoding="utf-8")
     assert main(["compare", "--study", "cost", "--out", str(tmp_path / "cost")]) == 2
     assert "it holds mine.txt" in capsys.readouterr().err

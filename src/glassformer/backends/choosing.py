@@ -1,8 +1,8 @@
 """Choose the backend that computes the logits of generated text: PyTorch or onnxruntime on the CPU.
 
 `auto` uses onnxruntime only for greedy decoding of at least `AUTO_TOKENS` tokens by a float32 model on the CPU, if the
-packages are installed and the model is supported. Sampling and beam search use PyTorch. Logits agree to about 1e-5, so
-a greedy token can differ only in a near-tie.
+packages are installed and the model is supported; for sampling and beam search it uses PyTorch. Logits of the two then
+agree to about 1e-5, so a greedy token can differ only in a near-tie.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def open_engine(name: BackendName, model: Decoder | EncoderDecoder, greedy: bool
 def choose_engine(
     name: BackendName, model: Decoder | EncoderDecoder, settings: SampleConfig, texts: int
 ) -> Engine | None:
-    """Return the engine of a backend; for `auto`, choose it from the number of texts and the settings.
+    """Return the engine of a backend, or None for PyTorch; for `auto`, choose as the module's docstring says.
 
     Raises:
         GlassError: as in `open_engine`; never for `auto`.

@@ -233,7 +233,7 @@ def cost_report(laws: Sequence[Law], folder: Path) -> StudyReport:
     }
     held = ", ".join(f"{size} = {value}" for size, value in HELD.items())
     notes = [
-        "Theory: attention takes O(T^2 d) operations, a feed-forward layer O(T d d_ff); here d_ff = 4 d.",
+        "Theory: attention takes O(T^2 D) operations, a feed-forward layer O(T D F); here F = 4 D.",
         f"Exponents with their 95 % interval, fitted to the {FITTED} largest sizes. Other sizes are fixed: {held}, "
         f"{HEADS} heads, one row, float32, one thread.",
         "The fused kernel never stores the T x T weights, so its memory grows with T, but its time grows with T^2.",

@@ -1,7 +1,7 @@
 """Grid of settings: every combination of the varied values, each with the same seeds.
 
 This module does not import torch. A grid is stored in `grid.json` in its folder. When a comparison is resumed, the grid
-must be the same.
+must be the same, except that it may have more seeds.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Cell:
     """One combination of the varied values.
 
     Attributes:
-        values: the value of each varied setting in this cell, as a string.
+        values: the value of each varied setting (or of `remove`) in this cell, as a string.
         config: all settings, with the first seed.
     """
 
@@ -66,7 +66,7 @@ class GridJob:
 
 @dataclass(frozen=True)
 class Grid:
-    """A grid of cells with seeds; the first cell is the baseline.
+    """A grid of cells with seeds; the first cell is the default baseline.
 
     Attributes:
         cells: all cells in order.
@@ -126,7 +126,8 @@ def parse_variations(items: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """Parse command-line items `SETTING=VALUE,VALUE,...` into a mapping from setting to values.
 
     Raises:
-        GlassError: there is no such setting, it cannot vary, or it has fewer than two different values.
+        GlassError: an item has no =, there is no such setting, it cannot vary, it is given twice, or its values are not
+            at least two different ones.
     """
     found: dict[str, tuple[str, ...]] = {}
     for item in items:
@@ -177,13 +178,13 @@ def make_grid(
         settings: function from changed settings to all settings of a run.
 
     Raises:
-        GlassError: nothing varies, there are no seeds or too many runs, a combination is impossible, or two cells are
-            equal.
+        GlassError: nothing varies, there are no seeds or too many runs, a combination is impossible, the text is
+            standard input, or two cells are equal.
     """
     if not vary:
         raise GlassError("nothing varies", "Give --vary SECTION.FIELD=VALUE,VALUE or --study NAME.")
     if seeds < 1:
-        raise GlassError(f"--seeds {seeds} is less than one", "Give 3 or more.")
+        raise GlassError(f"--seeds {seeds} is less than one", "Give at least 1, or 3 to measure differences.")
     combinations = [dict(zip(vary, values, strict=True)) for values in product(*vary.values())]
     if len(combinations) * seeds > MOST_CELLS:
         raise GlassError(

@@ -23,7 +23,7 @@ Curve = list[tuple[int, float]]
 
 
 def curves_picture(folder: Path, grid: Grid) -> str:
-    """Plot validation loss over steps: the mean of each cell over seeds, with a band from minimum to maximum."""
+    """Plot validation loss over steps: the mean of each cell over its seeds, with a band from minimum to maximum."""
     figure, axes = _figure(8.0, 4.5)
     for number, cell in enumerate(grid.cells):
         runs = [validation_curve(folder / "runs" / grid.job(number, seed).name) for seed in range(grid.seeds)]
@@ -78,7 +78,7 @@ def lines_picture(
 
 
 def validation_curve(run: Path) -> Curve:
-    """Return the (step, validation loss) points of a run so far."""
+    """Return the (step, validation loss) points of a run so far, without losses that are not finite."""
     measured = [record for record in read_metrics(Run(run)) if math.isfinite(record.get("validation_loss", math.inf))]
     return [(record["step"], float(record["validation_loss"])) for record in measured]
 

@@ -1,4 +1,4 @@
-"""Write the report of a comparison: a table for the terminal, a Markdown file, and a self-contained HTML file."""
+"""Reports of comparisons: a table for the terminal, a Markdown file, and a self-contained HTML file."""
 
 from __future__ import annotations
 
@@ -106,11 +106,13 @@ def comparison_report(grid: Grid, table: ResultTable, pictures: Mapping[str, str
     if removals:
         notes.append("When generating: the loss of the token after each window, which is not in the model's input.")
         notes.append("Restored: the loss of the same weights in the complete model.")
-        notes += [f"ln V = {math.log(table.choices):.4f}: all tokens equally likely."] if table.choices else []
+        notes += (
+            [f"Loss if all tokens are equally likely: ln V = {math.log(table.choices):.4f}."] if table.choices else []
+        )
     notes += [*warnings_of(grid), *table.warnings]
     notes += [f"{run} failed: {why}" for row in table.rows for run, why in row.failures]
     paragraphs = [text for text in (grid.question, grid.hint) if text]
-    measured = f"{measure.capitalize()} on the whole validation split, at the best checkpoint of each run."
+    measured = f"{measure.capitalize()} on the validation split, at the best checkpoint of each run."
     same = " All cells of one seed see the same rows in the same order."
     paragraphs.append(measured + ("" if any(map(_changes_rows, grid.varied)) else same))
     settings = "\n".join(f"{key} = {_value(value)}" for key, value in shared_settings(grid).items())

@@ -40,16 +40,17 @@ def run_grid(folder: Path, grid: Grid, jobs: int, note: Callable[[str], None]) -
     """Train all unfinished runs of a grid, and return the results of its runs by name.
 
     Args:
-        folder: folder of this grid; new, empty, or with the same grid.
+        folder: folder of this grid; new, empty, or with the same grid, which may have fewer seeds.
         grid: grid to train.
         jobs: number of parallel processes, of one thread each.
         note: function that receives progress messages.
 
     Raises:
-        GlassError: the folder holds other files or another grid, or the text cannot be read or has changed.
+        GlassError: `jobs` is below 1, the folder holds other files or another grid, another process trains this grid,
+            or the text cannot be read or has changed.
     """
     if jobs < 1:
-        raise GlassError(f"--jobs {jobs} is less than one", "Give the number of runs to train in parallel.")
+        raise GlassError(f"--jobs {jobs} is less than one", "Give at least 1, the number of runs to train in parallel.")
     new = _check_folder(folder, grid)
     with clear_disk_errors(folder):
         for name in ("runs", "results"):

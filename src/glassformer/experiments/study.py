@@ -44,7 +44,7 @@ def load_study(name: str) -> Study:
     """Load the study with this name.
 
     Raises:
-        GlassError: there is no such study; the remedy names the study with the nearest name.
+        GlassError: there is no such study; the remedy names the study with the nearest name, or lists all names.
     """
     if name not in study_names():
         raise GlassError(f"unknown study {name!r}", nearest(name, [*study_names(), COST]))

@@ -134,7 +134,7 @@ def _wait_until_free(run_folder: Path) -> None:
 
 
 def _last_sample(trainer: Trainer) -> str:
-    """Return the text that the model generated at its last evaluation."""
+    """Return the last sample of the run, including the prompt."""
     return read_samples(trainer.run)[-1][1].strip()
 
 
@@ -154,7 +154,7 @@ def _answer(folder: Path, grid: Grid, name: str) -> dict[str, Any]:
 def _read_names(names: SimpleQueue[str]) -> None:
     for line in sys.stdin:
         names.put(line.strip())
-    os._exit(1)  # safe at any point, because files on the disk are written atomically
+    os._exit(1)  # safe at any point, because a run can be resumed from its last checkpoint
 
 
 def main(folder: Path) -> None:

@@ -4,9 +4,10 @@ Let b be the number of beams, n the number of tokens of a hypothesis, and log p 
 
 * **Score.** log p / ((5 + n) / 6)^alpha, where alpha is the length penalty (Wu et al. 2016, section 7, equation 14). An
   end token counts as a token. With alpha = 0 the score is log p, which favours short texts.
-* **Step.** With e end tokens (e >= 1), a step considers the (1 + e) b likeliest continuations of all running hypotheses
-  of one source, over the whole vocabulary. At most e b of them end, so at least b continue, if there are that many. The
-  b likeliest of these keep running. They all have the same length, so log p ranks them in the same order as the score.
+* **Step.** With e end tokens (without any, e = 1 here), a step considers the (1 + e) b likeliest continuations of all
+  running hypotheses of one source, over the whole vocabulary. At most e b of them end, so at least b continue, if there
+  are that many. The b likeliest of these keep running. They all have the same length, so log p ranks them in the same
+  order as the score.
 * **Pool.** A hypothesis that ends enters the pool of its source if it is among the b likeliest continuations; with
   b = 1 the search is therefore greedy. The pool keeps the `wanted` best scores; among equal scores, the earliest.
 * **End.** The search for a source ends when its pool is full and no running hypothesis has, at its present length, a
@@ -124,8 +125,8 @@ def beam_search(
         model: model that generates; its mode and gradients are not changed.
         prompts: token ids, at least one each; lengths may differ.
         settings: `tokens`, `beams` and `length_penalty` are used; the other settings are for sampling.
-        end_id: end token; None: all hypotheses have `settings.tokens` tokens, unless `more_ends` has an end token.
-        cached: whether to use a key-value cache; False is slow and meant for tests.
+        end_id: end token; None: all hypotheses have the maximum number of tokens, unless `more_ends` has an end token.
+        cached: whether to use a key-value cache; False is slow, but right for a model without a causal mask.
         wanted: number of hypotheses to return, at most `settings.beams`; None: `settings.beams`. A smaller number ends
             the search sooner.
         start: tokens that start the targets of an encoder-decoder; empty: the end token.

@@ -1,4 +1,4 @@
-"""Token loop: each step samples one token for every row that was read to its end; rows join and leave at any step.
+"""Token loop: each step generates one token for every row that was read to its end; rows join and leave at any step.
 
 `generate` adds all rows at once and steps until the last row has ended. A server uses one loop for all its requests
 (iteration-level scheduling: Yu et al. 2022, section 3.1).
@@ -34,7 +34,7 @@ class TokenStep:
 
     Attributes:
         rows: numbers of these rows, in no particular order.
-        tokens: sampled token of each of these rows; end tokens are included.
+        tokens: generated token of each of these rows; end tokens are included.
         logits: (len(rows), V) logits before temperature and the other sampling settings are applied.
         ended: the reason by row, for rows that end with this step: "end" (an end token), "stop" (the caller's stop
             condition) or "length" (the maximum number of tokens).
@@ -81,8 +81,8 @@ class TokenLoop:
         reader: reader of the model, whose mode and gradients are not changed, not even between steps.
         end_id: end token; None: no end token.
         target_start: tokens that start the targets of an encoder-decoder; empty: the end token.
-        stop: function that is called after each token with the row's number and its generated tokens; True ends the
-            row.
+        stop: function that is called after each token, except an end token, with the row's number and its generated
+            tokens; True ends the row.
         more_ends: further end tokens.
 
     Raises:
@@ -144,7 +144,7 @@ class TokenLoop:
             self.reader.select([])
 
     def step(self) -> TokenStep:
-        """Sample one more token for each row that was read to its end.
+        """Generate one more token for each row that is read to its end.
 
         Raises:
             GlassError: the logits are not finite.
@@ -211,17 +211,17 @@ def generate(
         prompts: token ids, at least one each; lengths may differ.
         settings: sampling settings; `prompt` and `stop`, which are text, are not used here.
         end_id: end token; None: no end token.
-        stop: function that is called after each token with the row's index and the tokens generated so far; True ends
-            the row.
+        stop: function that is called after each token, except an end token, with the row's index and the tokens
+            generated so far; True ends the row.
         seeds: seed of each prompt; None: `settings.seed` for all, so equal prompts give equal rows.
-        cached: whether to use a key-value cache; False is slow and meant for tests.
+        cached: whether to use a key-value cache; False is slow, but right for a model without a causal mask.
         start: tokens that start the targets of an encoder-decoder; empty: the end token.
         engine: engine of this model, which computes the logits; None: PyTorch.
         more_ends: further end tokens.
 
     Raises:
-        GlassError: a prompt is empty or holds an id outside the vocabulary; a source is longer than the context; no
-            token starts the targets; the model's logits are not finite.
+        GlassError: a prompt is empty or holds an id outside the vocabulary; a source is longer than the context; there
+            is not one seed for each prompt; no token starts the targets; the model's logits are not finite.
     """
     check_prompts(model, prompts)
     if seeds is not None and len(seeds) != len(prompts):
@@ -242,10 +242,11 @@ def candidates(
         model: a decoder, or an encoder-decoder, which reads the prompt as its source.
         prompt: token ids.
         n: number of tokens.
-        start: tokens that start the target of an encoder-decoder.
+        start: tokens that start the target of an encoder-decoder, which needs at least one.
 
     Raises:
-        GlassError: as in `generate`.
+        GlassError: the prompt is empty, has an id outside the vocabulary or is a source longer than the context; the
+            model's logits are not finite.
     """
     check_prompts(model, [prompt])
     with inference(model):

@@ -5,15 +5,16 @@ equal the model's up to rounding. The model's own modules are used wherever they
 
 * **Matrix multiplications.** Queries, keys and values are one multiplication with concatenated copies of their weights,
   and so are the gate and the up-projection. The last multiplication of a sublayer adds to the residual stream in the
-  same kernel. On a CPU, weights are reordered for oneDNN's kernels (with operators that `torch.compile` uses too) if
-  that saves time and this version of torch has the operators. The reordered copy lives as long as the decoder.
+  same kernel, unless a norm comes in between. On a CPU, weights are reordered for oneDNN's kernels (with operators that
+  `torch.compile` uses too) if that saves time and this version of torch has the operators. The reordered copy lives as
+  long as the decoder.
 * **Masks.** The last token of a row may attend to every key in the window except padding: usually to all keys.
 * **Grouped query attention.** The query heads of a key head attend as if they were several tokens, and so do rows that
   share a memory.
-* **Cache.** It is float32 on a CPU, whose attention kernel is slow with a single bfloat16 query.
+* **Cache.** On a CPU it is at least float32, because the attention kernel there is slow with a single bfloat16 query.
 
-`fast_decoder` returns None if a model has unsupported modules or hooks (also on the hook points of attention); the
-model itself must then run.
+`fast_decoder` returns None if a model has unsupported modules or hooks (also on the hook points of attention), or if
+autocast is on; the model itself must then run.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ KERNEL_ACTIVATIONS = {"relu": ("relu", ""), "gelu": ("gelu", "none"), "gelu_tanh
 
 
 def fast_decoder(model: Decoder | EncoderDecoder, steps: int) -> FastDecoder | None:
-    """Return a fast decoder that replaces the model for about `steps` steps; None if the model is not supported."""
+    """Return a fast decoder that replaces the model for about `steps` steps; None if the model itself must run."""
     if unknown_part(model) is not None:
         return None
     stack = model.stack if isinstance(model, Decoder) else model.decoder

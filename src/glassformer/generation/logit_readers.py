@@ -1,8 +1,9 @@
 """Readers: read rows of tokens and return next-token logits, with or without a key-value cache.
 
-Generation uses `CachedReader`. `PlainReader` is the reference for tests, and reads models for which a cache would be
-wrong (without a causal mask). Rows can be added and removed at any time. A decoder reads the context window of a row; a
-row of an encoder-decoder is a target with a source: see `generation.context_window`.
+Generation uses `CachedReader`, or `SlotReader` with another engine. `PlainReader` is the reference for tests and for
+`glass verify`, and reads models for which a cache would be wrong (without a causal mask). Rows can be added and removed
+at any time. A decoder reads the context window of a row; a row of an encoder-decoder is a target with a source: see
+`generation.context_window`.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from glassformer.model.transformer import Decoder, EncoderDecoder
 
 
 class Reader(Protocol):
-    """Protocol of readers. Every row grows by one token between two reads.
+    """Protocol of readers. Between two reads, every row that was read to its end grows by one token.
 
     Attributes:
         torch_threads: see `Engine`.
@@ -43,7 +44,7 @@ class Reader(Protocol):
         """Reorder, repeat or drop rows: new row i is old row `rows[i]`."""
 
     def read(self, rows: Sequence[Sequence[int]]) -> NextLogits:
-        """Read all rows and return their next-token logits; `rows` holds all tokens of each row."""
+        """Return the next-token logits of each row that is now read to its end; `rows` holds all tokens of each row."""
 
 
 class PlainReader:
@@ -126,7 +127,7 @@ class CachedReader(SlotReader):
 
 
 class TorchEngine:
-    """Engine that computes with PyTorch: the model reads prompts, and its `FastDecoder` the last tokens of rows.
+    """Engine that computes with PyTorch: the model reads prompts, and a `FastDecoder`, if possible, the last tokens.
 
     Implements `Engine`.
     """

@@ -1,8 +1,8 @@
 """Key-value cache with slots: rows join and leave, each row has a slot, and its tokens start at column 0.
 
 In `Cache` all rows have the same length. In `SlotCache` the next token of a row is written at its end, so nothing is
-padded or shifted, and there are never more columns than the context has tokens. Columns after the end of a row may hold
-old values of other rows, which the mask excludes.
+padded or shifted, and there are never more columns in use than the context has tokens. Columns after the end of a row
+may hold old values of other rows, which the mask excludes.
 
 The memory of an encoder-decoder is stored once per source, even if several slots attend to it, as the hypotheses of a
 beam search do. The slots of a source are adjacent, and all sources have the same number of slots.
@@ -110,7 +110,7 @@ class SlotCache(Cache):
     def select(self, slots: Sequence[int]) -> None:
         """Reorder, repeat or drop slots: new slot i is old slot `slots[i]`. Drop memories without slots.
 
-        Only the tokens of slots that move are copied.
+        Only the tokens of slots that move are copied, unless there are more new slots than were allocated.
         """
         sources = _sources_of(slots, self.slots_per_source)
         same_sources = not self.source_lengths or sources == list(range(len(self.source_lengths)))

@@ -148,9 +148,9 @@ def attend(
 ) -> tuple[Tensor, Tensor | None]:
     """Return z = softmax(q kᵀ / √K + bias) v over the allowed keys: equation 1 of Vaswani et al. 2017.
 
-    Use the fused kernel or the explicit computation; both give the same z. Scores of masked keys are -inf, so their
-    weights are exactly 0; z of a fully masked query is zero. `generation/fast.py` computes the same z faster when
-    decoding one token at a time.
+    Use the fused kernel or the explicit computation; both give the same z up to rounding. Scores of masked keys are
+    -inf, so their weights are exactly 0; z of a fully masked query is zero. `generation/fast.py` computes the same z
+    faster when decoding one token at a time.
 
     Args:
         q: (B, H, T, K) queries.

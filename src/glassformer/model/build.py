@@ -1,4 +1,4 @@
-"""Build a model from settings, with initial weights that give an initial loss near ln V for all settings."""
+"""Build a model from settings, with initial weights that give an initial loss near ln V (of a classifier, ln C)."""
 
 from __future__ import annotations
 
@@ -72,8 +72,9 @@ def initialize(model: nn.Module, config: ModelConfig, seed: int) -> None:
     Matrices are normal with standard deviation 1 / sqrt(inputs), which preserves the size of a vector. Matrices that
     write into the residual stream are divided by sqrt(number of such matrices), which preserves the size of the stream
     too (Radford et al. 2019), or are zero with `zero_output`, so that every block starts as the identity (Goyal et al.
-    2017, section 5.1). An untied head is so small that all logits start near 0. For a tied embedding, see `tied_std`.
-    Biases are 0, and gains are 1.
+    2017, section 5.1). Embeddings have 1 / sqrt(D), and the table of relative positions 0.02. An untied head is so
+    small that all logits start near 0. For a tied embedding and its positions, see `tied_std`. Biases are 0, and gains
+    are 1.
     """
     generator = torch.Generator().manual_seed(seed)
     parts = sum(isinstance(module, Attention | FeedForward) for module in model.modules())

@@ -1,4 +1,4 @@
-"""Count parameters, bytes, FLOPs and cache of a model by component, without allocating memory for it."""
+"""Count the parameters, FLOPs and cache bytes of a model by component, without allocating memory for it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ class Component:
         name: name of the component.
         parameters: number of parameters.
         flops: FLOPs of one token's forward pass at full context; an addition and a multiplication count as two.
-        cache_bytes: size of the key-value cache per token, in float32.
+        cache_bytes: bytes per token in the key-value cache of self-attention, in float32; an encoder, which uses no
+            cache, gets the size that its keys and values would take.
     """
 
     name: str
@@ -56,11 +57,12 @@ def count_model(
     source_vocab_size: int | None = None,
     classes: int | None = None,
 ) -> list[Component]:
-    """Count the components of the model that these settings build, from the model's own parameters.
+    """Count the parameters, FLOPs and cache bytes of each component of the model that these settings build.
 
-    Only the FLOPs of matrix multiplications are counted, which are nearly all: 2 per weight and token, and in attention
-    2 x (key width + value width) per head and attended token, for a token at the end of a full context. For an
-    encoder-decoder, they are those of one source token and one target token, with a source as long as the context.
+    Parameters are those of the model itself, built on torch's meta device. Only the FLOPs of matrix multiplications are
+    counted, which are nearly all: 2 per weight and token, and in attention 2 x (key width + value width) per head and
+    attended token, for a token at the end of a full context. For an encoder-decoder, they are those of one source token
+    and one target token, with a source as long as the context.
     """
     with shapes_only():
         model = build_model(config, vocab_size, source_vocab_size=source_vocab_size, classes=classes)

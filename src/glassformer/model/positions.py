@@ -1,4 +1,4 @@
-"""Position encodings, which act at one of three points of the model.
+"""Position methods, each of which acts at one of three points of the model, or at none.
 
 * added to the embeddings, subclasses of `AddedPositions`: `LearnedPositions`, `SinusoidalPositions`
 * rotation of queries and keys: `RotaryPositions`
@@ -24,7 +24,7 @@ def token_positions(attention_mask: Tensor, already: Tensor | int = 0) -> Tensor
     """Return the position of each token in its row (B, T), starting at `already`; padding is not counted.
 
     Args:
-        attention_mask: (B, T) bool, False at padding, which gets the position of the token before it.
+        attention_mask: (B, T) bool, False at padding, which gets the position of the token before it, or else 0.
         already: (B, 1) number of earlier tokens in each row.
     """
     return (attention_mask.long().cumsum(dim=1) - 1 + already).clamp(min=0)  # (B, T)

@@ -142,7 +142,7 @@ def why(device: torch.device) -> str:
 
 
 def slower_choices(config: Config) -> list[str]:
-    """Return a note for each recorded precision that is slower on this device, with the option that changes it.
+    """Return a note for each recorded precision that is slow on this device, with the option that changes it.
 
     Args:
         config: settings of a run, after `as_recorded`.
@@ -262,7 +262,7 @@ def _write(file: Path | None, environment: str, speeds: Speeds) -> None:
 
 
 def time_processor() -> Speeds:
-    """Measure the speed of matrix multiplications in float32 and bfloat16, in at most 0.3 s.
+    """Measure the speed of matrix multiplications in float32 and bfloat16, usually in less than 0.3 s.
 
     Use one thread: the ratio of the speeds hardly depends on the number of threads, but on a busy machine several
     threads wait for each other, which can make a fast bfloat16 look slow. The precisions take turns, and the shortest

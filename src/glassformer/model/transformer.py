@@ -1,8 +1,8 @@
 """The transformer, from token ids to logits: feed-forward layer, block, stack, and the three model families.
 
-A decoder's forward pass is `Decoder.forward` -> `Stack.forward` -> `PreNormBlock.forward` -> `Attention.forward` (in
-`glassformer.model.attention`) and `FeedForward.forward` -> `Head.forward`. `glassformer.base.shapes` defines the
-letters of the shapes.
+With the default norm order, a decoder's forward pass is `Decoder.forward` -> `Stack.forward` -> `PreNormBlock.forward`
+-> `Attention.forward` (in `glassformer.model.attention`) and `FeedForward.forward` -> `Head.forward`.
+`glassformer.base.shapes` defines the letters of the shapes.
 """
 
 from __future__ import annotations
@@ -163,7 +163,10 @@ BLOCKS: dict[str, type[Block]] = {"pre": PreNormBlock, "post": PostNormBlock, "o
 
 
 class Embedding(nn.Module):
-    """Token embedding, with position vectors if `config.positions` is "learned" or "sinusoidal"."""
+    """Token embedding, with position vectors if `config.positions` is "learned" or "sinusoidal".
+
+    Settings can add a scale, a norm and dropout.
+    """
 
     def __init__(self, config: ModelConfig, vocab_size: int) -> None:
         super().__init__()
@@ -222,7 +225,7 @@ class Stack(nn.Module):
             cache: cache of the earlier tokens; these tokens are added to it.
 
         Raises:
-            GlassError: there are more tokens than the context.
+            GlassError: there are more tokens than the context or the cache allows.
         """
         T = tokens.shape[1]
         if self.context < T:
@@ -316,7 +319,7 @@ class Decoder(nn.Module):
 
 
 class Encoder(nn.Module):
-    """Masked language model: each token attends to all tokens, and its logits predict the token itself.
+    """Masked language model: each token attends to both sides, and its logits predict the token itself.
 
     Devlin et al. 2019.
 
@@ -434,7 +437,11 @@ class EncoderDecoder(nn.Module):
 
         Args:
             attention_mask: (B, S) bool, False at padding of the memory; None: no padding.
-            cache: cache of the earlier target tokens, and of the memory's keys and values after the first call.
+            cache: cache of the earlier target tokens, and of the memory's keys and values after the first call; these
+                tokens are added to it.
+
+        Raises:
+            GlassError: there are more tokens than the context or the cache allows.
         """
         x = self.decoder(target, self.embedding, None, memory, attention_mask, cache)  # (B, T, D)
         return self.head(x, self.embedding)  # (B, T, V)

@@ -47,7 +47,8 @@ def load_weights(model: nn.Module, path: Path) -> None:
     """Load the weights of a model from a safetensors file, in place.
 
     Raises:
-        GlassError: names or shapes differ from the model's; the message names the first difference.
+        GlassError: the file cannot be read, or names or shapes differ from the model's; the message names the first
+            difference.
     """
     found = load_tensors(path)
     wanted = model.state_dict()

@@ -1,9 +1,10 @@
 """Training, from prepared text to weights.
 
-Read `loop` first: one screen shows a training step from the learning rate to the checkpoint. It calls `out_of_memory`,
-`parallel`, `pace` and `stopwatch` for the rest. `setup` creates or resumes a run and builds its `trainer`;
-`optimizers`, `muon` and `schedules` update the weights; `validation` measures the loss; `checkpoint` and `journal`
-write files. `auto_sizes` and `sizing` choose settings to suit the text, the time limit and the machine; `budget`,
-`clock` and `thread_choice` implement `--minutes`; `plan`, `forecast`, `plan_file`, `memory` and `many_gpus` estimate
-the cost of a run before it starts.
+Read `loop` first: one screen shows a training step from the learning rate to the checkpoint. `setup` creates or resumes
+a run and builds its `trainer`, whose methods the loop calls. `stepping`, `out_of_memory` and `parallel` help to compute
+the gradients of a step; `optimizers`, `muon` and `averaging` update the weights, and `schedules` the learning rate.
+`validation` measures the loss; `checkpoint`, `journal` and `legs` write files. `auto_sizes` and `sizing` choose
+settings to suit the text, the time limit and the machine; `pace`, `budget`, `clock` and `thread_choice` implement
+`--minutes`. Before a run starts, `plan`, `step_measurement`, `memory` and `many_gpus` estimate its time and memory, and
+`forecast` its loss; `plan_file` writes these estimates.
 """

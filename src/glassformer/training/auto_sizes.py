@@ -34,7 +34,7 @@ HELD = 0.999
 """Fraction of the examples that must fit into the context."""
 PRECISION = "train.precision"
 HELD_OUT = 1000
-"""Maximum number of validation examples; more would only shrink the training split."""
+"""Maximum number of validation examples split from the source; more would only shrink the training split."""
 VOCABULARY = "tokenizer.vocab_size"
 VALIDATION = "data.validation_fraction"
 MEASURED = ("model.layers", "model.width", "model.context", "train.batch", "train.batch_tokens")
@@ -48,8 +48,8 @@ class Sized:
     Attributes:
         config: all settings.
         data: the prepared text.
-        probe: probe of these settings; its speed determined the number of steps and the intervals of evaluations and
-            checkpoints.
+        probe: probe of a model and a batch of these sizes; its speed determined the number of steps and the intervals
+            of evaluations and checkpoints.
         chosen: name -> value of each chosen setting.
         why: reasons for the choices, one sentence each.
     """
@@ -71,13 +71,15 @@ def size_run(
 ) -> Sized:
     """Choose the open settings, probe them, and choose again with the measured speed, until the choice is stable.
 
+    There are at most `ROUNDS` probes, and no further one after `LONGEST_SHARE` of the time limit.
+
     Args:
         config: all settings; open settings may have any value.
         given: names of the settings that keep their values.
         folder: folder of the new run.
         seconds: training time of each probe.
         note: prints a note.
-        spent: returns the wall seconds of the run so far; probing ends after `LONGEST_SHARE` of the time limit.
+        spent: returns the wall seconds of the run so far.
 
     Raises:
         GlassError: the text cannot be read, or a probe failed.

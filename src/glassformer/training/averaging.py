@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from glassformer.training.eager_optimizers import EagerOptimizer
 
 LATE = 8
-"""Exponent of the coefficients in the average "last": step t has a coefficient of about t to this power."""
+"""Exponent in the average "last": the coefficient of step t is about proportional to t to this power."""
 Kind = Literal["ema", "last"]
 
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 EVALUATIONS = 1 / 5
-"""Maximum fraction of the time limit for all evaluations during training, including their samples."""
+"""Maximum fraction of the time limit for all evaluations during training, including their samples. The last step is
+evaluated even if that exceeds the maximum."""
 ONE_EVALUATION = 1 / 20
-"""Maximum fraction of the time limit for the loss of one evaluation. It limits the number of rows; all evaluations use
-the same rows."""
+"""Maximum fraction of the time limit for the loss of one evaluation. It limits the number of rows, but not
+below `LEAST_ROWS`; all evaluations use the same rows."""
 FINAL = 1 / 10
-"""Maximum fraction of the time limit for the final evaluation, which uses all validation rows if there is time."""
+"""Maximum fraction of the time limit for the final evaluation, which uses all validation rows if they take less."""
 LEAST_ROWS = 2
 """Minimum number of rows in an evaluation: one row gives no confidence interval."""
 REST_SECONDS = 0.5
@@ -21,7 +22,8 @@ REST_SECONDS = 0.5
 REST_SHARE = 0.01
 """Fraction of the time limit reserved for reports and the end of the process, in addition to `REST_SECONDS`."""
 WORTH = 2.0
-"""Ratio of the time limit that `Budget.least_minutes` suggests to the time of all work other than training."""
+"""Ratio of the time limit that `Budget.least_minutes` suggests (before rounding) to the time of a step and of all work
+other than training."""
 
 
 @dataclass
@@ -65,8 +67,8 @@ class Budget:
         """Return the number of validation rows in the final evaluation.
 
         Args:
-            now: wall second at which this evaluation begins, so that the remaining time limits the rows too; None: not
-                known yet.
+            now: wall second at which this evaluation begins, so that the remaining time limits the rows too, but to no
+                less than half of `FINAL`; None: not known yet.
         """
         share = FINAL * self.seconds
         if now is not None:

@@ -1,6 +1,7 @@
 """Checkpoints: everything needed to resume a run exactly.
 
-Random state is not saved: each step seeds its random numbers from the run's seed and the step's number.
+Random state is not saved: each step seeds its random numbers from the run's seed, the step's number and the rank of the
+process.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class TrainState:
 
     Attributes:
         step: number of completed optimizer steps.
-        tokens: number of target tokens trained on.
+        tokens: number of targets trained on: predicted tokens or, in classification, labels.
         train_seconds: training time, without evaluation, sampling and saving.
         best_step, best_loss: step and validation loss of the best evaluation so far.
         waited: number of evaluations since the best one.
@@ -71,7 +72,7 @@ class TrainState:
 
 
 def save_checkpoint(run: Run, model: nn.Module, optimizers: list[Optimizer], state: TrainState, config: Config) -> Path:
-    """Write `checkpoints/step-N` atomically; point `last` to it, and also `best` if its validation loss is lowest."""
+    """Write `checkpoints/step-N` atomically, update `best` and `last` (see `point_to`), and return the new folder."""
 
     def fill(folder: Path) -> None:
         write_state(folder, state, save_state(folder, model, optimizers), config)
@@ -103,7 +104,7 @@ def write_state(folder: Path, state: TrainState, numbers: dict[str, Any], config
 
 
 def recorded_settings(checkpoint: Path) -> dict[str, dict[str, Any]] | None:
-    """Return the settings recorded in a checkpoint; None if an older version wrote the checkpoint."""
+    """Return the settings recorded in a checkpoint; None if there are none (older versions) or they cannot be read."""
     try:
         facts = json.loads((checkpoint / "state.json").read_text(encoding="utf-8"))
         return {section: dict(values) for section, values in facts["settings"].items()}
@@ -165,7 +166,10 @@ def _read_tensors(folder: Path, model: nn.Module, optimizers: list[Optimizer]) -
 
 
 def flattened(optimizers: list[Optimizer]) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Return the optimizer state: its tensors, named `optimizer.parameter.name`, and its plain numbers."""
+    """Return the optimizer state: its tensors and its plain numbers.
+
+    Names consist of the index of the optimizer, the index of the parameter and the entry, such as `0.3.exp_avg`.
+    """
     tensors: dict[str, Tensor] = {}
     numbers: dict[str, Any] = {}
     for i, optimizer in enumerate(optimizers):

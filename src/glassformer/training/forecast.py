@@ -1,9 +1,10 @@
 """Forecast the final validation loss of a language model before training, as an interval.
 
-The loss lies between the unigram loss U of the text and a floor F below its 5-gram loss G: F = G - k (U - G), at least
-0. The remaining fraction s = (loss - F) / (U - F) was measured in short runs of many sizes on many texts; ln s is close
-to a linear function of the logarithms of quantities known before training. The interval contains 85 % of the runs on
-texts that were not used in the fit. `benchmarks/loss_band.py` makes the runs and the fit.
+The formula measures the loss on a scale from the unigram loss U of the text down to a floor F below its 5-gram loss G:
+F = G - k (U - G), at least 0. The remaining fraction s = (loss - F) / (U - F) was measured in short runs of many sizes
+on several texts; ln s is close to a linear function of the logarithms of quantities known before training. The interval
+is wide enough for 85 % of these runs if the middle for each run comes from a fit to the runs on all other texts.
+`benchmarks/loss_band.py` makes the runs and the fit.
 """
 
 from __future__ import annotations
@@ -93,7 +94,7 @@ class RunFacts:
 
     @property
     def floor(self) -> float:
-        """Lower bound F of the loss, in nats per token."""
+        """Floor F of the scale, in nats per token; the formula gives no loss below it."""
         return max(0.0, self.ngram - BELOW * (self.unigram - self.ngram))
 
     def loss_at(self, left: float) -> float:

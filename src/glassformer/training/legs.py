@@ -1,4 +1,7 @@
-"""Legs of a run: each start or resume adds a leg to `manifest.json`, with the machine and the package versions."""
+"""Legs of a run: entries of `manifest.json` with the machine and the package versions.
+
+Each start adds a leg, and so does each resume unless the run has already ended.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,8 @@ NUMERIC = {
     "precision": "precision",
     "processes": "processes",
 }
-"""Entry of a leg -> its name in messages. Like package versions, these entries affect the last digits of results."""
+"""Entry of a leg -> its name in messages. Like package versions, these entries can change the results, mostly only in
+the last digits."""
 
 
 def describe_leg(stepper: Stepper, step: int) -> dict[str, Any]:
@@ -49,7 +53,9 @@ def describe_leg(stepper: Stepper, step: int) -> dict[str, Any]:
 
 
 def add_leg(run: Run, leg: dict[str, Any]) -> str | None:
-    """Add a leg to the manifest; return one line that lists the differences from the previous leg, None if equal.
+    """Add a leg to the manifest; return one line that lists the differences from the previous leg that affect results.
+
+    Return None if there is no such difference or no previous leg.
 
     Raises:
         GlassError: the manifest is missing or damaged.

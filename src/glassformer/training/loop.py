@@ -1,7 +1,7 @@
 """The training loop: from the learning rate of a step to its checkpoint.
 
 `train` is the loop of a run. `compute_gradients` and `accumulate_gradients` are the forward and backward passes of one
-step; code that takes steps outside of a run (the probe, pruning, verification) calls them too.
+step; code that takes steps outside of a run (such as the probe, pruning and verification) calls them too.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from glassformer.training.trainer import Trainer, TrainingOutcome
 def train(trainer: Trainer) -> TrainingOutcome | None:
     """Train until a limit ends the run, then evaluate the best checkpoint; return None if a signal stopped the run.
 
-    In both cases everything is saved. A run limited by --steps ends with the same weights if it is stopped and resumed.
+    In both cases everything is saved. Without a time limit, a run that is stopped and then resumed on the same machine
+    with the same settings ends with the same weights as an uninterrupted run (`compiling.compiled` has an exception).
     """
     trainer.begin()
     while not (trainer.ended or trainer.stopping):
@@ -50,7 +51,10 @@ def train(trainer: Trainer) -> TrainingOutcome | None:
 
 
 def compute_gradients(stepper: Stepper, step: int) -> Gradients:
-    """Compute the gradients of one step; rows and dropout depend only on `step`. Retry if memory runs out."""
+    """Compute the gradients of one step. A single process retries with smaller micro-batches if memory runs out.
+
+    Rows and dropout depend only on the settings, `step` and the process.
+    """
     stepper.model.train()
     rows = stepper.task.rows(step)
     for _ in stepper.oom_retries.attempts():

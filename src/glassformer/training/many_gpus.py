@@ -7,7 +7,7 @@ summed in float32. The formulas are in the docstrings, with their sources:
 * Rajbhandari, Rasley, Ruwase and He 2020, "ZeRO": sections 3 and 5 (sharding of 16 bytes per parameter), 7 (traffic).
 * Kaplan et al. 2020, "Scaling laws for neural language models": section 2.1 (6 FLOPs per parameter and token).
 * Chowdhery et al. 2022, "PaLM": appendix B (FLOPs of attention, and model FLOPs utilization).
-* Korthikanti et al. 2022, "Reducing activation recomputation in large transformer models": section 4.
+* Korthikanti et al. 2022, "Reducing activation recomputation in large transformer models": sections 4 and 5.
 * Patarasuk and Yuan 2009, "Bandwidth optimal all-reduce algorithms": traffic of a ring.
 """
 
@@ -75,7 +75,9 @@ class ModelSize:
         rest: number of parameters outside the blocks: embeddings, last norm, head.
         forward_flops: FLOPs of one token's forward pass at the end of a full context (`count_model`).
         kept: bytes of activations that one block stores per token for the backward pass.
-        context, layers, width, vocab_size: as in the model's settings.
+        context, width: as in the model's settings.
+        layers: number of blocks, of encoder and decoder together.
+        vocab_size: V, of the target if there are two vocabularies.
     """
 
     shapes: tuple[tuple[int, ...], ...]
@@ -108,14 +110,17 @@ class Estimate:
     """Estimate of one training step on `gpus` GPUs; sizes are bytes on one GPU, times are seconds.
 
     Attributes:
+        gpus, parameters: number of GPUs, and number of parameters of the model.
         kept: the GPU's own shards of weights, gradients and optimizer state.
         gathered: gathered weights of the units in use.
         whole_gradients: gradients of the largest unit before they are reduced and sharded, and of the head's matrix.
         activations: activations of all rows on the GPU.
-        recomputed: whether blocks are recomputed in the backward pass, because the rows would not fit into memory
-            otherwise.
+        recomputed: whether blocks are recomputed in the backward pass, because otherwise the given rows, or even one
+            row, would not fit into memory.
         rows: number of rows on each GPU; a power of two unless the caller gave the number.
         fits: whether training with these rows fits into memory.
+        tokens_per_step: number of tokens in a step on all GPUs together.
+        flops_per_token: training FLOPs per token, recomputation included.
         traffic: bytes that a GPU sends per step.
         compute, communication, update: seconds of computation, of communication, and of the optimizer's update.
     """
@@ -180,8 +185,7 @@ def sharded(shapes: Sequence[tuple[int, ...]], processes: int, rank: int = 0) ->
     """Return the exact number of bytes that process `rank` stores of a model trained with AdamW.
 
     FSDP2 shards each parameter by rows: of R rows, each of n processes has ceil(R / n), and the last ones fewer or
-    none.
-    Weight, gradient and two moments are float32: 16 bytes per parameter (ZeRO, section 3.1, has the same sum as
+    none. Weight, gradient and two moments are float32: 16 bytes per parameter (ZeRO, section 3.1, has the same sum as
     2 + 2 + 12), divided by n (section 5). AdamW's step count, one number per parameter tensor, is not sharded.
     """
     numbers = 0
@@ -196,7 +200,7 @@ def kept_of_block(config: ModelConfig) -> int:
 
     Inputs of both norms and of the layers after them, 4 D; queries and z, 2 H K; keys and values, 2 G K; inputs and
     outputs of the activation, 2 F, or 4 F if gated. With H K = G K = D and F = 4 D this is 32 D bytes: Korthikanti et
-    al., equation 2, without their dropout masks (2 D) and without attention weights, which fused attention does not
+    al., equation 1, without their dropout masks (2 D) and without attention weights, which fused attention does not
     store.
     """
     hidden = (4 if config.activation in GATED else 2) * config.F
@@ -207,7 +211,7 @@ def activation_bytes(size: ModelSize, tokens: int, recomputed: bool) -> int:
     """Return the bytes of activations of one forward and backward pass over `tokens` tokens.
 
     Blocks: `kept` of all blocks; or, if recomputed, the input of each block and `kept` of one (Korthikanti et al.,
-    section 4.2). Head: its input, the gradient of this input, and one chunk of logits and their gradients (both in
+    section 5). Head: its input, the gradient of this input, and one chunk of logits and their gradients (both in
     bfloat16 and float32), and log-probabilities, together 16 bytes per logit (see `tasks.losses`).
     """
     blocks = size.layers * HALF * size.width + size.kept if recomputed else size.layers * size.kept
@@ -252,7 +256,8 @@ def estimate(size: ModelSize, gpu: Gpu, gpus: int, reach: float, rows: int | Non
         gpu: type of the GPUs.
         gpus: number of GPUs.
         reach: fraction of the peak FLOP/s that computation reaches while it is not waiting for communication.
-        rows: number of rows of `context` tokens on each GPU; None: as many as fit, at most 64.
+        rows: number of rows of `context` tokens on each GPU; None: the largest power of two
+            that fits, at most 64.
     """
     whole = max((*size.blocks, size.rest))
     kept = sharded(size.shapes, gpus)

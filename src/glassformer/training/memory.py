@@ -29,8 +29,8 @@ GROUP = Path("/sys/fs/cgroup")
 FLOAT = 4
 """Bytes of a weight, a gradient or a moment, all float32."""
 LARGE = 9 << 20
-"""If rows have many lengths: minimum bytes of an allocation that glibc maps separately. The loss allocates blocks of 8
-MB in every forward pass; mapped separately, they would have to be zeroed each time."""
+"""If rows have many lengths: minimum bytes of an allocation that glibc maps separately. The loss allocates blocks of up
+to 8 MiB in every forward pass; if these were mapped separately, they would have to be zeroed each time."""
 SHAPES_KEPT = {"fp32": 0, "bf16": 128, "auto": 128}
 """train.precision -> number of oneDNN primitives to cache. Measured: without a cache, float32 is as fast and bfloat16
 takes a third longer; in bfloat16, 128 primitives are as fast as 1,024. `auto` may still choose bfloat16 if this CPU was
@@ -148,7 +148,7 @@ def peak_memory(device: torch.device) -> int | None:
     """Return the peak memory of this process since `forget_peak`, in bytes; None if the system does not report it.
 
     On a GPU: memory allocated by torch. On Linux: peak resident size without the pages of files, which the system can
-    drop when it needs memory. On macOS: peak resident size with the pages of files.
+    drop when it needs memory. On macOS: peak resident size since the start of the process, with the pages of files.
     """
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
@@ -171,7 +171,10 @@ def memory_kind(device: str) -> str:
 
 
 def free_memory(device: torch.device) -> int | None:
-    """Return the bytes of memory that this process could still allocate; None if the system does not report it."""
+    """Return the bytes of memory that this process could still allocate; None if the system does not report it.
+
+    On macOS, which does not report free memory, return the total memory.
+    """
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
     if SYSTEM.exists():

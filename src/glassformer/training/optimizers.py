@@ -41,13 +41,13 @@ def make_optimizers(model: Model, config: TrainConfig) -> list[Optimizer]:
     """Freeze the components in `config.freeze`, and return the optimizers of all other parameters.
 
     Muon (Jordan et al. 2024), if chosen, trains the matrices inside the blocks; AdamW (Loshchilov and Hutter 2019)
-    trains all other parameters. If `config.average` is set, a `WeightAverage` of all parameters is the last optimizer.
+    trains the rest. Unless `config.average` is "none", a `WeightAverage` of all these parameters is the last optimizer.
 
     Weight decay applies to parameters with two or more dimensions, not to biases and gains. Each parameter group has an
     entry `peak`, the learning rate that schedules scale.
 
     Raises:
-        GlassError: the model has no such component, or no parameter is left to train.
+        GlassError: as in `freeze`.
     """
     freeze(model, config.freeze)
     named = [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]

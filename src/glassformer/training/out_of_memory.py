@@ -33,7 +33,7 @@ class OomRetries:
             yield before
 
     def halved(self, rows: int) -> int:
-        """Return the number of rows in a micro-batch after all retries, given `rows` before the first retry."""
+        """Return the rows of a micro-batch after all retries, at least 1, given their number before the first retry."""
         return max(1, rows >> self.count)
 
     @contextmanager
@@ -44,7 +44,8 @@ class OomRetries:
             batches: micro-batches of the attempt.
 
         Raises:
-            GlassError: memory ran out with micro-batches of one row, or with several processes.
+            GlassError: memory ran out with micro-batches of one row.
+            MemoryError, RuntimeError: memory ran out with several processes.
         """
         try:
             yield

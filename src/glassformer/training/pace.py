@@ -18,7 +18,8 @@ RECENT = 8
 """Number of recent steps whose mean time predicts the time of the next step."""
 TRIAL_SHARE = 1 / 200
 LONGEST_TRIAL = 0.5
-"""Limits on measuring the speed of evaluation before the first step: fraction of the time limit, and seconds."""
+"""The speed of evaluation is measured on more and more rows, until they take the fraction `TRIAL_SHARE` of the time
+limit or `LONGEST_TRIAL` seconds, whichever is less, or until there are no more rows."""
 
 
 class Pace:
@@ -84,7 +85,7 @@ class Pace:
         return self.budget.allows_evaluation(self.clock.now, self.state.times.evaluations, self.rows, first)
 
     def measure(self, loss: Callable[[int], object], sample: Callable[[], float]) -> None:
-        """Measure the cost of an evaluation, choose its number of rows unless already chosen, and begin training.
+        """Measure the cost of an evaluation, choose its rows unless already chosen, and call `training_begins`.
 
         Args:
             loss: computes the loss over the given number of rows.
@@ -152,7 +153,10 @@ class Pace:
         self.budget.parents_text = rows * self._seconds_per_row(loss, rows)
 
     def saving(self, last: bool) -> None:
-        """Update the times in the state before it is saved, with estimates for the remaining work."""
+        """Update the times in the state before it is saved.
+
+        They include an estimate of the time to save and, if `last`, of the work after it.
+        """
         times = self.state.times
         now = self.clock.read() + self.budget.save
         if last:
@@ -167,7 +171,10 @@ class Pace:
 
     @property
     def is_final_part_known(self) -> bool:
-        """Return whether the final evaluation's rows are chosen; not if an older version or a signal ended the leg."""
+        """Return whether the rows of the final evaluation were chosen when the last step was saved.
+
+        They were not if an older version saved it, or if a signal stopped the run at that step.
+        """
         return self.state.times.final_rows is not None
 
     def final_part(self, rows: Sequence[Any]) -> Sequence[Any]:
@@ -177,7 +184,7 @@ class Pace:
         return evenly(rows, min(self.state.times.final_rows, self.budget.all_rows))
 
     def overrun(self) -> str | None:
-        """Return a note with the shortest useful time limit if the run exceeded its own; otherwise None."""
+        """Return a note with the shortest useful time limit if the run exceeded its own by over a tenth; else None."""
         seconds = self.clock.read() + self.budget.rest
         if seconds <= 1.1 * self.budget.seconds:
             return None

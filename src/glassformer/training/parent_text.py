@@ -27,9 +27,9 @@ class ParentText:
 
     Attributes:
         task: the parent's task on that text; None: the text cannot be used.
-        reason: reason why the text cannot be used.
-        config: settings that determine the rows of the text.
-        tokens: folder of the encoded text.
+        reason: reason why the text cannot be used; empty if it can.
+        config: settings that determine the rows of the text; None if it cannot be used.
+        tokens: folder of the encoded text; None if it cannot be used.
     """
 
     task: Task | None
@@ -115,7 +115,10 @@ def find_parent_text(
 
 
 def _parent_text(parent: ParentEntry, folder: Path, config: Config, data: Prepared) -> ParentText:
-    """Return the parent's text, if it exists and the model of the run has a head for the parent's task."""
+    """Return the parent's text if it exists and the model of the run has a head for the parent's task.
+
+    Otherwise return a `ParentText` with the reason why it cannot be used.
+    """
     task = parent.task
     same_head = any(task in tasks and config.train.task in tasks for tasks in (PAIRS, OF_DECODERS))
     if task != config.train.task and not same_head:
@@ -144,4 +147,6 @@ def _parent_text(parent: ParentEntry, folder: Path, config: Config, data: Prepar
         if task in LABELLED and found.labels != data.labels:
             return ParentText(None, "the labels of the parent differ from those of this run")
         return ParentText(make_task(own, found), config=own, tokens=path)
-    return ParentText(None, f"the text of the parent, {parent.data['source']}, is missing in {recorded}")
+    return ParentText(
+        None, f"the text of the parent, {parent.data['source']}, is missing in {recorded} and beside both runs"
+    )

@@ -37,17 +37,19 @@ class RunPlan:
     """Size, cost and duration of a run, computed before it starts.
 
     Attributes:
+        config: all settings.
         components: parameters of the model, by component.
         vocab_size: size of the target vocabulary.
         training_tokens, validation_tokens: number of tokens in each split, including sources and targets.
-        rows_per_step, tokens_per_step: mean number of rows and of tokens in a step, without padding.
+        rows_per_step, tokens_per_step: mean number of rows and of tokens in the first `SAMPLED_STEPS` steps, without
+            padding.
         steps_per_epoch: number of steps in one pass over the training split.
-        steps: number of steps in the run; None if not known, because only a loss, patience, or a time (without a probe)
-            limits the run.
+        steps: number of steps that `train.steps` and `train.minutes` allow; None if neither is set, or if there is a
+            time limit but no probe.
         longest: number of tokens in the longest training row; None for windows over running text, which have one
             length.
         checkpoint_bytes: size of one checkpoint in bytes.
-        free_disk: free disk space in bytes.
+        free_disk: free space in bytes on the disk with the prepared text.
         probe: results of the probe; None without a probe.
     """
 
@@ -121,12 +123,15 @@ class RunPlan:
         """Yield warnings about the run, most of them with a remedy."""
         if self.epochs is not None and self.epochs > MANY_EPOCHS:
             yield (
-                f"the text is read {self.epochs:,.0f} times and will be memorised: "
+                f"the text is read {self.epochs:,.0f} times and may be memorised: "
                 "use fewer steps, more text, or train.patience"
             )
         if self.steps_per_epoch < 1:
             rows = self.rows_per_step * self.steps_per_epoch
-            yield f"a step has {self.rows_per_step:,.0f} rows, but the text has only {rows:,.0f}: lower train.batch"
+            yield (
+                f"a step has {self.rows_per_step:,.0f} rows, but the text has only {rows:,.0f}: "
+                "lower train.batch or train.batch_tokens"
+            )
         vocabulary = sum(part.parameters for part in self.components if part.name in VOCABULARY)
         if vocabulary > LARGE_VOCABULARY * self.parameters:
             yield (
@@ -181,7 +186,7 @@ def plan_run(config: Config, data: Prepared, probe: Probe | None, seconds_before
 
 
 def _steps(config: Config, probe: Probe | None, seconds_before: float) -> int | None:
-    """Return the number of steps that `train.steps` and `train.minutes` allow, at least 1; None if not known."""
+    """Return the number of steps that `train.steps` and `train.minutes` allow; None as in `RunPlan.steps`."""
     steps = config.train.steps
     minutes = config.train.minutes
     if minutes is None:

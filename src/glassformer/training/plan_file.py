@@ -70,7 +70,9 @@ class Foresight:
 
 
 def compared(run: Run, outcome: TrainingOutcome, peak: int | None) -> str | None:
-    """Add the outcome to `plan.json`, and return a line that compares both; None if there is no forecast.
+    """Add the outcome to `plan.json`, and return a line that compares it with the forecast.
+
+    Without `plan.json`, or if no quantity is in both, return None. If the file is damaged, return a line that says so.
 
     Args:
         run: a run that has ended.

@@ -17,10 +17,10 @@ class Status:
     Attributes:
         step: number of completed optimizer steps.
         share: fraction of the run that is done, 0 to 1; None if its length is not known.
-        loss: mean training loss since the last report, in nats per token.
-        validation_loss: last validation loss, in nats per token; None before the first evaluation.
+        loss: mean training loss since the last report, in nats per target.
+        validation_loss: last validation loss, in nats per target; None before the first evaluation.
         learning_rate: learning rate of AdamW.
-        tokens_per_second: number of target tokens per second of training time.
+        tokens_per_second: number of targets per second of training time.
         seconds_left: estimated seconds until the run ends; None if its length is not known.
     """
 
@@ -51,7 +51,7 @@ class Reporter(Protocol):
     """Interface of reporters, which show the progress of a run and do not affect training."""
 
     def status(self, status: Status) -> None:
-        """Report the progress; the trainer calls this at each logged step and after each evaluation."""
+        """Report the progress; the trainer calls this at each logged step, which includes each evaluated step."""
 
     def note(self, text: str) -> None:
         """Report a note of one line."""

@@ -24,7 +24,8 @@ LIMITS = (
     "shard",
     "checkpoint_blocks",
 )
-"""Settings of `train` that a resumed run may change: they decide how long and where it trains, not its results."""
+"""Settings of `train` that a resumed run may change: how long and where it trains, how it computes steps, and how often
+it evaluates, saves and logs."""
 PRECISIONS = ("precision", "muon_precision")
 """Settings of `train` that a resumed run may change although they affect the results, because a precision can be
 hundreds of times slower on another machine."""

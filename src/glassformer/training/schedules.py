@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from glassformer.base.config import TrainConfig
 
 LONGEST_WARMUP = 0.1
-"""Maximum fraction of a run for warm-up, so that a short run reaches its peak learning rate."""
+"""Maximum fraction of a run for warm-up, so that a short run reaches its peak learning rate; not used by "noam"."""
 
 
 def rate_factor(config: TrainConfig, step: int, progress: float, plateau: float = 1.0) -> float:
@@ -17,7 +17,7 @@ def rate_factor(config: TrainConfig, step: int, progress: float, plateau: float 
     Args:
         config: settings of the schedule.
         step: number of optimizer steps before this one.
-        progress: fraction of the run that is done, 0 to 1, by steps or by time, whichever is larger.
+        progress: fraction of the run that is done, 0 to 1, by steps or by time, whichever is larger; 0 if not known.
         plateau: current factor of `Plateau`; used only by the schedule "plateau".
     """
     if config.schedule == "noam":  # Vaswani et al. 2017, equation 3, scaled so that its maximum is 1

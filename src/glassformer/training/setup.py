@@ -49,7 +49,9 @@ TRIAL_SHARE = 1 / 60
 
 @dataclass(frozen=True)
 class Alteration:
-    """Change to the model in an experiment that no setting can make. Its runs are marked, and `open_run` rejects them.
+    """Change to the model in an experiment that no setting can make.
+
+    Runs with it are marked, and `open_run` rejects them unless the caller names the change.
 
     Attributes:
         name: description of the changed model, such as "no causal mask".
@@ -84,8 +86,8 @@ def new_training(
         parent: run to start from, with its tokenizers and weights; None: start from random weights.
 
     Raises:
-        GlassError: the folder is not empty, another process is creating a run there, the text cannot be used, or the
-            parent's tokenizer cannot encode it.
+        GlassError: the folder is not empty, another process is creating a run there, or the text, the device or the
+            parent cannot be used with these settings.
     """
     processes = processes or OneProcess()
     seconds = seconds or since()
@@ -145,22 +147,24 @@ def _set_parent_text(trainer: Trainer, parent_text: ParentText | None) -> None:
 
 
 def _refuse_frozen(new: Sequence[str], config: Config) -> None:
-    """Raise a `GlassError` if `train.freeze` would freeze random tensors, because the parent does not have them."""
+    """Raise a `GlassError` if `train.freeze` would freeze tensors that start random: a head for other labels."""
     for part in config.train.freeze:
         names = frozen_names([part], config.model)
         if any(name.startswith(names) for name in new):
             raise GlassError(
-                f"train.freeze = {part}, but the parent has no {part}, so its weights start random",
-                "Freeze other components.",
+                f"train.freeze = {part}, but the parent has no {part} for these labels, so its weights start random",
+                f"Leave {part} out of train.freeze.",
             )
 
 
 @contextmanager
 def new_folder_lock(folder: Path) -> Iterator[None]:
-    """Create a folder and hold its lock inside the context; remove folder and lock afterwards if there is no run.
+    """Create a folder and hold its lock inside the context.
+
+    Afterwards, if the folder holds no run, remove the lock, and the folder if it is new and empty.
 
     Raises:
-        GlassError: another process holds the lock, or the folder cannot be created.
+        GlassError: another process holds the lock, or the folder cannot be created or locked.
     """
     with no_empty_folders(folder):
         with clear_disk_errors(folder):
@@ -256,7 +260,7 @@ def resume_training(
     """Yield a trainer that resumes from the newest complete checkpoint of a run, while holding the run's lock.
 
     Nothing in the folder changes before the lock is held and settings, text and checkpoint have been checked, except
-    that partial files of a killed process are removed.
+    that files which a killed process left incomplete are restored or removed.
 
     Args:
         folder: folder of the run.
@@ -310,9 +314,10 @@ def _run_to_resume(folder: Path, changes: dict[str, str], alteration: Alteration
 
 
 def _settings_to_resume(run: Run, changes: dict[str, str]) -> tuple[Config, list[str]]:
-    """Return the recorded settings of a run with the changes applied, and notes on changes of precision.
+    """Return the recorded settings of a run with the changes applied, and notes on precisions.
 
-    Precisions keep their recorded values unless they are in `changes`.
+    Precisions keep their recorded values unless they are in `changes`. The notes list the precisions that changed, and
+    those that are slow on this machine.
     """
     config = run.config().with_changes(changes)
     recorded = as_recorded(run.config(), choose_device(config.train.device))
@@ -327,7 +332,7 @@ def _settings_to_resume(run: Run, changes: dict[str, str]) -> tuple[Config, list
 
 
 def _checkpoints_to_resume(run: Run, config: Config) -> tuple[list[Path], list[str]]:
-    """Return the complete checkpoints, oldest first, and notes on damaged checkpoints and edited settings.
+    """Return the complete checkpoints, oldest first, and notes on newer damaged checkpoints and edited settings.
 
     Both lists are empty if the run was stopped before its first checkpoint.
 
@@ -380,7 +385,10 @@ def fresh_model(config: Config, data: Prepared, alteration: Alteration | None = 
 
 
 def sizes(config: Config, data: Prepared) -> tuple[int, int | None, int | None]:
-    """Return the vocabulary size, the source vocabulary size (None if shared) and the number of classes or None."""
+    """Return the vocabulary size, the source's vocabulary size, and the number of classes (None without labels).
+
+    The second is None if `model.shared_embedding` is set.
+    """
     source = None if config.model.shared_embedding else data.source_tokenizer.vocab_size
     return data.tokenizer.vocab_size, source, len(data.labels) or None
 
@@ -421,8 +429,8 @@ def _fit(data: Prepared, config: Config) -> Iterator[str]:
 def _entropy(config: Config, data: Prepared) -> float | None:
     """Return the true entropy of the validation split in nats per predicted token; None unless it is known.
 
-    The entropy is known only for a generated corpus without unknown tokens. A model need not predict the text that an
-    unknown token stands for, so its loss could be below the entropy.
+    The entropy is known only in task lm, for a generated corpus without unknown tokens. A model need not predict the
+    text that an unknown token stands for, so its loss could be below the entropy.
     """
     if config.data.source not in CORPORA or config.train.task != "lm":
         return None

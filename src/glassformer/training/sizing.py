@@ -1,10 +1,11 @@
 """Choose the model size and the training steps for a text, a time limit and a machine.
 
-`choose_sizes` is a pure function; all its assumptions are the constants at the top of this file.
+`choose_sizes` is a pure function; all its assumptions are constants in this file.
 
 The model is the largest of `SHAPES` that reads enough tokens per weight in the given time and does not have too many
-weights per token of the text (`RULES`). Time is FLOPs divided by the measured speed. The batch is as large as possible
-while there are still enough steps. For language models, AdamW's learning rate is proportional to 1 / √width.
+weights per token of the text (`RULES`); if there is none, the smallest. Time is FLOPs divided by the measured speed.
+The batch is as large as possible while there are still enough steps. For the tasks lm and chat, AdamW's learning rate
+is proportional to 1 / √width.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ class SizingRules:
     Attributes:
         tokens_per_weight: minimum number of tokens that a run reads per weight, including repetitions.
         weights_per_token: maximum number of weights per token of the data.
-        steps: minimum number of steps, unless the batch is already the smallest.
+        steps: approximate minimum number of steps, unless the batch is already the smallest.
         epochs: maximum number of passes over the data, unless `fewest_steps` requires more.
         fewest_steps: minimum number of steps with the smallest batch, if there is time. With fewer steps, a model
             trained on a few hundred examples is undertrained.
@@ -138,10 +139,11 @@ class SizingCase:
         optimizer: "adamw" or "muon".
         text_tokens: number of tokens in the training split, including sources and targets.
         vocabulary: vocabulary size V.
-        row_tokens: mean number of tokens of an example; None if rows are windows over running text.
+        row_tokens: mean number of tokens of a row if rows are examples or documents; None if they are windows over
+            running text.
         seconds: seconds for training steps.
         task: task of the run.
-        longest: context that fits nearly every example; None: use the context of the shape.
+        longest: context that fits nearly every example; None for running text.
         like_length: whether batches have rows of similar length and a size in tokens.
         predicted: fraction of the tokens for which logits are computed.
     """
@@ -178,7 +180,10 @@ class ModelShape:
     context: int
 
     def weights(self, family: str) -> int:
-        """Return the number of weights in the matrices of all layers, without embeddings and output head."""
+        """Return the mean number of weights that a token is multiplied with, without embeddings and output head.
+
+        For a decoder or an encoder, these are the weights in the matrices of all layers.
+        """
         return MATRICES[family] * self.layers * self.width**2
 
     def arithmetic(self, case: SizingCase) -> float:
@@ -199,7 +204,7 @@ class Sizes:
     Attributes:
         shape: shape of the model.
         settings: chosen settings by name, such as `model.layers`.
-        tokens: number of tokens that the run will read, without padding.
+        tokens: number of tokens that the run will read; with `train.batch_tokens`, padding is included.
         why: reasons for the choices, one sentence each.
     """
 
@@ -276,7 +281,10 @@ def _suits(shape: ModelShape, case: SizingCase, speed: float) -> bool:
 
 
 def _with_given_sizes(shape: ModelShape, case: SizingCase, given: Mapping[str, Any]) -> ModelShape:
-    """Return the shape with the given sizes; if no context is given, short texts get a shorter context."""
+    """Return the shape with the given sizes; if no context is given, choose it to suit the data.
+
+    For examples it fits nearly all of them; for windows over running text it is at most a quarter of the text.
+    """
     own = {name: int(given[f"model.{name}"]) for name in ("layers", "width", "context") if f"model.{name}" in given}
     if "context" not in own and case.longest is not None:
         own["context"] = min(LONGEST_CONTEXT, CONTEXT_STEP * math.ceil(case.longest / CONTEXT_STEP))
@@ -297,7 +305,7 @@ def _power_of_two(number: float) -> int:
 
 
 def _heads(width: int, given: Mapping[str, Any]) -> int:
-    """Return the number of heads that makes the head width even and nearest to the usual head width."""
+    """Return the given number of heads, or else the one that makes heads of even width nearest to the usual width."""
     if "model.heads" in given:
         return int(given["model.heads"])
     wanted = next((head for limit, head in HEAD_WIDTH.items() if width <= limit), WIDE_HEAD)
@@ -313,8 +321,8 @@ def _why(shape: ModelShape, case: SizingCase, speed: float, smallest: bool, capp
     weights = shape.weights(case.family)
     possible = speed * case.seconds / shape.arithmetic(case)
     found = [
-        f"a model of {weights:,} weights without embeddings can read {possible:,.0f} tokens in {case.seconds:,.0f} s "
-        f"at {speed:.2g} FLOP/s, {possible / weights:,.1f} per weight"
+        f"a model whose layers use {weights:,} weights per token can read {possible:,.0f} tokens in "
+        f"{case.seconds:,.0f} s at {speed:.2g} FLOP/s, {possible / weights:,.1f} per weight"
     ]
     if case.rules.dropout:
         epochs = min(possible, case.most_tokens) / case.text_tokens

@@ -45,7 +45,7 @@ WARM_UP = 3
 THREADS_SHARE = 1 / 6
 """Fraction of the time for trying each number of threads, if the run will choose the number."""
 SAMPLED = 16
-"""Number of tokens that the probe generates to estimate the time of a full sample."""
+"""Maximum number of tokens that the probe generates to estimate the time of a full sample."""
 SEARCHED_STEPS = 1000
 """Number of steps that are searched for the largest batches."""
 SETTLED = 48
@@ -53,7 +53,7 @@ SETTLED = 48
 
 
 class ProbeError(GlassError):
-    """Error of a probe that ended without a result."""
+    """Error of a probe that failed."""
 
 
 @dataclass(frozen=True)
@@ -97,12 +97,12 @@ def probe(config: Config, tokens: Path, seconds: float, parent_text: ParentText 
     Args:
         config: all settings.
         tokens: folder of the prepared text.
-        seconds: seconds for training steps; start, evaluation and sample take more time, and slow steps may take
-            longer.
+        seconds: seconds for training steps, unless two steps take longer. The start, trials of the number of threads,
+            evaluations, a sample, a checkpoint, and steps that raise memory use to that of a long run take more time.
         parent_text: text of the run's parent, whose rows `data.mix` uses; None: the run has no parent.
 
     Raises:
-        ProbeError: the probe ended without a result, most likely for lack of memory.
+        ProbeError: the probe failed, most likely because memory ran out.
     """
     request = {
         "config": config.model_dump(mode="json"),
@@ -127,7 +127,7 @@ def measure(config: Config, tokens: Path, seconds: float, parent_text: ParentTex
     See `probe` for the arguments.
 
     Raises:
-        GlassError: there is not enough memory, or the prepared text is damaged.
+        GlassError: the device is missing, there is not enough memory, or the prepared text is damaged.
     """
     set_threads(config)
     device = choose_device(config.train.device)
@@ -137,7 +137,7 @@ def measure(config: Config, tokens: Path, seconds: float, parent_text: ParentTex
     if free is not None and least > free:
         raise GlassError(
             f"weights, gradients and optimizer state alone need {least:,} bytes, but {device} has only {free:,} free",
-            "Make the model smaller, or free some memory.",
+            "Lower model.layers, model.width or tokenizer.vocab_size, or free some memory.",
         )
     short = config.sample.replace(tokens=min(SAMPLED, config.sample.tokens))
     with clear_memory_errors():
@@ -196,7 +196,8 @@ def _step(stepper: Stepper, step: int) -> None:
 def _evaluation_seconds(stepper: Stepper, rows: Sequence[Any], seconds: float) -> float:
     """Estimate the seconds for all rows from evenly spaced rows that take about `seconds`.
 
-    At least two full forward passes run, because the second one may need more memory than the first one freed.
+    If there are enough rows, at least two full forward passes run, because the second one may need more memory than the
+    first one freed.
     """
     at_once = min(MOST_TOKENS, tokens_at_once(stepper.model))
     count = sum(len(group) for group in islice(groups(rows, at_once), 2))

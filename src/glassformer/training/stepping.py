@@ -26,8 +26,9 @@ from glassformer.training.parallel.processes import OneProcess, Processes, witho
 from glassformer.training.recomputing import recompute_blocks
 
 TOKENS_AT_ONCE = 3072
-"""Maximum number of tokens in a training forward pass on a CPU. Measured with widths of 128 and 384: 2,000 to 6,000
-tokens are fastest; with 16,000, a float32 step takes an eighth longer."""
+"""Maximum number of tokens in a training forward pass on a CPU if `train.micro_batch` is unset; a longer row is one
+forward pass. Measured with widths of 128 and 384: 2,000 to 6,000 tokens are fastest; with 16,000, a float32 step takes
+an eighth longer."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class Gradients:
     Attributes:
         loss: mean loss over all targets, in nats.
         norm: () total norm of all gradients.
-        targets: number of target tokens in the loss.
+        targets: number of targets in the loss, in all processes together.
         batches: micro-batches of this process.
     """
 
@@ -53,11 +54,12 @@ class Gradients:
 
 
 class Stepper:
-    """Model, optimizers and loss for training steps. The only state is the weights, optimizer state and `oom_retries`.
+    """Model, optimizers and loss for training steps. Its only state is weights, optimizer state and `oom_retries`.
 
     Attributes:
-        loss: the `TrainingLoss` of the model, wrapped for several processes or compiled.
-        oom_retries: counter of steps retried after running out of memory.
+        loss: the `TrainingLoss` of the model, wrapped if there are several processes, compiled if `train.compile` is
+            set.
+        oom_retries: counter of the retries after running out of memory; each retry halves the micro-batch.
 
     Args:
         model: model to train, which is moved to the device in the settings.
@@ -89,14 +91,17 @@ class Stepper:
         return [Batch.from_rows(part) if own else without_targets(Batch.from_rows(part)) for part, own in parts]
 
     def _rows_at_once(self, rows: Sequence[Any]) -> int:
-        """Return the number of rows per forward pass: all rows, or on a CPU at most `TOKENS_AT_ONCE` padded tokens."""
+        """Return the number of rows per forward pass: all rows; on a CPU as many as fit, but at least one.
+
+        On a CPU, the rows have at most `TOKENS_AT_ONCE` tokens, padding included.
+        """
         if self.device.type != "cpu":
             return len(rows)
         return max(1, TOKENS_AT_ONCE // max(map(len, rows)))
 
     @property
     def average(self) -> WeightAverage | None:
-        """Return the `WeightAverage` among the optimizers; None if `train.average` is unset."""
+        """Return the `WeightAverage` among the optimizers; None if `train.average` is "none"."""
         last = self.optimizers[-1]
         return last if isinstance(last, WeightAverage) else None
 

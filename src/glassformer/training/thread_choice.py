@@ -18,7 +18,7 @@ from glassformer.model.device import choose_device
 from glassformer.training.clock import Seconds
 
 TRIAL = 1.0
-"""Seconds for trying each number of threads."""
+"""Seconds for each trial of a number of threads; before training, less if the run has little time left."""
 EVERY = 300.0
 """Wall seconds between two trials of the numbers of threads."""
 STEPS = 2
@@ -29,7 +29,7 @@ class ThreadChoice:
     """Choice of the number of threads of a run.
 
     Attributes:
-        now: current number of threads.
+        now: chosen number of threads; during a trial, torch may use another number.
         tried: number of threads -> seconds per step in the last trial.
 
     Args:

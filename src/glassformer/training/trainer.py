@@ -1,4 +1,4 @@
-"""State and actions of a run during training, called by the training loop; independent of the task."""
+"""State of a run during training, and the actions that the training loop calls."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ from glassformer.training.validation import LossEstimate, validation_loss
 from glassformer.training.verdicts import verdict
 
 WATCHED_EVALUATIONS = 3
-"""Number of first evaluations after which the task's concerns about the data are reported."""
+"""Number of evaluations up to which the task's concerns about the data are reported with each sample."""
 SHORT_SAMPLE = 16
-"""Number of tokens in the sample that is timed before the first step."""
+"""Maximum number of tokens in the samples that are generated only to measure their time."""
 
 
 @dataclass(frozen=True)
@@ -54,11 +54,11 @@ class TrainingOutcome:
         last_step: number of completed steps.
         train_seconds: training time, without evaluations, samples and checkpoints.
         validation_share: fraction of the validation rows that were measured; below 1 only in a run with a time limit,
-            if the whole split would take more than a tenth of the time.
+            if the whole split would take more than a tenth of that time, or more than the time that is left.
         first_loss: for a run with a parent, the validation loss before the first step, on the rows of an evaluation
-            during training.
+            during training; otherwise None.
         parent_losses: for a run with a parent, the losses on the parent's held-out text before the first step and at
-            `step`; None if that text is not available.
+            `step`; None without a parent, or if that text is not available.
     """
 
     step: int
@@ -80,7 +80,7 @@ class Observer(Protocol):
     """Interface of observers of training, which must not change the model, its mode or the random state."""
 
     def look(self, model: Model, step: int, last: bool) -> None:
-        """Observe the model before the first step and before each checkpoint; `last`: whether the run ends here."""
+        """Observe the model before the first step and after every step; `last`: whether the run ends here."""
 
     def forget_after(self, step: int) -> None:
         """Delete the data that a killed process recorded after the checkpoint being resumed."""
@@ -94,7 +94,7 @@ class Trainer:
     Attributes:
         state: progress of the run, saved in checkpoints.
         stopwatch: measures the time of steps.
-        pace: time limit of the run, or `Untimed` without a time limit.
+        pace: clock and time budget of a run with a time limit, otherwise `Untimed`.
         record: line of `metrics.jsonl` for the last step.
         reason: reason why the run has ended; None while there are steps to take.
         stop_requested: whether a signal asked this process to stop after the current step.
@@ -106,7 +106,8 @@ class Trainer:
         model: initialised model; `resume` loads its weights.
         task: task with its text.
         reporter: receives progress and notes.
-        entropy: true entropy of the text in nats per token, to draw in the loss plot; None if not known.
+        entropy: true entropy of the validation split in nats per token, for the loss plot and the outcome; None if not
+            known.
         processes: processes that train this run together; None: only this process.
         seconds: returns the wall seconds of this leg, for the time limit; None: count from now.
     """
@@ -175,15 +176,16 @@ class Trainer:
         best = self.run.checkpoints / step_name(self.state.best_step)
         if self.state.best_loss is not None and best not in whole:
             self.reporter.note(
-                f"the best checkpoint, {best}, is missing: {newest.name} is the best until the next evaluation"
+                f"the best checkpoint, {best}, is missing or damaged: using {newest.name} until the next evaluation"
             )
             self.state.best_step = self.state.step
             self.state.best_loss = None
         self.processes.on_rank_zero(lambda: point_to(self.run, self.state))
 
     def begin(self) -> None:
-        """Prepare logs and checkpoints for the first step of this leg, and check whether the run has already ended.
+        """Prepare the logs, and save step 0 of a new run; then check whether the run has already ended.
 
+        If it has not, measure the costs of a run with a time limit, and a fine-tuned run's losses before training.
         Process 0 must hold the run's lock.
         """
         self.processes.on_rank_zero(self._forget_later_steps)
@@ -215,9 +217,9 @@ class Trainer:
             self.observer.forget_after(self.state.step)
 
     def _end_without_a_step(self, reason: str) -> None:
-        """Report that the run has ended; evaluate the last step if an uninterrupted run would have evaluated it."""
+        """Report that the run has ended; if it reached `train.steps` and that step was not evaluated, evaluate it."""
         command = self._command_to_train_longer()
-        self.reporter.note(f"nothing left to train: {reason}. To train longer, raise that limit: {command}")
+        self.reporter.note(f"nothing left to train: {reason}. To train longer, change this limit: {command}")
         if self.state.step == self.config.train.steps and not self._is_evaluated:
             self.evaluate()
             self.write_sample()
@@ -225,7 +227,7 @@ class Trainer:
             self.save_checkpoint()
 
     def _command_to_train_longer(self) -> str:
-        """Return a command that resumes a finished run with a higher limit."""
+        """Return a command that resumes a finished run after changing the limit that ended it."""
         train = self.config.train
         state = self.state
         if train.steps is not None and state.step >= train.steps:
@@ -277,7 +279,10 @@ class Trainer:
         return loss
 
     def _try_sample(self) -> float:
-        """Generate a short sample without showing it; return the length of a full sample divided by its length."""
+        """Generate a short sample without showing it; return the ratio of a full sample's length to its length.
+
+        For tasks that generate no text, return 1.
+        """
         whole = self.config.sample
         short = whole.replace(tokens=min(SHORT_SAMPLE, whole.tokens))
         model = self.processes.whole(self.model)
@@ -452,7 +457,7 @@ class Trainer:
         return self._is_evaluated or self.state.step % self.config.train.log_every == 0
 
     def log(self) -> None:
-        """Add this step's line to `metrics.jsonl`, with the mean loss since the last line, and report the progress."""
+        """Add this step's line to `metrics.jsonl`, with the mean training loss since the last line; report progress."""
         self.record["loss"] = float(np.mean(self.state.recent_losses))
         self.state.recent_losses.clear()
         self.processes.on_rank_zero(self._write_record)
@@ -548,14 +553,14 @@ class Trainer:
         share = 1.0 if len(part) == len(rows) else len(part) / len(rows)
         if share < 1:
             self.reporter.note(
-                "evaluating the whole validation split would take more than 10 % of train.minutes: using "
+                "train.minutes leaves too little time to evaluate the whole validation split: using "
                 f"{len(part):,} of {len(rows):,} rows, evenly spaced; "
                 f"glass evaluate {quoted(self.run.folder)} uses all rows"
             )
         return self._loss_of(self.model, part, self.processes), share
 
     def _end_on_time(self, pace: Pace, share: float) -> None:
-        """Record the time of a run with a time limit; print a note if the run took longer than the limit."""
+        """Record the time of a run with a time limit; print a note if it took over a tenth longer than the limit."""
         if note := pace.overrun():
             self.reporter.note(note)
         ending: dict[str, Any] = {"wall_seconds": round(pace.now, 3), "validation_share": share}
@@ -565,6 +570,6 @@ class Trainer:
 
 
 def _beginning(text: str, most: int) -> str:
-    """Return the first `most` characters of a text on one line."""
+    """Return a text on one line; cut it to `most` characters, the last one an ellipsis, if it is longer."""
     line = " ".join(text.split())
     return line if len(line) <= most else line[: most - 1] + "…"

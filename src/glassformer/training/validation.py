@@ -26,10 +26,10 @@ class LossEstimate:
     """Mean loss with its confidence interval.
 
     Attributes:
-        loss: mean loss in nats per token.
+        loss: mean loss in nats per target: a predicted token or, in classification, a label.
         ci95: half width of the 95 % confidence interval, with rows as independent clusters of tokens; None for a single
             row.
-        tokens: number of predicted tokens.
+        tokens: number of targets.
         windows: number of rows that were evaluated.
     """
 
@@ -95,7 +95,7 @@ def validation_loss(
     processes: Processes | None = None,
     forward: Callable[..., torch.Tensor] | None = None,
 ) -> LossEstimate:
-    """Return the mean loss over rows in nats per token; up to rounding, it does not depend on how rows are batched.
+    """Return the mean loss over rows in nats per target; up to rounding, it does not depend on how rows are batched.
 
     The model's mode is restored afterwards, and no random numbers are used. Memory does not grow with the number of
     rows.
@@ -105,7 +105,7 @@ def validation_loss(
         rows: rows of one task.
         device, dtype: device of the model, and precision of its matrix multiplications.
         skip: number of targets at the start of each row that do not count; in the first row, all targets count.
-        most_tokens: maximum number of tokens per forward pass; fewer with a large vocabulary.
+        most_tokens: maximum number of tokens per forward pass; `tokens_at_once` may set a lower limit.
         collate: makes a batch of rows; None: `Batch.from_rows`.
         processes: processes that share the work and all get the same result; None: only this process.
         forward: called instead of the model, with the same arguments.
@@ -148,7 +148,7 @@ def sliding_loss(
 
 
 class _Overlapping(Sequence[Row]):
-    """Rows of `context` + 1 ids, each starting `stride` ids after the previous one."""
+    """Rows of `context` + 1 ids (the last may be shorter), each starting `stride` ids after the previous one."""
 
     def __init__(self, tokens: np.ndarray, context: int, stride: int) -> None:
         self.tokens = tokens

@@ -6,11 +6,13 @@ import math
 from collections.abc import Sequence
 
 NOISE = 0.003
-"""Relative change of the validation loss that counts as no change."""
+"""Maximum relative change of the validation loss that counts as no change."""
 
 
 def verdict(evaluations: Sequence[tuple[int, float]], vocab_size: int) -> str:
     """Return one sentence on the loss curve of a run, from (step, validation loss) pairs in order of steps.
+
+    `vocab_size` is the number V of possible outcomes of a prediction; for a classifier, the number of labels.
 
     >>> verdict([(800, 1.60), (850, 1.55), (900, 1.58), (950, 1.66)], 65)
     'overfitting since step 900: kept step 850; use more text or dropout, not more steps'
@@ -27,5 +29,5 @@ def verdict(evaluations: Sequence[tuple[int, float]], vocab_size: int) -> str:
     if before - last > NOISE * before:
         return f"still improving at step {last_step}: a longer run would do better"
     if best > 0.98 * math.log(vocab_size):
-        return "not learning: the loss stays near ln V, the loss if every token were equally likely"
+        return "not learning: the loss stays near ln V, the loss if all V possible outcomes were equally likely"
     return f"levelled off: hardly any gain since step {evaluations[max(0, len(evaluations) - 3)][0]}"

@@ -92,9 +92,9 @@ def _own_device(name: str) -> torch.device:
     if device.type == "cuda":
         if device.index is not None or local >= torch.cuda.device_count():
             raise GlassError(
-                f"process {local} has no GPU: --device {name} needs one GPU per process, and this machine has "
-                f"{torch.cuda.device_count()}",
-                "Start as many processes as there are GPUs, with --device cuda.",
+                f"process {local} has no GPU of its own: --device {name} needs one GPU per process, and this machine "
+                f"has {torch.cuda.device_count()}",
+                "Give --device cuda, and start at most as many processes as there are GPUs.",
             )
         torch.cuda.set_device(local)
     return device
