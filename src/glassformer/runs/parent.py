@@ -62,7 +62,7 @@ class Parent:
         """Open a run as a parent.
 
         Raises:
-            GlassError: there is no run, it is damaged, or it is being trained.
+            GlassError: there is no run, or the run is damaged or being trained.
         """
         run = open_run(folder)
         if is_held(run.folder):

@@ -70,7 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
     elif not arguments.json and arguments.head is None:
         raise GlassError(
             "--out is missing",
-            "Name the picture, such as --out heads.png; or choose --head NAME for a list, or --json for the numbers.",
+            "Name the picture, such as --out heads.png; or give --head NAME for a list, or --json for the numbers.",
         )
     subject = _subject(arguments)
     found = look(subject, _shown(arguments, subject))
