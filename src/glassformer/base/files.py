@@ -57,7 +57,7 @@ def clear_disk_errors(path: Path) -> Iterator[None]:
                 f"cannot write {error.filename or path}: {error.strerror}", "Choose another path."
             ) from error
         raise GlassError(
-            f"cannot use {error.filename or path}: {error.strerror or error}", "Check the disk."
+            f"cannot use {error.filename or path}: {error.strerror or error}", "Check the path and the disk."
         ) from error
 
 
