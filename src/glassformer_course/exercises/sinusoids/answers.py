@@ -84,7 +84,7 @@ MISTAKES = [
     Mistake(
         "the exponent is i / D instead of 2i / D",
         "i counts pairs from 0 to D/2 - 1, so 2i / D goes up to almost 1. With i / D the slowest wave has a frequency "
-        "of only about 1/100.",
+        "of about 1/100.",
         {"sinusoids": _half_exponent},
     ),
     Mistake(

@@ -5,7 +5,7 @@
 #
 # $$\mathrm{softmax}(x)_i = \frac{e^{x_i}}{\sum_j e^{x_j}}$$
 #
-# - Every row of the result is positive and sums to 1.
+# - No number of the result is negative, and every row sums to 1.
 # - Rows may contain numbers such as 10,000 or -10,000: the result must still be finite.
 # - Keep the dtype and the shape (float32 stays float32), and do not change `x` itself.
 # - Some entries may be `-inf`, which means "not allowed": their probability is exactly 0. No row is `-inf` everywhere.
