@@ -1,7 +1,8 @@
 """Train a model on your own text.
 
-DATA is a text file, a folder, .gz, CSV/TSV/JSONL, two parallel files, - for standard input, or the name of a generated
-corpus (glass data list). Without DATA, the recipe's own text is used, or the generated stories.
+DATA is a text file (also .gz), a table (CSV, TSV, JSONL, Parquet or Arrow), a folder, two parallel files, - for
+standard input, a folder written by glass data encode, or the name of a generated corpus (glass data list). Without
+DATA, the recipe's own text is used, or the generated stories.
 
   glass train book.txt --out runs/book
   glass train book.txt --task masked --out runs/fill

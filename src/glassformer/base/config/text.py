@@ -54,8 +54,8 @@ class DataConfig(BaseSettings):
     )
     column: str | None = Field(
         None,
-        description="tables (CSV, TSV, JSONL): the column with the text; classify: one or several, such as title,body; "
-        "chat: the column with the messages or the question",
+        description="tables (CSV, TSV, JSONL, Parquet, Arrow): the column with the text (classify: one or several, such "
+        "as title,body), the source (translate, summarize), or the messages or question (chat)",
     )
     target_column: str | None = Field(
         None, description="tables: the column with the target (translate, summarize) or the answer (chat)"
@@ -93,7 +93,8 @@ class DataConfig(BaseSettings):
     max_words: int | None = Field(None, ge=1, description="leave out documents or examples with more words")
     clean: bool = Field(
         False,
-        description="lm, masked: remove control characters, white space at line ends and repeated blank lines",
+        description="lm, masked: remove control characters, white space at line ends and around documents, and all "
+        "but one of several blank lines",
     )
     duplicates: Literal["keep", "exact", "near"] = Field(
         "keep",
@@ -122,7 +123,9 @@ class DataConfig(BaseSettings):
         description="chat: the Jinja template that converts a conversation to text, as in Hugging Face Transformers",
     )
     mix: Probability = Field(
-        0.0, description="with --from RUN: probability that a training row comes from the text of RUN"
+        0.0,
+        description="with --from RUN: probability that a training row (with batch_tokens, all rows of a step) comes "
+        "from the text of RUN",
     )
     size: Count = Field(20_000, description="generated corpora: number of documents or examples")
     seed: Seed = Field(0, description="seed of the random split and of generated corpora")

@@ -25,14 +25,15 @@ class TrainConfig(BaseSettings):
     precision: Precision = Field(
         "auto",
         description="dtype of matrix multiplications (weights stay in fp32); auto: bf16 if it is clearly faster on "
-        "this machine, otherwise fp32, decided when the run is created",
+        "the device, otherwise fp32, decided when the run is created",
     )
     compile: bool = Field(False, description="use torch.compile for training steps; worthwhile on GPUs in long runs")
     threads: int | None = Field(
         None,
         ge=1,
         le=1024,
-        description="number of CPU threads; unset: one per core, or with minutes one or all, whichever is faster",
+        description="number of CPU threads; unset: PyTorch's default (usually one per core), or with minutes this "
+        "number or one, whichever is faster",
     )
     shard: bool = Field(
         False,
@@ -113,7 +114,10 @@ class TrainConfig(BaseSettings):
     decay_share: float = Field(0.2, gt=0, le=1, description="wsd: fraction of the run for the decay phase")
     plateau_factor: float = Field(0.5, gt=0, lt=1, description="plateau: factor that lowers the learning rate")
     plateau_patience: int = Field(
-        5, ge=0, description="plateau: number of evaluations without improvement before the learning rate is lowered"
+        5,
+        ge=0,
+        description="plateau: number of evaluations without improvement to tolerate; the next one lowers the learning "
+        "rate",
     )
     patience: Count | None = Field(None, description="stop early after this many evaluations without improvement")
     evaluate_every: Count = Field(
