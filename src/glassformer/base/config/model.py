@@ -77,7 +77,7 @@ class ModelConfig(BaseSettings):
         "mean", description="classify: input of the head, the mean over all tokens or the first token"
     )
     embedding_scale: bool = Field(
-        False, description="multiply embeddings by sqrt(width) (Vaswani et al. 2017, section 3.4)"
+        False, description="multiply token embeddings by sqrt(width) (Vaswani et al. 2017, section 3.4)"
     )
     embedding_norm: bool = Field(
         False, description="normalize embeddings before the first block, as BERT (Devlin et al. 2019) and BART do"
