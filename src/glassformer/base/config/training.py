@@ -20,7 +20,7 @@ class TrainConfig(BaseSettings):
         "lm",
         description="language model, masked language model, classification, translation, summarization or chat",
     )
-    seed: Seed = Field(0, description="seed of the initial weights, the order of rows and dropout")
+    seed: Seed = Field(0, description="seed of the initial weights, the order of rows, masks and dropout")
     device: str = Field("auto", pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$", description="auto, cpu, cuda, cuda:N or mps")
     precision: Precision = Field(
         "auto",
