@@ -143,7 +143,8 @@ def chosen_settings(
         task = _last([*layers, options], "train", "task", usual)
         if task not in corpus.tasks and task in TASK_FACTS:
             raise GlassError(
-                f"the corpus {source} does not support train.task = {task}", f"It supports {', '.join(corpus.tasks)}."
+                f"the corpus {source} does not support train.task = {task}",
+                f"Choose one of its tasks: {', '.join(corpus.tasks)}.",
             )
         own = corpus.recommended(task) if task in TASK_FACTS else {}
         if parent is not None:

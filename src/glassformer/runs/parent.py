@@ -91,7 +91,7 @@ class Parent:
         if task not in CHILD_TASKS[self.task]:
             raise GlassError(
                 f"train.task = {task} cannot start from {self.run.folder}, whose train.task is {self.task}",
-                f"From this run, train {', '.join(CHILD_TASKS[self.task])}.",
+                f"Set train.task to one of: {', '.join(CHILD_TASKS[self.task])}.",
             )
         settings = self.config.model_dump(exclude_none=True)
         model = {name: value for name, value in settings["model"].items() if name not in ("vocab_size", "classes")}

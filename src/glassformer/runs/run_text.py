@@ -134,7 +134,7 @@ def encoded_text(
         same &= data.source_tokenizer.digest == Tokenizer.load(run.source_tokenizer_file).digest
     if not same:
         raise GlassError(
-            f"a tokenizer trained again on {files} differs from that of {run.folder}: a library version differs",
+            f"a tokenizer trained again on {files} differs from that of {run.folder}: a library version may differ",
             "Install the versions that the run's manifest.json names, or give glass evaluate another text.",
         )
     if data.labels != run.labels():

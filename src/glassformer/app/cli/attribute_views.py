@@ -227,7 +227,7 @@ def patching_view(request: AttributionRequest) -> ViewResult:
     against = int(worst[column]) if request.against is None else request.against
     if token == against:
         raise GlassError(
-            f"both texts lead to the answer {request.subject.name(token)}",
+            f"the two answers to compare are the same: {request.subject.name(token)}",
             "Name two different answers with --token and --against.",
         )
     question = Question(case.tokens, corrupt.tokens, output.place, token, against, case.target, corrupt.target)

@@ -157,7 +157,8 @@ def _measure_cost(arguments: argparse.Namespace) -> int:
     given = (arguments.data, arguments.target, arguments.vary, arguments.recipe, arguments.config, arguments.baseline)
     if any(given) or changes_from(arguments):
         raise GlassError(
-            "--study cost takes no settings: its sizes are fixed", "Remove all options except --study and --out."
+            "--study cost takes no settings and no DATA: its sizes are fixed",
+            "Keep only --study and --out.",
         )
     for name in ("seeds", "jobs"):
         if getattr(arguments, name) is not None:
