@@ -31,7 +31,7 @@ def check(which: str | int, *functions: Function) -> bool:
         Whether the answer is right.
 
     Raises:
-        GlassError: unknown exercise, or the source of a function cannot be found.
+        GlassError: unknown exercise, the source of a function cannot be found, or the course folder is damaged.
     """
     from glassformer_course.checking import check_source
     from glassformer_course.course import find
@@ -55,7 +55,7 @@ def hint(which: str | int, number: int = 1) -> None:
     If the notebook's working directory is a course folder, the hint is counted there.
 
     Raises:
-        GlassError: unknown exercise or hint number.
+        GlassError: unknown exercise or hint number, or the course folder is damaged.
     """
     from glassformer_course.course import find
     from glassformer_course.folder import STATE, CourseFolder, chosen_folder

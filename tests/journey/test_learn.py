@@ -297,8 +297,8 @@ def test_a_teacher_assigns_and_grades(tmp_path: Path) -> None:
         (("check", "2"), "there is no file glass-learn/02_softmax.py\nTo create it: glass learn start 2"),
         (("check", "--all"), "no exercise was started in glass-learn\nStart with: glass learn start"),
         (("check", "²"), "there is no exercise '²'\n"),
-        (("check", "2", "--seed", "-1"), "--seed is -1\nIt must be 0 or more."),
-        (("grade", "damaged", "--seconds", "inf"), "--seconds is inf\nIt must be more than 0 and at most 3,600."),
+        (("check", "2", "--seed", "-1"), "--seed is -1\nGive 0 or more."),
+        (("grade", "damaged", "--seconds", "inf"), "--seconds is inf\nGive a number above 0, at most 3,600."),
         (("start", "2", "3"), "unexpected argument '3'\nglass learn start takes at most 1 argument."),
         (
             ("list", "--seed", "3"),
@@ -312,7 +312,7 @@ def test_a_teacher_assigns_and_grades(tmp_path: Path) -> None:
         (("assign", "2"), "no --out was given\nName a new folder: --out week-1"),
         (("assign", "2", "--out", "damaged"), "damaged already exists\nChoose a new folder: --out FOLDER."),
         (("grade", "nowhere"), "there is no folder nowhere\n"),
-        (("grade", "damaged", "--seconds", "0"), "--seconds is 0.0\nIt must be more than 0 and at most 3,600."),
+        (("grade", "damaged", "--seconds", "0"), "--seconds is 0.0\nGive a number above 0, at most 3,600."),
     ],
 )
 def test_mistakes_are_two_lines(words: tuple[str, ...], said: str, tmp_path: Path) -> None:

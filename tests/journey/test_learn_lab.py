@@ -23,7 +23,7 @@ def course(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("course")
     done = here("learn", "lab", "open", "17", folder=folder)
     assert done.returncode == 0, done.stderr
-    assert "training two small models" in done.stderr
+    assert "preparing a healthy and a faulty model" in done.stderr
     return folder
 
 

@@ -88,7 +88,7 @@ def test_what_no_font_has_is_said_once(tmp_path: Path) -> None:
         (("runs/lm", "It was", "--site", "dec.0.cross", "--out", "x.png"), "there is no attention layer 'dec.0.cross'"),
         (("runs/lm", "It was", "--out", "x.gif"), "--out x.gif is not the name of a picture"),
         (("runs/lm", "It was", "--out", "none/x.png"), "there is no folder none"),
-        (("runs/lm", "It was"), "--out is missing"),
+        (("runs/lm", "It was"), "glass look was given without --out"),
         (("runs/lm", "It was", "--target", "es", "--out", "x.png"), "a target was given"),
         (("runs/lm", "It was", "--scale", "cubic", "--out", "x.png"), "--scale cubic is not allowed"),
         (("runs/none", "It was", "--out", "x.png"), "runs/none"),

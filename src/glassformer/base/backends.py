@@ -6,4 +6,4 @@ from typing import Literal, get_args
 
 BackendName = Literal["auto", "torch", "onnxruntime", "onnxruntime-int8"]
 BACKENDS: tuple[str, ...] = get_args(BackendName)
-"""Values of `--backend`."""
+"""Values of `--backend`; `glass serve` accepts all except auto."""

@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 OUT_OF_MEMORY = ("not enough memory", "can't allocate memory", "out of memory", "Storage size calculation overflowed")
-"""Words in torch's messages for memory errors, on CPUs and GPUs."""
+"""Phrases in torch's messages for memory errors, on CPUs and GPUs."""
 MALFORMED = (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError, RecursionError)
 """Exceptions that a damaged or malicious JSON or TOML file can raise when it is parsed and its values are converted."""
 SHORTEST = 4
-"""Minimum length of a word that is compared by its beginning."""
+"""Minimum length of words that `closest` compares by their beginnings."""
 SMALLER = "Lower train.micro_batch (rows at a time), model.context or the model's size; saved files are intact."
 """Default remedy for memory errors."""
 
@@ -20,11 +20,12 @@ SMALLER = "Lower train.micro_batch (rows at a time), model.context or the model'
 class GlassError(Exception):
     """An error that the user can correct.
 
-    The command line prints exactly two lines and exits with code 2; library users catch it like any exception.
+    The command line prints its two lines (with `--debug`, a traceback first) and exits with code 2; library users catch
+    it like any exception.
 
     Args:
-        problem: what happened, with the received value; one line.
-        remedy: what is allowed, or what to do next; one line.
+        problem: what happened, with the received value; line breaks become spaces.
+        remedy: what is allowed, or what to do next; line breaks become spaces.
     """
 
     def __init__(self, problem: str, remedy: str) -> None:
@@ -38,17 +39,18 @@ class GlassError(Exception):
 
 
 class ShortMemoryError(GlassError):
-    """Python, NumPy or torch ran out of memory; the remedy names settings to lower."""
+    """Python, NumPy or torch ran out of memory."""
 
 
 class SaidElsewhereError(GlassError):
-    """An error that another process of the same run reports; this process exits without a message."""
+    """An error that another process of the same run reports; this process exits with code 2 and without a message."""
 
 
 def closest(name: str, allowed: Iterable[str]) -> str | None:
     """Return the allowed word that is most similar to `name`; None if none is close.
 
-    A word that begins with the name is preferred, then one that the name begins with.
+    A name of at least `SHORTEST` characters is first compared by its beginning: the shortest word that begins with the
+    name is preferred, then the longest word of at least `SHORTEST` characters with which the name begins.
 
     >>> closest("--temp", ["--top", "--temperature"])
     '--temperature'
@@ -79,7 +81,10 @@ def nearest(name: str, allowed: Iterable[str]) -> str:
 
 
 def nearest_file(path: Path, otherwise: str) -> str:
-    """Return the remedy for a missing file: suggest the most similar name in its folder, or return `otherwise`."""
+    """Return the remedy for a missing file: suggest the most similar name in its folder.
+
+    If no name is similar, return `otherwise`; if the folder cannot be read, a sentence that there is no such folder.
+    """
     try:
         names = sorted(entry.name for entry in path.parent.iterdir())
     except OSError:

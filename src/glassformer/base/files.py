@@ -37,7 +37,7 @@ def no_empty_folders(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def clear_disk_errors(path: Path) -> Iterator[None]:
-    """Convert errors of the operating system inside the context to a `GlassError` with a remedy."""
+    """Convert errors of the operating system (except `BrokenPipeError`) inside the context to a `GlassError`."""
     try:
         yield
     except BrokenPipeError:  # not a disk error: the program that reads our output has closed the pipe
@@ -57,7 +57,7 @@ def clear_disk_errors(path: Path) -> Iterator[None]:
                 f"cannot write {error.filename or path}: {error.strerror}", "Choose another path."
             ) from error
         raise GlassError(
-            f"cannot use {error.filename or path}: {error.strerror or error}", "Check the disk."
+            f"cannot use {error.filename or path}: {error.strerror or error}", "Check the path and the disk."
         ) from error
 
 
@@ -174,7 +174,7 @@ def check_folder(folder: Path) -> None:
 
 
 def recorded_sha256(folder: Path, name: str) -> str | None:
-    """Return the recorded SHA-256 of a file from the manifest of its folder; None if the file is not in the manifest.
+    """Return the SHA-256 of a file that the manifest of its folder records; None if no manifest records one.
 
     The file itself is not read, so this is fast even for large weights. `check_folder` compares file and hash.
     """

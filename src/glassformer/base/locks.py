@@ -1,4 +1,4 @@
-"""Locks that let only one process at a time write to a run folder; they are released when the process ends."""
+"""Locks that let only one process at a time write to a folder; a lock is released when its block or process ends."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def only_one(folder: Path, doing: str = "training") -> Iterator[None]:
         doing: what the process that holds the lock is doing, for the error message.
 
     Raises:
-        GlassError: another process holds the lock, or the file system does not support locks.
+        GlassError: another process holds the lock, or the folder cannot be written or locked.
     """
     with _locked(folder, doing):
         yield
 
 
 def is_held(folder: Path) -> bool:
-    """Return whether another process currently holds `folder/lock`; nothing is written."""
+    """Return whether a process currently holds `folder/lock`; nothing is written."""
     try:
         file = (folder / FILE).open("rb")
     except OSError:  # there is no lock file, or no permission to read it

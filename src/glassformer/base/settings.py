@@ -31,11 +31,11 @@ REMEDIES = {
     "tuple": 'Give a list of strings, such as ["one", "two"].',
     "model": "Write it as a section of settings: [{name}]",
 }
-"""Type of a pydantic error, or the first word of it -> remedy."""
+"""Type of a pydantic error, or its part before the first underscore -> remedy."""
 
 
 class BaseSettings(BaseModel):
-    """Base class of all sections of settings: immutable; unknown keys and infinite numbers are errors."""
+    """Base class of all sections of settings: immutable; unknown keys, NaN and infinite numbers are errors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -49,12 +49,16 @@ class BaseSettings(BaseModel):
         return {key: None if key in optional and value == UNSET else value for key, value in values.items()}
 
     def replace(self, **changes: Any) -> Self:
-        """Return a validated copy with changed fields."""
+        """Return a copy with changed fields; an invalid value raises a `GlassError`."""
         return validated(type(self), {**self.model_dump(), **changes}, where="")
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """Read a TOML file; a `GlassError` names the invalid line."""
+    """Read a TOML file.
+
+    Raises:
+        GlassError: the file does not exist, cannot be read, or is not valid UTF-8 or TOML.
+    """
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -72,7 +76,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def parse_value(text: str) -> Any:
-    """Parse a value of `--set` as TOML if possible (numbers, booleans, lists), otherwise as plain text."""
+    """Parse a value of `--set` as TOML if possible (number, boolean, list, quoted text), otherwise as plain text."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except (ValueError, RecursionError):

@@ -5,7 +5,8 @@ letter  meaning
 ======  ==============================================================
 B       batch size: number of rows processed together
 T       query length: number of tokens per row in this call
-S       key length: number of tokens that can be attended to (T plus the tokens in the cache)
+S       key length: number of tokens that can be attended to (T plus the tokens in the cache; in cross-attention, the
+        number of source tokens)
 D       width of the residual stream (``model.width``)
 H       number of query heads (``model.heads``)
 G       number of key and value heads (``model.kv_heads``; H: multi-head, 1: multi-query, between: grouped-query)

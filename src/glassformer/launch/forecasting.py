@@ -23,16 +23,16 @@ from glassformer.training.plan_file import Foresight
 from glassformer.training.step_measurement import Probe, ProbeError, probe
 
 SHARE = 1 / 40
-"""Fraction of `train.minutes` that each probe takes."""
+"""Maximum fraction of `train.minutes` for the timed steps of each probe."""
 LONGEST = 3.0
-"""Maximum seconds of each probe."""
+"""Maximum seconds for the timed steps of each probe."""
 
 
 def foreseen(request: RunRequest, note: Callable[[str], None], began: float) -> tuple[Config, Foresight | None]:
     """Probe a run for which `RunRequest.is_forecast` is true; return its final settings and the forecast.
 
-    With several processes nothing is measured and the forecast is None, because a single process cannot measure the
-    speed and memory of all processes.
+    Under torchrun nothing is measured and the forecast is None, because a single process cannot measure the speed and
+    memory of all processes.
 
     Args:
         request: the run.
@@ -40,7 +40,7 @@ def foreseen(request: RunRequest, note: Callable[[str], None], began: float) -> 
         began: value of `time.monotonic` at the start of `train.minutes`.
 
     Raises:
-        GlassError: the run already exists, or its text cannot be used.
+        GlassError: the run already exists, its text or device cannot be used, or a probe that chooses sizes failed.
     """
     config = request.config
     minutes = config.train.minutes
@@ -48,7 +48,7 @@ def foreseen(request: RunRequest, note: Callable[[str], None], began: float) -> 
     if job() is not None:
         if is_open and speaks():
             note(
-                "torchrun: the model size is that of the recipe, because automatic sizing needs a single process "
+                "torchrun: the model size is that of the recipe, because sizes are chosen only without torchrun "
                 "(see glass plan)"
             )
         return config, None
@@ -84,7 +84,7 @@ def foreseen(request: RunRequest, note: Callable[[str], None], began: float) -> 
 def _measured(
     config: Config, tokens: Path, seconds: float, note: Callable[[str], None], parent_text: ParentText | None
 ) -> Probe | None:
-    """Probe the settings; if the probe fails, print a note and return None."""
+    """Probe a run with these settings; if the probe fails, print a note and return None."""
     note(f"measuring for about {seconds:g} seconds, to forecast time and memory")
     try:
         return probe(config, tokens, seconds, parent_text)

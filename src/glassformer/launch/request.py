@@ -31,7 +31,7 @@ class RunRequest:
 
     Attributes:
         changes: SECTION.FIELD -> value as text; `data.source` names the data.
-        recipe: name of a recipe, or "auto"; None: the task's default recipe, unless the data is a generated corpus.
+        recipe: name of a recipe, or "auto" for the recipe of the task; None: the default recipe (see `recipe_name`).
         file: TOML file with settings, which override the recipe's.
         out: the run folder; None: runs/NAME-OF-DATA.
         begin_from: folder of the run whose tokenizer and weights to start from; None: start from random weights.
@@ -60,8 +60,8 @@ class RunRequest:
     def recipe_name(self) -> str | None:
         """Return the name of the requested recipe, or else of the default recipe; None if there is none.
 
-        With a settings file there is no default recipe. Without a parent run, there is none for a generated corpus
-        either, because the corpus has its own settings.
+        The default recipe is that of the task, or `FINE_TUNE` with a parent run. With a settings file there is none.
+        Without a parent run, there is none for a generated corpus either, because the corpus has its own settings.
         """
         options = parse_changes(self.changes)
         facts = TASK_FACTS.get(_last([options], "train", "task", "lm"))
@@ -98,7 +98,8 @@ class RunRequest:
     def leaves_sizes_open(self) -> bool:
         """Return whether sizes must be chosen for the text, the time limit and the machine.
 
-        The default recipe leaves sizes open only if `train.minutes` is long enough for a probe.
+        A requested recipe with open sizes always leaves them open, except with a parent run. The default recipe does so
+        only if `train.steps` is unset and `train.minutes` is long enough for a probe.
         """
         recipe = self.recipe_name
         if recipe is None or self.begin_from is not None or not load_recipe(recipe).sized:
@@ -125,8 +126,8 @@ def chosen_settings(
     If the source is already encoded, the settings with which it was encoded override those of the recipe.
 
     Raises:
-        GlassError: a setting is not allowed, the corpus does not support the task, or the parent's model or tokenizer
-            would change.
+        GlassError: a setting is not allowed, the file cannot be read, there is a parent but no data (or `data.mix` but
+            no parent), the corpus does not support the task, or the task, model or tokenizer does not fit the parent.
     """
     options = parse_changes(changes)
     of_recipe: list[Mapping[str, Any]] = [load_recipe(recipe).settings] if recipe else []
@@ -142,7 +143,8 @@ def chosen_settings(
         task = _last([*layers, options], "train", "task", usual)
         if task not in corpus.tasks and task in TASK_FACTS:
             raise GlassError(
-                f"the corpus {source} does not support train.task = {task}", f"It supports {', '.join(corpus.tasks)}."
+                f"the corpus {source} does not support train.task = {task}",
+                f"Choose one of its tasks: {', '.join(corpus.tasks)}.",
             )
         own = corpus.recommended(task) if task in TASK_FACTS else {}
         if parent is not None:
@@ -162,7 +164,10 @@ def chosen_settings(
 
 
 def _of_encoded(layers: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return a list of the settings with which the source was encoded; an empty list if it is not encoded."""
+    """Return a list of the settings with which the source was encoded.
+
+    The list is empty if the source is not encoded, or if the task is trained on examples.
+    """
     from glassformer.text.encoded import settings_of_encoded
 
     source = _last(layers, "data", "source", DataConfig().source)

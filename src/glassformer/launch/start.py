@@ -106,7 +106,7 @@ def resume_run(
         began: value of `time.monotonic` at the start of this leg's time.
 
     Raises:
-        GlassError: see `resume_training`.
+        GlassError: there is no run, or it cannot be resumed; see `resume_training`.
     """
     with said_once():
         run = folder or newest_run(Path("runs"))

@@ -7,7 +7,7 @@
     tokenizer.json  the tokenizer; in an encoder-decoder, the tokenizer of the target
     source_tokenizer.json  the tokenizer of the source, if the source has a separate vocabulary
     labels.json     the names of a classifier's labels
-    metrics.jsonl   losses, learning rates and speed at each logged step
+    metrics.jsonl   loss, learning rate, gradient norm, tokens and training seconds at each logged step
     samples.txt     texts that the model generated at each evaluation
     loss.svg        the loss curve
     checkpoints/step-000850/model.safetensors, optimizer.safetensors  weights and optimizer state (sharded runs:
@@ -15,14 +15,15 @@
     checkpoints/step-000850/state.json, manifest.json  the rest of the training state, and a hash of each file
     best  last      one line each: the name of a checkpoint; before the first evaluation, both name the newest one
     snapshots/step-000850.npz  scores of the attention heads, if train.snapshots is above 0
-    plan.json       the forecast of a run with a time limit, and its outcome
-    verify.json     the last report of glass verify
+    plan.json       the forecast, if the run was measured before it started, and its outcome
+    verify.json     the last complete report of glass verify
     chat_template.jinja  the chat template: a copy of data.chat_template for other programs; in a run of task lm, a
                     template added by the user or by glass import
     lock            held by the training process from its first write to its last
-    creating        present only while glass train creates the folder
+    creating        present while the folder is created; remains if the process is killed meanwhile
 
-The encoded text is beside the run, in `../.tokens/HASH`, where runs on the same text share it.
+The encoded text is beside the run, in `../.tokens/HASH`, where runs on the same text share it, or in the folder that
+`glass data encode` wrote.
 """
 
 from __future__ import annotations
@@ -215,7 +216,8 @@ class Run:
         """Return the settings of the run.
 
         Raises:
-            GlassError: the run was made by a later version of this program, or the file cannot be read.
+            GlassError: the run was made by a later version of this program, or `config.toml` cannot be read or is not
+                valid.
         """
         found = self._facts().get("format", FORMAT)
         if not isinstance(found, int) or found > FORMAT:
@@ -343,10 +345,13 @@ def create_run(
     `config.toml` is written last and marks the folder as a run. Files of an interrupted creation are replaced.
 
     Args:
-        folder: the folder; it must not hold a run or anything else yet.
+        folder: the folder; it may be missing, be empty, or hold a lock or the files of an interrupted creation.
         config: all settings.
         facts: further entries of the manifest, such as `data` and hashes.
-        add: function that writes the other files in `MADE_FIRST`.
+        add: function that writes the other files of the run, such as the tokenizer.
+
+    Raises:
+        GlassError: the folder holds a run or other files, or cannot be written.
     """
     run = Run(folder)
     refuse_existing(folder)
@@ -385,7 +390,7 @@ def packages() -> dict[str, str]:
 
 
 def _is_unfinished(folder: Path) -> bool:
-    """Return whether a process was killed while it was creating a run in this folder."""
+    """Return whether the creation of a run in this folder was begun, but not finished."""
     try:
         return (folder / CREATING).read_text(encoding="utf-8") == CREATING_TEXT
     except (OSError, ValueError):
@@ -412,7 +417,7 @@ def _remove_partials(folder: Path, names: Collection[str]) -> None:
 def refuse_existing(folder: Path) -> None:
     """Raise a `GlassError` unless `folder` is missing or empty, so that no file is ever overwritten.
 
-    The files of an interrupted creation are allowed, because `create_run` replaces them.
+    The lock and the files of an interrupted creation are allowed, because `create_run` replaces these files.
     """
     if (folder / "config.toml").exists():
         raise GlassError(
@@ -437,7 +442,8 @@ def open_run(folder: Folder, altered: str | None = None) -> Run:
         altered: the expected change by an experiment (`Run.altered`), given only by that experiment.
 
     Raises:
-        GlassError: there is no run (the error suggests the nearest name), or an experiment changed the model.
+        GlassError: there is no run (if there is no such folder, the error suggests the nearest name), or the change to
+            the model by an experiment is not the expected one.
     """
     folder = Path(folder)
     if (folder / "config.toml").is_file():

@@ -156,7 +156,7 @@ class OpenedRun:
         """Return the encoded text of the run.
 
         Raises:
-            GlassError: the text is missing, or there is another text at its path.
+            GlassError: the text is missing, there is another text at its path, or the run was imported without a text.
         """
         from glassformer.runs.run_text import encoded_text
 
@@ -197,7 +197,7 @@ class OpenedRun:
 
 
 def untrained_model(config: Config, tokenizer: Tokenizer, source: Tokenizer, labels: tuple[str, ...]) -> Model:
-    """Return the model of a run with its initial weights."""
+    """Return a model with the sizes of a run and random weights, to load the weights of a checkpoint into."""
     return build_model(
         config.model,
         tokenizer.vocab_size,

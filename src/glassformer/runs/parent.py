@@ -62,7 +62,7 @@ class Parent:
         """Open a run as a parent.
 
         Raises:
-            GlassError: there is no run, it is damaged, or it is being trained.
+            GlassError: there is no run, or the run is damaged or being trained.
         """
         run = open_run(folder)
         if is_held(run.folder):
@@ -91,7 +91,7 @@ class Parent:
         if task not in CHILD_TASKS[self.task]:
             raise GlassError(
                 f"train.task = {task} cannot start from {self.run.folder}, whose train.task is {self.task}",
-                f"From this run, train {', '.join(CHILD_TASKS[self.task])}.",
+                f"Set train.task to one of: {', '.join(CHILD_TASKS[self.task])}.",
             )
         settings = self.config.model_dump(exclude_none=True)
         model = {name: value for name, value in settings["model"].items() if name not in ("vocab_size", "classes")}

@@ -31,7 +31,8 @@ def prepare_for(
         config: all settings.
         cache: the folder of encoded texts.
         note: called with each progress message.
-        given: tokenizers to use unchanged, as from `tokenizers_of`; empty: train tokenizers on the text.
+        given: tokenizers to use unchanged, as from `tokenizers_of`; empty: train tokenizers on the text, or use the one
+            with which the text is already encoded.
 
     Raises:
         GlassError: the text cannot be read or split, too many of its tokens are unknown to the given tokenizers, or
@@ -102,7 +103,7 @@ def encoded_text(
         named: current `source` and `target` of `data`; None: search for the text.
 
     Raises:
-        GlassError: the text is not found, or its hash differs from the hash in the run's manifest.
+        GlassError: the text is not found, or its hash, split, tokenizers or labels differ from those of the run.
     """
     problem = ""
     if not named:
@@ -121,7 +122,7 @@ def encoded_text(
     given = tokenizers_of(run, config) if run.parent_entry() is not None else ()  # trained on the parent's text
     data = prepare_for(own, token_cache(run.folder), note, given)
     if data.text_hash != run.manifest()["data"]["text_hash"]:
-        raise GlassError(f"{files} changed while it was read", "Run the same command again.")
+        raise GlassError(f"{files} changed while being read", "Run the same command again.")
     parts = run.manifest()["data"].get("parts")  # missing in older runs, whose settings determine the split
     if parts is not None and parts != part_hashes(data):
         raise GlassError(
@@ -133,7 +134,7 @@ def encoded_text(
         same &= data.source_tokenizer.digest == Tokenizer.load(run.source_tokenizer_file).digest
     if not same:
         raise GlassError(
-            f"a tokenizer trained again on {files} differs from that of {run.folder}: a library version differs",
+            f"a tokenizer trained again on {files} differs from that of {run.folder}: a library version may differ",
             "Install the versions that the run's manifest.json names, or give glass evaluate another text.",
         )
     if data.labels != run.labels():

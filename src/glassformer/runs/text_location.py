@@ -28,8 +28,9 @@ def token_folders(run: Run) -> list[Path]:
 def candidate_texts(run: Run, data: DataConfig, named: Mapping[str, str]) -> Iterator[DataConfig]:
     """Yield the settings of `data` with each set of existing files that may be the run's text.
 
-    The files are searched at the paths in the settings, then at the same paths relative to the run, then by name beside
-    the run. They may contain another text, so the caller must compare hashes.
+    The files are searched at the paths in the settings, then at the same paths relative to the folder that holds the
+    run and to the folder above, then by name in these two folders. They may contain another text, so the caller must
+    compare hashes.
 
     Args:
         run: the run, which may have been moved.

@@ -37,7 +37,7 @@ class Mark:
 
 
 def submissions(folder: Path) -> list[Path]:
-    """Return the students' folders, sorted by name, without hidden folders.
+    """Return the students' folders, sorted by name, without names that begin with `.` or `__`.
 
     Raises:
         GlassError: the folder is missing, or has no subfolders.

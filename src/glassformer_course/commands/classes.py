@@ -73,7 +73,7 @@ def grade(arguments: argparse.Namespace) -> int:
     for name, most in MOST.items():
         value = getattr(arguments, name)
         if value is not None and not 0 < value <= most:
-            raise GlassError(f"--{name} is {value}", f"It must be more than 0 and at most {most:,}.")
+            raise GlassError(f"--{name} is {value}", f"Give a number above 0, at most {most:,}.")
     if arguments.assignment is not None and not (arguments.assignment / STATE).is_file():
         raise GlassError(f"{arguments.assignment} is not an assignment", "Name a folder written by glass learn assign.")
     if arguments.out is not None:

@@ -6,8 +6,8 @@
   glass learn lab answer 1 c
   glass learn lab progress
 
-`open` trains a healthy and a faulty model in a few seconds, shows curves, attention maps, samples and numbers of
-both, and saves them in the learner's folder. `answer` grades a diagnosis: for the right one, it explains the bug and
+`open` prepares a healthy and a faulty model in a few seconds, shows their evidence (curves, attention maps, samples and
+numbers), and saves it in the learner's folder. `answer` grades a diagnosis: for the right one, it explains the bug and
 names its public source; a wrong one exits with code 2.
 """
 

@@ -84,7 +84,7 @@ def run(arguments: argparse.Namespace) -> int:
                 f"These actions accept it: {', '.join(accepting)}.",
             )
     if arguments.seed is not None and arguments.seed < 0:
-        raise GlassError(f"--seed is {arguments.seed}", "It must be 0 or more.")
+        raise GlassError(f"--seed is {arguments.seed}", "Give 0 or more.")
     return action.run(arguments)
 
 

@@ -37,7 +37,7 @@ class Sandbox:
     Args:
         source: Python source of the answer.
         seconds: time limit for loading the source and for all calls together, after NumPy has been imported.
-        megabytes: memory limit in addition to Python and NumPy (Linux and macOS; not enforced on Windows).
+        megabytes: memory limit, on Linux in addition to Python and NumPy, on macOS including them; Windows has none.
     """
 
     def __init__(self, source: str, seconds: float = SECONDS, megabytes: int = MEGABYTES) -> None:

@@ -175,7 +175,7 @@ def _guard() -> None:
                 if real.startswith(REFERENCE):
                     raise PermissionError("the reference solutions cannot be read here: write your own answer")
                 if writes and real != own and not real.startswith(own + os.sep):
-                    raise PermissionError("an answer may not write files")
+                    raise PermissionError("an answer may write files only in its temporary folder")
 
     sys.addaudithook(refuse)
 

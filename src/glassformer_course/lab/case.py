@@ -63,7 +63,7 @@ class BugCase:
         look: level -> advice on what to compare in the evidence.
         hints: three hints, given one at a time.
         wrong, right: the faulty code, and the corrected code.
-        source, link, told: public report of the bug, its URL, and a summary of it.
+        source, link, told: public report of the bug, its URL (empty if there is none), and a summary of it.
         caught_by: test of this library that fails with the bug.
     """
 

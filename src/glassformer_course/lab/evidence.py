@@ -110,7 +110,7 @@ class Evidence:
 
 
 def shown(value: float) -> str:
-    """Return a number as text: four significant digits below 1000, rounded to an integer from 1000 on.
+    """Return a number as text: four significant digits (two below 0.0001), or an integer from 1000 on.
 
     >>> shown(3.14159), shown(1234567.0), shown(0.0), shown(0.000123)
     ('3.142', '1,234,567', '0', '0.000123')

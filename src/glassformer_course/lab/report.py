@@ -14,7 +14,7 @@ def report_text(case: BugCase, found: Evidence) -> str:
     parts = [
         f"{case.number}. {case.title}",
         case.scene,
-        "One model is healthy; the other was trained in the same way, with one bug.",
+        "One model is healthy; the other has the same settings and seed, but its code has a bug.",
     ]
     parts += [chart_text(chart) for chart in found.charts]
     if found.maps:

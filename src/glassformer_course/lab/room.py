@@ -85,7 +85,7 @@ class Room:
         write_text(self.progress_file, json.dumps({"version": 1, "cases": ordered}, indent=1) + "\n")
 
     def open(self, case: BugCase, note: Note, share: float = 1.0) -> Evidence:
-        """Return the evidence of a case from its folder; if there is none, train both models and save it.
+        """Return the evidence of a case from its folder; if there is none, train the models and save it.
 
         Args:
             case: the case.
@@ -102,7 +102,7 @@ class Room:
             with clear_disk_errors(place):
                 place.mkdir(parents=True, exist_ok=True)
             self.records()  # report a damaged file before training, not after it
-            note(f"training two small models, a healthy and a faulty one, in {place} (a few seconds)")
+            note(f"preparing a healthy and a faulty model, to show them in {place} (a few seconds)")
             found = made(case, share)
             if self.is_open(case):
                 return self.evidence(case)  # another process opened it meanwhile: keep its evidence
@@ -174,7 +174,7 @@ class Room:
 
 
 def made(case: BugCase, share: float = 1.0) -> Evidence:
-    """Train both models of a case and gather the evidence."""
+    """Train the models of a case and gather the evidence."""
     from glassformer_course.lab.bench import Bench
 
     experiment = case.experiment()

@@ -13,9 +13,9 @@ token is replaced), agreement (rank correlations of attention, rollout and occlu
 positions in which the difference between two texts decides the answer).
 
 The explained answers are the next tokens of the text and the likeliest token after its end; for runs of task masked,
-the likeliest token at each [MASK]; for classifiers, the likeliest label. --token replaces the answer at every
-position. Logits and lens need a residual stream, so they refuse post-norm models. Layers, heads and positions count
-from 0.
+the likeliest token at each [MASK] (lens: at every position); for classifiers, the likeliest label. --token replaces the
+answer at every position. Logits and lens refuse post-norm models, in which no residual stream runs through to the head;
+logits also refuses models with model.head_transform. Layers, heads and positions count from 0.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ USES = {
 }
 """Options of each view, by view name."""
 EARLIER_VIEWS = {"blank": "occlusion"}
-"""Earlier names of views -> names."""
+"""Earlier name of a view -> its current name."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -70,7 +70,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="logits: show the neurons of this layer; rollout, flow: stop at this layer",
     )
     parser.add_argument("--head", metavar="NAME", help="logits: head to split by source token, such as dec.1.self.2")
-    parser.add_argument("--top", type=int, metavar="N", help=f"number of parts or tokens to list (default: {TOP})")
+    parser.add_argument(
+        "--top", type=int, metavar="N", help=f"number of parts, neurons or answers to list (default: {TOP}; lens: 3)"
+    )
     parser.add_argument("--replace", metavar="TEXT|ID", help="the token that replaces an occluded token")
     parser.add_argument("--corrupt", metavar="TEXT", help="patching: another text with the same number of tokens")
     parser.add_argument(

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from glassformer.tasks import AnyTextModel
 
 TOP = 8
-"""Default of `--top`, the number of parts or neurons to list."""
+"""Default of `--top` in the view logits: the number of parts or neurons to list."""
 
 
 @dataclass(frozen=True)
@@ -197,7 +197,10 @@ def agreement_view(request: AttributionRequest) -> ViewResult:
 
 
 def patching_view(request: AttributionRequest) -> ViewResult:
-    """Show the effect of patching activations of the clean text into the corrupt text, for each layer and position."""
+    """Show the effect of patching activations of the clean text into the corrupt text, for each layer and position.
+
+    With `--part heads`, show it for each head of each layer.
+    """
     from glassformer.inspection.attribution import Question, case_of, patch_grids
     from glassformer.inspection.attribution.grid import check_part, check_shapes
     from glassformer.inspection.attribution.tables import grid_lines
@@ -224,8 +227,8 @@ def patching_view(request: AttributionRequest) -> ViewResult:
     against = int(worst[column]) if request.against is None else request.against
     if token == against:
         raise GlassError(
-            f"both texts lead to the answer {request.subject.name(token)}",
-            "Name two answers with --token and --against.",
+            f"the two answers to compare are the same: {request.subject.name(token)}",
+            "Name two different answers with --token and --against.",
         )
     question = Question(case.tokens, corrupt.tokens, output.place, token, against, case.target, corrupt.target)
     grids = patch_grids(case.model, question, given.part or "resid")
@@ -257,7 +260,7 @@ def _layer(request: AttributionRequest) -> int:
 
 
 def _replacements(request: AttributionRequest) -> tuple[str, int, int | None]:
-    """Return the token that replaces an occluded token.
+    """Return the token that replaces an occluded token: `--replace`, or else the unknown, mask or end token.
 
     Returns:
         Text and id of the token, and its id in the source vocabulary (None if there is only one vocabulary).

@@ -6,7 +6,7 @@
 
 Without QUESTION, questions are read line by line, and the model reads the conversation so far. /new begins a new
 conversation; /quit or the end of the input (Ctrl-D) ends the program. When the conversation no longer fits into the
-context, its oldest question and answer are dropped, and a note is printed.
+context, its oldest questions and answers are dropped, and a note is printed.
 """
 
 from __future__ import annotations

@@ -7,13 +7,15 @@
   glass compare --study heads --out runs/heads
   glass compare --study cost --out runs/cost
 
-Each combination of values is a cell, and each cell is trained once with each seed, in parallel processes of one thread.
-The first cell is the baseline, unless --baseline names another. A difference counts if it is at least twice the
-standard deviation over the seeds. The --out folder receives a report with pictures, and a run folder for each run. The
-same command, given again, trains only the missing runs; a larger --seeds adds runs.
+Each combination of values is a cell, and each cell is trained once with each seed, in parallel processes with one
+thread each (unless train.threads is set). The first cell is the baseline, unless --baseline names another. A difference
+counts if it is at least twice the larger standard deviation over the seeds of the two cells. The --out folder receives
+a report with pictures, and a run folder for each run. The same command, given again, trains only the missing runs; a
+larger --seeds adds runs.
 
 `remove` is not a setting: it removes a part of the model (causal-mask, residuals or feedforward) to measure its effect.
-A study is a built-in grid. With DATA, it trains on that text and drops its own data and tokenizer settings.
+A study is a built-in grid, except for cost, which measures models without training them. With DATA, a grid trains on
+that text and drops the data and tokenizer settings of the study.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
     from glassformer.experiments.report import StudyReport
 
 SEEDS = 3
-"""Default number of seeds per cell: the fewest that give a usable standard deviation."""
+"""Default number of seeds per cell."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -155,7 +157,8 @@ def _measure_cost(arguments: argparse.Namespace) -> int:
     given = (arguments.data, arguments.target, arguments.vary, arguments.recipe, arguments.config, arguments.baseline)
     if any(given) or changes_from(arguments):
         raise GlassError(
-            "--study cost takes no settings: its sizes are fixed", "Remove all options except --study and --out."
+            "--study cost takes no settings and no DATA: its sizes are fixed",
+            "Keep only --study and --out.",
         )
     for name in ("seeds", "jobs"):
         if getattr(arguments, name) is not None:

@@ -148,7 +148,7 @@ def table(about: str, found: Sequence[Estimate], billions: float | None) -> Iter
         yield f"{name:<22}" + "".join(f"{cell:>20}" for cell in cells)
     yield "At best, communication overlaps with arithmetic; at worst, not at all. Latency and data loading are ignored."
     if any(each.recomputed for each in found):
-        yield "Running blocks twice is activation checkpointing, which glass train does not support."
+        yield "To run blocks twice (gradient checkpointing), set train.checkpoint_blocks = true."
 
 
 def facts(found: Sequence[Estimate]) -> dict[str, Any]:

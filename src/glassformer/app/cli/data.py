@@ -53,7 +53,7 @@ SHOWN_FIRST = 5
 LINE = 100
 """Maximum number of characters of a text on a line of the terminal."""
 MOST_CHARACTERS = 1000
-"""Maximum number of characters of a text with `--json`."""
+"""Maximum number of characters of a text with `--json`, and of a conversation."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -68,7 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--size",
         type=int,
         metavar="N",
-        help=f"documents, pairs or texts of a corpus to generate (default: {SHOWN} for show, data.size for look)",
+        help=f"documents or examples of a corpus to generate (default: {SHOWN} for show, otherwise data.size)",
     )
     parser.add_argument("--seed", type=int, metavar="N", help="seed of a generated corpus (sets data.seed)")
     data_encode.add_arguments(parser)
@@ -129,7 +129,7 @@ class CorpusReport:
     kinds: dict[str, list[Any]]
 
     def facts(self) -> dict[str, Any]:
-        """Return the records of all kinds, and the entropy and Bayes error of the corpus if they are known."""
+        """Return the name and tasks of the corpus, its entropy and Bayes error if known, and the records by kind."""
         facts: dict[str, Any] = {"corpus": self.corpus.name, "tasks": self.corpus.tasks}
         if isinstance(self.corpus, Corpus):
             facts["entropy_per_document"] = self.corpus.entropy()
@@ -145,7 +145,7 @@ class CorpusReport:
             return "\n\n".join("\n".join(map(": ".join, map(dict.values, each))) for each in first)
         lines = [line if isinstance(line, str) else "\t".join(line.values()) for line in first]
         if "minimal_pairs" in self.kinds:
-            lines.append("\nMinimal pairs (right, wrong), of word combinations that occur in no document:")
+            lines.append("\nMinimal pairs (right, wrong):")
             lines += [f"{pair['good']}\t{pair['bad']}" for pair in self.kinds["minimal_pairs"]]
         return "\n".join(lines)
 
@@ -227,7 +227,7 @@ def _first(names: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> list[dict
 
 
 def _tables(files: Iterable[SourceFile]) -> list[dict[str, Any]]:
-    """Return the chosen columns and the format (header, delimiter, quoting) of each table."""
+    """Return the chosen columns of each table; for CSV and TSV, also the format (header, delimiter, quoting, ...)."""
     found: list[dict[str, Any]] = []
     for file in files:
         if file.table is not None and file.chosen is not None:

@@ -114,7 +114,7 @@ def _encoded(config: Config, arguments: argparse.Namespace, engine: str) -> Prep
 
 
 def facts_of(found: Prepared) -> dict[str, Any]:
-    """Return the tokenizer, the token counts, and the tokens per character and per byte of an encoded text."""
+    """Return the notes, tokenizer and token counts of an encoded text, and its tokens per character and per byte."""
     train = found.train.tokens["text"]
     tokens = len(train) - train.documents  # without the end tokens, which represent no text
     return {

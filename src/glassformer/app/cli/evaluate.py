@@ -7,13 +7,16 @@
   glass evaluate runs/book --ablate dec.1.self.2,dec.0.feedforward --tokens 4096
 
 Language models: the loss over the whole validation split (or over all of DATA), in windows of the context length that
-do not overlap; bits per byte, unless there are unknown tokens; the longest part of a new sample that is copied from
-the training text; and the fraction of DATA that was in the training text. Translations: BLEU and chrF++ by sacrebleu
-with their signatures; summaries: ROUGE; classifiers: accuracy, macro-F1, confusion matrix and calibration. --against
-compares two runs on the same examples by paired tests. --ablate measures only the loss, with parts of the model
-ablated and with the whole model; glass explain and the page of glass serve show the names of the parts.
+do not overlap, or document by document; bits per byte, unless there are unknown tokens; the longest part of a new
+sample that is copied from the training text; and the fraction of DATA that was in the training text. Masked models: the
+loss and accuracy on masked tokens. Translations, summaries and answers of chat models: BLEU and chrF++ by sacrebleu
+with their signatures (if it is installed), ROUGE and exact match. Classifiers: accuracy, macro-F1, confusion matrix and
+calibration. --against compares two runs (not of task lm or masked) on the same examples by paired tests. --ablate
+measures only the loss, with parts of the model ablated and with the whole model; glass explain and the page of glass
+serve show the names of the parts.
 
-If the hash of DATA is that of the run's training text, its validation split is used, as without DATA.
+If DATA has the hash of the run's own text and no --data.* is given, the run's validation split is used, as without
+DATA.
 
 --data.* change how other DATA is read; --sample.* and --seed change how both runs generate text. Other settings cannot
 be changed.
@@ -46,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=2000,
         metavar="N",
-        help="number of examples to generate texts for, evenly spaced (default: 2000; 0: all)",
+        help="translate, summarize, chat: number of evenly spaced examples to generate for (default: 2000; 0: all)",
     )
     parser.add_argument(
         "--ablate",

@@ -8,9 +8,9 @@
   glass explain runs/book "It was a dark" --html explained.html
 
 Without a run, it shows an example of three tokens that can be checked by hand. All numbers come from the forward pass.
-Large matrices are printed as corners and statistics; --json gives more. For a larger model, the terminal shows one
-layer and one head in full (choose them with --layer and --head), and one line for each of the others; the page of
---html shows all of them.
+Large matrices are printed as corners and statistics; --json gives more. If a model has more than four heads, the
+terminal shows one layer and one head in full (choose them with --layer and --head), and one line for each of the
+others; the page of --html shows all of them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from glassformer.inspection.explain import Level, Section, Subject, Walk
 
 FEW_HEADS = 4
-"""Maximum number of heads of a model that the terminal shows all in full."""
+"""Maximum number of heads for the terminal to show all of them in full."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -143,7 +143,7 @@ class WalkReport:
         level: level of the explanations.
         page: HTML file with the forward pass; None: the terminal shows it.
         chosen: whether `--layer` or `--head` was given.
-        layer: number of the layer of `--layer`, or None.
+        layer: number of the chosen layer; None: all layers.
     """
 
     walk: Walk

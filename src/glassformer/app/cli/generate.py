@@ -6,14 +6,14 @@
   glass generate runs/book --input prompts.txt
   glass generate runs/en-de "A man is sleeping." --beams 4 --samples 3
 
-With --beams, beam search finds the likeliest text, and --samples prints the best results. Runs that translate or
-summarize use 4 beams by default; --beams 1 samples the tokens one by one.
+With --beams of 2 or more, beam search looks for the likeliest text, and --samples prints the best results. Runs that
+translate or summarize use 4 beams by default; --beams 1 and options such as --temperature turn beam search off.
 
 --backend onnxruntime computes on the CPU, up to twice as fast as PyTorch; onnxruntime-int8 is faster still, with 8-bit
 weights, but not exact. auto chooses onnxruntime for long greedy generation if it is installed.
 
-When a text grows beyond the context, the oldest half of the context is dropped and the positions of the rest are
-renumbered from 0.
+When a continued text grows beyond the context, the oldest half of the context is dropped and the positions of the rest
+are renumbered from 0.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def sampling_changes(given: dict[str, str]) -> dict[str, str]:
 
 
 def refuse_unused_penalty(given: dict[str, str], settings: SampleConfig) -> None:
-    """Raise a `GlassError` if a length penalty is given without beam search, the only search that uses it."""
+    """Raise a `GlassError` if a length penalty is given without beam search, because sampling does not use it."""
     if "sample.length_penalty" in given and settings.beams == 1:
         raise GlassError(
             f"--length-penalty {given['sample.length_penalty']} was given without beam search",
@@ -170,7 +170,7 @@ def refuse_unused_backend(arguments: argparse.Namespace) -> None:
 
 
 def stop_changes(given: dict[str, str]) -> dict[str, str]:
-    """Return the setting that makes a plain-text `--stop` a list; empty without `--stop` or if it is a JSON list."""
+    """Return the setting that makes a plain-text `--stop` a list; empty without `--stop` or if it begins with `[`."""
     stop = given.get("sample.stop")
     return {} if stop is None or stop.startswith("[") else {"sample.stop": json.dumps([stop], ensure_ascii=False)}
 

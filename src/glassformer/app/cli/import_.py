@@ -1,10 +1,11 @@
-"""Import a model that transformers saved: a folder with config.json, model.safetensors and tokenizer.json.
+"""Import a model that transformers saved: a folder with config.json, model.safetensors (or parts) and tokenizer.json.
 
   glass import models/gpt2 --out runs/gpt2
   glass generate runs/gpt2 "Once upon a time"
 
-The new run works with all commands. If glassformer cannot express a setting of the model exactly, the error names it.
-Pickled weights (pytorch_model.bin) are never opened, and nothing is downloaded.
+The new run works with all commands that need no training text; glass evaluate needs DATA, and the run cannot be
+resumed. If glassformer cannot express a setting of the model exactly, the error names the setting. Pickled weights
+(pytorch_model.bin) are never opened, and nothing is downloaded.
 """
 
 from __future__ import annotations

@@ -69,8 +69,8 @@ def run(arguments: argparse.Namespace) -> int:
         refuse_no_picture(arguments.out)
     elif not arguments.json and arguments.head is None:
         raise GlassError(
-            "--out is missing",
-            "Name the picture, such as --out heads.png; or choose --head NAME for a list, or --json for the numbers.",
+            "glass look was given without --out",
+            "Name the picture, such as --out heads.png; or give --head NAME for a list, or --json for the numbers.",
         )
     subject = _subject(arguments)
     found = look(subject, _shown(arguments, subject))

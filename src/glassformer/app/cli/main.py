@@ -70,7 +70,7 @@ MEANT = {
     "--width": "--model.width",
     "--heads": "--model.heads",
 }
-"""Options of other programs -> ours, for errors; used where a command has the second."""
+"""Options of other programs -> ours, for errors; used if the command has our option."""
 COURSE = "learn"
 """The command of the course, which is a separate package."""
 
@@ -124,8 +124,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code.
 
     Returns:
-        0 on success, 1 after an unexpected error, 2 after a `GlassError`, which the user can correct, and 130 after
-        Ctrl-C. A command may also return 1, for example if a check fails.
+        0 on success, 1 after an unexpected error (raised with `--debug`), 2 after a `GlassError`, which the user can
+        correct, and 130 after Ctrl-C. A command may also return 1, for example if a check fails.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
     if not words or words[0] in ("-h", "--help", "help"):

@@ -7,11 +7,11 @@
 
 Probes: agreement (of verbs with distant subjects, by cell and number of attractors), coreference (the noun that "it"
 refers to), induction (repeated random tokens), recall (values by their keys), brackets (by distance), surprisal (-ln P
-of each token of a text, by position, frequency and repetition). Without PROBE, all probes run.
+of each token of a text, by position, frequency and repetition). Without PROBE, --pairs and --text, all probes run that
+apply to the run.
 
 Each accuracy is printed with its confidence interval, the chance level, and the accuracy of simple rules on the same
-questions.
-Runs of task masked are scored by pseudo-log-likelihood; runs that classify, translate or summarize cannot be probed.
+questions. Runs of task masked are scored by pseudo-log-likelihood; only runs of task lm or masked can be probed.
 --pairs reads your own minimal pairs, one JSON object per line: {"sentence_good": "...", "sentence_bad": "...",
 "UID": "..."}.
 """
@@ -32,7 +32,7 @@ from glassformer.text.tables import ONLY_TABLES
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `glass probe`."""
     parser.add_argument("run", type=Path, metavar="RUN", help="a run folder")
-    parser.add_argument("probe", nargs="*", metavar="PROBE", help="names of probes (default: all)")
+    parser.add_argument("probe", nargs="*", metavar="PROBE", help="names of probes (default: all that apply)")
     parser.add_argument("--pairs", type=Path, metavar="FILE", help="your own minimal pairs, as JSONL")
     parser.add_argument(
         "--text", type=Path, metavar="FILE", help="text for surprisal (default: the held-out part of the run's text)"

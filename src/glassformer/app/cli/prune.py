@@ -6,11 +6,11 @@
   glass prune runs/book --out runs/book-small --max-loss 1.6 --by ablation
   glass prune runs/book --out runs/book-gates --l0 0.01 --steps 500
 
-Heads are removed in steps of --step, least important first; importance is recomputed before each step. Importance
-is computed on training rows, the loss on validation rows. Importance is the mean over rows of |dL / d gate| (Michel et
-al. 2019); with --by ablation it is the increase of the loss when a head is zeroed. --l0 continues training with a gate
-on each head and a penalty on open gates (Voita et al. 2019): LAMBDA times the expected number of open heads, averaged
-over the attention layers, is added to the loss.
+Heads are removed in steps of --step, least important first (--by names other orders); importance is recomputed before
+each step, on training rows. Losses, and the importance that --effects prints, are measured on validation rows.
+Importance is the mean over rows of |dL / d gate| (Michel et al. 2019); with --by ablation it is the increase of the
+loss when a head is zeroed. --l0 continues training with a gate on each head and a penalty on open gates (Voita et al.
+2019): LAMBDA times the expected number of open heads, averaged over the attention layers, is added to the loss.
 
 NEWRUN is an ordinary run with fewer weights. To train it further: glass train --resume --out NEWRUN --steps N, where N
 counts from the beginning of RUN; the optimizer state of the remaining weights is kept.
@@ -65,7 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--effects",
         choices=KINDS,
-        help="replace each head in turn by zero, its mean output, or its output on another row, and print the losses",
+        help="replace each head in turn by zero, its mean output or its output on another row; print the loss changes",
     )
     parser.add_argument(
         "--l0", type=float, metavar="LAMBDA", help="train a gate on each head, with this penalty in nats per open head"

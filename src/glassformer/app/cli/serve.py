@@ -6,8 +6,8 @@
 
 The command prints an address that contains a token; everybody with this token can use the server. The token is new at
 each start, unless --token sets it. Programs send it as Authorization: Bearer TOKEN. Only this machine can reach the
-server, unless --host 0.0.0.0 opens it to the network. Ctrl-C stops the server. --json prints one line, {"url": …,
-"token": …, "runs": […], "backend": …}, when the server is ready.
+server, unless --host names another address, such as 0.0.0.0 for the whole network. Ctrl-C stops the server. --json
+prints one line, {"url": …, "token": …, "runs": […], "backend": …}, when the server is ready.
 
 --backend onnxruntime generates the text of the API and of the page faster, on the CPU; onnxruntime-int8 is faster
 still, with 8-bit weights, but not exact. All other computations use PyTorch.

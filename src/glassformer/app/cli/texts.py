@@ -27,7 +27,7 @@ def lines_of(path: Path, what: str = "prompt") -> list[str]:
     files and for `wc -l`, so that output lines stay aligned with input lines.
 
     Raises:
-        GlassError: the file does not exist, is empty, or has an unknown encoding.
+        GlassError: the file cannot be read, is empty, is a damaged gzip file, or has an unknown encoding.
     """
     try:
         text = _decoded(path.read_bytes(), str(path))
@@ -121,7 +121,7 @@ def say_training(folder: Path, checkpoint: str) -> None:
 
 
 def say_unread(unread: list[int], what: str, context: int) -> None:
-    """Print a warning if texts were truncated to the context, with the numbers of these texts and of lost tokens."""
+    """Print a warning if texts were truncated to the context: how many, and how many tokens were left out at most."""
     cut = [number for number in unread if number]
     if cut:
         of = f"of {len(unread):,} {what}"

@@ -1,7 +1,8 @@
 """Train a model on your own text.
 
-DATA is a text file, a folder, .gz, CSV/TSV/JSONL, two parallel files, - for standard input, or the name of a generated
-corpus (glass data list). Without DATA, the recipe's own text is used, or the generated stories.
+DATA is a text file (also .gz), a table (CSV, TSV, JSONL, Parquet or Arrow), a folder, two parallel files, - for
+standard input, a folder written by glass data encode, or the name of a generated corpus (glass data list). Without
+DATA, the recipe's own text is used, or the generated stories.
 
   glass train book.txt --out runs/book
   glass train book.txt --task masked --out runs/fill
@@ -15,22 +16,23 @@ corpus (glass data list). Without DATA, the recipe's own text is used, or the ge
 
 A run on your own data without --recipe and --config uses the recipe auto of its task (auto, auto-masked, auto-classify,
 auto-translate, auto-summarize, auto-chat), which overrides the defaults below. It chooses sizes for this machine and
---minutes (default: 10); with --steps it uses the recipe's usual sizes.
+--minutes (default: 10); with --steps, or less than one minute, the run has the recipe's usual sizes.
 
---minutes is the wall-clock time of the whole command: preparing, measuring, training, evaluating and saving. A run with
---minutes uses one thread or all threads, whichever is faster in a test. Its evaluations take at most a fifth of the
-time and the final evaluation at most a tenth, if necessary on a part of the validation text (glass evaluate uses all of
-it).
+--minutes is the wall-clock time of the whole command: preparing, measuring, training, evaluating and saving. On a CPU,
+a run with --minutes uses one thread or all threads, whichever is faster in a test. Its evaluations take at most a fifth
+of the time and the final evaluation at most a tenth, if necessary on a part of the validation text (glass evaluate uses
+all of it).
 
 --from RUN starts from the tokenizer, model settings and weights of another run, which may be imported, and trains on
-DATA with the recipe fine-tune (a small learning rate, 3 minutes). A run of task lm can be fine-tuned for lm or chat, a
-run of task masked for masked or classify, and a run of task translate or summarize for either of these. The new run
-does not need the folder of the old run.
+DATA, by default with the recipe fine-tune (a small learning rate, 3 minutes). A run of task lm can be fine-tuned for lm
+or chat, a run of task masked for masked or classify, and a run of task translate or summarize for either of these; runs
+of task classify or chat keep their task. The new run does not need the folder of the old run.
 
-A resumed run keeps its settings; --steps, --minutes and the other limits can be changed, and count from the start of
-the run. Minutes count the training time before and after resuming, not the time in between. The command looks for the
-text at its old path and near the run; if it is elsewhere, name it: glass train --resume --out RUN DATA. A text with
-another hash is refused. The precision changes only with --precision or --set train.muon_precision=....
+A resumed run keeps its settings; options may change those that docs/resuming.md lists, such as --steps and --device.
+Limits count from the start of the run; minutes count the time of the command before and after resuming, not the time in
+between. The command looks for the text at its old path and near the run; if it is elsewhere, name it: glass train
+--resume --out RUN DATA. A text with another hash is refused. The precision changes only with --precision or --set
+train.muon_precision=....
 
 To train with several processes, on one machine or many (docs/parallel.md), start them with torchrun. Use --shard if the
 model does not fit on one device:
@@ -68,15 +70,16 @@ def run(arguments: argparse.Namespace) -> int:
 
     From the command to the first gradient of a new run:
 
-    1. `RunRequest` (`launch/request.py`) merges the settings: defaults, recipe, file, options.
-    2. `foreseen` (`launch/forecasting.py`): with the recipe auto, which is the default, or --minutes (default: 10), it
-       reads, splits and tokenizes the text, times steps in a separate process and chooses the sizes.
+    1. `RunRequest` (`launch/request.py`) merges the settings: defaults, corpus or parent, recipe, file, options.
+    2. `foreseen` (`launch/forecasting.py`): if --minutes is at least 1 (the recipe auto, which is the default, sets 10)
+       or sizes are open, it reads, splits and tokenizes the text, times steps in a separate process and chooses the
+       open sizes.
     3. `joined` (`training/parallel/joining.py`) connects the processes of torchrun.
     4. `new_training` (`training/setup.py`): `text_of_run` prepares the text if step 2 did not, `try_threads` times
        steps of a discarded model with one thread and with all (runs with --minutes), `fresh_model` builds the model,
        `create_run` creates the folder; the `Trainer` is yielded.
     5. `train` (`training/loop.py`): `Trainer.begin` saves the checkpoint of step 0 and, in a run with --minutes, times
-       one evaluation and one sample. Each step sets the learning rate and calls `compute_gradients`, which takes the
+       evaluations and a sample. Each step sets the learning rate and calls `compute_gradients`, which takes the
        rows of the step and calls `accumulate_gradients`: logits, loss, `loss.backward()`.
     """
     from glassformer.launch.start import start_requested
@@ -101,8 +104,9 @@ def _resumed(arguments: argparse.Namespace) -> AbstractContextManager[Trainer]:
         for name in ("recipe", "config", "begin_from", "chat_template"):
             if getattr(arguments, name) is not None:
                 raise GlassError(
-                    f"--resume was given with {name.removeprefix('begin_')} = {getattr(arguments, name)}",
-                    "Remove the option: a resumed run keeps its own.",
+                    f"--resume was given with --{name.removeprefix('begin_').replace('_', '-')} "
+                    f"{getattr(arguments, name)}",
+                    "Remove the option: a resumed run keeps its own settings.",
                 )
         changes = changes_from(arguments)
     given = {"source": arguments.data, "target": arguments.target}

@@ -20,7 +20,8 @@ def frozen_names(parts: Iterable[str], model: ModelConfig) -> tuple[str, ...]:
     ('embedding.', 'source_embedding.', 'stack.blocks.0.', 'stack.blocks.1.')
 
     Args:
-        parts: names of components: embedding, head, encoder, decoder, layers.N, or layers.A-B.
+        parts: names of components: embedding, head, encoder, decoder, layers.N, or layers.A-B. In an encoder-decoder,
+            layers.N is a layer of both stacks.
         model: settings of the model.
 
     Raises:

@@ -21,14 +21,14 @@ GATED: tuple[Activation, ...] = ("swiglu", "geglu")
 class ModelConfig(BaseSettings):
     """Settings of the model architecture. `glassformer.base.shapes` explains letters such as D."""
 
-    family: Family = Field("decoder", description="model family; default: as train.task needs")
+    family: Family = Field("decoder", description="model family, which train.task determines")
     vocab_size: Count | None = Field(None, description="V: vocabulary size; unset: that of the tokenizer")
     source_vocab_size: Count | None = Field(
-        None, description="vocabulary size of the source, if it has its own; unset: that of its tokenizer"
+        None, description="size of the source's vocabulary, if it is separate; unset: that of the source's tokenizer"
     )
     classes: Count | None = Field(None, description="classifier: number of classes; unset: as in the data")
     context: Count = Field(256, description="maximum number of tokens that the model reads at once")
-    layers: Count = Field(4, description="L: number of blocks in the decoder, and in the encoder if there is one")
+    layers: Count = Field(4, description="L: number of blocks; encoder-decoder: number of decoder blocks")
     encoder_layers: Count | None = Field(
         None, description="encoder-decoder: number of encoder blocks; unset: equal to layers"
     )
@@ -46,26 +46,30 @@ class ModelConfig(BaseSettings):
     positions: Positions = Field("learned", description="type of positional encoding")
     norm: Norm = Field("layernorm", description="type of normalization")
     norm_eps: float | None = Field(
-        None, gt=0, lt=1, description="added to the variance in every norm; unset: 1e-5 in LayerNorm, 1e-6 in RMSNorm"
+        None, gt=0, lt=1, description="epsilon of every norm; unset: 1e-5 in LayerNorm, 1e-6 in RMSNorm"
     )
     norm_order: Literal["pre", "post", "output"] = Field(
         "pre", description="order in each sublayer f: x + f(norm(x)), norm(x + f(x)), or x + norm(f(x)) as in OLMo 2"
     )
     activation: Activation = Field("gelu", description="feed-forward activation; swiglu and geglu are gated")
     window: Count | None = Field(
-        None, description="maximum number of tokens that each token attends to, including itself; unset: no limit"
+        None,
+        description="number of tokens that each token attends to on the left (and, in an encoder, on the right), "
+        "itself included; unset: no limit",
     )
     qk_norm: Literal["none", "head", "whole"] = Field(
-        "none", description="normalize queries and keys before the dot product, per head or all heads as a whole"
+        "none", description="normalize queries and keys before the dot product, each head or all heads as a whole"
     )
     attention_bias: bool = Field(False, description="biases in the query, key, value and output projections")
     feedforward_bias: bool = Field(False, description="biases in the feed-forward layer")
     norm_bias: bool = Field(False, description="biases in LayerNorm (RMSNorm has none)")
-    head_bias: bool = Field(False, description="a bias on the output logits")
+    head_bias: bool = Field(False, description="a bias on the output logits (classifiers always have one)")
     head_transform: bool = Field(
         False, description="linear, activation and norm before the output layer, as in BERT (Devlin et al. 2019)"
     )
-    tied: bool = Field(True, description="share the (target) embedding matrix with the output layer")
+    tied: bool = Field(
+        True, description="share the (target) embedding matrix with the output layer; no effect in classifiers"
+    )
     shared_embedding: bool = Field(
         True, description="encoder-decoder: source and target share one embedding matrix and one vocabulary"
     )
@@ -73,18 +77,20 @@ class ModelConfig(BaseSettings):
         "mean", description="classify: input of the head, the mean over all tokens or the first token"
     )
     embedding_scale: bool = Field(
-        False, description="multiply embeddings by sqrt(width) (Vaswani et al. 2017, section 3.4)"
+        False, description="multiply token embeddings by sqrt(width) (Vaswani et al. 2017, section 3.4)"
     )
     embedding_norm: bool = Field(
         False, description="normalize embeddings before the first block, as BERT (Devlin et al. 2019) and BART do"
     )
-    dropout_embedding: Probability = Field(0.0, description="dropout on the sum of token and position embeddings")
+    dropout_embedding: Probability = Field(0.0, description="dropout on the embeddings, the input of the first block")
     dropout_attention: Probability = Field(0.0, description="dropout on the attention weights")
     dropout_residual: Probability = Field(
-        0.0, description="dropout on the output of each sublayer before it is added to the residual stream"
+        0.0,
+        description="dropout on the output of each sublayer before it is added to the residual stream, and on the "
+        "input of a classifier's head",
     )
     zero_output: bool = Field(
-        False, description="initialize the output of each sublayer to zero (Goyal et al. 2017, section 5.1)"
+        False, description="initialize the output matrix of each sublayer to zero (Goyal et al. 2017, section 5.1)"
     )
     rotary_base: float = Field(10_000.0, gt=1, description="rotary positions: base of the frequencies")
     relative_buckets: int = Field(32, ge=4, description="relative positions: number of distance buckets (T5)")
@@ -92,7 +98,9 @@ class ModelConfig(BaseSettings):
         128, ge=8, description="relative positions: distances of at least this share one bucket (T5)"
     )
     removed_heads: tuple[str, ...] = Field(
-        (), description="removed query heads, such as dec.0.self.3; key heads without query heads are removed too"
+        (),
+        description="removed query heads, such as dec.0.self.3; key and value heads that no query head uses are "
+        "removed too",
     )
 
     @property
@@ -114,7 +122,7 @@ class ModelConfig(BaseSettings):
 
     @property
     def eps(self) -> float:
-        """Epsilon that norms over the width add to the variance: `norm_eps`, or the norm's default if unset."""
+        """Epsilon of the norms over the width: `norm_eps`, or the default of `norm` if unset."""
         return self.norm_eps or (1e-5 if self.norm == "layernorm" else 1e-6)
 
     def kept_heads(self, site: str) -> list[int]:

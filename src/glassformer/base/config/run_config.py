@@ -91,7 +91,7 @@ class Config(BaseSettings):
 
     @classmethod
     def read(cls, path: Path) -> Config:
-        """Read the settings of a run from a TOML file."""
+        """Read the settings of a run from a TOML file; invalid settings raise a `GlassError` that names the file."""
         return cls.from_dict(read_toml(path), where=str(path))
 
     def to_toml(self) -> str:
@@ -114,7 +114,10 @@ def settings_of(
 ) -> Config:
     """Return the default settings, updated by each of `layers` in order, then by single changes.
 
-    Errors name `where`.
+    Args:
+        layers: tables of settings by section.
+        changes: `SECTION.FIELD` -> value as text.
+        where: source of the layers, which errors name if they are not about the form of `changes`.
     """
     merged: dict[str, dict[str, Any]] = {}
     for layer in layers:

@@ -25,7 +25,7 @@ class TaskFacts:
         command: the command that uses a run of this task; {} stands for the run folder.
         method: the method of `glassformer.Transformer` for the task.
         recipe: the default recipe for data that is not a generated corpus; `--recipe auto` selects it too.
-        example: an input that the web page suggests if the run has no prompt.
+        example: an input that the web page suggests if the run has neither a sample nor a prompt.
         defaults: default settings by section, which a recipe, a file or an option overrides.
     """
 

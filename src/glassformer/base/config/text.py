@@ -20,7 +20,11 @@ class TokenizerConfig(BaseSettings):
     """Settings of the tokenizer and of its training."""
 
     kind: TokenizerKind = Field("bpe", description="type of tokenizer")
-    vocab_size: Count = Field(2048, description="maximum vocabulary size (bytes: always 256 + special tokens)")
+    vocab_size: Count = Field(
+        2048,
+        description="maximum vocabulary size, without the mask token of task masked (bytes: always 256 + special "
+        "tokens)",
+    )
     normalization: Literal["none", "nfc", "nfd", "nfkc", "nfkd"] = Field(
         "none",
         description="Unicode normalization before training and encoding; decoding is exact only with none",
@@ -31,8 +35,8 @@ class TokenizerConfig(BaseSettings):
     sample_bytes: int = Field(
         24_000_000,
         ge=1000,
-        description="train on at most this many bytes (unigram: a third), sampled evenly from the whole text; "
-        "training needs about twelve times as much memory",
+        description="train on at most this many bytes (unigram: a third; characters: all bytes), sampled evenly from "
+        "the whole text; training needs about twelve times as much memory",
     )
     seed: Seed = Field(0, description="seed of the sampling of sample_bytes")
 
@@ -50,8 +54,8 @@ class DataConfig(BaseSettings):
     )
     column: str | None = Field(
         None,
-        description="tables (CSV, TSV, JSONL): the column with the text; classify: one or several, such as title,body; "
-        "chat: the column with the messages or the question",
+        description="tables (CSV, TSV, JSONL, Parquet, Arrow): the column with the text (classify: one or several, "
+        "such as title,body), the source (translate, summarize), or the messages or question (chat)",
     )
     target_column: str | None = Field(
         None, description="tables: the column with the target (translate, summarize) or the answer (chat)"
@@ -83,13 +87,14 @@ class DataConfig(BaseSettings):
         "auto", description="character encoding of the source"
     )
     document: Literal["file", "paragraph", "line"] = Field(
-        "file", description="plain text: what counts as one document (in a table, each row is a document)"
+        "file", description="lm, masked: what is one document in plain text (in a table, each row is a document)"
     )
-    min_words: int = Field(0, ge=0, description="leave out documents with fewer words")
-    max_words: int | None = Field(None, ge=1, description="leave out documents with more words")
+    min_words: int = Field(0, ge=0, description="leave out documents or examples with fewer words")
+    max_words: int | None = Field(None, ge=1, description="leave out documents or examples with more words")
     clean: bool = Field(
         False,
-        description="lm, masked: remove control characters, white space at line ends and repeated blank lines",
+        description="lm, masked: remove control characters, white space at line ends and around documents, and all "
+        "but one of several blank lines",
     )
     duplicates: Literal["keep", "exact", "near"] = Field(
         "keep",
@@ -97,15 +102,16 @@ class DataConfig(BaseSettings):
     )
     split: Literal["end", "random", "tail"] = Field(
         "end",
-        description="validation split: the end of the text, or randomly chosen documents; tail: whole documents from "
-        "the end, however large, as in runs of older versions",
+        description="validation split; end: the end of the text, or the last examples; random: randomly chosen "
+        "documents or examples; tail: the end as chosen by older versions",
     )
     validation_fraction: float = Field(
-        0.1, gt=0, lt=1, description="fraction of the text or of the documents to hold out for validation"
+        0.1, gt=0, lt=1, description="fraction of the text, documents or examples to hold out for validation"
     )
     validation_limit: Count = Field(2_000_000, description="maximum number of characters to hold out for validation")
     windows: Literal["stream", "documents"] = Field(
-        "stream", description="cut the joined text into rows of one length, or make each document one row"
+        "stream",
+        description="lm, masked: cut the joined text into rows of one length, or each document into rows of its own",
     )
     too_long: Literal["cut", "leave_out", "refuse"] = Field(
         "cut",
@@ -117,9 +123,11 @@ class DataConfig(BaseSettings):
         description="chat: the Jinja template that converts a conversation to text, as in Hugging Face Transformers",
     )
     mix: Probability = Field(
-        0.0, description="with --from RUN: probability that a training row comes from the text of RUN"
+        0.0,
+        description="with --from RUN: probability that a training row (with batch_tokens, all rows of a step) comes "
+        "from the text of RUN",
     )
-    size: Count = Field(20_000, description="generated corpora: number of documents")
+    size: Count = Field(20_000, description="generated corpora: number of documents or examples")
     seed: Seed = Field(0, description="seed of the random split and of generated corpora")
 
     @model_validator(mode="after")

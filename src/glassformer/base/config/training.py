@@ -20,19 +20,20 @@ class TrainConfig(BaseSettings):
         "lm",
         description="language model, masked language model, classification, translation, summarization or chat",
     )
-    seed: Seed = Field(0, description="seed of the initial weights, the order of rows and dropout")
+    seed: Seed = Field(0, description="seed of the initial weights, the order of rows, masks and dropout")
     device: str = Field("auto", pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$", description="auto, cpu, cuda, cuda:N or mps")
     precision: Precision = Field(
         "auto",
         description="dtype of matrix multiplications (weights stay in fp32); auto: bf16 if it is clearly faster on "
-        "this machine, otherwise fp32, decided when the run is created",
+        "the device, otherwise fp32, decided when the run is created",
     )
     compile: bool = Field(False, description="use torch.compile for training steps; worthwhile on GPUs in long runs")
     threads: int | None = Field(
         None,
         ge=1,
         le=1024,
-        description="number of CPU threads; unset: one per core, or with minutes one or all, whichever is faster",
+        description="number of CPU threads; unset: PyTorch's default (usually one per core), or with minutes this "
+        "number or one, whichever is faster",
     )
     shard: bool = Field(
         False,
@@ -42,23 +43,25 @@ class TrainConfig(BaseSettings):
     minutes: float | None = Field(
         None,
         gt=0,
-        description="time limit in minutes for the whole run, including evaluations; the schedule ends with training",
+        description="time limit in minutes for the whole run, including evaluations; the learning-rate schedule ends "
+        "with training",
     )
     until_loss: float | None = Field(None, gt=0, description="stop when the validation loss is at most this")
     batch: Count = Field(32, description="rows per optimizer step")
     batch_tokens: Count | None = Field(
         None,
-        description="classify, translate, summarize, chat: tokens per optimizer step, including padding, in rows of "
-        "similar length; unset: `batch` rows of any length",
+        description="classify, translate, summarize, chat: maximum number of tokens per optimizer step, padding "
+        "included, in rows of similar length; unset: `batch` rows of any length",
     )
     micro_batch: Count | None = Field(
         None,
-        description="rows per forward pass, with gradient accumulation; unset: all, but on a CPU at most 3,072 tokens",
+        description="rows per forward pass, with gradient accumulation; unset: all rows, or on a CPU at most 3,072 "
+        "tokens (at least one row)",
     )
     checkpoint_blocks: bool = Field(
         False,
         description="gradient checkpointing (Chen et al. 2016): store only the inputs of blocks, recompute the rest "
-        "in the backward pass; less memory, about half as much time again, the same results",
+        "in the backward pass; needs less memory, takes about 1.5 times as long, gives the same gradients",
     )
     optimizer: Literal["adamw", "muon"] = Field(
         "adamw", description="muon: Muon for hidden matrices, AdamW for all other weights"
@@ -85,14 +88,15 @@ class TrainConfig(BaseSettings):
     )
     label_smoothing: Probability = Field(
         0.0,
-        description="fraction of the target's probability to spread evenly over all classes in training; the logged "
-        "training loss includes it",
+        description="fraction of the target's probability to spread evenly over all tokens or labels in training; the "
+        "logged training loss includes it",
     )
     mask_share: float = Field(
         0.15,
         gt=0,
         lt=1,
-        description="masked: fraction of tokens to predict; of these, 80 % are masked, 10 % replaced, 10 % unchanged",
+        description="masked: fraction of tokens to predict; of these, 80 % are masked, 10 % become random tokens, "
+        "10 % stay unchanged",
     )
     clip: float | None = Field(1.0, gt=0, description="clip gradients to this norm; unset: no clipping")
     freeze: tuple[str, ...] = Field(
@@ -101,28 +105,36 @@ class TrainConfig(BaseSettings):
     schedule: Literal["constant", "linear", "cosine", "wsd", "noam", "plateau"] = Field(
         "cosine", description="schedule of the learning rate after warm-up"
     )
-    warmup: int = Field(100, ge=0, description="number of linear warm-up steps; at most a tenth of the run")
+    warmup: int = Field(
+        100, ge=0, description="number of linear warm-up steps; except with noam, at most a tenth of the run"
+    )
     final_rate: float = Field(
         0.1, ge=0, le=1, description="linear, cosine, wsd: final learning rate as a fraction of the peak"
     )
     decay_share: float = Field(0.2, gt=0, le=1, description="wsd: fraction of the run for the decay phase")
     plateau_factor: float = Field(0.5, gt=0, lt=1, description="plateau: factor that lowers the learning rate")
     plateau_patience: int = Field(
-        5, ge=0, description="plateau: number of evaluations without improvement before the learning rate is lowered"
+        5,
+        ge=0,
+        description="plateau: number of evaluations without improvement to tolerate; the next one lowers the learning "
+        "rate",
     )
     patience: Count | None = Field(None, description="stop early after this many evaluations without improvement")
     evaluate_every: Count = Field(
         200,
-        description="steps between evaluations; if minutes is set, some evaluations are skipped, so that evaluations "
-        "take at most a fifth of the time",
+        description="steps between evaluations; the last step is always evaluated; if minutes is set, others may be "
+        "skipped, so that evaluations take at most a fifth of the time",
     )
     evaluate_tokens: Count | None = Field(
         200_000,
         description="validation tokens per evaluation during training; if minutes is set, fewer if needed to take at "
-        "most a twentieth of the time; unset: all, as in the final evaluation",
+        "most a twentieth of the time; unset: all. The final evaluation uses all, or with minutes as many as fit into "
+        "a tenth of the time",
     )
-    save_every: Count = Field(500, description="steps between checkpoints; each best evaluation also saves one")
-    log_every: Count = Field(10, description="steps between lines of metrics.jsonl")
+    save_every: Count = Field(
+        500, description="steps between checkpoints; step 0, each best evaluation and the last step are saved too"
+    )
+    log_every: Count = Field(10, description="steps between lines of metrics.jsonl; each evaluated step has a line too")
     snapshots: int = Field(
         0,
         ge=0,
@@ -160,7 +172,9 @@ class TrainConfig(BaseSettings):
 class SampleConfig(BaseSettings):
     """Settings of text generation, for `glass generate` and for the samples during training."""
 
-    prompt: str = Field("", description="prompt of the samples during training")
+    prompt: str = Field(
+        "", description="prompt of the samples during training, and of glass generate if no prompt is given"
+    )
     tokens: Count = Field(200, description="maximum number of tokens to generate")
     beams: Count = Field(1, description="above 1: beam search with this many hypotheses instead of sampling")
     length_penalty: float = Field(
@@ -172,7 +186,10 @@ class SampleConfig(BaseSettings):
     temperature: float = Field(0.8, ge=0, description="divisor of the logits; 0: always the likeliest token")
     top_k: Count | None = Field(None, description="sample only from the k likeliest tokens")
     top_p: float | None = Field(
-        None, gt=0, le=1, description="sample only from the likeliest tokens whose probabilities sum to this"
+        None,
+        gt=0,
+        le=1,
+        description="sample only from the fewest likeliest tokens whose probabilities sum to at least this",
     )
     min_p: float | None = Field(
         None, gt=0, le=1, description="sample only from tokens with at least this fraction of the largest probability"
@@ -180,7 +197,8 @@ class SampleConfig(BaseSettings):
     repetition_penalty: float = Field(
         1.0,
         ge=1,
-        description="tokens already present: divide positive logits by this, multiply negative (Keskar et al. 2019)",
+        description="divide positive logits of tokens in the prompt or the text by this, and multiply negative logits "
+        "(Keskar et al. 2019)",
     )
     stop: tuple[str, ...] = Field((), description="stop strings: end the text before the first of these")
     seed: Seed = Field(0, description="seed of the sampling")
