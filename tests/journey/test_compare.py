@@ -190,6 +190,8 @@ def test_a_cell_that_fails_does_not_stop_the_others(tmp_path: Path) -> None:
         (["--vary", "model.positions=none,none", "--out", "x"], "has none twice"),
         (["--vary", "model.positions=learned,none"], "glass compare was given without --out"),
         (["--out", "x"], "nothing varies"),
+        (["--vary", "model.layers=1,2", "--from", "run", "--out", "x"], "unknown option --from"),
+        (["--vary", "model.layers=1,2", "--chat-template", "x.jinja", "--out", "x"], "x.jinja does not exist"),
         (["--vary", "model.positions=learned,none", "--out", "full"], "full is not empty: it holds mine.txt"),
         (["--vary", "model.positions=learned,none", "--out", "proverbs.txt"], "proverbs.txt is a file"),
         (["--vary", "model.positions=learned,none", "--out", "x", "--seeds", "0"], "--seeds 0 is less than one"),

@@ -68,10 +68,10 @@ FORMAT = 1
 CREATING = "creating"
 """Name of a file that is present while a run folder is created, and remains if the process is killed."""
 CREATING_TEXT = "glass train is making this run. If it was killed, the same command begins again.\n"
-MADE_FIRST = ("manifest.json", "tokenizer.json", "source_tokenizer.json", "labels.json")
-"""Files of a run that are written before `config.toml`, which marks the folder as a run."""
 CHAT_TEMPLATE_FILE = "chat_template.jinja"
 """File name of the chat template in a run folder, and in a model folder of Hugging Face."""
+MADE_FIRST = ("manifest.json", "tokenizer.json", "source_tokenizer.json", "labels.json", CHAT_TEMPLATE_FILE)
+"""Files of a run that are written before `config.toml`, which marks the folder as a run."""
 KEPT_BY_TRAINING = (*MADE_FIRST, "config.toml", "metrics.jsonl", "samples.txt", "loss.svg", "best", "last")
 """Files of a run that only the process holding the run's lock writes."""
 

@@ -42,10 +42,13 @@ def run(arguments: argparse.Namespace) -> int:
     from glassformer.runs.opening import OpenedRun
     from glassformer.tasks import TextClassifier
 
-    if bool(arguments.text) == (arguments.input is not None):
+    if arguments.text and arguments.input is not None:
         raise GlassError(
-            "glass classify takes its texts either as arguments or from a file", "Give TEXT or --input FILE, not both."
+            f"glass classify was given both a text and --input {arguments.input}",
+            "Give TEXT or --input FILE, not both.",
         )
+    if not arguments.text and arguments.input is None:
+        raise GlassError("glass classify was given no text", "Give TEXT, or --input FILE with one text per line.")
     model = OpenedRun.load(arguments.run, arguments.checkpoint, arguments.device, arguments.precision).text_model
     if not isinstance(model, TextClassifier):
         raise wrong_command(arguments.run, model.config.train.task)

@@ -25,14 +25,13 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from glassformer.app.cli.run_arguments import add_run_arguments
-from glassformer.app.cli.settings import changes_from
+from glassformer.app.cli.run_arguments import add_run_arguments, given_settings
 from glassformer.base.config import Config
 from glassformer.base.errors import GlassError, nearest
 from glassformer.base.report import SimpleReport, emit
 from glassformer.experiments.grid import Cell, Grid, make_grid, parse_variations
 from glassformer.experiments.study import COST, COST_QUESTION, Study, load_study, study_names
-from glassformer.launch.request import chosen_settings, named_source
+from glassformer.launch.request import chosen_settings
 
 if TYPE_CHECKING:
     from glassformer.experiments.report import StudyReport
@@ -93,7 +92,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _chosen_grid(arguments: argparse.Namespace) -> Grid:
     """Return the grid of `--study` or `--vary`, with the settings that all cells share."""
     vary = parse_variations(arguments.vary)
-    changes = changes_from(arguments) | named_source(arguments.data, arguments.target)
+    changes = given_settings(arguments)
     study = None
     if arguments.study is not None:
         study = load_study(arguments.study)
@@ -155,7 +154,7 @@ def _measure_cost(arguments: argparse.Namespace) -> int:
     from glassformer.inspection.plots import refuse_no_matplotlib
 
     given = (arguments.data, arguments.target, arguments.vary, arguments.recipe, arguments.config, arguments.baseline)
-    if any(given) or changes_from(arguments):
+    if any(given) or given_settings(arguments):
         raise GlassError(
             "--study cost takes no settings and no DATA: its sizes are fixed",
             "Keep only --study and --out.",

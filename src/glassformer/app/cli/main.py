@@ -20,7 +20,7 @@ from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any, NoReturn
 
-from glassformer.base.errors import GlassError, SaidElsewhereError, clear_memory_errors, nearest
+from glassformer.base.errors import GlassError, SaidElsewhereError, clear_memory_errors, closest, nearest
 from glassformer.training.clock import process_began
 
 COMMANDS = {
@@ -96,8 +96,9 @@ class Parser(argparse.ArgumentParser):
         """Raise a `GlassError` with the nearest option if there is no such option."""
         if option not in self._option_string_actions:
             near = MEANT.get(option)
-            is_known = near in self._option_string_actions
-            remedy = f"Did you mean {near}?" if is_known else nearest(option, self._option_string_actions)
+            if near not in self._option_string_actions:
+                near = closest(option, self._option_string_actions)
+            remedy = f"{self.prog} --help lists all options." if near is None else f"Did you mean {near}?"
             raise GlassError(f"unknown option {option}", remedy)
 
     def parse_all(self, arguments: Sequence[str]) -> argparse.Namespace:

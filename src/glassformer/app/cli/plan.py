@@ -22,7 +22,7 @@ from dataclasses import asdict
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from glassformer.app.cli.run_arguments import add_run_arguments, request_from
+from glassformer.app.cli.run_arguments import add_from_argument, add_run_arguments, request_from
 from glassformer.base.errors import GlassError
 from glassformer.base.report import SimpleReport, emit
 from glassformer.base.wording import as_said, counted
@@ -51,6 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="seconds to spend on measuring training steps (default: 6; 0: no measurement)",
     )
     add_run_arguments(parser)
+    add_from_argument(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -22,9 +22,6 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--out", type=Path, metavar="RUN", help="the run folder (default: runs/NAME-OF-DATA)")
     parser.add_argument(
-        "--from", dest="begin_from", type=Path, metavar="RUN", help="start from the tokenizer and weights of this run"
-    )
-    parser.add_argument(
         "--chat-template",
         type=Path,
         metavar="FILE",
@@ -38,12 +35,25 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     add_setting_flags(parser, Config.model_fields)
 
 
+def add_from_argument(parser: argparse.ArgumentParser) -> None:
+    """Add `--from`, the run to start from."""
+    parser.add_argument(
+        "--from", dest="begin_from", type=Path, metavar="RUN", help="start from the tokenizer and weights of this run"
+    )
+
+
 def request_from(arguments: argparse.Namespace) -> RunRequest:
     """Return the request for the run that the arguments describe."""
+    changes = given_settings(arguments)
+    return RunRequest(changes, arguments.recipe, arguments.config, arguments.out, arguments.begin_from)
+
+
+def given_settings(arguments: argparse.Namespace) -> dict[str, str]:
+    """Return the settings in the arguments, with the data files and the text of the chat template."""
     changes = changes_from(arguments) | named_source(arguments.data, arguments.target)
     if arguments.chat_template is not None:
         changes["data.chat_template"] = json.dumps(_template(arguments.chat_template), ensure_ascii=False)
-    return RunRequest(changes, arguments.recipe, arguments.config, arguments.out, arguments.begin_from)
+    return changes
 
 
 def _template(path: Path) -> str:

@@ -45,7 +45,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from glassformer.app.cli.run_arguments import add_run_arguments, request_from
+from glassformer.app.cli.run_arguments import add_from_argument, add_run_arguments, request_from
 from glassformer.app.cli.settings import changes_from
 from glassformer.base.config import Config, command_for
 from glassformer.base.errors import GlassError
@@ -62,6 +62,7 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `glass train`."""
     add_run_arguments(parser)
+    add_from_argument(parser)
     parser.add_argument("--resume", action="store_true", help="resume the run in --out, or the newest in runs/")
 
 
