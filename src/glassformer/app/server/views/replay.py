@@ -50,7 +50,7 @@ POINTS = 1_000
 HEADS = 200
 """Maximum number of heads to return."""
 BIRTHS = 200
-"""Maximum number of births to return; at its birth, a head acquires a role."""
+"""Maximum number of births to return, besides those of the chosen head; at its birth, a head acquires a role."""
 SAMPLES = 64
 """Maximum number of samples to return."""
 CHARACTERS = 1_000
@@ -138,6 +138,8 @@ def _snapshots(history: History, question: ReplayQuestion) -> dict[str, Any]:
     stack, layer, part = head.split(".")[:3]
     rows, columns = texts[number].rows_and_columns(Site(stack, int(layer), part))
     maps = np.stack([snapshot.map_of(number, head) for snapshot in history.snapshots])  # (snapshots, T, S)
+    births = history.births()
+    births = [birth for at, birth in enumerate(births) if at < BIRTHS or birth.head == head]
     return {
         "steps": history.steps,
         "losses": history.losses,
@@ -149,7 +151,7 @@ def _snapshots(history: History, question: ReplayQuestion) -> dict[str, Any]:
         "role": role,
         "scores": scores[:, shown].T.tolist(),
         "curve": history.curve(head, role).tolist(),
-        "births": [asdict(birth) for birth in history.births()[:BIRTHS]],
+        "births": [asdict(birth) for birth in births],
         "texts": [name_of(text, index) for index, text in enumerate(texts)],
         "text": number,
         "rows": rows,
