@@ -29,7 +29,7 @@ from glassformer.base.config import TASK_FACTS, Config
 from glassformer.base.errors import GlassError, nearest
 from glassformer.base.settings import UNSET
 from glassformer.base.wording import counted, quoted
-from glassformer.evaluation.token_losses import NOT_LEARNT, framed_ids, outlook, surprisals
+from glassformer.evaluation.token_losses import NOT_LEARNED, framed_ids, outlook, surprisals
 from glassformer.inspection.ablation import AblatedModel, ablatable, ablate, check_ablation
 from glassformer.inspection.attribution.case import check_number, run_model
 from glassformer.inspection.catalogue import catalogue
@@ -182,7 +182,7 @@ class Transformer:
             context = self.config.model.context
             if len(ids) > context:
                 raise GlassError(
-                    f"the text has {len(ids):,} tokens, but the model reads {context:,}", "Give a shorter text."
+                    f"the text has {len(ids):,} tokens, but the model reads at most {context:,}", "Give a shorter text."
                 )
             return _named(ids, model.tokenizer)
         subject = whole_subject_of(model, text, target, str(self.folder))
@@ -492,7 +492,7 @@ class Transformer:
         if isinstance(model, Translator) and target is None:
             raise GlassError("the loss of an encoder-decoder needs a target", "Give target=, the expected text.")
         if isinstance(model, ChatModel):
-            raise GlassError(NOT_LEARNT, f"Measure the loss of its answers: glass evaluate {quoted(self.folder)}")
+            raise GlassError(NOT_LEARNED, f"Measure the loss of its answers: glass evaluate {quoted(self.folder)}")
         mean = surprisals(model, text, target, forward).mean
         if mean is None:
             raise GlassError(f"no token of {text!r} is predicted, so the text has no loss", "Give a longer text.")
@@ -501,7 +501,7 @@ class Transformer:
     def _wrong_task(self, wanted: str) -> GlassError:
         task = self.config.train.task
         return GlassError(
-            f"{self.folder} learnt train.task = {task}: to {TASK_FACTS[task].verb}, not to {wanted}",
+            f"{self.folder} was trained with train.task = {task}: to {TASK_FACTS[task].verb}, not to {wanted}",
             f"Use .{TASK_FACTS[task].method}(), or a run of another task.",
         )
 

@@ -155,7 +155,7 @@ def test_errors_say_what_to_do(page: Visit) -> None:
     shown = page("attention", "book", "the dog " * 60, refused=True)
     lines = shown.locator("[role=alert] p").all_inner_texts()
     assert len(lines) == 2
-    assert "the model reads 40" in lines[0]
+    assert "the model reads at most 40" in lines[0]
     assert lines[1] == "Give a shorter text."
     shown.locator("textarea").first.fill(TEXTS["book"])
     shown.wait_for_selector("section.view canvas")

@@ -88,7 +88,7 @@ def test_evaluation_measures_answers_beside_simple_rules(task_home: Path) -> Non
     assert "exact match" in text
     assert glass("evaluate", "runs/chat", "--against", "runs/chat", folder=task_home).returncode == 0
     problem, _ = refused("evaluate", "runs/chat", "--against", "runs/lm", folder=task_home)
-    assert "learnt train.task = lm" in problem
+    assert "was trained with train.task = lm" in problem
 
 
 def test_data_look_shows_what_counts(task_home: Path) -> None:
@@ -140,8 +140,8 @@ def test_a_template_of_ones_own_goes_into_the_run(task_home: Path, tmp_path: Pat
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        (["chat", "runs/lm", "Hi"], "learnt train.task = lm and cannot chat"),
-        (["chat", "runs/classify", "Hi"], "learnt train.task = classify and cannot chat"),
+        (["chat", "runs/lm", "Hi"], "was trained with train.task = lm and cannot chat"),
+        (["chat", "runs/classify", "Hi"], "was trained with train.task = classify and cannot chat"),
         (["chat", "runs/chat", "--json"], "--json was given without QUESTION"),
         (["train", "book.txt", "--task", "chat", "--out", "new"], "is plain text and has no conversations"),
         (

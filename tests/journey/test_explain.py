@@ -135,11 +135,11 @@ def test_a_head_that_is_chosen_is_shown_in_full(task_home: Path) -> None:
         (["runs/lm", "It", "--head", "-2"], "there is no head -2: the model has 2", "Give 0 to 1."),
         (
             ["runs/lm", "It", "--target", "x"],
-            "a target was given, but runs/lm learnt train.task = lm",
+            "a target was given, but runs/lm was trained with train.task = lm",
             "Leave the target",
         ),
         (["runs/masked", "It was"], "there is no [MASK] in", "Write [MASK] in place of"),
-        (["runs/masked", "It " * 50 + "[MASK]"], "the text has 51 tokens, but the model reads 40", "shorter"),
+        (["runs/masked", "It " * 50 + "[MASK]"], "the text has 51 tokens, but the model reads at most 40", "shorter"),
         (["--target", "x"], "--target was given without a run", "Give RUN and TEXT"),
         (["--level", "schol"], "there is no level 'schol'", "Did you mean school?"),
         (["--top", "0"], "--top 0 is below 1", "at least 1"),

@@ -154,7 +154,7 @@ def test_what_cannot_be_is_refused(task_home: Path) -> None:
     )
     assert "--text is empty" in error("--text", "")
     assert "--text is empty" in error("--text", "  ", run="runs/translate")
-    assert "--text has 200 tokens, but the model reads 39" in error("--text", "it " * 199 + "it")
+    assert "--text has 200 tokens, but the model reads at most 39" in error("--text", "it " * 199 + "it")
     (task_home / "long.txt").write_text("win\n" + "win " * 70 + "\n", encoding="utf-8")
     assert "line 2 of long.txt has" in error("--text", "long.txt", run="runs/classify")
     assert "sentence.txt does not exist Did you mean sentences.txt?" in error("--text", "sentence.txt")

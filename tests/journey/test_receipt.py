@@ -161,7 +161,7 @@ def test_a_person_reads_parts_sources_and_the_race(task_home: Path) -> None:
         ("lm", ["It", "--tokens", "1", "--step", "2"], "--step 2 is above --tokens 1", "Give a step from 1."),
         ("lm", ["It", "--length-penalty=2"], "--length-penalty 2 was given without beam search", "--beams 2"),
         ("lm", ["It", "--snippet", "none/again.py"], "there is no folder none", "Create it first."),
-        ("masked", ["a [MASK] day " * 20], "tokens, but the model reads 40", "shorter"),
+        ("masked", ["a [MASK] day " * 20], "tokens, but the model reads at most 40", "shorter"),
         ("masked", ["a [MASK]", "--top-k=3"], "--top-k has no effect", "Remove --top-k"),
         ("classify", ["win", "--token", "spma"], "there is no label 'spma'", "Did you mean spam?"),
         ("nothing", ["It was"], "there is no run at runs/nothing", ""),

@@ -393,7 +393,11 @@ def test_a_half_made_run_of_conversations_is_begun_again(tmp_path: Path) -> None
 
     text_file(tmp_path)
     (tmp_path / "run").mkdir()
-    for name, text in {CREATING: CREATING_TEXT, "manifest.json": "{}", "chat_template.jinja": "half of a templ"}.items():
+    for name, text in {
+        CREATING: CREATING_TEXT,
+        "manifest.json": "{}",
+        "chat_template.jinja": "half of a templ",
+    }.items():
         (tmp_path / "run" / name).write_text(text, encoding="utf-8")
     done = here(*train("proverbs.txt", out="run"), folder=tmp_path)
     assert done.returncode == 0, done.stderr

@@ -115,7 +115,7 @@ def test_a_target_pays_up_to_its_end(models: dict[str, AnyTextModel]) -> None:
     [
         ("book", "a", "a target was given"),
         ("turn", None, "no target was given"),
-        ("turn", "old " * 60, "the model reads 37"),
+        ("turn", "old " * 60, "the model reads at most 37"),
     ],
 )
 def test_what_does_not_fit_is_refused(

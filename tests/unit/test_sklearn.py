@@ -137,10 +137,10 @@ def test_fit_takes_arrays_and_series(container: Any, classifier: TransformerClas
         ([["a", "list"]], r"X\[0\] is .*type list"),
         (["half \ud83d"], "lone surrogate"),
         ({"a", "b"}, "X is a set"),
-        ({"a": 1}, "X is a dict"),
+        ({"a": 1}, "X has type dict"),
         ((text for text in "ab"), "X is a generator"),
         (None, "X is a NoneType"),
-        (7, "X is a int"),
+        (7, "X has type int"),
         ([], "X has 0 texts"),
     ],
 )

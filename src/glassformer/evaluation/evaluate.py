@@ -136,7 +136,8 @@ def _check(request: EvaluationRequest, config: Config) -> None:
     if _sample_changes(request) and config.train.task in ("classify", "masked"):
         key, value = next(iter(_sample_changes(request).items()))
         raise GlassError(
-            f"{key} = {value} is for text generation, but {request.folder} learnt train.task = {config.train.task}",
+            f"{key} = {value} is for text generation, but {request.folder} was trained with "
+            f"train.task = {config.train.task}",
             "Leave it out: this task does not generate text.",
         )
     if request.backend != "auto" and (request.ablate or config.train.task in ("classify", "masked")):
@@ -145,7 +146,7 @@ def _check(request: EvaluationRequest, config: Config) -> None:
         )
     if request.target is not None and config.train.task not in PAIRS:
         raise GlassError(
-            f"{request.folder} learnt train.task = {config.train.task}, which takes one file, "
+            f"{request.folder} was trained with train.task = {config.train.task}, which takes one file, "
             f"but {request.source} and {request.target} were given",
             "Give one file, and evaluate the other one separately.",
         )
@@ -334,7 +335,7 @@ def _other(request: EvaluationRequest, model: Translator | TextClassifier | Chat
     task = model.config.train.task
     if other.config.train.task != task:
         raise GlassError(
-            f"{request.against} learnt train.task = {other.config.train.task}, {request.folder} {task}",
+            f"{request.against} was trained with train.task = {other.config.train.task}, {request.folder} {task}",
             "Compare runs of the same task.",
         )
     if isinstance(model, ChatModel) and isinstance(other, ChatModel) and not model.reads_as(other):

@@ -33,7 +33,7 @@ MOST_HOLES = 512
 LEFT = "each token given the tokens before it"
 TARGET = "each token of the target given the source and the target tokens before it"
 NO_PROBABILITY = "a classifier assigns no probability to the tokens of a text"
-NOT_LEARNT = "the run was trained on answers only: the tokens of a question have no loss"
+NOT_LEARNED = "the run was trained on answers only: the tokens of a question have no loss"
 """Reason shown where a chat run has no loss."""
 
 
@@ -121,7 +121,7 @@ def surprisals(model: AnyTextModel, text: str, target: str | None = None, forwar
         tokens = model.prompt_ids(text)
         _refuse_long(len(tokens), model)
         nats = [None] * len(tokens)
-        how = NOT_LEARNT
+        how = NOT_LEARNED
         if not isinstance(model, ChatModel):
             how = LEFT
             if len(tokens) > 1:
@@ -158,7 +158,9 @@ def framed_ids(model: TextClassifier | MaskFiller, text: str) -> list[int]:
 def _refuse_long(tokens: int, model: AnyTextModel) -> None:
     context = model.config.model.context
     if tokens > context:
-        raise GlassError(f"the text has {tokens:,} tokens, but the model reads {context:,}", "Give a shorter text.")
+        raise GlassError(
+            f"the text has {tokens:,} tokens, but the model reads at most {context:,}", "Give a shorter text."
+        )
 
 
 def _left_to_right(model: AnyTextModel, batch: Batch, forward: Forward | None) -> list[float | None]:

@@ -146,7 +146,7 @@ class OpenedRun:
         template = self.files.chat_template()
         if template is None or not isinstance(self.text_model, TextModel):
             raise GlassError(
-                f"{self.folder} learnt train.task = {self.config.train.task} and cannot chat",
+                f"{self.folder} was trained with train.task = {self.config.train.task} and cannot chat",
                 "Train a chat model: glass train CONVERSATIONS --task chat; --from RUN starts from a run of lm.",
             )
         return ChatModel(self.model, self.tokenizer, self.config, ChatTemplate(template))

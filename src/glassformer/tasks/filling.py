@@ -83,7 +83,7 @@ class MaskFiller:
         ids = self.frame.around(ids)
         if len(ids) > self.config.model.context:
             raise GlassError(
-                f"the text has {len(ids):,} tokens, but the model reads {self.config.model.context:,}",
+                f"the text has {len(ids):,} tokens, but the model reads at most {self.config.model.context:,}",
                 "Give a shorter text.",
             )
         return ids

@@ -74,7 +74,7 @@ export const STOPS: readonly Stop[] = [
   },
   {
     view: "replay",
-    title: "How the model learnt",
+    title: "How the model learned",
     words: "None of this was programmed. Training usually starts from random weights, and step by step it makes the correct answers more likely.",
     attempt: "Press play. Compare the first and the last step: how has the loss changed? If the run has snapshots, find the step at which the attention map gets its pattern.",
   },

@@ -11,7 +11,7 @@ export interface ViewEntry {
   title: string;
   /** Other titles, for runs of these tasks. */
   called?: Partial<Record<Run["task"], string>>;
-  group: "Use" | "Read" | "Why" | "Learnt" | "Compare";
+  group: "Use" | "Read" | "Why" | "Learned" | "Compare";
   /** Whether the view uses the text at the top of the page. */
   reads: boolean;
   load: Load;
@@ -49,11 +49,11 @@ export const VIEWS: readonly ViewEntry[] = [
   { name: "receipt", title: "Logit receipt", group: "Why", reads: true, load: () => import("./Receipt.svelte") },
   { name: "lens", title: "Lens grid", group: "Why", reads: true, load: () => import("./Lens.svelte") },
   { name: "importance", title: "Importance three ways", group: "Why", reads: true, load: () => import("./Importance.svelte") },
-  { name: "embeddings", title: "Embedding map", group: "Learnt", reads: false, load: () => import("./Embeddings.svelte") },
-  { name: "positions", title: "Positions", group: "Learnt", reads: true, load: () => import("./Positions.svelte") },
-  { name: "replay", title: "Training replay", group: "Learnt", reads: false, load: () => import("./Replay.svelte") },
+  { name: "embeddings", title: "Embedding map", group: "Learned", reads: false, load: () => import("./Embeddings.svelte") },
+  { name: "positions", title: "Positions", group: "Learned", reads: true, load: () => import("./Positions.svelte") },
+  { name: "replay", title: "Training replay", group: "Learned", reads: false, load: () => import("./Replay.svelte") },
   {
-    name: "loss", title: "Loss by token", group: "Learnt", reads: true, load: () => import("./Loss.svelte"),
+    name: "loss", title: "Loss by token", group: "Learned", reads: true, load: () => import("./Loss.svelte"),
     missing: (run) => {
       if (run.task === "classify") return `${run.name} predicts labels: it gives no probability to tokens, so they have no surprisal. glass evaluate prints its loss.`;
       if (run.task === "chat") return `${run.name} was trained on answers only: the tokens of a question have no loss. glass evaluate prints the loss on the answers.`;
@@ -61,7 +61,7 @@ export const VIEWS: readonly ViewEntry[] = [
     },
   },
   {
-    name: "probes", title: "Probes", group: "Learnt", reads: false, load: () => import("./Probes.svelte"),
+    name: "probes", title: "Probes", group: "Learned", reads: false, load: () => import("./Probes.svelte"),
     missing: (run) => {
       if (run.task === "lm" || run.task === "masked") return null;
       const remedy = "Serve a run of --task lm or --task masked.";
@@ -69,7 +69,7 @@ export const VIEWS: readonly ViewEntry[] = [
       return `${run.name} gives no probability to the tokens of a single text, so the probes do not apply. ${remedy}`;
     },
   },
-  { name: "proof", title: "Proof sheet", group: "Learnt", reads: false, load: () => import("./Proof.svelte") },
+  { name: "proof", title: "Proof sheet", group: "Learned", reads: false, load: () => import("./Proof.svelte") },
 ];
 
-export const GROUPS = ["Use", "Read", "Why", "Learnt", "Compare"] as const;
+export const GROUPS = ["Use", "Read", "Why", "Learned", "Compare"] as const;

@@ -68,7 +68,7 @@ export const TURN: Words = {
 };
 
 const METER: Words["depths"] = {
-  school: "Coloured parts occur word for word in the text that the model learnt from.",
+  school: "Coloured parts occur word for word in the text that the model learned from.",
   student: "The shading is a copy meter: the stronger the colour of a passage, the longer its exact match in the training text. Click a passage to see where the match is.",
   practitioner: "A long match means that the model recites its training text. Short matches also occur between texts that were not copied from each other.",
   engineer: "The matches are the maximal common substrings with the training split, from a minimum length on, found with a suffix automaton of the generated text.",

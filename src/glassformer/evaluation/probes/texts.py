@@ -111,7 +111,7 @@ def surprisal_of_target(model: Translator, source: str, target: str, counts: Cou
     for side, length in lengths.items():
         if length > context:
             raise GlassError(
-                f"the {side} has {length:,} tokens, but the model reads {context:,}", f"Give a shorter {side}."
+                f"the {side} has {length:,} tokens, but the model reads at most {context:,}", f"Give a shorter {side}."
             )
     ids = [*start, *written, model.tokenizer.end_id]
     row = Row.of_text(np.array(ids, dtype=np.int64), source=np.array(model.prompt_ids(source), dtype=np.int64))

@@ -68,12 +68,12 @@ def subject_of(model: AnyTextModel, text: str, target: str | None = None, name: 
     if not text:
         raise GlassError("the text is empty: there is nothing to explain", "Give a text.")
     task = model.config.train.task
-    title = f"{name}, which learnt to {TASK_FACTS[task].verb}"
+    title = f"{name}, which was trained to {TASK_FACTS[task].verb}"
     if isinstance(model, Translator):
         return _translated(model, text, target, title)
     if target is not None:
         raise GlassError(
-            f"a target was given, but {name} learnt train.task = {task}: to {TASK_FACTS[task].verb}",
+            f"a target was given, but {name} was trained with train.task = {task}: to {TASK_FACTS[task].verb}",
             "Leave the target out: only runs that translate or summarize have one.",
         )
     if isinstance(model, TextClassifier):
@@ -99,7 +99,7 @@ def whole_subject_of(model: AnyTextModel, text: str, target: str | None = None, 
         beyond["target"] = len(model.tokenizer.encode(target)) + len(model.tokenizer.target_start) - context
     for what, tokens in beyond.items():
         if tokens > 0:
-            problem = f"the {what} has {context + tokens:,} tokens, but the model reads {context:,}"
+            problem = f"the {what} has {context + tokens:,} tokens, but the model reads at most {context:,}"
             raise GlassError(problem, f"Give a shorter {what}.")
     return subject_of(model, text, target, name)
 

@@ -104,7 +104,8 @@ def _fitting(ids: list[int], model: AnyTextModel, where: str) -> list[int]:
     room = model.config.model.context - 1
     if len(ids) > room:
         raise GlassError(
-            f"{where} has {len(ids):,} tokens, but the model reads {room:,}", "Give a shorter text, or several lines."
+            f"{where} has {len(ids):,} tokens, but the model reads at most {room:,}",
+            "Give a shorter text, or several lines.",
         )
     return ids
 

@@ -38,7 +38,7 @@ def _head(receipt: Receipt) -> list[str]:
         lines.append(f"the model itself chooses {_named(receipt, chosen)}")
     if moment.unread:
         unread = counted(moment.unread, "tokens of the text are", "token of the text is")
-        lines.append(f"{unread} not read: the model reads {len(moment.read):,}")
+        lines.append(f"{unread} not read: the model reads at most {len(moment.read):,}")
     return lines
 
 

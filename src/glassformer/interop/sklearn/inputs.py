@@ -43,7 +43,7 @@ def as_texts(X: Any, name: str = "X") -> list[str]:
         )
     if isinstance(X, Mapping | Set) or not (hasattr(X, "__len__") and hasattr(X, "__iter__")):
         raise RefusedError(
-            f"{name} is a {type(X).__name__}, not a sequence of texts",
+            f"{name} has type {type(X).__name__}, but must be a sequence of texts",
             "Give a list, a tuple, a one-dimensional array or a pandas Series of strings.",
         )
     texts = [_text(value, f"{name}[{index}]") for index, value in enumerate(X)]

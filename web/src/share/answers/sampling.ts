@@ -14,7 +14,7 @@ type Question = TextQuestion & Partial<Drawing> & { seed?: number; top?: number 
 export function sampling(shared: Shared, question: Question): object {
   const { tokenizer, run } = shared;
   if (run.task === "classify" || run.task === "masked") {
-    throw new Problem(`${run.name} learnt train.task = ${run.task}: it does not sample tokens.`, "Choose another view.");
+    throw new Problem(`${run.name} was trained with train.task = ${run.task}: it does not sample tokens.`, "Choose another view.");
   }
   const { temperature = 1, top_k = null, top_p = null, min_p = null, repetition_penalty = 1, seed = 0, top = 20 } = question;
   const written = tokenizer.encode(question.target ?? "");

@@ -48,7 +48,7 @@ class Loaded:
         if not isinstance(opened.model, TextModel | Translator):
             task = opened.model.config.train.task
             raise RefusedRequestError(
-                f"{self.name} learnt the task {task}: it does not generate text",
+                f"{self.name} was trained with train.task = {task}: it does not generate text",
                 f"Use the page, or glass {'classify' if task == 'classify' else 'fill'}; /v1/models lists the runs "
                 "that generate text.",
             )

@@ -129,7 +129,7 @@ def _model(registry: ModelRegistry, name: str) -> dict[str, Any]:
     task = run.config().train.task
     if task not in WRITERS:
         raise RefusedRequestError(
-            f"{name} learnt the task {task}: it does not generate text",
+            f"{name} was trained with train.task = {task}: it does not generate text",
             "Choose a run from /v1/models, which lists the runs that generate text.",
             404,
         )

@@ -98,7 +98,7 @@ def answer(opened: ServedModel, question: BeamQuestion) -> dict[str, Any]:
     model = opened.model
     if not isinstance(model, TextModel | Translator):
         raise GlassError(
-            f"{opened.name} learnt train.task = {model.config.train.task}: it does not generate text",
+            f"{opened.name} was trained with train.task = {model.config.train.task}: it does not generate text",
             "Choose a run that continues text, translates or summarizes.",
         )
     steps: list[BeamStep] = []

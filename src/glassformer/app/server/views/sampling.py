@@ -65,7 +65,7 @@ def answer(opened: ServedModel, question: SamplingQuestion) -> dict[str, Any]:
     model = opened.model
     if not isinstance(model, TextModel | Translator):
         raise GlassError(
-            f"{opened.name} learnt train.task = {model.config.train.task}: it does not sample tokens",
+            f"{opened.name} was trained with train.task = {model.config.train.task}: it does not sample tokens",
             "Choose a run that continues text, translates or summarizes.",
         )
     key = "sampling", question.text, question.target
