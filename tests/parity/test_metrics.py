@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glassformer.evaluation.classification import classification_scores
-from glassformer.evaluation.pair_report import pair_measures
+from glassformer.evaluation.pair_report import pair_metrics
 from glassformer.evaluation.resampling import bootstrap_interval, paired_bootstrap
 from glassformer.evaluation.rouge import rouge, words
 from glassformer.evaluation.translation import sentence_statistics, translation_scores
@@ -58,7 +58,7 @@ def test_rouge_is_rouge_scores_on_english(theirs: Any, real_text: Path) -> None:
     english = [line for line in lines(real_text / "multi30k" / "test_2016_flickr.en.gz", 1000) if line.isascii()]
     assert len(english) > 900
     shuffled = random.Random(0).sample(english, len(english))
-    found = {each.key: each.value for each in pair_measures(shuffled, english)}
+    found = {each.key: each.value for each in pair_metrics(shuffled, english)}
     wanted = dict.fromkeys(ROUGE, 0.0)
     for hypothesis, reference in zip(shuffled, english, strict=True):
         assert_rouge_agrees(theirs, hypothesis, reference)

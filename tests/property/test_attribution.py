@@ -207,14 +207,14 @@ def test_the_last_loss_of_the_lens_is_the_one_of_evaluation() -> None:
 @pytest.mark.parametrize("view", ["lens", "split", "residual", "neurons"])
 def test_a_post_norm_model_has_no_stream_to_look_at(view: str) -> None:
     case = made("decoder", norm_order="post")
-    looks = {
+    arrays = {
         "lens": lambda: lens(case.model, case.tokens, case.outputs),
         "split": lambda: split_outputs(case.model, case.trace(), case.outputs),
         "residual": lambda: split_residual(case.model, case.trace(), 1),
         "neurons": lambda: split_neurons(case.model, case.trace(), case.outputs[0], 0),
     }
     with pytest.raises(GlassError, match=r"norm_order = post: .*norm"):
-        looks[view]()
+        arrays[view]()
 
 
 # ---- rollout and flow

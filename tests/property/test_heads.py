@@ -171,16 +171,16 @@ def test_padding_and_batches_change_nothing() -> None:
     """Single rows and padded batches give the same sums."""
     model = decoder(tiny(kv_heads=2))
     probe = text(model)
-    together = [passed.looks for passed in passes.passes(model, probe, frozenset({BEGIN}))]
+    together = [passed.arrays for passed in passes.passes(model, probe, frozenset({BEGIN}))]
     assert len(together) == 3  # one batch, three layers
     for number, row in enumerate(probe.rows):
         alone = passes.passes(model, HeadProbe("text", "", [row]), frozenset({BEGIN}))
         for layer, passed in enumerate(alone):
             size = len(row)
             whole = together[layer]
-            assert np.array_equal(passed.looks.rows[0], whole.rows[number, :size])
+            assert np.array_equal(passed.arrays.rows[0], whole.rows[number, :size])
             assert not whole.rows[number, size:].any()
-            near = whole.weights[number, :, :size, :size] - passed.looks.weights[0]
+            near = whole.weights[number, :, :size, :size] - passed.arrays.weights[0]
             assert np.abs(near).max() < 1e-6
 
 

@@ -13,7 +13,16 @@ import pytest
 import torch
 
 from glassformer.corpora.coreference import ANIMAL_ADJECTIVES, ANIMALS, THINGS
-from glassformer.inspection.heads import Looks, RoleTally, cross, judge, looks, numbers, relations, roles
+from glassformer.inspection.heads import (
+    AttentionArrays,
+    RoleTally,
+    cross,
+    judge,
+    make_attention_arrays,
+    numbers,
+    relations,
+    roles,
+)
 from glassformer.inspection.heads.copying import copying
 
 BEGIN = 500
@@ -85,7 +94,7 @@ HEADS: dict[str, Callable[[int, list[int]], list[int]]] = {
 }
 
 
-def all_roles(here: Looks) -> dict[str, RoleTally]:
+def all_roles(here: AttentionArrays) -> dict[str, RoleTally]:
     """Return every role of self-attention."""
     found = {name: roles.role(here, name) for name in roles.ROLES}
     return found | {"delimiter": roles.delimiter(here, {STOP}), "rare_word": roles.rare_word(here, COUNTS)}
@@ -96,7 +105,7 @@ def test_a_head_made_for_a_role_has_it_and_no_other(name: str) -> None:
     ids = repeated()
     ids[:, 6::R] = STOP
     ids[:, 9::R] = 600  # the one rare word
-    here = looks(pointing(ids, HEADS[name]), ids, causal=name != "next", special={BEGIN})
+    here = make_attention_arrays(pointing(ids, HEADS[name]), ids, causal=name != "next", special={BEGIN})
     found = {role: share(tally) for role, tally in all_roles(here).items() if tally.rows.sum()}
     assert found.pop(name) >= 0.99
     if name == "first":  # the first token is a special one
@@ -111,16 +120,18 @@ def test_delimiters_and_rare_words_are_found() -> None:
     ids[:, 4] = STOP
     ids[:, 9] = 600
     for name, place in (("delimiter", 4), ("rare_word", 9)):
-        found = all_roles(looks(pointing(ids, lambda *_, place=place: [place]), ids))
+        found = all_roles(make_attention_arrays(pointing(ids, lambda *_, place=place: [place]), ids))
         assert share(found.pop(name)) == 1.0
         assert max(share(tally) for role, tally in found.items() if tally.rows.sum()) < 0.1
     # without a rare word there is no row: ids of `distinct` are among the 500 most frequent ones
-    assert not roles.rare_word(looks(pointing(distinct(23), HEADS["self"]), distinct(23)), COUNTS).rows.any()
+    assert not roles.rare_word(
+        make_attention_arrays(pointing(distinct(23), HEADS["self"]), distinct(23)), COUNTS
+    ).rows.any()
 
 
 def test_a_positional_head_is_found_with_its_offset() -> None:
     ids = distinct(41)
-    here = looks(pointing(ids, lambda query, _: [query - 3] if query > 2 else []), ids, causal=True)
+    here = make_attention_arrays(pointing(ids, lambda query, _: [query - 3] if query > 2 else []), ids, causal=True)
     tally, offsets = roles.positional(*roles.offset_votes(here, 50))
     assert offsets == [-3]
     # rows 1 and 2 cannot attend to it
@@ -130,7 +141,7 @@ def test_a_positional_head_is_found_with_its_offset() -> None:
 
 def test_equal_largest_weights_share_the_vote() -> None:
     ids = distinct(5)
-    here = looks(pointing(ids, lambda query, _: [query - 1, query] if query else []), ids, causal=True)
+    here = make_attention_arrays(pointing(ids, lambda query, _: [query - 1, query] if query else []), ids, causal=True)
     votes, _, rows = roles.offset_votes(here, 4)
     assert votes[0, 0].tolist() == [0, 0, 0, 2, 2, 0, 0, 0, 0]
     assert rows.tolist() == [4.0] * N
@@ -138,7 +149,9 @@ def test_equal_largest_weights_share_the_vote() -> None:
 
 def test_a_perfect_induction_head_scores_one_also_with_a_begin_token() -> None:
     ids = repeated()
-    tally = roles.role(looks(pointing(ids, HEADS["induction"]), ids, causal=True, special={BEGIN}), "induction")
+    tally = roles.role(
+        make_attention_arrays(pointing(ids, HEADS["induction"]), ids, causal=True, special={BEGIN}), "induction"
+    )
     assert share(tally) == pytest.approx(1.0, abs=1e-12)
     assert tally.rows.tolist() == [R * (COPIES - 1)] * N
 
@@ -156,7 +169,7 @@ TABLE = {  # n: previous, first, distance, induction stripe, entropy
 def test_uniform_causal_attention_has_the_known_figures(n: int) -> None:
     previous, first, distance, stripe, nats = TABLE[n]
     ids = np.tile(distinct(n // 2), (1, 2))
-    here = looks(uniform(causal(N, n)), ids, causal=True)
+    here = make_attention_arrays(uniform(causal(N, n)), ids, causal=True)
     means = {name: float(sums[:, 0].sum() / here.rows.sum()) for name, sums in numbers.numbers(here).items()}
     assert share(roles.role(here, "previous")) == pytest.approx(previous, abs=5e-4)
     assert share(roles.role(here, "self")) == pytest.approx(previous, abs=5e-4)
@@ -180,7 +193,7 @@ def test_uniform_attention_scores_chance_in_every_role(both_sides: bool) -> None
     real[1, -5:] = False
     allowed = np.ones((N, T, T), dtype=bool) if both_sides else causal(N, T)
     allowed = allowed & real[:, None, :]
-    here = looks(uniform(allowed), ids, allowed=allowed, real=real, special={BEGIN})
+    here = make_attention_arrays(uniform(allowed), ids, allowed=allowed, real=real, special={BEGIN})
     votes = roles.positional(*roles.offset_votes(here, T))[0]
     pattern = np.random.default_rng(3).random((N, T, T)) < 0.1
     for name, tally in {**all_roles(here), "positional": votes, "gold": roles.voted(here, pattern)}.items():
@@ -208,7 +221,7 @@ def test_nothing_that_is_given_is_changed(kind: str) -> None:
     if kind == "torch":
         given = [torch.from_numpy(array) for array in given]
     before = digest(*given)
-    here = looks(given[0], given[1], allowed=given[2], special={BEGIN})
+    here = make_attention_arrays(given[0], given[1], allowed=given[2], special={BEGIN})
     all_roles(here)
     roles.positional(*roles.offset_votes(here, T))
     roles.sink_weight(here)
@@ -216,7 +229,7 @@ def test_nothing_that_is_given_is_changed(kind: str) -> None:
     numbers.divergence(here)
     relations.offset_hits(here, allowed, T)
     copying(here, weights)
-    other = looks(given[0], given[1], given[1], allowed=given[2], special={BEGIN})
+    other = make_attention_arrays(given[0], given[1], given[1], allowed=given[2], special={BEGIN})
     for measure in (cross.alignment, cross.end_sink, cross.coverage, cross.hidden_weight):
         measure(other)
     assert digest(*given) == before
@@ -245,13 +258,13 @@ def test_a_name_needs_threshold_lift_interval_and_two_sequences() -> None:
 
 def test_divergence_is_nought_for_places_and_ln_2_for_opposites() -> None:
     ids = distinct(13)
-    same = looks(pointing(ids, HEADS["previous"]), ids, causal=True)
+    same = make_attention_arrays(pointing(ids, HEADS["previous"]), ids, causal=True)
     total, count = numbers.divergence(same)
     assert count == 3 * 12
     assert total[0] == 0.0
     weights = pointing(ids, HEADS["self"])
     weights[0] = pointing(ids, HEADS["previous"])[0]
-    total, count = numbers.divergence(looks(weights, ids, causal=True))
+    total, count = numbers.divergence(make_attention_arrays(weights, ids, causal=True))
     assert total[0] / count == pytest.approx(2 / 3 * math.log(2))  # two of the three pairs are opposites
 
 
@@ -267,7 +280,7 @@ def test_cross_attention_alignment_coverage_and_sink() -> None:
         weights[:, 2, row, :] = 1 / S
         weights[:, 3, row, S - 1] = 1.0  # always the end
         weights[:, 4, row, [row, S - 1]] = 0.4, 0.6  # along the source behind a sink
-    here = looks(weights, target, source, special={BEGIN})
+    here = make_attention_arrays(weights, target, source, special={BEGIN})
     assert here.rows.sum() == N * Q  # the begin token chooses the first word
     mean = cross.alignment(here).score.mean(axis=0)
     assert mean == pytest.approx([1.0, -1.0, 0.0, 0.0, 1.0])
@@ -283,9 +296,9 @@ def test_weight_on_padding_is_noticed_however_small() -> None:
     weights = np.repeat((real / real.sum(axis=1, keepdims=True))[:, None, None, :], 5, axis=2)
     weights = np.concatenate([weights, weights], axis=1)
     ids = distinct(8)
-    assert cross.hidden_weight(looks(weights, ids[:, :5], ids, real_keys=real)).tolist() == [0.0, 0.0]
+    assert cross.hidden_weight(make_attention_arrays(weights, ids[:, :5], ids, real_keys=real)).tolist() == [0.0, 0.0]
     weights[1, 1, 2, 7] = 1e-12
-    assert cross.hidden_weight(looks(weights, ids[:, :5], ids, real_keys=real)).tolist() == [0.0, 1e-12]
+    assert cross.hidden_weight(make_attention_arrays(weights, ids[:, :5], ids, real_keys=real)).tolist() == [0.0, 1e-12]
 
 
 def test_copying_goes_from_minus_one_to_one() -> None:
@@ -296,10 +309,10 @@ def test_copying_goes_from_minus_one_to_one() -> None:
     raised[:, 1] = 1 - np.eye(13)  # raises all other tokens
     raised[:, 2] = 1.0  # raises all tokens equally
     raised[:, 3] = -np.eye(13)  # lowers the attended token
-    tally = copying(looks(weights, ids, causal=True, special={BEGIN}), raised)
+    tally = copying(make_attention_arrays(weights, ids, causal=True, special={BEGIN}), raised)
     score = tally.score.sum(axis=0) / tally.rows.sum()
     assert score == pytest.approx([1.0, -1.0, 4 / 13 - 1, -1.0])  # 12 of the tokens can be raised: r = 1 / (1 + 12)
-    even = looks(np.repeat(uniform(causal(N, 13)), 2, axis=1), ids, causal=True, special={BEGIN})
+    even = make_attention_arrays(np.repeat(uniform(causal(N, 13)), 2, axis=1), ids, causal=True, special={BEGIN})
     level = copying(even, raised)
     assert np.abs(level.score - level.chance).max() < 1e-9
 
@@ -347,7 +360,9 @@ def test_the_best_fixed_offset_is_the_baseline() -> None:
     pattern = np.zeros((N, 13, 13), dtype=bool)
     for number, (query, key) in enumerate([(5, 3), (9, 7), (12, 4)]):
         pattern[number, query, key] = True
-    here = looks(pointing(ids, lambda query, _: {5: [3], 9: [7], 12: [4]}.get(query, [])), ids, causal=True)
+    here = make_attention_arrays(
+        pointing(ids, lambda query, _: {5: [3], 9: [7], 12: [4]}.get(query, [])), ids, causal=True
+    )
     hits, rows = relations.offset_hits(here, pattern, 20)
     assert (hits[20 - 2], hits[20 - 8], hits.sum(), rows) == (2, 1, 3, 3)
     assert share(roles.voted(here, pattern)) == 1.0
@@ -356,9 +371,9 @@ def test_the_best_fixed_offset_is_the_baseline() -> None:
 def test_shapes_that_do_not_fit_are_refused() -> None:
     ids = distinct(7)
     with pytest.raises(ValueError, match="do not match queries"):
-        looks(np.ones((N, 2, 5, 7)), ids)
+        make_attention_arrays(np.ones((N, 2, 5, 7)), ids)
     with pytest.raises(ValueError, match="do not match keys"):
-        looks(np.ones((N, 2, 7, 5)), ids)
+        make_attention_arrays(np.ones((N, 2, 7, 5)), ids)
 
 
 def test_rows_of_padding_and_special_tokens_are_left_out() -> None:
@@ -366,9 +381,9 @@ def test_rows_of_padding_and_special_tokens_are_left_out() -> None:
     ids[:, 3] = BEGIN
     real = np.ones((N, 7), dtype=bool)
     real[2, 5:] = False
-    here = looks(uniform(causal(N, 7)), ids, causal=True, real=real, special={BEGIN})
+    here = make_attention_arrays(uniform(causal(N, 7)), ids, causal=True, real=real, special={BEGIN})
     assert here.rows[0].tolist() == [False, True, True, False, True, True, True]
     assert here.rows[2].tolist() == [False, True, True, False, True, False, False]
-    assert not looks(uniform(np.ones((N, 7, 7), dtype=bool)), ids).rows[:, 0].any()  # in an encoder too
+    assert not make_attention_arrays(uniform(np.ones((N, 7, 7), dtype=bool)), ids).rows[:, 0].any()  # in an encoder too
     assert all(one <= other for one, other in pairwise(here.visible[2][:5].tolist()))
     assert here.visible[2, 6] == 5

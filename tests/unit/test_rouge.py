@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glassformer.base.errors import GlassError
-from glassformer.evaluation.pair_report import pair_measures
+from glassformer.evaluation.pair_report import pair_metrics
 from glassformer.evaluation.rouge import (
     PrecisionRecall,
     common_subsequence,
@@ -144,7 +144,7 @@ def test_means_are_means_over_the_texts() -> None:
     assert [score.rouge1.f for score in each] == pytest.approx([1, 0.4, 0])
     assert [score.rouge1.precision for score in each] == pytest.approx([1, 0.25, 0])
     assert [score.rouge1.recall for score in each] == pytest.approx([1, 1, 0])
-    found = {measure.key: measure.value for measure in pair_measures(hypotheses, references)}
+    found = {measure.key: measure.value for measure in pair_metrics(hypotheses, references)}
     assert found["rouge1"] == pytest.approx((1 + 0.4 + 0) / 3)
     assert found["rouge2"] == pytest.approx(1 / 3)
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from glassformer.evaluation.measures import compared
-from glassformer.evaluation.pair_report import PairReport, figures_of, pair_measures
+from glassformer.evaluation.metrics import compared
+from glassformer.evaluation.pair_report import PairReport, figures_of, pair_metrics
 from glassformer.tasks import ChatModel
 from glassformer.tasks.example_tasks import last_question
 from glassformer.text.record_store import RecordStore
@@ -46,10 +46,10 @@ def chat_report(
     asked = [ids for ids, _ in parts]
     references = [model.tokenizer.decode(answer).strip() for _, answer in parts]
     written = _answers(model, asked)
-    measures = pair_measures(written, references)
+    metrics = pair_metrics(written, references)
     against = None
     if other is not None:
-        against = compared(measures, pair_measures(_answers(other, asked), references), len(asked))
+        against = compared(metrics, pair_metrics(_answers(other, asked), references), len(asked))
     sources = [model.shown(ids) for ids in asked]
     questions = [source.rstrip().removesuffix(model.chat.before_answer).rstrip() for source in sources]
     baselines = {"the last words of the question": figures_of(_last_words(questions, references), references)}
@@ -63,7 +63,7 @@ def chat_report(
         unknown_share=store.target.unknown_share,
         unknown_source_share=0.0,
         examples=len(asked),
-        measures=measures,
+        metrics=metrics,
         baselines=baselines,
         samples=list(zip(sources, references, written, strict=True))[:: max(1, len(asked) // SHOWN)][:SHOWN],
         against=against,

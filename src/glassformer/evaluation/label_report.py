@@ -14,7 +14,7 @@ from glassformer.base.wording import counted
 from glassformer.corpora import CORPORA, LabelledCorpus
 from glassformer.evaluation.classification import ClassificationScores, classification_scores, macro_f1_of, shown
 from glassformer.evaluation.even_sample import drawn_texts
-from glassformer.evaluation.measures import Measure, compared, facts_of, share, whole_set
+from glassformer.evaluation.metrics import Metric, compared, facts_of, share, whole_set
 from glassformer.evaluation.resampling import PairedTest
 from glassformer.evaluation.rouge import words
 from glassformer.tasks import TextClassifier
@@ -36,7 +36,7 @@ class LabelReport:
         estimate: loss in nats per text.
         unknown_share: fraction of the texts' tokens that are unknown.
         scores: accuracy, F1, confusion matrix, calibration.
-        measures: accuracy and macro-F1 with their intervals.
+        metrics: accuracy and macro-F1 with their intervals.
         baselines: (name, accuracy, macro-F1 or None, note) of each simple predictor on the same texts.
         against: paired tests with another run, by metric; None without another run.
         notes: notes that the user was shown, such as texts that were left out or cut.
@@ -46,7 +46,7 @@ class LabelReport:
     estimate: LossEstimate
     unknown_share: float
     scores: ClassificationScores
-    measures: list[Measure]
+    metrics: list[Metric]
     baselines: list[tuple[str, float, float | None, str]]
     against: dict[str, PairedTest] | None
     notes: list[str]
@@ -58,7 +58,7 @@ class LabelReport:
             **self.estimate.facts(None, self.unknown_share),
             "texts": self.scores.examples,
             **self.scores.facts(),
-            **facts_of(self.measures),
+            **facts_of(self.metrics),
             "baselines": [dict(zip(names, row, strict=True)) for row in self.baselines],
             "against": None if self.against is None else {key: asdict(test) for key, test in self.against.items()},
             "notes": self.notes,
@@ -71,7 +71,7 @@ class LabelReport:
             f"on {self.measured_on}: {counted(scores.examples, 'texts')}, {scores.right:,} labelled correctly",
             f"loss {self.estimate.loss:.4f} {self.estimate.margin} nats per text (95 %)",
             *([f"{self.unknown_share:.3%} of the tokens are unknown"] if self.unknown_share else []),
-            *(measure.line() for measure in self.measures),
+            *(metric.line() for metric in self.metrics),
             f"{'calibration':<16}{scores.calibration_error:>9.4f}   mean gap between confidence and accuracy",
         ]
         lines += ["", scores.text(), "", f"{'predictor':<34}{'accuracy':>10}{'macro-F1':>10}"]
@@ -116,16 +116,16 @@ def label_report(
     truth = [label for _, label in examples]
     if other is not None:
         _same_labels(model.labels, other.labels)
-    scores, measures = _measured(model, texts, truth)
+    scores, metrics = _measured(model, texts, truth)
     against = None
     if other is not None:
-        against = compared(measures, _measured(other, texts, truth)[1], len(texts))
+        against = compared(metrics, _measured(other, texts, truth)[1], len(texts))
     baselines = [] if train is None else _baselines(train, texts, truth, model.labels)
     generated = CORPORA.get(corpus or "")
     if isinstance(generated, LabelledCorpus):
         best = 1 - generated.bayes_error()
         baselines.append(("best possible on average", best, None, f"1 - the Bayes error of {corpus}"))
-    return LabelReport(text, estimate, unknown_share, scores, measures, baselines, against, notes)
+    return LabelReport(text, estimate, unknown_share, scores, metrics, baselines, against, notes)
 
 
 def _same_labels(ours: Sequence[str], theirs: Sequence[str]) -> None:
@@ -140,7 +140,7 @@ def _same_labels(ours: Sequence[str], theirs: Sequence[str]) -> None:
 
 def _measured(
     model: TextClassifier, texts: Sequence[str], truth: Sequence[str]
-) -> tuple[ClassificationScores, list[Measure]]:
+) -> tuple[ClassificationScores, list[Metric]]:
     index = {name: number for number, name in enumerate(model.labels)}
     numbers = np.array([index[label] for label in truth])
     chances = model.probabilities(texts)

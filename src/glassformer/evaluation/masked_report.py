@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from glassformer.base.wording import counted
-from glassformer.evaluation.measures import Measure, facts_of, whole_set
+from glassformer.evaluation.metrics import Metric, facts_of, whole_set
 from glassformer.evaluation.resampling import Indices
 from glassformer.evaluation.simple_predictors import by_frequency, counts_of
 from glassformer.evaluation.training_overlap import Reading
@@ -31,7 +31,7 @@ class MaskedReport:
         measured_on: name of the evaluation data.
         estimate: loss in nats per masked token.
         unknown_share: fraction of the text's tokens that are unknown.
-        measures: top-1 and top-5 accuracy.
+        metrics: top-1 and top-5 accuracy.
         baselines: (name, nats per token, accuracy, note) of each simple predictor on the same tokens.
         reading: documents that were left out, and overlap of the text with the training text.
     """
@@ -39,7 +39,7 @@ class MaskedReport:
     measured_on: str
     estimate: LossEstimate
     unknown_share: float
-    measures: list[Measure]
+    metrics: list[Metric]
     baselines: list[tuple[str, float, float, str]]
     reading: Reading
 
@@ -48,7 +48,7 @@ class MaskedReport:
         names = ("name", "loss", "accuracy", "note")
         return {
             **self.estimate.facts(None, self.unknown_share),
-            **facts_of(self.measures),
+            **facts_of(self.metrics),
             "baselines": [dict(zip(names, row, strict=True)) for row in self.baselines],
             **self.reading.facts(),
         }
@@ -60,13 +60,13 @@ class MaskedReport:
             f"loss {self.estimate.loss:.4f} {self.estimate.margin} nats per hidden token (95 %), "
             f"perplexity {self.estimate.perplexity:.2f}",
             *([f"{self.unknown_share:.3%} of the tokens are unknown"] if self.unknown_share else []),
-            *(measure.line() for measure in self.measures),
+            *(metric.line() for metric in self.metrics),
             "",
             f"{'predictor':<14}{'nats/token':>11}{'accuracy':>10}",
         ]
         for name, loss, accuracy, note in [
             *self.baselines,
-            ("this model", self.estimate.loss, self.measures[0].value, ""),
+            ("this model", self.estimate.loss, self.metrics[0].value, ""),
         ]:
             lines.append(f"{name:<14}{loss:>11.4f}{accuracy:>10.4f}   {note}".rstrip())
         return "\n".join(lines)
@@ -79,7 +79,7 @@ def masked_report(
 
     Args:
         model: an encoder.
-        task: masked task whose validation split is the text to measure.
+        task: masked task whose validation split is the text to metric.
         text: name of the evaluation data, for the report.
         device, dtype: the device of the model, and the precision of its matrix multiplications.
         reading: documents that were left out, and overlap of the text with the training text.
@@ -99,7 +99,7 @@ def masked_report(
             hits += list(zip(first.tolist(), five.tolist(), hidden.tolist(), strict=True))
             truth.append(batch.targets[batch.loss_mask].cpu().numpy())
     counts = np.array(hits, dtype=np.float64)  # (rows, 3)
-    measures = [
+    metrics = [
         whole_set("accuracy", "accuracy", lambda chosen: _share(counts, 0, chosen), len(counts)),
         whole_set("accuracy_of_five", "top-5 accuracy", lambda chosen: _share(counts, 1, chosen), len(counts)),
     ]
@@ -107,7 +107,7 @@ def masked_report(
         measured_on=text,
         estimate=estimate,
         unknown_share=task.unknown_share,
-        measures=measures,
+        metrics=metrics,
         baselines=_baselines(task, np.concatenate(truth)),
         reading=reading,
     )

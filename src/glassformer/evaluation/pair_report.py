@@ -8,7 +8,7 @@ from typing import Any
 
 from glassformer.base.wording import counted
 from glassformer.evaluation.even_sample import drawn_texts
-from glassformer.evaluation.measures import Measure, compared, facts_of, mean, share, whole_set
+from glassformer.evaluation.metrics import Metric, compared, facts_of, mean, share, whole_set
 from glassformer.evaluation.nearest_neighbour import Nearest
 from glassformer.evaluation.resampling import PairedTest
 from glassformer.evaluation.rouge import rouge_of_each
@@ -35,7 +35,7 @@ class PairReport:
         unknown_share: fraction of the targets' tokens that are unknown.
         unknown_source_share: fraction of the sources' tokens that are unknown.
         examples: number of sources for which text was generated.
-        measures: metrics of the generated text.
+        metrics: metrics of the generated text.
         baselines: name -> metrics of each baseline that needs no model.
         samples: (source, reference, generated text) of a few examples.
         against: paired tests with another run, by metric; None without another run.
@@ -50,7 +50,7 @@ class PairReport:
     unknown_share: float
     unknown_source_share: float
     examples: int
-    measures: list[Measure]
+    metrics: list[Metric]
     baselines: dict[str, dict[str, float]]
     samples: list[tuple[str, str, str]]
     against: dict[str, PairedTest] | None
@@ -65,7 +65,7 @@ class PairReport:
             **self.estimate.facts(self.bits_per_byte, self.unknown_share),
             "unknown_source_share": self.unknown_source_share,
             "examples": self.examples,
-            **facts_of(self.measures),
+            **facts_of(self.metrics),
             "baselines": [{"name": name, **scores} for name, scores in self.baselines.items()],
             "samples": [dict(zip(("source", "reference", "text"), row, strict=True)) for row in self.samples],
             "against": None if self.against is None else {key: asdict(test) for key, test in self.against.items()},
@@ -89,10 +89,10 @@ class PairReport:
             ),
             "",
             f"metrics of {counted(self.examples, 'generated texts')}:   (95 %)",
-            *(measure.line() for measure in self.measures),
+            *(metric.line() for metric in self.metrics),
         ]
         if self.baselines:
-            own = {measure.key: measure.value for measure in self.measures}
+            own = {metric.key: metric.value for metric in self.metrics}
             keys = [key for key in SCORES if key in own]
             lines += ["", f"{'without a model':<28}" + "".join(f"{key:>13}" for key in keys)]
             for name, scores in [*self.baselines.items(), ("this model", own)]:
@@ -105,7 +105,7 @@ class PairReport:
         return "\n".join(lines)
 
 
-def pair_measures(hypotheses: Sequence[str], references: Sequence[str]) -> list[Measure]:
+def pair_metrics(hypotheses: Sequence[str], references: Sequence[str]) -> list[Metric]:
     """Compute BLEU (cased and lower-cased), chrF++, ROUGE-1, ROUGE-2, ROUGE-L and exact match, with intervals.
 
     BLEU and chrF++ range from 0 to 100, and are left out if sacrebleu is not installed. The other metrics range from 0
@@ -121,7 +121,7 @@ def pair_measures(hypotheses: Sequence[str], references: Sequence[str]) -> list[
     ]
 
 
-def _by_sacrebleu(hypotheses: Sequence[str], references: Sequence[str]) -> list[Measure]:
+def _by_sacrebleu(hypotheses: Sequence[str], references: Sequence[str]) -> list[Metric]:
     n = len(references)
     scores = translation_scores(hypotheses, references)
     lower = translation_scores(hypotheses, references, lowercase=True)
@@ -158,10 +158,10 @@ def pair_report(
     sources = [source for source, _ in examples]
     references = [reference for _, reference in examples]
     written = _texts(model, sources)
-    measures = pair_measures(written, references)
+    metrics = pair_metrics(written, references)
     against = None
     if other is not None:
-        against = compared(measures, pair_measures(_texts(other, sources), references), len(sources))
+        against = compared(metrics, pair_metrics(_texts(other, sources), references), len(sources))
     samples = list(zip(sources, references, written, strict=True))[:: max(1, len(sources) // SHOWN)][:SHOWN]
     baselines = {"copy the source": figures_of(sources, references)}
     if train is not None and len(train):
@@ -175,7 +175,7 @@ def pair_report(
         unknown_share=store.target.unknown_share,
         unknown_source_share=store.source.unknown_share,
         examples=len(sources),
-        measures=measures,
+        metrics=metrics,
         baselines=baselines,
         samples=samples,
         against=against,

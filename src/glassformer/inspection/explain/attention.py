@@ -63,7 +63,7 @@ def attention_sections(part: AttentionTrace, layer: Attention, view: AttentionCa
     return [*(_head(part, layer, index, view) for index in chosen), _output(part, layer, view)]
 
 
-def looks(weights: Tensor, view: AttentionCaptions) -> str:
+def _largest_weights(weights: Tensor, view: AttentionCaptions) -> str:
     """Return a note on the keys (at most three) with the largest weights (T, S) for the query at `view.place`."""
     row = numbers(weights[view.place])[0]  # (S)
     best = np.argsort(-row, kind="stable")[:3]
@@ -81,7 +81,7 @@ def _head(part: AttentionTrace, layer: Attention, head: int, view: AttentionCapt
         steps.append(_rotation(part, head, shared, view))
     steps += _scores(part, head, view)
     steps.append(_mixing(part, layer, head, view))
-    notes = [looks(part.weights[0, head], view)]
+    notes = [_largest_weights(part.weights[0, head], view)]
     others = [other for other, asked in zip(part.heads, part.asks, strict=True) if asked == shared and other != number]
     if others:
         notes.append(f"The head shares its keys and values with {_heads(others)}.")

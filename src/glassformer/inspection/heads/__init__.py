@@ -5,21 +5,21 @@ arrays of attention weights. `probes`, `relations` and `texts` create the input 
 these sequences, and `survey` combines all steps. `of_run` applies the survey to a run.
 """
 
-from glassformer.inspection.heads.attention_arrays import Looks, looks
+from glassformer.inspection.heads.attention_arrays import AttentionArrays, make_attention_arrays
 from glassformer.inspection.heads.probes import HeadProbe
 from glassformer.inspection.heads.report import HeadReport, HeadSurvey
 from glassformer.inspection.heads.role_scores import RoleScore, RoleTally, judge
 from glassformer.inspection.heads.survey import TokenFacts, survey
 
 __all__ = [
+    "AttentionArrays",
     "HeadProbe",
     "HeadReport",
     "HeadSurvey",
-    "Looks",
     "RoleScore",
     "RoleTally",
     "TokenFacts",
     "judge",
-    "looks",
+    "make_attention_arrays",
     "survey",
 ]

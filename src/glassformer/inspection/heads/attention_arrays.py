@@ -16,7 +16,7 @@ Ids = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
-class Looks:
+class AttentionArrays:
     """Attention weights of one layer with query and key tokens. The arrays are never modified.
 
     Attributes:
@@ -81,7 +81,7 @@ class Looks:
         return largest / np.maximum(largest.sum(axis=-1, keepdims=True), 1)  # (N, H, T, S)
 
 
-def looks(
+def make_attention_arrays(
     weights: Any,
     queries: Any,
     keys: Any = None,
@@ -91,8 +91,8 @@ def looks(
     real: Any = None,
     real_keys: Any = None,
     special: Collection[int] = (),
-) -> Looks:
-    """Combine attention weights and token ids (NumPy arrays or torch tensors) into `Looks`; copy the weights.
+) -> AttentionArrays:
+    """Combine attention weights and token ids (NumPy arrays or torch tensors) into `AttentionArrays`; copy the weights.
 
     Args:
         weights: attention weights, (N, H, T, S).
@@ -127,7 +127,7 @@ def looks(
         open_ = _array(allowed).astype(np.bool_)  # (N or 1, 1, T, S) or (N, T, S)
         open_ = open_[:, 0] if open_.ndim == 4 else open_  # (N or 1, T, S)
     able = np.broadcast_to(open_, (N, T, S)) & seen[:, None, :]  # (N, T, S)
-    return Looks(values, able, ids, others, known, frozenset(special), cross)
+    return AttentionArrays(values, able, ids, others, known, frozenset(special), cross)
 
 
 def _array(values: Any) -> npt.NDArray[Any]:

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from glassformer.inspection.heads.attention_arrays import Bools, Floats, Looks
+from glassformer.inspection.heads.attention_arrays import AttentionArrays, Bools, Floats
 from glassformer.inspection.heads.role_scores import RoleTally
 from glassformer.inspection.traced import AttentionTrace
 from glassformer.model.attention import Attention
@@ -39,7 +39,7 @@ def no_direct_path(model: Model, stack: str, part: str) -> str | None:
     return None
 
 
-def copying(looks: Looks, raised: Floats) -> RoleTally:
+def copying(arrays: AttentionArrays, raised: Floats) -> RoleTally:
     """Compute the copying score of Olsson et al. (2022), between -1 and 1, on tokens that do not repeat.
 
     The raise of a token is the head's contribution to its logit minus the mean contribution over the vocabulary, or 0
@@ -49,16 +49,16 @@ def copying(looks: Looks, raised: Floats) -> RoleTally:
     equal weights.
 
     Args:
-        looks: attention of the layer.
+        arrays: attention of the layer.
         raised: (N, H, T, S) result of `raised_logits`; negative values count as 0.
     """
-    text: Bools = looks.allowed.any(axis=1) & ~looks.special_keys  # (N, S)
+    text: Bools = arrays.allowed.any(axis=1) & ~arrays.special_keys  # (N, S)
     up = np.where(text[:, None, None, :], np.maximum(raised, 0.0), 0.0)  # (N, H, T, S)
     both = up + up.sum(axis=-1, keepdims=True)  # (N, H, T, S)
     ratio = np.divide(up, both, out=np.zeros_like(up), where=both > 0)  # (N, H, T, S)
-    rows = looks.rows.astype(np.float64)  # (N, T)
-    uniform: Floats = looks.allowed / np.maximum(looks.visible, 1)[..., None]  # (N, T, S)
-    score = np.einsum("nhts,nhts,nt->nh", looks.weights, ratio, rows)  # (N, H)
+    rows = arrays.rows.astype(np.float64)  # (N, T)
+    uniform: Floats = arrays.allowed / np.maximum(arrays.visible, 1)[..., None]  # (N, T, S)
+    score = np.einsum("nhts,nhts,nt->nh", arrays.weights, ratio, rows)  # (N, H)
     chance = np.einsum("nts,nhts,nt->nh", uniform, ratio, rows)  # (N, H)
     count = rows.sum(axis=-1)  # (N,)
     return RoleTally(4 * score - count[:, None], 4 * chance - count[:, None], count)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from glassformer.inspection.heads.attention_arrays import Floats, Looks
+from glassformer.inspection.heads.attention_arrays import AttentionArrays, Floats
 from glassformer.inspection.heads.role_scores import RoleTally, mass
 from glassformer.inspection.ranks import spearman
 
@@ -14,17 +14,17 @@ COVERED = 0.5
 """Minimum total weight, summed over target rows, for a source token to count as covered."""
 
 
-def alignment(looks: Looks) -> RoleTally:
+def alignment(arrays: AttentionArrays) -> RoleTally:
     """Compute Spearman's correlation between the target position and the source position with the largest weight.
 
     Special keys are excluded, and tied keys count at their mean position. Uniform attention scores 0. Each sequence
     with at least 3 target rows gives one value.
     """
-    candidates = looks.allowed & ~looks.special_keys[:, None, :]  # (N, T, S)
-    positions = looks.votes(candidates) @ np.arange(looks.keys.shape[1], dtype=np.float64)  # (N, H, T)
+    candidates = arrays.allowed & ~arrays.special_keys[:, None, :]  # (N, T, S)
+    positions = arrays.votes(candidates) @ np.arange(arrays.keys.shape[1], dtype=np.float64)  # (N, H, T)
     score = np.zeros(positions.shape[:2])
     rows = np.zeros(len(positions))
-    for number, (row, here) in enumerate(zip(positions, looks.rows & candidates.any(axis=-1), strict=True)):
+    for number, (row, here) in enumerate(zip(positions, arrays.rows & candidates.any(axis=-1), strict=True)):
         if here.sum() < 3:
             continue
         rows[number] = 1.0
@@ -32,21 +32,21 @@ def alignment(looks: Looks) -> RoleTally:
     return RoleTally(score, np.zeros_like(score), rows)
 
 
-def end_sink(looks: Looks) -> RoleTally:
+def end_sink(arrays: AttentionArrays) -> RoleTally:
     """Tally the weight on the special tokens of the source, such as its end token, a frequent attention sink."""
-    return mass(looks, np.broadcast_to(looks.special_keys[:, None, :], looks.allowed.shape))
+    return mass(arrays, np.broadcast_to(arrays.special_keys[:, None, :], arrays.allowed.shape))
 
 
-def coverage(looks: Looks) -> Floats:
+def coverage(arrays: AttentionArrays) -> Floats:
     """Return the fraction (N, H) of source text tokens whose total weight over target rows is at least `COVERED`."""
-    text = looks.allowed.any(axis=1) & ~looks.special_keys  # (N, S)
-    given = np.einsum("nhts,nt->nhs", looks.weights, looks.rows.astype(np.float64))  # (N, H, S)
+    text = arrays.allowed.any(axis=1) & ~arrays.special_keys  # (N, S)
+    given = np.einsum("nhts,nt->nhs", arrays.weights, arrays.rows.astype(np.float64))  # (N, H, S)
     covered = (given >= COVERED) & text[:, None]  # (N, H, S)
     return covered.sum(axis=-1) / np.maximum(text.sum(axis=-1), 1)[:, None]
 
 
-def hidden_weight(looks: Looks) -> Floats:
+def hidden_weight(arrays: AttentionArrays) -> Floats:
     """Return the largest weight (H,) of any real query on a masked key, which must be exactly 0."""
-    hidden = np.where((looks.allowed | ~looks.real[..., None])[:, None], 0.0, looks.weights)  # (N, H, T, S)
+    hidden = np.where((arrays.allowed | ~arrays.real[..., None])[:, None], 0.0, arrays.weights)  # (N, H, T, S)
     found: Floats = np.abs(hidden).max(axis=(0, 2, 3))
     return found

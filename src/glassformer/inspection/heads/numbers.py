@@ -6,7 +6,7 @@ from itertools import combinations
 
 import numpy as np
 
-from glassformer.inspection.heads.attention_arrays import Bools, Floats, Looks
+from glassformer.inspection.heads.attention_arrays import AttentionArrays, Bools, Floats
 
 
 def entropy(weights: Floats) -> Floats:
@@ -15,28 +15,28 @@ def entropy(weights: Floats) -> Floats:
     return -(weights * logs).sum(axis=-1)
 
 
-def numbers(looks: Looks) -> dict[str, Floats]:
-    """Return statistics by name, each summed over the queries in `looks.rows`, (N, H).
+def numbers(arrays: AttentionArrays) -> dict[str, Floats]:
+    """Return statistics by name, each summed over the queries in `arrays.rows`, (N, H).
 
     - `entropy`: in nats; `entropy_share`: relative to ln(visible keys), so that uniform attention has 1.
     - `confidence`: largest weight on a token that is not special (Voita et al. 2019).
     - `distance`: Σ_j A[i, j] |i - j| in tokens; `distance_share`: relative to uniform attention, which has 1. Both are
       for self-attention only.
     """
-    rows = looks.rows[:, None, :]  # (N, 1, T)
-    nats = entropy(looks.weights)  # (N, H, T)
-    most = np.log(np.maximum(looks.visible, 2))[:, None]  # (N, 1, T)
-    plain = np.where(looks.special_keys[:, None, None, :], 0.0, looks.weights)  # (N, H, T, S)
+    rows = arrays.rows[:, None, :]  # (N, 1, T)
+    nats = entropy(arrays.weights)  # (N, H, T)
+    most = np.log(np.maximum(arrays.visible, 2))[:, None]  # (N, 1, T)
+    plain = np.where(arrays.special_keys[:, None, None, :], 0.0, arrays.weights)  # (N, H, T, S)
     values = {"entropy": nats, "entropy_share": nats / most, "confidence": plain.max(axis=-1)}  # (N, H, T) each
-    if not looks.cross:
-        far = np.abs(looks.offsets).astype(np.float64)  # (T, S)
-        reach = np.einsum("nhts,ts->nht", looks.weights, far)  # (N, H, T)
-        uniform = (looks.allowed * far).sum(axis=-1) / np.maximum(looks.visible, 1)  # (N, T)
+    if not arrays.cross:
+        far = np.abs(arrays.offsets).astype(np.float64)  # (T, S)
+        reach = np.einsum("nhts,ts->nht", arrays.weights, far)  # (N, H, T)
+        uniform = (arrays.allowed * far).sum(axis=-1) / np.maximum(arrays.visible, 1)  # (N, T)
         values |= {"distance": reach, "distance_share": reach / np.where(uniform > 0, uniform, 1.0)[:, None]}
     return {name: (value * rows).sum(axis=-1) for name, value in values.items()}
 
 
-def divergence(looks: Looks) -> tuple[Floats, float]:
+def divergence(arrays: AttentionArrays) -> tuple[Floats, float]:
     """Sum the Jensen-Shannon divergences between a head's rows at equal positions of different sequences, in nats.
 
     Each divergence is at most ln 2; if all are 0, attention depends only on positions, not on tokens. Positions count
@@ -45,12 +45,12 @@ def divergence(looks: Looks) -> tuple[Floats, float]:
     Returns:
         The sum over pairs of sequences and positions, (H,), and the number of terms.
     """
-    total = np.zeros(looks.weights.shape[1])
+    total = np.zeros(arrays.weights.shape[1])
     count = 0.0
-    each = entropy(looks.weights)  # (N, H, T)
-    for one, other in combinations(range(len(looks.weights)), 2):
-        rows = looks.rows[one] & looks.rows[other] & _equal_rows(looks.allowed[one], looks.allowed[other])  # (T,)
-        middle = entropy((looks.weights[one] + looks.weights[other]) / 2)  # (H, T)
+    each = entropy(arrays.weights)  # (N, H, T)
+    for one, other in combinations(range(len(arrays.weights)), 2):
+        rows = arrays.rows[one] & arrays.rows[other] & _equal_rows(arrays.allowed[one], arrays.allowed[other])  # (T,)
+        middle = entropy((arrays.weights[one] + arrays.weights[other]) / 2)  # (H, T)
         total += (middle - (each[one] + each[other]) / 2)[:, rows].sum(axis=-1)  # (H,)
         count += float(rows.sum())
     return np.maximum(total, 0.0), count

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from glassformer.inspection.heads.attention_arrays import Bools, Floats, Ids, Looks, looks
+from glassformer.inspection.heads.attention_arrays import AttentionArrays, Bools, Floats, Ids, make_attention_arrays
 from glassformer.inspection.heads.copying import no_direct_path, raised_logits
 from glassformer.inspection.heads.probes import HeadProbe, batch
 from glassformer.inspection.sites import Site, stacks
@@ -27,14 +27,14 @@ class ProbedLayer:
 
     Attributes:
         site: name of the layer.
-        looks: attention weights and tokens of the layer.
+        arrays: attention weights and tokens of the layer.
         raised: (N, H, T, S) from `copying.raised_logits`; None if the layer has no direct path to the logits or the
             probe's tokens repeat.
         gold: relation -> (N, T, S), for probes with gold relations; otherwise empty.
     """
 
     site: Site
-    looks: Looks
+    arrays: AttentionArrays
     raised: Floats | None
     gold: dict[str, Bools]
 
@@ -101,7 +101,7 @@ def _layers(
             if made is None:
                 continue
             keys = memory if part == "cross" else None
-            here = looks(
+            here = make_attention_arrays(
                 made.weights,
                 side.ids,
                 None if keys is None else keys.ids,
@@ -117,7 +117,7 @@ def _layers(
             yield ProbedLayer(Site(name, layer, part), here, raised, gold)
 
 
-def _whole(patterns: list[Bools], here: Looks) -> Bools:
+def _whole(patterns: list[Bools], here: AttentionArrays) -> Bools:
     """Combine patterns (T, T) of sequences of different lengths into one array (N, T, S)."""
     whole = np.zeros(here.allowed.shape, dtype=np.bool_)  # (N, T, S)
     for number, pattern in enumerate(patterns):

@@ -16,7 +16,7 @@ from glassformer.corpora.agreement.corpus import Agreement
 from glassformer.corpora.agreement.items import NUMBERS, PREDICATES, Item, animacy, draw_item, form
 from glassformer.corpora.coreference import ROLES, adjectives, draw_scene
 from glassformer.corpora.corpus import below, generator
-from glassformer.inspection.heads.attention_arrays import Bools, Floats, Looks
+from glassformer.inspection.heads.attention_arrays import AttentionArrays, Bools, Floats
 from glassformer.text.tokenizers import Tokenizer
 
 ABOVE_BASELINE = 0.10
@@ -152,10 +152,10 @@ def _meet(one: Span, other: Span) -> bool:
     return one[0] < other[1] and other[0] < one[1]
 
 
-def offset_hits(looks: Looks, pattern: Bools, span: int) -> tuple[Floats, float]:
+def offset_hits(arrays: AttentionArrays, pattern: Bools, span: int) -> tuple[Floats, float]:
     """Return the number of rows whose gold partner is at each offset -span … span, and the number of all rows."""
-    candidates = pattern & looks.allowed & ~looks.special_keys[:, None, :]  # (N, T, S)
-    rows = looks.rows & candidates.any(axis=-1)  # (N, T)
+    candidates = pattern & arrays.allowed & ~arrays.special_keys[:, None, :]  # (N, T, S)
+    rows = arrays.rows & candidates.any(axis=-1)  # (N, T)
     kept = candidates & rows[..., None]  # (N, T, S)
     T = kept.shape[1]
     hits = np.zeros(2 * span + 1)

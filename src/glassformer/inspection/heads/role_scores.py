@@ -8,7 +8,7 @@ from functools import cache
 
 import numpy as np
 
-from glassformer.inspection.heads.attention_arrays import Bools, Floats, Looks
+from glassformer.inspection.heads.attention_arrays import AttentionArrays, Bools, Floats
 
 REPEATS = 1000  # bootstrap samples
 LIFT = 5.0
@@ -71,19 +71,21 @@ class RoleScore:
         return replace(self, earned=self.earned and condition)
 
 
-def mass(looks: Looks, pattern: Bools, rows: Bools | None = None) -> RoleTally:
+def mass(arrays: AttentionArrays, pattern: Bools, rows: Bools | None = None) -> RoleTally:
     """Tally the attention weight on a pattern, Σ_j A[i, j] P[i, j], over rows i.
 
     Args:
-        looks: attention of any layer.
+        arrays: attention of any layer.
         pattern: (N or 1, T, S) True for the keys that belong to the role.
-        rows: (N, T) True for rows where the role is possible, combined with `looks.rows`; None: rows where the pattern
+        rows: (N, T) True for rows where the role is possible, combined with `arrays.rows`; None: rows where the pattern
             has a visible key.
     """
-    return counted(looks, looks.weights, pattern, rows, looks.allowed)
+    return counted(arrays, arrays.weights, pattern, rows, arrays.allowed)
 
 
-def counted(looks: Looks, values: Floats, pattern: Bools, rows: Bools | None, candidates: Bools) -> RoleTally:
+def counted(
+    arrays: AttentionArrays, values: Floats, pattern: Bools, rows: Bools | None, candidates: Bools
+) -> RoleTally:
     """Tally values (N, H, T, S), such as weights or votes, on the keys of a pattern.
 
     The values of a query sum to 1 over the keys in `candidates` (N, T, S), and to 0 if there are none.
@@ -91,7 +93,7 @@ def counted(looks: Looks, values: Floats, pattern: Bools, rows: Bools | None, ca
     For the other arguments, see `mass`.
     """
     wanted = pattern & candidates  # (N, T, S)
-    here = looks.rows & (wanted.any(axis=-1) if rows is None else rows)  # (N, T)
+    here = arrays.rows & (wanted.any(axis=-1) if rows is None else rows)  # (N, T)
     kept = wanted & here[..., None]  # (N, T, S)
     score = np.einsum("nhts,nts->nh", values, kept.astype(np.float64))  # (N, H)
     share = kept.sum(axis=-1) / np.maximum(candidates.sum(axis=-1), 1)  # (N, T)

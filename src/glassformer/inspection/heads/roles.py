@@ -3,8 +3,8 @@
 The scores of previous, next, self and first token (Clark et al. 2019; Olsson et al. 2022; Gu et al. 2025), delimiter
 (Clark et al. 2019, section 3.2), and duplicate token and induction (Olsson et al. 2022, "prefix matching") are
 fractions of the attention weight. The scores of positional, rare-word and syntactic heads are fractions of the rows
-whose largest weight is on a key of the role (Voita et al. 2019, section 5). Only rows in `Looks.rows` count and, except
-for positional heads, only those with a visible key of the role.
+whose largest weight is on a key of the role (Voita et al. 2019, section 5). Only rows in `AttentionArrays.rows` count
+and, except for positional heads, only those with a visible key of the role.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from glassformer.inspection.heads.attention_arrays import Bools, Floats, Ids, Looks
+from glassformer.inspection.heads.attention_arrays import AttentionArrays, Bools, Floats, Ids
 from glassformer.inspection.heads.role_scores import RoleTally, counted, mass
 
 SINK = 0.3
@@ -37,36 +37,36 @@ class Role:
     """
 
     threshold: float
-    pattern: Callable[[Looks], Bools]
+    pattern: Callable[[AttentionArrays], Bools]
     probe: str = "text"
 
 
-def at_offset(looks: Looks, offset: int) -> Bools:
+def at_offset(arrays: AttentionArrays, offset: int) -> Bools:
     """Return a mask (1, T, S), True at the key `offset` positions after each query; before it if negative."""
-    return (looks.offsets == offset)[None]
+    return (arrays.offsets == offset)[None]
 
 
-def first(looks: Looks) -> Bools:
+def first(arrays: AttentionArrays) -> Bools:
     """Return a mask (1, 1, S), True at the first key."""
-    return (np.arange(looks.keys.shape[1]) == 0)[None, None]
+    return (np.arange(arrays.keys.shape[1]) == 0)[None, None]
 
 
-def same_before(looks: Looks) -> Bools:
+def same_before(arrays: AttentionArrays) -> Bools:
     """Return a mask (N, T, S), True at earlier copies of each query's token."""
-    same = looks.queries[:, :, None] == looks.keys[:, None, :]  # (N, T, S)
-    return same & (looks.offsets < 0)
+    same = arrays.queries[:, :, None] == arrays.keys[:, None, :]  # (N, T, S)
+    return same & (arrays.offsets < 0)
 
 
-def after_same_before(looks: Looks) -> Bools:
+def after_same_before(arrays: AttentionArrays) -> Bools:
     """Return a mask (N, T, S), True at the tokens that follow earlier copies of each query's token."""
-    same = same_before(looks)  # (N, T, S)
+    same = same_before(arrays)  # (N, T, S)
     return np.concatenate([np.zeros_like(same[..., :1]), same[..., :-1]], axis=-1)  # (N, T, S)
 
 
 ROLES: Mapping[str, Role] = {
-    "previous": Role(0.4, lambda looks: at_offset(looks, -1)),
-    "next": Role(0.4, lambda looks: at_offset(looks, 1)),
-    "self": Role(0.4, lambda looks: at_offset(looks, 0)),
+    "previous": Role(0.4, lambda arrays: at_offset(arrays, -1)),
+    "next": Role(0.4, lambda arrays: at_offset(arrays, 1)),
+    "self": Role(0.4, lambda arrays: at_offset(arrays, 0)),
     "first": Role(SINK, first),
     "duplicate": Role(0.4, same_before, probe="repeated"),
     "induction": Role(0.4, after_same_before, probe="repeated"),
@@ -76,65 +76,65 @@ DELIMITER = 0.5
 RARE = 0.5
 
 
-def role(looks: Looks, name: str) -> RoleTally:
+def role(arrays: AttentionArrays, name: str) -> RoleTally:
     """Tally the attention weight on the pattern of the role `name` in `ROLES`."""
-    return mass(looks, ROLES[name].pattern(looks))
+    return mass(arrays, ROLES[name].pattern(arrays))
 
 
-def delimiter(looks: Looks, marks: Collection[int]) -> RoleTally:
+def delimiter(arrays: AttentionArrays, marks: Collection[int]) -> RoleTally:
     """Tally the attention weight on special tokens and punctuation.
 
     Args:
-        looks: attention of a self-attention layer.
+        arrays: attention of a self-attention layer.
         marks: ids of the punctuation: full stop, comma and danda, with or without spaces.
     """
-    keys = looks.special_keys | np.isin(looks.keys, list(marks))  # (N, S)
-    return mass(looks, np.broadcast_to(keys[:, None, :], looks.allowed.shape))
+    keys = arrays.special_keys | np.isin(arrays.keys, list(marks))  # (N, S)
+    return mass(arrays, np.broadcast_to(keys[:, None, :], arrays.allowed.shape))
 
 
-def rare_word(looks: Looks, counts: Ids) -> RoleTally:
+def rare_word(arrays: AttentionArrays, counts: Ids) -> RoleTally:
     """Count the rows whose largest weight is on the rarest token of the sequence.
 
     Sequences in which all tokens are among the `FREQUENT` most frequent ones contribute no rows.
 
     Args:
-        looks: attention of a self-attention layer.
+        arrays: attention of a self-attention layer.
         counts: (V,) counts of each token in the training text.
     """
     ranks = np.empty(len(counts), dtype=np.int64)  # (V,)
     ranks[np.argsort(-counts, kind="stable")] = np.arange(len(counts))
-    text = (looks.allowed & looks.rows[..., None]).any(axis=1) & ~looks.special_keys  # (N, S)
-    rank = np.where(text, ranks[looks.keys], -1)  # (N, S)
+    text = (arrays.allowed & arrays.rows[..., None]).any(axis=1) & ~arrays.special_keys  # (N, S)
+    rank = np.where(text, ranks[arrays.keys], -1)  # (N, S)
     rarest = rank.max(axis=-1, keepdims=True)  # (N, 1)
     keys = text & (rank == rarest) & (rarest >= FREQUENT)  # (N, S)
-    return voted(looks, np.broadcast_to(keys[:, None, :], looks.allowed.shape))
+    return voted(arrays, np.broadcast_to(keys[:, None, :], arrays.allowed.shape))
 
 
-def voted(looks: Looks, pattern: Bools, rows: Bools | None = None) -> RoleTally:
+def voted(arrays: AttentionArrays, pattern: Bools, rows: Bools | None = None) -> RoleTally:
     """Count the rows whose largest weight is on a pattern (N, T, S); special keys are excluded (Voita et al. 2019).
 
     `rows` is as in `role_scores.mass`.
     """
-    candidates = looks.allowed & ~looks.special_keys[:, None, :]  # (N, T, S)
-    return counted(looks, looks.votes(candidates), pattern, rows, candidates)
+    candidates = arrays.allowed & ~arrays.special_keys[:, None, :]  # (N, T, S)
+    return counted(arrays, arrays.votes(candidates), pattern, rows, candidates)
 
 
-def offset_votes(looks: Looks, span: int) -> tuple[Floats, Floats, Floats]:
+def offset_votes(arrays: AttentionArrays, span: int) -> tuple[Floats, Floats, Floats]:
     """Count how often the largest weight is at each offset -span … span, as input for `positional`.
 
     Returns:
         Counts of the heads, (N, H, 2 span + 1), and of uniform attention, (N, 2 span + 1), and numbers of rows, (N,).
     """
-    N, H = looks.weights.shape[:2]
-    votes = looks.votes() * looks.rows[:, None, :, None]  # (N, H, T, S)
-    share = looks.allowed * (looks.rows / np.maximum(looks.visible, 1))[..., None]  # (N, T, S)
+    N, H = arrays.weights.shape[:2]
+    votes = arrays.votes() * arrays.rows[:, None, :, None]  # (N, H, T, S)
+    share = arrays.allowed * (arrays.rows / np.maximum(arrays.visible, 1))[..., None]  # (N, T, S)
     found = np.zeros((N, H, 2 * span + 1))
     chance = np.zeros((N, 2 * span + 1))
-    T, S = looks.offsets.shape
+    T, S = arrays.offsets.shape
     for offset in range(max(-span, 1 - T), min(span, S - 1) + 1):
         found[..., offset + span] = np.trace(votes, offset, axis1=2, axis2=3)  # (N, H)
         chance[:, offset + span] = np.trace(share, offset, axis1=1, axis2=2)  # (N,)
-    return found, chance, looks.rows.sum(axis=-1).astype(np.float64)
+    return found, chance, arrays.rows.sum(axis=-1).astype(np.float64)
 
 
 def positional(found: Floats, chance: Floats, rows: Floats) -> tuple[RoleTally, list[int]]:
@@ -149,11 +149,11 @@ def positional(found: Floats, chance: Floats, rows: Floats) -> tuple[RoleTally, 
     return RoleTally(score, chance[:, best], rows), [int(each) - span for each in best]
 
 
-def sink_weight(looks: Looks) -> Floats:
+def sink_weight(arrays: AttentionArrays) -> Floats:
     """Return the mean weight (N, H) on the first key over the first `SINK_LENGTH` rows, including row 0.
 
     This is α of Gu et al. 2025. A head above `SINK` is a sink; the fraction of sinks is the paper's Sink metric.
     """
-    rows = looks.real & (np.arange(looks.queries.shape[1]) < SINK_LENGTH)  # (N, T)
-    taken = np.einsum("nht,nt->nh", looks.weights[..., 0], rows.astype(np.float64))  # (N, H)
+    rows = arrays.real & (np.arange(arrays.queries.shape[1]) < SINK_LENGTH)  # (N, T)
+    taken = np.einsum("nht,nt->nh", arrays.weights[..., 0], rows.astype(np.float64))  # (N, H)
     return taken / rows.sum(axis=-1)[:, None]

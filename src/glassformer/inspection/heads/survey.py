@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from glassformer.inspection.heads import copying, cross, numbers, relations, roles
-from glassformer.inspection.heads.attention_arrays import Floats, Ids, Looks
+from glassformer.inspection.heads.attention_arrays import AttentionArrays, Floats, Ids
 from glassformer.inspection.heads.passes import ProbedLayer, passes
 from glassformer.inspection.heads.probes import HeadProbe
 from glassformer.inspection.heads.report import HeadReport, HeadSurvey, LeftOut
@@ -112,7 +112,7 @@ def survey(model: Model, probes: Sequence[HeadProbe], known: TokenFacts) -> Head
 
 def _tally(layer: _Layer, passed: ProbedLayer, probe: HeadProbe, known: TokenFacts, span: int) -> None:
     """Add the tallies of one batch of a probe to those of the layer."""
-    here = passed.looks
+    here = passed.arrays
     if passed.raised is not None:
         layer.add("copying", copying.copying(here, passed.raised), probe.name)
     if not here.cross:
@@ -126,7 +126,7 @@ def _tally(layer: _Layer, passed: ProbedLayer, probe: HeadProbe, known: TokenFac
         _tally_text(layer, passed.site, here, known, span)
 
 
-def _tally_text(layer: _Layer, site: Site, here: Looks, known: TokenFacts, span: int) -> None:
+def _tally_text(layer: _Layer, site: Site, here: AttentionArrays, known: TokenFacts, span: int) -> None:
     rows = float(here.rows.sum())
     for name, sums in numbers.numbers(here).items():
         layer.sums[name].append((sums.sum(axis=0), rows))

@@ -25,7 +25,7 @@ from glassformer.evaluation.resampling import (
 
 
 @dataclass(frozen=True, eq=False)
-class Measure:
+class Metric:
     """A metric over examples, with its confidence interval.
 
     Attributes:
@@ -54,38 +54,38 @@ class Measure:
         return f"{self.name:<16}{self.value:>9.4f}   {interval:<22} {self.note}".rstrip()
 
 
-def whole_set(key: str, name: str, statistic: Statistic, n: int, note: str = "") -> Measure:
+def whole_set(key: str, name: str, statistic: Statistic, n: int, note: str = "") -> Metric:
     """Return a metric computed on all n examples together, with its bootstrap interval."""
-    return Measure(key, name, statistic(np.arange(n)), bootstrap_interval(statistic, n), statistic, note=note)
+    return Metric(key, name, statistic(np.arange(n)), bootstrap_interval(statistic, n), statistic, note=note)
 
 
-def share(key: str, name: str, values: ArrayLike, note: str = "") -> Measure:
+def share(key: str, name: str, values: ArrayLike, note: str = "") -> Metric:
     """Return the proportion of ones among values that are 0 or 1, with Wilson's interval."""
     numbers = np.asarray(values, dtype=np.float64)
     interval = wilson(float(numbers.sum()), len(numbers))
-    return Measure(key, name, float(numbers.mean()), interval, mean_of(numbers), numbers, note)
+    return Metric(key, name, float(numbers.mean()), interval, mean_of(numbers), numbers, note)
 
 
-def mean(key: str, name: str, values: ArrayLike, note: str = "") -> Measure:
+def mean(key: str, name: str, values: ArrayLike, note: str = "") -> Metric:
     """Return the mean of numbers with its bootstrap interval; use `share` for values that are 0 or 1."""
     numbers = np.asarray(values, dtype=np.float64)
     statistic = mean_of(numbers)
     interval = bootstrap_interval(statistic, len(numbers))
-    return Measure(key, name, float(numbers.mean()), interval, statistic, numbers, note)
+    return Metric(key, name, float(numbers.mean()), interval, statistic, numbers, note)
 
 
-def facts_of(measures: Sequence[Measure]) -> dict[str, Any]:
-    """Return measures as JSON: value, interval and, if there is one, signature of each."""
+def facts_of(metrics: Sequence[Metric]) -> dict[str, Any]:
+    """Return metrics as JSON: value, interval and, if there is one, signature of each."""
     facts: dict[str, Any] = {}
-    for measure in measures:
-        facts[measure.key] = measure.value
-        facts[f"{measure.key}_ci95"] = None if measure.interval is None else list(measure.interval)
-        if measure.note:
-            facts[f"{measure.key}_signature"] = measure.note
+    for metric in metrics:
+        facts[metric.key] = metric.value
+        facts[f"{metric.key}_ci95"] = None if metric.interval is None else list(metric.interval)
+        if metric.note:
+            facts[f"{metric.key}_signature"] = metric.note
     return facts
 
 
-def compared(first: Sequence[Measure], second: Sequence[Measure], n: int) -> dict[str, PairedTest]:
+def compared(first: Sequence[Metric], second: Sequence[Metric], n: int) -> dict[str, PairedTest]:
     """Test the difference of two runs in each metric on the same n examples; differences are first minus second."""
     tests: dict[str, PairedTest] = {}
     for one, other in zip(first, second, strict=True):

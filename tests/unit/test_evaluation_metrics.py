@@ -8,7 +8,7 @@ import pytest
 from glassformer.base.config import TokenizerConfig
 from glassformer.base.errors import GlassError
 from glassformer.evaluation import even_sample, label_report, pair_report
-from glassformer.evaluation.measures import compared, facts_of, mean, share, whole_set
+from glassformer.evaluation.metrics import compared, facts_of, mean, share, whole_set
 from glassformer.evaluation.nearest_neighbour import Nearest
 from glassformer.evaluation.resampling import bootstrap_interval, mean_of, wilson
 from glassformer.text.encode import RecordWriter
@@ -45,10 +45,10 @@ def test_facts_have_value_interval_and_signature() -> None:
 
 
 def test_texts_are_measured_without_sacrebleu_by_what_needs_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    everything = {measure.key: measure.value for measure in pair_report.pair_measures(["a b c d e"], ["a b c d f"])}
+    everything = {metric.key: metric.value for metric in pair_report.pair_metrics(["a b c d e"], ["a b c d f"])}
     assert set(everything) == {"bleu", "bleu_lowercase", "chrf", "rouge1", "rouge2", "rougeL", "exact_match"}
     monkeypatch.setattr(pair_report, "can_score", lambda: False)
-    without = {measure.key: measure.value for measure in pair_report.pair_measures(["a b c d e"], ["a b c d f"])}
+    without = {metric.key: metric.value for metric in pair_report.pair_metrics(["a b c d e"], ["a b c d f"])}
     assert without == {key: everything[key] for key in ("rouge1", "rouge2", "rougeL", "exact_match")}
 
 
