@@ -81,6 +81,13 @@ def test_without_a_target_it_explains_what_generate_writes(task: str, task_home:
     assert len(steps(explained, "cross")) == 1
 
 
+def test_a_target_that_is_cut_leaves_room_for_the_start_token(task_home: Path) -> None:
+    text = DOES["translate"][1]
+    explained = told("explain", "runs/translate", text, "--target", "der Hund " * 30, folder=task_home)
+    (note,) = steps(explained, "tokens")[0]["notes"]
+    assert "the model reads at most 39 (model.context minus the start tokens)" in note
+
+
 @pytest.mark.parametrize("task", TASKS)
 def test_every_task_has_a_walk_and_a_page(task: str, task_home: Path, tmp_path: Path) -> None:
     run = f"runs/{task}"

@@ -234,7 +234,7 @@ def test_a_package_that_is_missing_is_named_before_anything_is_done(
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
-@pytest.mark.parametrize("target", ["hf", "gguf --dtype q8_0"])
+@pytest.mark.parametrize("target", ["hf", "hf --dtype float32", "gguf --dtype q8_0"])
 def test_the_recipe_for_serving_exports_everywhere(target: str, tmp_path: Path) -> None:
     """Its settings in a smaller model; its own sizes divide as they must. As ONNX: `test_onnx`."""
     settings = load_recipe("serve").settings["model"]
@@ -268,3 +268,8 @@ def test_the_command_that_is_shown_can_be_pasted(tmp_path: Path) -> None:
     make_run(tmp_path / "run", **LLAMA)
     report = gguf_export.export(ExportRequest(tmp_path / "run", tmp_path / "বই এক.gguf"))
     assert report.use == f"llama-server --model '{tmp_path / 'বই এক.gguf'}'"
+
+
+def test_a_context_of_one_token_is_why_llama_cpp_did_not_check(tmp_path: Path) -> None:
+    make_run(tmp_path / "run", **LLAMA, context=1)
+    assert exported(tmp_path).notes == ("not checked by llama.cpp itself, which needs a context of at least 2",)

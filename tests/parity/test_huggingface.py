@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
+import os
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -19,6 +22,7 @@ from glassformer.interop.huggingface.compare import compare_logits
 from glassformer.interop.huggingface.equivalent_forms import WRITE, rewritten
 from glassformer.interop.huggingface.read_model import read_model
 from glassformer.interop.huggingface.writing import written
+from glassformer.interop.output_comparison import largest_difference
 from glassformer.model.build import build_model
 from glassformer.model.transformer import Model
 from glassformer.model.weights import save_tensors
@@ -292,3 +296,23 @@ def test_a_table_of_sinusoids_is_not_made_as_long_as_config_json_says(tmp_path: 
     save("marian", tmp_path)
     change_config(tmp_path, max_position_embeddings=10**11)
     assert read_model(tmp_path).config.context == 10**11  # at once, and in no memory
+
+
+@pytest.mark.parametrize("at", [0, 1, 2])
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_a_value_that_is_not_finite_is_an_infinite_difference(at: int, value: float) -> None:
+    ours = [np.zeros(4) for _ in range(3)]
+    theirs = [np.full(4, 0.5) for _ in range(3)]
+    assert largest_difference(ours, theirs) == 0.5
+    theirs[at][2] = value
+    assert largest_difference(ours, theirs) == math.inf
+
+
+@pytest.mark.parametrize("before", [None, "0", "1"])
+def test_the_setting_for_offline_use_is_restored(before: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+    if before is not None:
+        monkeypatch.setenv("HF_HUB_OFFLINE", before)
+    with compare.quiet():
+        assert os.environ["HF_HUB_OFFLINE"] == "1"
+    assert os.environ.get("HF_HUB_OFFLINE") == before

@@ -190,7 +190,6 @@ def test_without_the_package_our_own_reader_checks_and_says_so(tmp_path: Path, m
     report = exported(tmp_path)
     assert report.checked_by == "glassformer's GGUF reader"
     assert report.notes == (
-        "not checked by llama.cpp itself, which needs a context of at least 2 and the package xllamacpp: "
-        "pip install xllamacpp",
+        "not checked by llama.cpp itself, which needs the package xllamacpp: pip install xllamacpp",
     )
     assert {each.name for each in report.measured} == {"by rules", "by transformers", "greedy tokens", "token ids"}

@@ -32,6 +32,7 @@ from glassformer.inspection.attribution import (
 from glassformer.inspection.attribution.case import run_model
 from glassformer.inspection.attribution.flow import Network
 from glassformer.inspection.attribution.lens import read_stream
+from glassformer.inspection.attribution.tables import grid_lines
 from glassformer.inspection.patching import Value, patch
 from glassformer.inspection.ranks import spearman
 from glassformer.inspection.receipt import split_logit
@@ -412,6 +413,16 @@ def test_a_patched_part_is_what_one_patch_gives(part: str) -> None:
             assert grid.values[row][column] == pytest.approx(share, abs=1e-8)
     stacks_ = {grid.stack for grid in patch_grids(case.model, asked, part)}
     assert stacks_ == ({"dec"} if part == "cross" else {"enc", "dec"})
+
+
+def test_all_rows_of_a_table_of_heads_have_the_width_of_the_header() -> None:
+    case = in_double(made("decoder", removed_heads=["dec.0.self.4", "dec.0.self.5", "dec.1.self.2"]))
+    (grid,) = patch_grids(case.model, question(case), "heads")
+    header, *rows = (line.split() for line in grid_lines(grid, (), ()))
+    assert header == ["head", *"012345"]
+    assert [len(row) for row in rows] == [7, 7, 7]
+    assert rows[0][5:] == ["-", "-"]
+    assert rows[1][3] == "-"
 
 
 def test_what_cannot_be_patched_is_refused() -> None:

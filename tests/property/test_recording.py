@@ -290,6 +290,16 @@ def test_what_cannot_be_recorded_is_refused() -> None:
     assert found.get("dec.0.resid") is None
 
 
+@pytest.mark.parametrize("thing", ["k", "v"])
+def test_keys_and_values_of_one_head_are_refused(thing: str) -> None:
+    model: Model = model_of("decoder", kv_heads=2)
+    name = f"dec.0.self.2.{thing}"
+    with pytest.raises(GlassError, match=f"{name} was not recorded\nRecord it.*keep=.'dec.0.self.{thing}',."):
+        record(model, tokens(1, 5))[name]
+    with pytest.raises(GlassError, match=f"heads may share keys and values\nUse dec.0.self.{thing}."):
+        record(model, tokens(1, 5), keep=(thing,))[name]
+
+
 def test_the_page_lists_all_that_can_be_kept() -> None:
     page = (Path(__file__).parents[2] / "docs" / "trace.md").read_text(encoding="utf-8")
     listed = [line for line in page.splitlines() if line.startswith("| `") and line.count("|") == 5]

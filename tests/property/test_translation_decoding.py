@@ -14,7 +14,7 @@ from torch import Tensor
 
 from glassformer.base.config import SampleConfig
 from glassformer.base.errors import GlassError
-from glassformer.generation.decoding import TokenStep, generate
+from glassformer.generation.decoding import TokenStep, candidates, generate
 from glassformer.generation.length_batches import batches_by_length
 from glassformer.generation.logit_readers import CachedReader, PlainReader
 from glassformer.generation.slot_cache import _sources_of
@@ -255,6 +255,13 @@ def test_impossible_sources_are_refused_at_once(given_: Any, seeds: Any, message
     list(generate(model, [[36]], GREEDY, END))  # the vocabulary of the source counts
     with pytest.raises(GlassError, match=message):
         generate(model, given_, GREEDY, END, seeds=seeds)
+
+
+def test_candidates_need_a_token_that_starts_the_target() -> None:
+    model = small()
+    assert len(candidates(model, [1, 2], 3, [END])) == 3
+    with pytest.raises(GlassError, match="no token starts the targets"):
+        candidates(model, [1, 2], 3)
 
 
 def test_no_sources_no_steps() -> None:

@@ -143,6 +143,9 @@ def test_a_table_puts_seeds_together_and_lists_failures() -> None:
         assert f"{b[1]} failed: it fell over" in text
     assert "](bars.svg)" in report.markdown()
     assert "<svg>bars</svg>" in report.html()
+    del results[b[1]]
+    report = comparison_report(grid, tabulate(grid, results), {}, Path("out"))
+    assert f"{b[1]} failed: its result is missing or damaged" in report.notes
     told = report.facts()["cells"]
     assert told[1]["delta"] == pytest.approx(1.9)
     assert told[1]["finding"] == "no sd, no claim"

@@ -79,6 +79,11 @@ def test_parameters_and_cache_are_those_of_the_model() -> None:
     assert sum(part.cache_bytes for part in components) == 3 * 2 * 2 * 10 * 4
 
 
+@pytest.mark.parametrize("classes", [None, 5])
+def test_an_encoder_has_no_cache(classes: int | None) -> None:
+    assert {part.cache_bytes for part in count_model(tiny(family="encoder"), VOCAB, classes=classes)} == {0}
+
+
 @pytest.mark.parametrize(
     ("words", "vocab_size", "parameters"),
     [

@@ -265,3 +265,10 @@ def test_a_page_never_takes_the_place_of_another_file(tmp_path: Path) -> None:
     for level in ("school", "engineer"):
         write_page(walk, level, tmp_path / "page.html")  # type: ignore[arg-type]
     assert 'id="to-engineer" checked' in (tmp_path / "page.html").read_text(encoding="utf-8")
+
+
+def test_the_note_on_a_norm_names_the_position_of_its_last_row() -> None:
+    made = subject("encoder", head_transform=True)  # the shown positions are 1 and 3
+    (section,) = [section for section in make_walk(made).everything() if section.key == "transform"]
+    (norm,) = section.children
+    assert norm.notes[0].startswith(f"{made.labels[3]} (position 3) had mean ")

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 
+from glassformer.base.config import Config
 from glassformer.base.errors import GlassError
 from glassformer.base.files import MANIFEST
 from glassformer.model import transformer
@@ -129,6 +130,26 @@ def test_a_single_token_has_no_padding_and_no_future(tmp_path: Path) -> None:
         "future-blind": None,
         "loss": True,
     }
+
+
+def test_notes_count_attention_layers_and_steps(once: Path, tmp_path: Path) -> None:
+    cached, explicit = verify_run(once, only=["fused-explicit", "cached-logits"]).results
+    assert explicit.note == "1 attention layer, explicit against fused"
+    assert ", 16 steps; and " in cached.note
+    lines = [f"the {animal} {verb} ." for animal in ("dog", "cat", "bird") for verb in ("runs", "sits", "sings")]
+    for side in ("source", "target"):
+        (tmp_path / side).write_text("\n".join(5 * lines) + "\n", encoding="utf-8")
+    sections = {
+        "model": {**MODEL, "context": 9},
+        "tokenizer": {"kind": "words"},
+        "data": {"source": str(tmp_path / "source"), "target": str(tmp_path / "target")},
+        "train": {**TRAIN, "task": "translate"},
+    }
+    with new_training(Config.from_dict(sections), tmp_path / "run", Silent()) as trainer:
+        assert train(trainer)
+    cached, explicit = verify_run(tmp_path / "run", only=["fused-explicit", "cached-logits"]).results
+    assert explicit.note == "3 attention layers, explicit against fused"
+    assert cached.note.endswith(" rows, 9 steps")
 
 
 def test_rows_of_two_tokens_are_padded(tmp_path: Path) -> None:

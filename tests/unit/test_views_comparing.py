@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import math
 from collections.abc import Iterator
@@ -66,6 +67,14 @@ def test_the_page_and_the_terminal_agree(
     if answer["text"]["whole"] is not None:
         numbers = [answer["text"]["whole"], answer["text"]["off"], *numbers]
     scripts.append((answer["python"], [*numbers, answer["validation"]["whole"], answer["validation"]["off"]]))
+
+
+@pytest.mark.parametrize("instead", ["zero", "mean"])
+def test_a_script_imports_only_names_that_it_uses(registry: ModelRegistry, instead: str) -> None:
+    tree = ast.parse(ask(registry, "book", "ablation", off=[OFF["book"]], instead=instead)["python"])
+    nodes = list(ast.walk(tree))
+    imported = {alias.name for node in nodes if isinstance(node, ast.ImportFrom) for alias in node.names}
+    assert imported <= {node.id for node in nodes if isinstance(node, ast.Name)}
 
 
 @pytest.mark.parametrize("run", OFF)

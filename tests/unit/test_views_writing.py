@@ -358,6 +358,15 @@ def test_a_name_that_is_a_path_is_refused(client: TestClient, home: Path, name: 
     assert sorted(home.rglob("*")) == before
 
 
+def test_a_body_that_is_not_valid_is_refused_with_its_own_fields(client: TestClient) -> None:
+    reply = client.post("/api/runs/book/keep", json={"heads": ["dec.0.self.0"]})
+    assert reply.status_code == 422
+    assert reply.json()["error"]["what"].startswith("name: ")
+    assert reply.json()["error"]["remedy"] == "Give `heads`, `name` and, if you like, `version`."
+    reply = client.post("/api/runs/book/ablation", json={"off": 3})
+    assert "GET /api/views" in reply.json()["error"]["remedy"]
+
+
 # sampling
 
 

@@ -159,7 +159,7 @@ def tabulate(grid: Grid, results: Mapping[str, Mapping[str, Any]], baseline: int
     for number, (cell, found, spread) in enumerate(zip(grid.cells, done, spreads, strict=True)):
         seconds = _all(found, "train_seconds")
         failures = [
-            (grid.job(number, seed).name, result.get("failed", "it has not run"))
+            (grid.job(number, seed).name, result.get("failed", "its result is missing or damaged"))
             for seed, result in enumerate(found)
             if "loss" not in result
         ]

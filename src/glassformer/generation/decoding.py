@@ -245,13 +245,13 @@ def candidates(
         start: tokens that start the target of an encoder-decoder, which needs at least one.
 
     Raises:
-        GlassError: the prompt is empty, has an id outside the vocabulary or is a source longer than the context; the
-            model's logits are not finite.
+        GlassError: the prompt is empty, has an id outside the vocabulary or is a source longer than the context;
+            `start` is empty for an encoder-decoder; the model's logits are not finite.
     """
     check_prompts(model, [prompt])
     with inference(model):
         if isinstance(model, EncoderDecoder):
-            logits = next_logits(model, [start], [prompt])  # (1, V)
+            logits = next_logits(model, [start_of_targets(model, None, start)], [prompt])  # (1, V)
         else:
             logits = next_logits(model, [prompt])  # (1, V)
     check_finite(logits)

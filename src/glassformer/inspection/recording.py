@@ -67,7 +67,9 @@ class Recording(Mapping[str, Tensor]):
         thing = ".".join(words[4:]) or "z"
         numbers = [str(number) for number in self._heads.get(site, ())]
         whole = f"{site}.{thing}"
-        if head and head[0] in numbers and whole in self._values and thing not in ("k", "v"):
+        if head and head[0] in numbers and whole in self._values:
+            if thing in ("k", "v"):
+                raise NotRecordedError(f"{name} is not a tensor: heads may share keys and values", f"Use {whole}.")
             return self._values[whole][:, numbers.index(head[0])].clone()
         if head and head[0] in numbers:
             raise NotRecordedError(f"{name} was not recorded", f"Record it, if the model has it: keep=({whole!r},).")

@@ -35,8 +35,8 @@ def logits_limit(right: Sequence[Logits]) -> float:
 
 def largest_difference(one: Sequence[Logits], other: Sequence[Logits]) -> float:
     """Return the largest absolute difference between corresponding elements; infinity if a value is not finite."""
-    most = max(float(np.abs(a - b).max()) for a, b in zip(one, other, strict=True))
-    return most if most == most else float("inf")
+    differences = [float(np.abs(a - b).max()) for a, b in zip(one, other, strict=True)]
+    return max(differences) if np.isfinite(differences).all() else float("inf")
 
 
 def random_rows(rows: int, length: int, vocab_size: int) -> list[list[int]]:

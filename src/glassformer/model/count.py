@@ -36,8 +36,8 @@ class Component:
         name: name of the component.
         parameters: number of parameters.
         flops: FLOPs of one token's forward pass at full context; an addition and a multiplication count as two.
-        cache_bytes: bytes per token in the key-value cache of self-attention, in float32; an encoder, which uses no
-            cache, gets the size that its keys and values would take.
+        cache_bytes: bytes per token in the key-value cache of self-attention, in float32; 0 for an encoder, which has
+            no cache.
     """
 
     name: str
@@ -73,7 +73,9 @@ def count_model(
     if config.tied and not isinstance(model, Classifier):
         parameters.setdefault("output head", 0)
     flops = _flops(model, config)
-    kept = sum(len(config.kept_kv_heads(f"dec.{layer}.self")) for layer in range(config.layers))
+    kept = 0
+    if config.family != "encoder":
+        kept = sum(len(config.kept_kv_heads(f"dec.{layer}.self")) for layer in range(config.layers))
     return [
         Component(
             name,

@@ -85,7 +85,10 @@ class Budget:
         return self.evaluation(rows) + self.save + self.final(self.final_rows())
 
     def final(self, rows: int) -> float:
-        """Return the seconds from the last checkpoint to the end of the run; the final evaluation has `rows` rows."""
+        """Return the seconds from the last checkpoint to the end of the run; the final evaluation has `rows` rows.
+
+        Loading the best checkpoint is assumed to take as long as saving one.
+        """
         return self.save + rows * self.row + self.parents_text + self.rest
 
     def training_ends(self, rows: int) -> float:

@@ -12,6 +12,7 @@ from glassformer.backends.choosing import open_engine
 from glassformer.base.config import SampleConfig
 from glassformer.base.errors import GlassError
 from glassformer.base.packages import installed, version_of
+from glassformer.base.wording import counted
 from glassformer.generation.beam import Hypothesis, beam_search
 from glassformer.generation.decoding import generate
 from glassformer.generation.logit_readers import Reader, make_reader, next_logits
@@ -35,9 +36,10 @@ def cached_logits(subject: VerifiedRun) -> Finding:
     """Compare cached with uncached logits at each step, while the rows grow by one token per step."""
     model = subject.model
     assert isinstance(model, Decoder | EncoderDecoder)
-    note = f"{len(subject.rows)} rows, {STEPS} steps"
     with inference(model):
-        apart = _apart(model, *_growing(subject))
+        grown, sources = _growing(subject)
+        apart = _apart(model, grown, sources)
+        note = _note(grown)
         if isinstance(model, EncoderDecoder):
             return Finding(apart, note)
         prompts = subject.prompts
@@ -58,8 +60,13 @@ def backend_logits(subject: VerifiedRun) -> Finding:
         apart = _apart(model, grown, sources, open_engine("onnxruntime", model))
         exact = _loss_of_last(model, grown, sources, None)
         rough = _loss_of_last(model, grown, sources, open_engine("onnxruntime-int8", model))
-    note = f"{version_of('onnxruntime')}, {len(subject.rows)} rows, {STEPS} steps"
+    note = f"{version_of('onnxruntime')}, {_note(grown)}"
     return Finding(apart, f"{note}; 8-bit weights change the loss by {rough - exact:+.4f} nats")
+
+
+def _note(grown: Sequence[Sequence[Sequence[int]]]) -> str:
+    """Return the number of rows and of steps."""
+    return f"{counted(len(grown[0]), 'rows')}, {counted(len(grown), 'steps')}"
 
 
 def _growing(subject: VerifiedRun) -> tuple[list[list[list[int]]], Sequence[Sequence[int]]]:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from glassformer import numpy_reference as reference
+from glassformer.base.wording import counted
 from glassformer.inspection.hooks import Tap, tapped
 from glassformer.inspection.sites import Site, attentions
 from glassformer.model.device import autocast, choose_device
@@ -32,18 +33,18 @@ CPU = torch.device("cpu")
 def fused_explicit(subject: VerifiedRun) -> Finding:
     """Compare logits computed with explicit attention in all layers with those of the fused kernel."""
     model = subject.model
-    calls: list[Site] = []
+    explicit: set[Site] = set()
 
     def note(site: Site, pattern: Tensor) -> None:
-        calls.append(site)
+        explicit.add(site)
 
     patterns = {site: Tap(layer.hook_pattern) for site, layer in attentions(model).items()}
     with inference(model):
         fused = _by_every_mask(subject, subject.batch)
         with tapped(patterns, note):  # an observed pattern is computed explicitly
             found = _by_every_mask(subject, subject.batch)
-    apart = max(distance(a, b) for a, b in zip(found, fused, strict=True)) if calls else math.inf
-    return Finding(apart, f"{len(calls)} calls of attention layers, explicit against fused")
+    apart = max(distance(a, b) for a, b in zip(found, fused, strict=True)) if explicit else math.inf
+    return Finding(apart, f"{counted(len(explicit), 'attention layers')}, explicit against fused")
 
 
 def _by_every_mask(subject: VerifiedRun, batch: Batch) -> list[Tensor]:

@@ -57,7 +57,7 @@ def keep_without(registry: ModelRegistry, name: str, body: bytes) -> dict[str, A
     try:
         asked = Keep.model_validate_json(body)
     except ValidationError as error:
-        raise in_two_lines(error) from None
+        raise in_two_lines(error, "Give `heads`, `name` and, if you like, `version`.") from None
     run = registry.run(name)
     out = run.folder.resolve().parent / checked_name(asked.name)
     if asked.name in registry.names() or out.exists():

@@ -48,10 +48,10 @@ def as_json(error: GlassError) -> dict[str, Any]:
     return {"error": {"what": error.problem, "remedy": error.remedy, "message": str(error), "type": kind, **known}}
 
 
-def in_two_lines(error: ValidationError) -> RefusedRequestError:
+def in_two_lines(error: ValidationError, remedy: str) -> RefusedRequestError:
     """Convert a validation error to a `RefusedRequestError` (status 422) that describes its first problem."""
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]
     name = " ".join(".".join(map(str, first["loc"])).split())[:100]  # an unknown field may have any name
     more = f" ({error.error_count() - 1} more)" if error.error_count() > 1 else ""
     problem = f"{name}: {first['msg']}{more}" if name else f"the body is not valid: {first['msg']}{more}"
-    return RefusedRequestError(problem, "See GET /api/views for the fields of each view and their bounds.", 422)
+    return RefusedRequestError(problem, remedy, 422)

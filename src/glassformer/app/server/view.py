@@ -123,7 +123,8 @@ class PageView(Generic[Q]):
         try:
             return self.question.model_validate_json(body)
         except ValidationError as error:
-            raise in_two_lines(error) from None
+            remedy = "See GET /api/views for the fields of each view and their bounds."
+            raise in_two_lines(error, remedy) from None
 
     def reply(
         self,

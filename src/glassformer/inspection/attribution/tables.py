@@ -147,10 +147,11 @@ def grid_lines(found: PatchGrid, clean: Sequence[str], corrupt: Sequence[str]) -
     For heads, yield a line for each layer, with a column for each head.
     """
     if found.part == "heads":
-        yield f"{'head':<12}" + "".join(f"{head:>8}" for head in range(max(max(own) for own in found.columns) + 1))
+        heads = range(max(max(own) for own in found.columns) + 1)
+        yield f"{'head':<12}" + "".join(f"{head:>8}" for head in heads)
         for site, own, values in zip(found.sites, found.columns, found.values, strict=True):
             given = dict(zip(own, values, strict=True))
-            cells = (_signed(given[head], ">8.3f") if head in given else f"{'-':>8}" for head in range(max(own) + 1))
+            cells = (_signed(given[head], ">8.3f") if head in given else f"{'-':>8}" for head in heads)
             yield f"{site:<12}{''.join(cells)}"
         return
     words = [

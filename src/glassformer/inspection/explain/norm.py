@@ -11,9 +11,26 @@ from glassformer.inspection.explain.sections import Matrix, Section, numbers, pa
 
 
 def norm_section(
-    key: str, title: str, norm: nn.Module, x: str, name: str, before: Tensor, after: Tensor, labels: Labels
+    key: str,
+    title: str,
+    norm: nn.Module,
+    x: str,
+    name: str,
+    before: Tensor,
+    after: Tensor,
+    labels: Labels,
+    position: int | None = None,
 ) -> Section:
-    """Return the section on a norm: gain, bias and output, with a note on the norm's input at the last token."""
+    """Return the section on a norm: gain, bias and output, with a note on the norm's input in the last row.
+
+    Args:
+        key, title: key and title of the section.
+        norm: the norm.
+        x, name: names of its input and of its output.
+        before, after: (B, P, D) input and output.
+        labels: (P) labels of the rows.
+        position: position of the last row; None: the rows are all positions.
+    """
     centred = isinstance(norm, nn.LayerNorm)
     weight = getattr(norm, "weight", None)
     bias = getattr(norm, "bias", None)
@@ -26,6 +43,5 @@ def norm_section(
     last = numbers(before[0, -1])  # (1, D)
     size = f"mean {last.mean():.4f}, sd {last.std():.4f}" if centred else f"rms {np.sqrt((last**2).mean()):.4f}"
     matrices.append(Matrix(name, operation, numbers(after[0]), labels))
-    return Section(
-        key, title, tuple(matrices), notes=(f"{labels[-1]} (position {len(labels) - 1}) had {size} before the norm.",)
-    )
+    at = len(labels) - 1 if position is None else position
+    return Section(key, title, tuple(matrices), notes=(f"{labels[-1]} (position {at}) had {size} before the norm.",))

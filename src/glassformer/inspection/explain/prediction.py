@@ -66,7 +66,7 @@ def _transform(subject: Subject, found: Trace) -> Section:
     if name == "R":
         before = activated[:, positions]  # (B, P, D)
         after = found.transformed[:, positions]  # (B, P, D)
-        children = (norm_section("norm", "Norm", model.head.norm, "R", "Y", before, after, rows),)
+        children = (norm_section("norm", "Norm", model.head.norm, "R", "Y", before, after, rows, positions[-1]),)
     return Section("transform", "Transform before the output layer", matrices, children=children)
 
 

@@ -182,7 +182,8 @@ def _translated(model: Translator, text: str, target: str | None, title: str) ->
     else:
         written = model.tokenizer.encode(target)
         if len(written) > room:
-            notes.append(_cut(len(written) - room, "last", len(written), room, "target"))
+            limit = "model.context minus the start tokens"
+            notes.append(_cut(len(written) - room, "last", len(written), room, "target", limit))
         written = written[:room]
     target_ids = (*start, *written)
     return Subject(
@@ -200,9 +201,9 @@ def _translated(model: Translator, text: str, target: str | None, title: str) ->
     )
 
 
-def _cut(count: int, which: str, total: int, limit: int, what: str = "text") -> str:
+def _cut(count: int, which: str, total: int, most: int, what: str = "text", limit: str = "model.context") -> str:
     """Return a note on the tokens of a text, or of a target, that the model does not read."""
     return (
-        f"The {what} has {total:,} tokens, but the model reads at most {limit:,} (model.context): "
+        f"The {what} has {total:,} tokens, but the model reads at most {most:,} ({limit}): "
         f"the {which} {count:,} are not read."
     )

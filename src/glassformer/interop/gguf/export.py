@@ -34,10 +34,8 @@ from glassformer.model.transformer import Decoder
 from glassformer.runs.opening import OpenedRun
 from glassformer.text.tokenizers import Tokenizer, frame_of
 
-UNTRIED = (
-    "not checked by llama.cpp itself, which needs a context of at least 2 and the package xllamacpp: "
-    "pip install xllamacpp"
-)
+SHORT = "not checked by llama.cpp itself, which needs a context of at least 2"
+MISSING = "not checked by llama.cpp itself, which needs the package xllamacpp: pip install xllamacpp"
 
 UNKNOWN = "llama.cpp drops characters that are not in the vocabulary; glassformer reads each as the unknown token"
 
@@ -90,7 +88,11 @@ def export(request: ExportRequest) -> ExportReport:
 
     measured = appear_whole("GGUF", out, fill)
     use = f"llama-server --model {quoted(out)}"
-    notes = [] if runs_here else [UNTRIED]
+    notes = []
+    if config.context == 1:
+        notes.append(SHORT)
+    elif runs_here is None:
+        notes.append(MISSING)
     if tokens.unknown_id is not None:
         notes.append(UNKNOWN)
     return ExportReport("gguf", target.name, out, out.stat().st_size, measured, checked_by, tuple(notes), use)

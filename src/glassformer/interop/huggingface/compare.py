@@ -63,6 +63,8 @@ def quiet() -> Iterator[Any]:
             logging.enable_progress_bar()
         if offline is None:
             del os.environ["HF_HUB_OFFLINE"]
+        else:
+            os.environ["HF_HUB_OFFLINE"] = offline
 
 
 def class_named(name: str) -> Any:

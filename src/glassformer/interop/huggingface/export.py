@@ -59,10 +59,10 @@ def export(request: ExportRequest) -> ExportReport:
     """Export a run's checkpoint as a Hugging Face folder, which appears only after it was reloaded and compared.
 
     Raises:
-        GlassError: `request.dtype` is another type than f32, the package transformers is missing, the run cannot be
+        GlassError: `request.dtype` is another type than float32, the package transformers is missing, the run cannot be
             read, no class can express it, `request.out` exists, or the reloaded export does not match the run.
     """
-    if request.dtype not in (None, "f32"):
+    if request.dtype not in (None, "float32", "f32"):
         raise GlassError(
             f"--dtype {request.dtype} cannot be used with --to hf",
             "Leave --dtype out: the export is in float32, and another dtype can be chosen when it is loaded.",

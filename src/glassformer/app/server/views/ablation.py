@@ -229,7 +229,6 @@ def python(opened: ServedModel, question: AblationQuestion) -> str:
             "from glassformer.evaluation.token_losses import outlook, surprisals",
             "from glassformer.evaluation.run_comparison import bars",
             "from glassformer.inspection.explain import subject_of",
-            *(["from glassformer.text.batches import Batch"] if wants else []),
         ],
     )
 
