@@ -241,7 +241,7 @@ def refuse_unclear(request: PruningRequest) -> None:
         )
     for name, value in (("--fraction", request.fraction), ("--step", request.step)):
         if value is not None and not 0 < value <= 1:
-            raise GlassError(f"{name} = {value:g}", "Give a fraction above 0 and at most 1.")
+            raise GlassError(f"{name} {value:g} is out of range", "Give a fraction above 0 and at most 1.")
     numbers = [
         ("--tokens", request.tokens, 1),
         ("--random-orders", request.random_orders, 1),
@@ -250,14 +250,14 @@ def refuse_unclear(request: PruningRequest) -> None:
     numbers += [("--steps", request.l0.steps, 1)] if request.l0 else []
     for name, number, least in numbers:
         if number < least:
-            raise GlassError(f"{name} = {number}", f"Give {least} or more.")
+            raise GlassError(f"{name} {number} is too small", f"Give {least} or more.")
     if request.max_loss is not None and not math.isfinite(request.max_loss):
-        raise GlassError(f"--max-loss = {request.max_loss:g}", "Give a finite loss in nats.")
+        raise GlassError(f"--max-loss {request.max_loss:g} is not finite", "Give a finite loss in nats.")
     if request.l0:
         rates = {"--l0": request.l0.penalty, "--rate": request.l0.rate, "--gate-rate": request.l0.gate_rate}
         for name, rate in rates.items():
             if not 0 < rate < math.inf:
-                raise GlassError(f"{name} = {rate:g}", "Give a number above 0, such as 0.1.")
+                raise GlassError(f"{name} {rate:g} is out of range", "Give a number above 0, such as 0.1.")
 
 
 def _first_training_rows(opened: OpenedRun, tokens: int) -> TaskRows:
