@@ -72,16 +72,16 @@ def read_body(kind: type[Body], data: bytes) -> Body:
         value = from_json(data, allow_inf_nan=False)
     except ValueError as error:
         raise BadRequestError(
-            f"the body is not JSON: {str(error)[:200]}", "Send UTF-8 JSON, as in docs/api.md."
+            f"the body is not JSON: {str(error)[:200]}", "Send UTF-8 JSON, as in docs/serve.md."
         ) from None
     if not isinstance(value, dict):
-        raise BadRequestError("the body is not a JSON object", "Send a JSON object, as in docs/api.md.")
+        raise BadRequestError("the body is not a JSON object", "Send a JSON object, as in docs/serve.md.")
     unknown = next(
         (name for name in value if name not in kind.model_fields), None
     )  # report only the first: there may be very many
     if unknown is not None:
         problem = f"unknown parameter {unknown[:60]!r}"
-        remedy = "Remove it; docs/api.md lists the parameters."
+        remedy = "Remove it; docs/serve.md lists the parameters."
         raise BadRequestError(problem, remedy, unknown[:60], "unknown_parameter")
     try:
         return kind.model_validate(value)
@@ -99,10 +99,10 @@ def _as_bad_request(error: ValidationError) -> BadRequestError:
     first = next((each for each in same if not each["type"].endswith("_type")), found[0])
     name = str(first["loc"][0]) if first["loc"] else None
     if name is None:
-        return BadRequestError(first["msg"].removeprefix("Value error, "), "See docs/api.md for the allowed values.")
+        return BadRequestError(first["msg"].removeprefix("Value error, "), "See docs/serve.md for the allowed values.")
     if name in NEUTRAL:
         problem = f"{name} is not supported"
         remedy = f"To continue without it, {NEUTRAL[name]}."
         return BadRequestError(problem, remedy, name, "unsupported_parameter")
     path = ".".join(str(part) for part in first["loc"] if not set(str(part)) & set("[-"))  # without names of types
-    return BadRequestError(f"{path}: {first['msg']}", "See docs/api.md for the allowed values.", name)
+    return BadRequestError(f"{path}: {first['msg']}", "See docs/serve.md for the allowed values.", name)
