@@ -8,7 +8,7 @@ from glassformer_course.lab.case import BugCase, cases, diagnoses
 
 
 def pages() -> dict[str, str]:
-    """Return the text that docs/lab.md includes, with one section for each case."""
+    """Return the text that docs/learn.md includes, with one section for each case."""
     found = cases()
     return {"parts/lab.md": f"{len(found)} cases.\n\n" + "\n\n".join(section(case) for case in found) + "\n"}
 

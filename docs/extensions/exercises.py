@@ -13,7 +13,7 @@ HINT_NAMES = ("the idea", "the formula", "all but one line")
 
 
 def pages() -> dict[str, str]:
-    """Return the page of every exercise, and the list that docs/exercises.md includes."""
+    """Return the page of every exercise, and the list that docs/learn.md includes."""
     course = whole()
     rows = ["| | exercise | you write |", "|---|---|---|"]
     for each in course:
