@@ -37,7 +37,7 @@ if not TYPE_CHECKING:
         if name.startswith("_"):
             raise AttributeError(problem)
         if find_spec(f"glassformer.{name}") is not None:
-            raise AttributeError(f"{problem}: it is a module. Write: import glassformer.{name}")
+            raise AttributeError(f"{problem}: {name} is a submodule. Write: import glassformer.{name}")
         from glassformer.api import Transformer
         from glassformer.base.errors import nearest
 

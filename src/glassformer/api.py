@@ -468,7 +468,7 @@ class Transformer:
 
         Args:
             text: text on which the heads are scored; None: the run's held-out text, or random tokens if it is missing.
-                Some roles are scored on random tokens that repeat, for any `text`.
+                Some roles are scored on repeated random tokens, for any `text`.
 
         Raises:
             GlassError: the text is empty, or longer than the context.

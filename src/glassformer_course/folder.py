@@ -43,13 +43,13 @@ def chosen_folder(given: str | None) -> Path:
 
 
 class CourseFolder:
-    """A learner's folder.
+    """Folder of a learner: a file for each exercise started, and `course.json` with the progress.
 
     Args:
         path: the folder; created when the first file is written.
 
     Raises:
-        GlassError: the folder's course.json is damaged, or was written by a later version.
+        GlassError: `path` is a file, or course.json is damaged, unreadable or from a later version.
     """
 
     def __init__(self, path: Path) -> None:

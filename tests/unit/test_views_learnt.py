@@ -287,7 +287,7 @@ def test_another_head_role_and_text_are_shown_when_asked_for(registry: ModelRegi
     role = history.labels.roles[0]
     film = ask(registry, "book", "replay", head=head, role=role, text=len(history.labels.texts) - 1)["snapshots"]
     assert film["curve"] == pytest.approx(history.curve(head, role).tolist(), abs=1e-6)
-    assert film["texts"][-1] == "random tokens that repeat"
+    assert film["texts"][-1] == "repeated random tokens"
     assert film["rows"] == list(history.labels.texts[-1].source)
     for wrong in ({"head": "dec.9.self.0"}, {"role": "nothing"}, {"text": 90}):
         with pytest.raises(GlassError, match="no "):

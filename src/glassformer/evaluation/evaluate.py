@@ -56,12 +56,12 @@ class EvaluationRequest:
         precision: precision of matrix multiplications; None: as in training, which gives the same losses as training.
         seed: seed for sampling text, such as the sample of the copy meter; None: the run's own seed.
         changes: setting -> value as text; settings of `data` for reading `source`, of `sample` for generating text.
-        examples: for translate, summarize and chat, the maximum number of evenly selected examples to generate text
+        examples: for translate, summarize and chat, the maximum number of evenly spaced examples to generate text
             for; None: all.
         against: another run of the same task to compare with, on the same examples.
         ablate: components to ablate, such as dec.1.self.2; then only the loss is measured, with and without them.
         instead: kind of ablation, one of `ablation.PART_KINDS`.
-        tokens: with `ablate`, approximate number of evenly selected targets to measure on; None: all.
+        tokens: with `ablate`, approximate number of evenly spaced targets to measure on; None: all.
         note: called with each note for the user.
         moved: current `source` and `target` of the run's own text, if the user named them.
         backend: backend that generates text.
@@ -102,7 +102,7 @@ def evaluate_run(request: EvaluationRequest) -> Report:
         request = replace(request, source=None, target=None, moved=moved)
     if request.ablate:
         data = opened.held_out(request.tokens, request.precision)
-        what = "the validation split" if request.tokens is None else "evenly selected rows of the validation split"
+        what = "the validation split" if request.tokens is None else "evenly spaced rows of the validation split"
         return ablation_report(opened.model, data, check_ablation(opened.model, request.ablate, request.instead), what)
     model = opened.text_model
     model.config = config.with_changes(_sample_changes(request))

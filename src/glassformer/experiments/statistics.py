@@ -218,7 +218,8 @@ def warnings_of(grid: Grid) -> list[str]:
         found.append("The cells are trained and measured on different text.")
     if "model.context" in grid.varied:
         found.append(
-            "Each cell is measured in windows of its own context; a longer context means more text per prediction."
+            "Each cell is measured in windows as long as its own context: "
+            "a longer context gives each prediction more text."
         )
     if REMOVE in grid.varied:
         found.append("Runs whose model lacks a part are marked, and other commands refuse to open them.")

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from glassformer.base.config import SampleConfig
 from glassformer.base.errors import GlassError
+from glassformer.base.wording import counted
 from glassformer.generation.context_window import most_tokens
 from glassformer.generation.logit_readers import Reader, make_reader, next_logits
 from glassformer.generation.sampling import exponential_noise, ranked, row_probabilities, sample_tokens
@@ -225,7 +226,8 @@ def generate(
     """
     check_prompts(model, prompts)
     if seeds is not None and len(seeds) != len(prompts):
-        raise GlassError(f"{len(seeds)} seeds were given for {len(prompts)} prompts", "Give one seed for each prompt.")
+        problem = f"{counted(len(seeds), 'seeds')} for {counted(len(prompts), 'prompts')}"
+        raise GlassError(problem, "Give one seed for each prompt.")
     reader = make_reader(model, settings.tokens, engine, cached=cached)
     loop = TokenLoop(reader, end_id, start, stop, more_ends)
     for index, prompt in enumerate(prompts):

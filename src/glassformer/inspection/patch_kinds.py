@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from glassformer.base.errors import GlassError
+from glassformer.base.wording import counted
 
 Source = Tensor | Mapping[str, Tensor]
 """A tensor, or a recording with a tensor under the name of the patched activation (for `Pattern`, with `.pattern`)."""
@@ -90,7 +91,7 @@ class Resample:
         found = find(self.source, name)
         if self.rows is not None:
             if not all(0 <= row < len(found) for row in self.rows):
-                problem = f"rows is {list(self.rows)}, but the source has {len(found)} rows"
+                problem = f"rows is {list(self.rows)}, but the source has {counted(len(found), 'rows')}"
                 raise GlassError(problem, "Give indices of source rows, counted from 0.")
             found = found[list(self.rows)]
         if found.shape != current.shape:

@@ -37,7 +37,7 @@ def foreseen(request: RunRequest, note: Callable[[str], None], began: float) -> 
     Args:
         request: the run.
         note: prints a note.
-        began: value of `time.monotonic` at the start of `train.minutes`.
+        began: value of `time.monotonic` from which `train.minutes` is counted.
 
     Raises:
         GlassError: the run already exists, its text or device cannot be used, or a probe that chooses sizes failed.

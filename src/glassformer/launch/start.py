@@ -32,7 +32,7 @@ def start_requested(request: RunRequest, began: float, quiet: bool = False) -> I
 
     Args:
         request: the run.
-        began: value of `time.monotonic` at the start of `train.minutes`.
+        began: value of `time.monotonic` from which `train.minutes` is counted.
         quiet: whether to print nothing.
 
     Raises:
@@ -66,7 +66,7 @@ def start_run(
     Args:
         config: all settings.
         folder: the run folder.
-        began: value of `time.monotonic` at the start of `train.minutes`.
+        began: value of `time.monotonic` from which `train.minutes` is counted.
         foresight: the forecast to save in the folder; None: there is no forecast.
         quiet: whether to print nothing.
         parent: the run to start from; None: random weights.

@@ -15,11 +15,10 @@ from glassformer.base.errors import GlassError
 
 
 def save_tensors(tensors: dict[str, Tensor], path: Path, metadata: dict[str, str] | None = None) -> None:
-    """Write named tensors to a safetensors file; views and device tensors are first copied to contiguous CPU memory.
+    """Write named tensors to a safetensors file; copy non-contiguous and device tensors to contiguous CPU memory.
 
     Raises:
-        OSError: the disk is full, or another write error occurs (safetensors gives its number only in the error's
-            text).
+        OSError: the disk is full, or another write error occurs; `errno` is read from the message of safetensors.
     """
     try:
         save_file({name: value.detach().cpu().contiguous() for name, value in tensors.items()}, path, metadata)

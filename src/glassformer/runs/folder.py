@@ -166,7 +166,10 @@ class Run:
         except FileNotFoundError:
             return None
         except (OSError, UnicodeDecodeError) as error:
-            raise GlassError(f"{path} cannot be read: {error}", "Correct this file in the run folder.") from None
+            raise GlassError(
+                f"{path} cannot be read: {error}",
+                "Make it a readable UTF-8 file, or copy it from the original run folder.",
+            ) from None
 
     def save_chat_template(self, source: str) -> None:
         """Write the chat template to `chat_template.jinja`, for this program and others."""

@@ -7,6 +7,7 @@ from collections.abc import Generator, Iterator, Sequence
 
 from glassformer.base.config import Config, SampleConfig
 from glassformer.base.errors import GlassError
+from glassformer.base.wording import counted
 from glassformer.generation.beam import Hypothesis, Watch, beam_search
 from glassformer.generation.decoding import Ended, Stop, TokenStep, candidates, generate
 from glassformer.generation.length_batches import batches_by_length
@@ -133,7 +134,8 @@ class TextWriter(ABC):
         if settings.beams > 1:
             return [found[0] for found in self.best(prompts, settings, 1)]
         if seeds is not None and len(seeds) != len(prompts):
-            raise GlassError(f"{len(seeds)} seeds were given for {len(prompts)} prompts", "Give one seed per prompt.")
+            problem = f"{counted(len(seeds), 'seeds')} for {counted(len(prompts), 'prompts')}"
+            raise GlassError(problem, "Give one seed for each prompt.")
         ids = [self.prompt_ids(prompt) for prompt in prompts]
         samples: dict[int, Sample] = {}
         for group in self._batches(ids, settings):

@@ -299,7 +299,7 @@ def _json_rows(lines: Iterable[str], name: str) -> Iterator[tuple[int, dict[str,
         if not isinstance(value, dict):
             raise GlassError(
                 f"line {number} of {name} holds a value of type {type(value).__name__}, not an object",
-                'Write each line as {"text": "..."}.',
+                'Write one JSON object in each line, such as {"text": "..."}.',
             )
         yield number, value
 

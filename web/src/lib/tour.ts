@@ -87,7 +87,7 @@ export const STOPS: readonly Stop[] = [
   {
     view: "proof",
     title: "Check the computation",
-    words: "Errors in a program can go unnoticed. Each cell is a check of one property of this model, for example that padding does not change the predictions.",
+    words: "Errors in a program can go unnoticed. Each square is a check of one property of this model, for example that padding does not change the predictions.",
     attempt: "Verify the weights, and read the line “future-blind”. The strip at the top of the page shows the results.",
     instead: {
       classify: "Verify the weights, and read the line “padding-blind”. The strip at the top of the page shows the results.",

@@ -74,7 +74,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--top", type=int, metavar="N", help=f"number of parts, neurons or answers to list (default: {TOP}; lens: 3)"
     )
     parser.add_argument("--replace", metavar="TEXT|ID", help="the token that replaces an occluded token")
-    parser.add_argument("--corrupt", metavar="TEXT", help="patching: another text with the same number of tokens")
+    parser.add_argument(
+        "--corrupt",
+        metavar="TEXT",
+        help="patching: corrupted text with as many tokens, into which the activations of the given text are patched",
+    )
     parser.add_argument(
         "--part",
         metavar="PART",

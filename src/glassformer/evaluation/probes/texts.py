@@ -128,7 +128,7 @@ def _of_store(
     remarks = []
     if masked and sum(len(row) - 1 for row in rows) < len(store) - 1:
         remarks = [
-            f"only {counted(len(rows), 'evenly selected rows')}, as a masked model reads a row once for each token"
+            f"only {counted(len(rows), 'evenly spaced rows')}, as a masked model reads a row once for each token"
         ]
     own = counts_of(store.tokens, model.tokenizer.vocab_size) if counts is None else counts
     return surprisal(model, rows, own, _counted_in(counts), about, remarks, listed)

@@ -163,7 +163,7 @@ class _Recorder:
         return Tape(walk, tuple(self._parts), tuple(self._steps), tuple(self._matrices), tuple(self._contexts))
 
     def _begin(self, stack: str) -> None:
-        """Begin the encoder or the decoder of an encoder-decoder."""
+        """Begin the encoder or the decoder: forget earlier matrices, except the encoder's output as "memory"."""
         self._side = "source" if stack == "encoder" else "own"
         self._known = {} if stack == "encoder" else {"memory": self._last()}
 

@@ -51,7 +51,7 @@ def text_for(history: History, role: str) -> int:
 
 def name_of(text: Shown, number: int) -> str:
     """Return the display name of a mapped text."""
-    return "random tokens that repeat" if text.probe == "repeated" else f"text {number + 1}"
+    return "repeated random tokens" if text.probe == "repeated" else f"text {number + 1}"
 
 
 def _head(history: History, head: str, role: str | None) -> dict[str, Any]:

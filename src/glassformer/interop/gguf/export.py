@@ -120,7 +120,7 @@ def rounded(form: ModelConfig, ours: Tensors, kind: str) -> Decoder:
 
 
 def compare(opened: OpenedRun, path: Path, kind: str, values: dict[str, object], same: Decoder) -> list[Measured]:
-    """Compare the file with the run: logits by two programs, and the token ids of texts if the tokenizer is BPE.
+    """Compare the file with the run: logits of two implementations, and token ids of texts if the tokenizer is BPE.
 
     If nothing was rounded, greedy tokens are compared too; otherwise the effect of rounding on the logits is measured.
 

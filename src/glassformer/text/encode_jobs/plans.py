@@ -33,7 +33,7 @@ class PartPlan:
         start: number of characters in kept documents before the part; 0 for the whole text.
         split: the split; for a random split, its `limit` is the number of validation characters left at the start of
             the part.
-        found: the survey; for a part, only its fields `large` and `repeated`, which number the documents from 0.
+        found: the survey; for a part, only `large` and `repeated` are set, and its first document is number 0.
     """
 
     start: int

@@ -112,7 +112,7 @@ class OneProcess:
         return [(rows[i : i + at_once], True) for i in range(0, len(rows), at_once)]
 
     def turns(self, groups: Iterable[list[Any]]) -> Iterator[tuple[int, list[Any], bool]]:
-        """Yield all groups, each with the number of rows before it."""
+        """Yield all groups, each with the number of rows before it and True, because every group counts."""
         before = 0
         for group in groups:
             yield before, group, True

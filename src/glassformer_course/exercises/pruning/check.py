@@ -38,7 +38,7 @@ def remove(
 
 
 def greedy(losses: Losses, heads: int, count: int) -> list[int]:
-    """Remove one head at a time: the one with the lowest loss, given the heads removed before."""
+    """Return the heads in order of removal; each step removes the head whose removal gives the lowest loss."""
     gone: list[int] = []
     while len(gone) < count:
         found = {h: losses[tuple(sorted({*gone, h}))] for h in range(heads) if h not in gone}

@@ -1,4 +1,4 @@
-"""Checkpoint of a run, loaded for the API: a copy of the model with separate modules, and its tokenizer."""
+"""Checkpoint of a run, loaded for the API: its tokenizer, and a model copy with shared weights and own modules."""
 
 from __future__ import annotations
 

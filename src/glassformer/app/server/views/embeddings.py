@@ -49,7 +49,7 @@ class EmbeddingsQuestion(ViewQuestion):
 
 
 def answer(opened: ServedModel, question: EmbeddingsQuestion) -> dict[str, Any]:
-    """Return the first two principal components of the vectors, and the nearest neighbours of the chosen vector."""
+    """Return one page of vectors in their first two principal components, and the neighbours of the chosen vector."""
     vectors = table_named(opened.model.model, question.table)
     tokenizer = _tokenizer(opened, question.table)
     key = "embeddings", question.table

@@ -14,7 +14,7 @@ The response::
                                              `heads` are the at most 200 heads with the best last scores
          "curve": […],                       score of the head in the role, at each step
          "births": [{"head", "role", "step", "loss", "score", "last_score"}],
-         "texts": ["text 1", "random tokens that repeat"], "text": 0, "rows": ["▁the"], "columns": […],
+         "texts": ["text 1", "repeated random tokens"], "text": 0, "rows": ["▁the"], "columns": […],
          "maps": "…"},                       base64 of uint8 (steps, rows, columns): 255 times the attention weights
      "check": {"state": "idle" | …, "error": …, "found": null | {"step", "maps", "scores", "losses"}}}
 
