@@ -42,7 +42,8 @@ answerBy(source);
 // For the browser's console: glass.shared.tokenizer.encode("text"), glass.shared.model.pass(ids).logits.data
 Object.assign(window, { glass: { shared, answers: ANSWERS, open: openShared, model: openModel, tokenizer: openTokenizer } });
 // Sampled text differs from the library's, because the browser uses other random numbers.
-WRITE.agrees = TURN.agrees = "greedy text and beam search match `glass generate` with the weights in this file; sampling uses the same probabilities, but other random numbers.";
+WRITE.agrees = "greedy text and beam search match `glass generate` with the weights in this file; sampling uses the same probabilities, but other random numbers.";
+TURN.agrees = WRITE.agrees;
 CHAT.agrees = "greedy text and beam search match `glass chat` with the weights in this file; sampling uses the same probabilities, but other random numbers.";
 SAMPLING.agrees = "each stage sums to 1 over the whole vocabulary and matches the library; sampling uses other random numbers than the library.";
 mount(App, {

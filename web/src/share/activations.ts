@@ -10,7 +10,8 @@ const TANH_SCALE = Math.sqrt(2 / Math.PI);
 /** erf at 0, STEP, 2 STEP, …, by the series 2/√π e^(-x²) Σ 2ⁿ x²ⁿ⁺¹ / (1·3·…·(2n+1)), all of whose terms are positive. */
 const ERF = Float64Array.from({ length: FAR / STEP + 2 }, (_, index) => {
   const x = index * STEP;
-  let [term, sum] = [x, 0];
+  let term = x;
+  let sum = 0;
   for (let n = 1; term > sum * 1e-18; n += 1) {
     sum += term;
     term *= (2 * x * x) / (2 * n + 1);

@@ -78,7 +78,8 @@ export function seen(sight: Sight, query: number, keys: number): [from: number, 
 /** The score of a query and a key: q · k / √K plus the position bias. */
 export function scoreOf(pass: AttentionPass, head: number, row: number, key: number, K: number, bias: ScoreBias | null): number {
   const of = pass.of.asks[head]!;
-  const [fromQ, fromK] = [row * pass.q.columns + head * K, key * pass.k.columns + of * K];
+  const fromQ = row * pass.q.columns + head * K;
+  const fromK = key * pass.k.columns + of * K;
   let sum = 0;
   for (let at = 0; at < K; at += 1) sum += pass.q.data[fromQ + at]! * pass.k.data[fromK + at]!;
   return sum / Math.sqrt(K) + (bias === null ? 0 : bias(pass.of.heads[head]!, pass.first + row - key));
@@ -95,7 +96,8 @@ export function attend(
   const K = settings.head_width;
   const first = memory === null && cache !== null ? cache.length : 0;
   const q = project(x, own.query, own.queryNorm, settings, memory === null ? first : null);
-  let [k, v] = [cache?.keys ?? null, cache?.values ?? null];
+  let k = cache?.keys ?? null;
+  let v = cache?.values ?? null;
   if (memory === null || k === null || v === null) {
     const source = memory ?? x;
     k = project(source, own.key, own.keyNorm, settings, memory === null ? first : null);
@@ -120,7 +122,8 @@ function mix(pass: AttentionPass, head: number, row: number, K: number, sight: S
   softmax(own);
   const target = mixed.data.subarray(row * mixed.columns + head * K, row * mixed.columns + (head + 1) * K);
   for (let key = from; key < to; key += 1) {
-    const [share, start] = [own[key - from]!, key * pass.v.columns + pass.of.asks[head]! * K];
+    const share = own[key - from]!;
+    const start = key * pass.v.columns + pass.of.asks[head]! * K;
     for (let at = 0; at < K; at += 1) target[at] = target[at]! + share * pass.v.data[start + at]!;
   }
 }

@@ -12,7 +12,8 @@ export class Rows {
 
   copy(): Rows {
     const copy = new Rows();
-    [copy.keys, copy.values] = [copied(this.keys), copied(this.values)];
+    copy.keys = copied(this.keys);
+    copy.values = copied(this.values);
     return copy;
   }
 
@@ -49,7 +50,10 @@ export class Cache {
 
   of(site: string): Rows {
     let rows = this.#rows.get(site);
-    if (rows === undefined) this.#rows.set(site, (rows = new Rows()));
+    if (rows === undefined) {
+      rows = new Rows();
+      this.#rows.set(site, rows);
+    }
     return rows;
   }
 }

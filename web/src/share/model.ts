@@ -143,7 +143,8 @@ export class Transformer {
   #add(x: Matrix, part: Part, memory: Matrix | null, sight: Sight, cache: Cache | null): [Matrix, PartPass] {
     const order = this.settings.norm_order;
     const read = order === "pre" ? this.#norm(x, part.norm) : x;
-    let [written, attention]: [Matrix, AttentionPass | null] = [read, null];
+    let written: Matrix = read;
+    let attention: AttentionPass | null = null;
     if (part.attention === null) written = this.#feedforward(read, part);
     else {
       const cross = part.name === "cross";

@@ -50,10 +50,14 @@ function merging(vocabulary: Map<string, number>, merges: (string | [string, str
     if (id !== undefined) return [id];
     const parts = [...word];
     for (;;) {
-      let [best, place] = [Infinity, -1];
+      let best = Infinity;
+      let place = -1;
       for (let at = 0; at + 1 < parts.length; at += 1) {
         const rank = ranks.get(`${parts[at]} ${parts[at + 1]}`) ?? Infinity;
-        if (rank < best) [best, place] = [rank, at];
+        if (rank < best) {
+          best = rank;
+          place = at;
+        }
       }
       if (place < 0) break;
       parts.splice(place, 2, parts[place]! + parts[place + 1]!);
@@ -104,7 +108,8 @@ function unigram(vocab: [string, number][], unknown: number | null, inBytes: boo
     const best: { score: number; from: number; known: boolean }[] = letters.map(() => ({ score: -Infinity, from: -1, known: false }));
     best.unshift({ score: 0, from: 0, known: true });
     for (let start = 0; start < letters.length; start += 1) {
-      let [piece, single] = ["", false];
+      let piece = "";
+      let single = false;
       for (let end = start + 1; end <= Math.min(letters.length, start + longest); end += 1) {
         piece += letters[end - 1]!;
         const id = ids.get(piece);

@@ -19,9 +19,11 @@ export function turn(x: Matrix, K: number, base: number, first: number): void {
   for (let t = 0; t < x.rows; t += 1) {
     for (let i = 0; i < half; i += 1) {
       const angle = (first + t) * base ** ((-2 * i) / K);
-      const [cos, sin] = [Math.cos(angle), Math.sin(angle)];
+      const cos = Math.cos(angle);
+      const sin = Math.sin(angle);
       for (let at = t * x.columns + i; at < (t + 1) * x.columns; at += K) {
-        const [a, b] = [x.data[at]!, x.data[at + half]!];
+        const a = x.data[at]!;
+        const b = x.data[at + half]!;
         x.data[at] = a * cos - b * sin;
         x.data[at + half] = b * cos + a * sin;
       }
@@ -47,7 +49,9 @@ export function alibiSlopes(heads: number): number[] {
  * The logarithm is rounded to float32 after each step, as in the library: the bucket of a distance on an edge depends on it.
  */
 export function bucketOf(back: number, all: number, maxDistance: number, causal: boolean): number {
-  let [buckets, offset, distance] = [all, 0, back];
+  let buckets = all;
+  let offset = 0;
+  let distance = back;
   if (!causal) {
     buckets = Math.floor(buckets / 2);
     offset = back < 0 ? buckets : 0;

@@ -27,7 +27,8 @@ export class Reader {
   /** A copy for a row with another continuation. */
   copy(): Reader {
     const copy = new Reader(this.model, this.#memory);
-    [copy.#cache, copy.#start] = [this.#cache.copy(), this.#start];
+    copy.#cache = this.#cache.copy();
+    copy.#start = this.#start;
     return copy;
   }
 

@@ -44,13 +44,21 @@ export function linear(x: Matrix, { weight, bias }: Affine): Matrix {
   const inputs = weight.columns;
   const outputs = weight.rows;
   const y = zeros(x.rows, outputs);
-  const [from, w, to] = [x.data, weight.data, y.data];
+  const from = x.data;
+  const w = weight.data;
+  const to = y.data;
   let row = 0;
   for (; row + 4 <= x.rows; row += 4) {
-    const [r0, r1, r2, r3] = [row * inputs, (row + 1) * inputs, (row + 2) * inputs, (row + 3) * inputs];
+    const r0 = row * inputs;
+    const r1 = (row + 1) * inputs;
+    const r2 = (row + 2) * inputs;
+    const r3 = (row + 3) * inputs;
     for (let out = 0; out < outputs; out += 1) {
       const start = out * inputs;
-      let [s0, s1, s2, s3] = [0, 0, 0, 0];
+      let s0 = 0;
+      let s1 = 0;
+      let s2 = 0;
+      let s3 = 0;
       for (let at = 0; at < inputs; at += 1) {
         const each = w[start + at]!;
         s0 += each * from[r0 + at]!;
@@ -88,7 +96,9 @@ export type NormKind = "layernorm" | "rmsnorm" | "none";
 export function normed(x: Matrix, kind: NormKind, own: Affine | null, epsilon: number): Matrix {
   if (kind === "none" || own === null) return x;
   const y = zeros(x.rows, x.columns);
-  const [gain, offset, width] = [own.weight.data, own.bias?.data ?? null, own.weight.data.length];
+  const gain = own.weight.data;
+  const offset = own.bias?.data ?? null;
+  const width = own.weight.data.length;
   for (let start = 0; start < x.data.length; start += width) {
     const part = x.data.subarray(start, start + width);
     const { mean, scale } = spread(part, kind, epsilon);

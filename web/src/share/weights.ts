@@ -70,7 +70,8 @@ function read({ shape, kind, offset }: Stored, bytes: ArrayBuffer): Table {
 /** Decode an IEEE 754 binary16 number. */
 function ofHalf(bits: number): number {
   const sign = bits & 0x8000 ? -1 : 1;
-  const [exponent, fraction] = [(bits >> 10) & 31, bits & 1023];
+  const exponent = (bits >> 10) & 31;
+  const fraction = bits & 1023;
   if (exponent === 31) return fraction ? Number.NaN : sign * Infinity;
   return sign * (exponent === 0 ? fraction * 2 ** -24 : (1 + fraction / 1024) * 2 ** (exponent - 15));
 }

@@ -10,7 +10,14 @@ import type { Binary } from "./index";
 import { headAt, type Layer, layersOf, type TextQuestion } from "./looked";
 import { recorded } from "./python";
 
-const [MOST, MOST_NUMBERS, SMALL, ENOUGH] = [512, 480, 64, 0.5];
+/** Maximum number of cells on the longer side of a map. */
+const MOST = 512;
+/** Maximum number of cells on the longer side for float32. */
+const MOST_NUMBERS = 480;
+/** Maximum number of cells on the longer side of a map if there is one for each head. */
+const SMALL = 64;
+/** Coverage from which a source token counts as covered. */
+const ENOUGH = 0.5;
 
 interface MapQuestion extends TextQuestion {
   head: string;
@@ -25,7 +32,8 @@ export function map(shared: Shared, question: MapQuestion): Binary {
   const { head, scale = "linear", form = "uint8" } = question;
   const { layer, place } = headAt(layersOf(shared, question), head);
   const [T, S] = layer.shape;
-  const [queries, keys] = [span(question.queries ?? null, T, "queries"), span(question.keys ?? null, S, "keys")];
+  const queries = span(question.queries ?? null, T, "queries");
+  const keys = span(question.keys ?? null, S, "keys");
   const most = Math.min(question.px ?? MOST, form === "float32" ? MOST_NUMBERS : MOST);
   const block = blockFor(Math.max(queries[1] - queries[0], keys[1] - keys[0]), most);
   const cells = cellsOf((query) => layer.weights(place, query), queries, keys, block);
@@ -44,7 +52,9 @@ export function map(shared: Shared, question: MapQuestion): Binary {
 export function score(shared: Shared, question: TextQuestion & { head: string; query: number; key: number }): object {
   const { head, query, key } = question;
   const { layer, place } = headAt(layersOf(shared, question), head);
-  const [[T, S], K, own] = [layer.shape, layer.headWidth, layer.pass];
+  const [T, S] = layer.shape;
+  const K = layer.headWidth;
+  const own = layer.pass;
   span([query, query + 1], T, "queries");
   span([key, key + 1], S, "keys");
   const q = rowOf(own.q, query).slice(place * K, (place + 1) * K);
@@ -53,7 +63,8 @@ export function score(shared: Shared, question: TextQuestion & { head: string; q
   const scores = Float64Array.from({ length: to - from }, (_, at) => layer.score(place, query, from + at));
   const logSum = logSumExp(scores);
   const all = Array.from({ length: S }, (_, at) => (at >= from && at < to ? scores[at - from]! : null));
-  const [product, value] = [dot(q, k), all[key] ?? null];
+  const product = dot(q, k);
+  const value = all[key] ?? null;
   const site = head.slice(0, head.lastIndexOf("."));
   return {
     head, pass: "browser", query, key, query_label: layer.labels.queries[query], key_label: layer.labels.keys[key], q: [...q], k: [...k],
@@ -76,7 +87,8 @@ export function heads(shared: Shared, question: TextQuestion & { sites?: string[
   const { sites = null, scale = "linear" } = question;
   const layers = [...layersOf(shared, question).values()].filter((layer) => sites === null || sites.includes(layer.site));
   const block = blockFor(Math.max(1, ...layers.flatMap((layer) => layer.shape)), Math.min(question.px ?? SMALL, SMALL));
-  const [found, parts]: [object[], Uint8Array[]] = [[], []];
+  const found: object[] = [];
+  const parts: Uint8Array[] = [];
   let at = 0;
   for (const layer of layers) {
     layer.pass.of.heads.forEach((head, place) => {
@@ -110,7 +122,8 @@ export function focus(shared: Shared, question: TextQuestion & { place: number; 
   if (own.length === 0) throw new Problem(`This model has no stack ${stack} with heads.`, "Choose the other stack.");
   const { place, top = 8 } = question;
   span([place, place + 1], own[0]!.shape[0], "tokens");
-  const [found, rows]: [object[], number[]] = [[], []];
+  const found: object[] = [];
+  const rows: number[] = [];
   for (const layer of own) {
     layer.pass.of.heads.forEach((head, at) => {
       const row = layer.weights(at, place);

@@ -63,7 +63,8 @@ function tree(shared: Shared, looks: readonly Look[], found: readonly Hypothesis
   }
   found.forEach(({ tokens, ended }, rank) => {
     const node = nodes[places.get(String(tokens))!]!;
-    [node.rank, node.fate] = [rank, ended === "end" ? "ended" : "ran on"];
+    node.rank = rank;
+    node.fate = ended === "end" ? "ended" : "ran on";
   });
   return nodes;
 }

@@ -1,7 +1,10 @@
 /** Pool a window of an attention map into cells, as numbers or bytes; see `app/server/views/attention/cells.py`. */
 import { type Scale, scaled } from "../../lib/colours";
 
-export const [HIDDEN, FULL] = [255, 254];
+/** Byte that represents a masked cell. */
+export const HIDDEN = 255;
+/** Byte that represents the weight 1. */
+export const FULL = 254;
 export type Span = [start: number, stop: number] | null;
 
 export interface Cells {
@@ -28,7 +31,8 @@ export function cellsOf(row: (query: number) => Float64Array, queries: [number, 
     const height = Math.min(block, queries[1] - queries[0] - down * block);
     for (const weight of weights) if (!Number.isNaN(weight)) rowSums[down]! += weight / height;
     for (let key = keys[0]; key < keys[1]; key += 1) {
-      const [weight, at] = [weights[key]!, down * shape[1] + Math.floor((key - keys[0]) / block)];
+      const weight = weights[key]!;
+      const at = down * shape[1] + Math.floor((key - keys[0]) / block);
       if (!(weight <= values[at]!) && !Number.isNaN(weight)) values[at] = weight;
       if (weight > largest) largest = weight;
     }

@@ -5,7 +5,12 @@ import { largest, logSumExp, type Matrix, normed, rowOf } from "../tensors";
 import { labelsOf, shown, type TextQuestion } from "./looked";
 import { arguments_, script } from "./python";
 
-const [WINDOW, CELLS, TOP] = [64, 2_500, 3];
+/** Maximum number of positions in an answer. */
+const WINDOW = 64;
+/** Maximum number of cells in an answer. */
+const CELLS = 2_500;
+/** Number of candidates of a cell. */
+const TOP = 3;
 
 /** An answer at a position; `known`: whether it is the actual next token of the text. */
 export interface Output {
@@ -52,7 +57,8 @@ export function lens(shared: Shared, question: TextQuestion & { first?: number }
     );
   }
   const subject = shared.subject(question.text, question.target ?? null);
-  const [outputs, name] = [outputsOf(shared, subject, question.target != null), nameOf(shared)];
+  const outputs = outputsOf(shared, subject, question.target != null);
+  const name = nameOf(shared);
   const rows = subject.pass.stack.streams.map((stream) => read(shared, stream).map((cell, at) => cellOf(cell, outputs[at]!)));
   const known = outputs.map((output, at) => (output.known ? at : -1)).filter((at) => at >= 0);
   const mean = (cells: readonly Cell[]) => (known.length === 0 ? null : known.reduce((sum, at) => sum + cells[at]!.loss, 0) / known.length);
@@ -99,7 +105,8 @@ function read(shared: Shared, stream: Matrix): Float64Array[] {
 }
 
 function cellOf(logits: Float64Array, { answer }: Output): Cell {
-  const [sum, own] = [logSumExp(logits), logits[answer]!];
+  const sum = logSumExp(logits);
+  const own = logits[answer]!;
   const top = largest(logits, TOP).map((id): [number, number] => [id, Math.exp(logits[id]! - sum)]);
   return { top, rank: 1 + logits.reduce((above, logit) => above + (logit > own ? 1 : 0), 0), loss: sum - own };
 }

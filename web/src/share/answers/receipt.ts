@@ -20,7 +20,8 @@ interface Question extends TextQuestion {
 export function receipt(shared: Shared, question: Question): object {
   refuseInexact(shared);
   const subject = shared.subject(question.text, question.target ?? null);
-  const [asked, against] = [named(shared, question.token), named(shared, question.against)];
+  const asked = named(shared, question.token);
+  const against = named(shared, question.against);
   const outputs = outputsOf(shared, subject, question.target != null, asked).filter((output) => isAnswered(shared, output.place, subject.ids));
   const output = question.place == null ? outputs.at(-1) : outputs.find((each) => each.place === question.place);
   if (output === undefined) throw new Problem(`There is no answer at position ${question.place}.`, "Choose another position.");
@@ -29,7 +30,8 @@ export function receipt(shared: Shared, question: Question): object {
   const logit = logits[output.answer]! - (against === null ? 0 : logits[against]!);
   const sum = parts.reduce((total, part) => total + part.value, 0);
   const name = nameOf(shared);
-  const [chosen, all] = [question.part == null ? null : (parts[question.part] ?? null), logSumExp(logits)];
+  const chosen = question.part == null ? null : (parts[question.part] ?? null);
+  const all = logSumExp(logits);
   const place = question.place == null ? "" : ` if each.place == ${question.place}`;
   const more = [asked === null ? "" : `, ${asked}`, question.target != null && shared.writesForSource ? ", end=model.tokenizer.end_id" : ""];
   return {

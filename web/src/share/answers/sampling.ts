@@ -7,7 +7,12 @@ import { argmax, type Drawing, race, randomNumbers, type Stage, stages } from ".
 import type { TextQuestion } from "./looked";
 import { quoted, script } from "./python";
 
-const [RANKS, RUNNERS, LAST] = [160, 12, 12];
+/** Maximum number of ranks in `curve`. */
+const RANKS = 160;
+/** Number of tokens in `race`. */
+const RUNNERS = 12;
+/** Number of tokens of the text in `after`. */
+const LAST = 12;
 
 type Question = TextQuestion & Partial<Drawing> & { seed?: number; top?: number };
 
@@ -23,7 +28,8 @@ export function sampling(shared: Shared, question: Question): object {
   const logits = Reader.after(shared.model, source).read(read);
   const step = source === null ? 1 : written.length + 1;
   const found = stages(logits, { temperature, top_k, top_p, min_p, repetition_penalty }, source === null ? read : written);
-  const [first, last] = [found[0]!.shares, found.at(-1)!.shares];
+  const first = found[0]!.shares;
+  const last = found.at(-1)!.shares;
   const runners = temperature === 0 ? [] : race(last, numbersOf(seed, step, last.length));
   const token = runners[0]?.id ?? argmax(last);
   const ran = new Map(runners.map((runner) => [runner.id, runner]));
@@ -66,7 +72,12 @@ function numbersOf(seed: number, step: number, V: number): () => number {
 }
 
 function facts({ filter, setting, shares }: Stage, before: Stage | null): object {
-  let [sum, left, cut, cutShare, entropy, most] = [0, 0, 0, 0, 0, 0];
+  let sum = 0;
+  let left = 0;
+  let cut = 0;
+  let cutShare = 0;
+  let entropy = 0;
+  let most = 0;
   shares.forEach((share, id) => {
     const earlier = before?.shares[id] ?? 0;
     if (share > 0) {

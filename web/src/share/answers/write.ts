@@ -23,11 +23,18 @@ export async function write(shared: Shared, question: WriteQuestion): Promise<ob
   const { task } = shared.run;
   if (task === "classify") return classified(shared, question.text);
   if (task === "masked") return filled(shared, question.text, question.top ?? 8);
-  let [text, tokens, ended, score]: [string, number | null, Ended | null, number | null] = [question.written ?? "", null, null, null];
+  let text = question.written ?? "";
+  let tokens: number | null = null;
+  let ended: Ended | null = null;
+  let score: number | null = null;
   if (question.written == null) {
     for await (const piece of writing(shared, question)) {
       if ("text" in piece) text += piece.text;
-      else [tokens, ended, score] = [piece.tokens, piece.ended, piece.score];
+      else {
+        tokens = piece.tokens;
+        ended = piece.ended;
+        score = piece.score;
+      }
     }
   }
   const copied = { why: "a shared file does not contain the training text of the run", least: 12, read: 0, whole: false, matches: [], cover: [] };
@@ -54,12 +61,16 @@ export async function* writing(shared: Shared, question: WriteQuestion, signal?:
   }
   const source = shared.writesForSource ? shared.cut(question.text) : null;
   const row = source === null ? shared.read(question.text) : [...tokenizer.roles.target_start];
-  const [begun, reader, random] = [row.length, Reader.after(model, source), randomNumbers(settings.seed)];
+  const begun = row.length;
+  const reader = Reader.after(model, source);
+  const random = randomNumbers(settings.seed);
   const most = source === null ? settings.tokens : Math.min(settings.tokens, model.settings.context - begun + 1);
   const text = new StopFilter(settings.stop);
   const decoded = tokenizer.stream();
   if (shared.continues) row.forEach(decoded); // the text continues the prompt, so its first word may begin with a space
-  let [ended, count, pause]: [Ended, number, number] = ["length", 0, 0];
+  let ended: Ended = "length";
+  let count = 0;
+  let pause = 0;
   while (count < most) {
     const logits = reader.read(row);
     const shares = probabilities(logits, settings, source === null ? row : row.slice(begun));
