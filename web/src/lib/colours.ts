@@ -42,7 +42,8 @@ export function painter(kind: "weight" | "signed", scale: Scale = "linear", larg
     return (value) => (Number.isNaN(value) ? MASKED[mode] : shade(shades, scaled(Math.min(1, value / largest), scale)));
   }
   const { minus, zero, plus } = SIGNED[mode];
-  const [below, above] = [shadesOf([zero, minus]), shadesOf([zero, plus])];
+  const below = shadesOf([zero, minus]);
+  const above = shadesOf([zero, plus]);
   return (value) => {
     if (Number.isNaN(value)) return MASKED[mode];
     return shade(value < 0 ? below : above, Math.min(1, Math.abs(value) / (largest || 1)));
@@ -71,6 +72,7 @@ export function inkOn(colour: Rgb): string {
 function along(ramp: Rgb[], share: number): Rgb {
   const at = Math.max(0, Math.min(1, share)) * (ramp.length - 1);
   const from = Math.min(Math.floor(at), ramp.length - 2);
-  const [low, high] = [ramp[from]!, ramp[from + 1]!];
+  const low = ramp[from]!;
+  const high = ramp[from + 1]!;
   return low.map((part, index) => Math.round(part + (at - from) * (high[index]! - part))) as Rgb;
 }

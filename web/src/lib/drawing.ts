@@ -21,7 +21,8 @@ export function kept(name: string, otherwise: number, min: number, max: number):
 
 /** The current sampling settings, as reactive state. */
 export function drawing(temperature: number): Drawing {
-  const [most, share] = [kept("k", 0, 0, 1e6), kept("p", 1, 0.01, 1)];
+  const most = kept("k", 0, 0, 1e6);
+  const share = kept("p", 1, 0.01, 1);
   const least = kept("m", 0, 0, 1);
   return {
     temperature: kept("t", temperature, 0, 3),

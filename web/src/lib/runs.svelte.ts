@@ -4,7 +4,12 @@
  */
 import { listRuns, Problem, type Run } from "./api";
 
-const [GONE, TRAINING, QUIET] = [1500, 3000, 6000]; // milliseconds until the next request
+/** Milliseconds until the next request if the server did not answer. */
+const GONE = 1500;
+/** Milliseconds until the next request while a run is in training or has no checkpoint yet. */
+const TRAINING = 3000;
+/** Milliseconds until the next request otherwise. */
+const QUIET = 6000;
 
 export class Runs {
   /** Null: not received yet. */
@@ -37,7 +42,8 @@ export class Runs {
       const found = await listRuns();
       const now = JSON.stringify(found);
       if (now !== this.#seen || this.problem !== null) this.list = found; // new objects, so that the views send their requests again
-      [this.#seen, this.problem] = [now, null];
+      this.#seen = now;
+      this.problem = null;
     } catch (error) {
       if (!(error instanceof Problem)) throw error;
       this.problem = error;
