@@ -108,9 +108,8 @@ def step_graph(model: Decoder | EncoderDecoder, precision: Precision = "float32"
     layers = [layer for layer, attention in enumerate(attentions) if attention.heads]
     cross = {layer: block.cross for layer, block in enumerate(_blocks(stack)) if block.cross and block.cross.heads}
     nodes = _Nodes()
-    eight_bit_cache = precision == "int8" and isinstance(model, Decoder)
-    scales = cache_scales(model) if eight_bit_cache else None
-    cache_type = torch.int8 if eight_bit_cache else torch.float32
+    scales = cache_scales(model) if precision == "int8" and isinstance(model, Decoder) else None
+    cache_type = torch.float32 if scales is None else torch.int8
     builder = _Builder(model, nodes, precision, padded, scales)
     nodes.add("Identity", [builder.logits()], output="logits")
 
