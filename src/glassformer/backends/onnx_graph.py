@@ -397,13 +397,13 @@ class _Builder:
             "local_window_size": self.stack.window or -1,
             "do_rotary": int(bool(self.rotation)),
         }
-        cache_scales: list[str] = []
+        scale_names: list[str] = []
         if self.scales is not None:
             attributes |= {"k_quant_type": "PER_CHANNEL", "v_quant_type": "PER_CHANNEL", "kv_cache_bit_width": 8}
             for scales in self.scales[number]:  # (G, K)
                 padded_scales = scales.new_ones(G, self.padded)  # (G, K')
                 padded_scales[:, head_channels(self.config.K, self.padded)] = scales
-                cache_scales.append(self.nodes.weight(padded_scales.flatten()))  # (G K')
+                scale_names.append(self.nodes.weight(padded_scales.flatten()))  # (G K')
 
         def part(x: str, stream: str | None) -> str:
             qkv = self._linear(x, inputs, input_bias)  # (N, (H' + 2 G) K')
@@ -417,8 +417,8 @@ class _Builder:
             read += [f"keys.{number}", f"values.{number}", "ends", "longest", *(self.rotation or ["", ""])]
             if self.bias:
                 read += ["", self._bias_of_heads(layer, queries)]  # (B, H', T, S)
-            if cache_scales:
-                read += [""] * (FIRST_SCALE - len(read)) + cache_scales
+            if scale_names:
+                read += [""] * (FIRST_SCALE - len(read)) + scale_names
             filled = [f"new_keys.{number}", f"new_values.{number}"]
             names = [f"z.{number}", *filled]
             z = self.nodes.add_several("GroupQueryAttention", read, names, attributes, MICROSOFT)[0]  # (B, T, H' K')
