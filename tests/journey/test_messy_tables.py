@@ -40,7 +40,7 @@ REFUSED = {
         "t.tsv",
         "label\ttext\n" + TABS.replace("\tmess", "\tx\tmess"),
         CLASSIFY,
-        "have more fields than row 1",
+        "have more fields than its 2 columns",
         "name",
     ),
     "a header alone": ("t.csv", "label,text\n", CLASSIFY, "no rows below the names label, text", "data.header = no"),
@@ -51,7 +51,7 @@ REFUSED = {
         "a text\n" * 9,
         ["--data.header=no"],
         "data.header = no was given",
-        "Leave it out",
+        "Leave data.header out",
     ),
 }
 READ = {

@@ -155,7 +155,7 @@ def test_a_person_reads_parts_sources_and_the_race(task_home: Path) -> None:
             "--beams 1",
         ),
         ("translate", ["the old dog sleeps .", "--step", "999"], "the generated text", "Give step 1"),
-        ("masked", ["It was a day"], "there is no [MASK]", "Write it"),
+        ("masked", ["It was a day"], "there is no [MASK]", "Write [MASK]"),
         ("masked", ["a [MASK]", "--mask", "2"], "there is no [MASK] number 2", "the text has one"),
         ("lm", ["It", "--tokens", "3", "--step", "4"], "--step 4 is above --tokens 3", "Give a step from 1 to 3."),
         ("lm", ["It", "--tokens", "1", "--step", "2"], "--step 2 is above --tokens 1", "Give a step from 1."),

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from glassformer.app.cli.run_arguments import add_run_arguments, request_from
+from glassformer.app.cli.run_arguments import add_from_argument, add_run_arguments, request_from
 from glassformer.app.cli.settings import SHORT, add_setting_flags, changes_from
 from glassformer.base.config import Config, ModelConfig, TrainConfig, settings_of
 from glassformer.base.errors import GlassError
@@ -165,6 +165,7 @@ def test_train_config_defaults_are_usable() -> None:
 def request_of(*words: str) -> RunRequest:
     parser = argparse.ArgumentParser()
     add_run_arguments(parser)
+    add_from_argument(parser)
     return request_from(parser.parse_args(words))
 
 

@@ -188,7 +188,7 @@ def test_what_goes_wrong_in_a_process_is_said_here(folder: Path) -> None:
     job.begin()
     with pytest.raises(GlassError, match="the text of out is wrong"):
         run_stage(job, EncodingStage("fail", 3, EncodingStep("fail", job, fail)), workers=2)
-    with pytest.raises(GlassError, match="the process of task 0 of 1 of 'die' ended"):
+    with pytest.raises(GlassError, match=r"the process of task 0 \(of 1, from 0\) ended"):
         run_stage(job, EncodingStage("die", 1, EncodingStep("die", job, die)), workers=2)
 
 

@@ -23,7 +23,7 @@ from glassformer.base.config import SampleConfig
 from glassformer.base.errors import GlassError
 from glassformer.base.files import write_folder
 from glassformer.evaluation.copying import longest_overlap
-from glassformer.evaluation.token_losses import NOT_LEARNT
+from glassformer.evaluation.token_losses import NOT_LEARNED
 from glassformer.evaluation.training_text import training_text
 from glassformer.generation.sampling import probabilities
 from glassformer.model.weights import save_tensors
@@ -260,7 +260,7 @@ def test_tokens_of_a_question_have_no_loss(registry: ModelRegistry, scripts: lis
     """A chat run is trained on answers only; its answers are measured like those of other runs."""
     ablated = ask(registry, "talk", "ablation", off=["dec.0.self.0"], write=8, tokens=100)
     assert (ablated["text"]["whole"], ablated["answer"]["what"]) == (None, "the first token of the answer")
-    assert ablated["text"]["how"] == NOT_LEARNT
+    assert ablated["text"]["how"] == NOT_LEARNED
     model = library(registry.open("talk"))
     assert isinstance(model, ChatModel)
     greedy = model.config.sample.replace(temperature=0, beams=1, tokens=8)
@@ -272,9 +272,9 @@ def test_tokens_of_a_question_have_no_loss(registry: ModelRegistry, scripts: lis
     assert machine["writes"] == model.generate([TEXTS["talk"]], greedy.replace(tokens=24))[0].text
     for run, other in (("talk", "book"), ("book", "talk")):
         compared = ask(registry, run, "compare", text=TEXTS["talk"], other=other)
-        assert (compared["stretches"], compared["why"]) == (None, NOT_LEARNT)
+        assert (compared["stretches"], compared["why"]) == (None, NOT_LEARNED)
         side = compared["runs"][0 if run == "talk" else 1]
-        assert (side["mean"], side["per_character"], side["how"]) == (None, None, NOT_LEARNT)
+        assert (side["mean"], side["per_character"], side["how"]) == (None, None, NOT_LEARNED)
         assert compared["bars"]
     shown = [bar[side] for bar in compared["bars"] for side in ("one", "other") if bar[side] is not None]
     scripts.append((compared["python"], shown))
