@@ -198,7 +198,7 @@ def test_classify_gives_every_label_its_probability(task_home: Path) -> None:
     assert remedy == "Give TEXT, or --input FILE with one text per line."
     cause, remedy = refused("classify", "runs/classify", "win", "--input", "mails.txt", folder=task_home)
     assert cause == "glass classify was given both a text and --input mails.txt"
-    assert remedy == "Give TEXT or --input, not both."
+    assert remedy == "Give TEXT or --input FILE, not both."
 
 
 def test_fill_ranks_what_may_stand_in_each_hole(task_home: Path) -> None:
