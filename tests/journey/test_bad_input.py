@@ -138,7 +138,13 @@ THE_TEXT = [
         "text",
         write("a.jsonl", ROWS),
     ),
-    M("JSONL of numbers", train("a.jsonl"), "line 1 of a.jsonl holds a int", '{"text": "..."}', write("a.jsonl", "7")),
+    M(
+        "JSONL of numbers",
+        train("a.jsonl"),
+        "line 1 of a.jsonl holds a value of type int",
+        '{"text": "..."}',
+        write("a.jsonl", "7"),
+    ),
     M("empty folder", train("texts"), "texts holds no files", ".txt", folder_at("texts")),
     M(
         "folder without text",

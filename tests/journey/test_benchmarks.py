@@ -32,19 +32,21 @@ def test_the_quick_look_of_the_page_measures_everyone_in_turn(tmp_path: Path) ->
     assert done.returncode == 0, done.stderr
     found = json.loads((tmp_path / "look" / "results.json").read_text(encoding="utf-8"))
     masked, row = found["results"]
-    assert set(masked["ratio"]) == {"Hugging Face bf16", "Hugging Face fp32"}
-    peers = {f"{name} {precision}" for name in ("Hugging Face", "nn.Transformer") for precision in ("bf16", "fp32")}
+    # bfloat16 is measured only on a processor that multiplies faster in it
+    precisions = ("bf16", "fp32") if "Hugging Face bf16" in masked["ratio"] else ("fp32",)
+    assert set(masked["ratio"]) == {f"Hugging Face {precision}" for precision in precisions}
+    peers = {f"{name} {precision}" for name in ("Hugging Face", "nn.Transformer") for precision in precisions}
     assert set(row["ratio"]) == peers
-    assert set(row["median"]) == peers | {"ours bf16", "ours fp32"}
+    assert set(row["median"]) == peers | {f"ours {precision}" for precision in precisions}
     for name, turns in row["turns"].items():
         assert len(turns) == found["settings"]["repeats"]
         assert min(turns) > 0
         assert row["share_of_peak"][name] > 0
     ratio = row["ratio"]["nn.Transformer fp32"]
     turns = row["turns"]
-    pairs = zip(turns["ours bf16"], turns["nn.Transformer fp32"], strict=True)
+    pairs = zip(turns[f"ours {precisions[0]}"], turns["nn.Transformer fp32"], strict=True)
     assert all(ratio["lowest"] <= 1.01 * own / other and 0.99 * own / other <= ratio["highest"] for own, other in pairs)
     table = (tmp_path / "look" / "results.md").read_text(encoding="utf-8")
-    assert "nn.Transformer bf16 |" in table
+    assert f"nn.Transformer {precisions[0]} |" in table
     assert str(tmp_path) not in json.dumps(found)
     assert str(tmp_path) not in table
