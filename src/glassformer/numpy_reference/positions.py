@@ -71,7 +71,7 @@ class RotaryAngles(NamedTuple):
 
 
 def rotation(positions: Ints, head_width: int, base: float) -> RotaryAngles:
-    """Return the rotary angles p base^(-2i/K) of channels i and i + K/2 (Su et al. 2021, section 3.2.2).
+    """Return cos and sin of the rotary angles p base^(-2i/K) of channels i and i + K/2 (Su et al. 2021, section 3.2.2).
 
     positions: (B, T) -> (B, 1, T, K) each.
     """

@@ -83,7 +83,7 @@ def read_after(model: Readable, rows: Sequence[npt.NDArray[np.integer]]) -> list
 
 
 def read_pairs(model: Translator, rows: Sequence[Row]) -> list[Read]:
-    """Score the target of each pair given its source, with teacher forcing; the target's first token is not scored.
+    """Score the target of each pair given its source, with teacher forcing; the first start token is not scored.
 
     Args:
         model: a run that translates or summarizes.

@@ -63,7 +63,7 @@ def _parts(receipt: Receipt, top: int) -> list[str]:
 
 
 def _mostly(receipt: Receipt, part: LogitPart) -> str:
-    """Return a note on the attended token with the largest contribution to a head's value; empty for other parts."""
+    """Return a note on the token with the largest contribution to a head's part of the logit; empty for other parts."""
     if part.head is None or part.sources is None:
         return ""
     value, position = max(

@@ -24,7 +24,7 @@ def late(weights: Sequence[Array], n: float) -> Array:
 def step_weights(steps: int, factor: Callable[[int], float]) -> list[float]:
     """Return the weight of each step in the average after `steps` steps.
 
-    `factor(t)` is the weight of step t in the average right after that step.
+    `factor(t)` is the weight of step t > 1 in the average right after that step; for step 1, this weight is 1.
     """
     found: list[float] = []
     for t in range(1, steps + 1):
