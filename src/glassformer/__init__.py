@@ -42,5 +42,5 @@ if not TYPE_CHECKING:
         from glassformer.base.errors import nearest
 
         if hasattr(Transformer, name):
-            raise AttributeError(f"{problem}: it is a method of a model. Write: glassformer.load(RUN).{name}")
+            raise AttributeError(f"{problem}: it is an attribute of a model. Write: glassformer.load(RUN).{name}")
         raise AttributeError(f"{problem}. {nearest(name, _MODULES)}")

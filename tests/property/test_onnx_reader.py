@@ -261,6 +261,16 @@ def test_eight_bits_read_a_row_as_if_alone() -> None:
     assert (together[1] - alone[0]).abs().max() <= 1e-5
 
 
+@pytest.mark.parametrize("precision", ["float32", "int8"])
+def test_logits_of_a_row_are_the_same_alone_and_in_a_batch(precision: Any) -> None:
+    """At a width for which a processor with AVX-512 may multiply one row and several rows in different ways."""
+    model = decoder(tiny(width=256, heads=4, hidden=1024, layers=2))
+    rows = prompts((3, 20, 11, 28, 7, 16, 1, 25))
+    together = outputs_of(model, precision, rows)
+    for row, found in zip(rows, together, strict=True):
+        assert (outputs_of(model, precision, [row])[0] - found).abs().max() <= 1e-5
+
+
 def test_a_row_of_zeros_is_no_division_by_zero() -> None:
     model = decoder(tiny(norm="none", layers=1, positions="none"))
     model.embedding.tokens.weight[3] = 0
@@ -268,16 +278,16 @@ def test_a_row_of_zeros_is_no_division_by_zero() -> None:
 
 
 def test_bytes_and_their_scales_are_the_weights_to_half_a_level() -> None:
-    """Each block of 128 inputs has its own scale; the last block is padded."""
-    weight = torch.randn(5, 140, generator=torch.Generator().manual_seed(0))
-    weight[:, 128:] *= 1000
+    """Each block of 64 inputs has its own scale; the last block is padded."""
+    weight = torch.randn(5, 70, generator=torch.Generator().manual_seed(0))
+    weight[:, 64:] *= 1000
     weight[2] = 0
     levels, scales = quantized_matrix(weight)
     assert levels.dtype == torch.uint8
-    assert levels.shape == (5, 2, 128)
+    assert levels.shape == (5, 2, 64)
     assert scales.min() > 0  # also for an output without weights
-    back = (levels.float() - 128) * scales[:, :, None]  # (5, 2, 128)
-    wanted = torch.nn.functional.pad(weight, (0, 116)).view(5, 2, 128)
+    back = (levels.float() - 128) * scales[:, :, None]  # (5, 2, 64)
+    wanted = torch.nn.functional.pad(weight, (0, 58)).view(5, 2, 64)
     assert ((back - wanted).abs() <= scales[:, :, None] * 0.5001).all()
 
 

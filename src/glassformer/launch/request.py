@@ -135,6 +135,8 @@ def chosen_settings(
     of_source = _of_encoded([*of_recipe, *of_file, options])
     layers = [*of_recipe, *of_source, *of_file]
     source = _last([*layers, options], "data", "source", "" if parent is not None else DataConfig().source)
+    if not source and parent is None:
+        raise GlassError("DATA is empty", "Name the training data: glass train DATA")
     if not source:
         raise GlassError("--from was given without DATA", "Name the training data: glass train DATA --from RUN")
     if source in CORPORA:

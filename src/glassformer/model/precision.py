@@ -138,7 +138,7 @@ def why(device: torch.device) -> str:
         return f"this GPU has {'' if bfloat16_is_faster(device) else 'no '}bfloat16 instructions"
     if device.type == "cpu":
         return f"bfloat16 is {processor_speeds().ratio:.2g} times as fast as float32 here"
-    return f"bfloat16 is not used on {device.type}"
+    return f"auto never chooses bfloat16 on {device.type}"
 
 
 def slower_choices(config: Config) -> list[str]:

@@ -175,7 +175,7 @@ def _forgetting(outcome: TrainingOutcome) -> Iterator[str]:
     """Yield the losses of a run before training and on its parent's text; empty without a parent."""
     if outcome.first_loss is None:
         return
-    yield f"before the first step, the loss was {outcome.first_loss:.4f} (on the rows of an evaluation)"
+    yield f"before training, the validation loss was {outcome.first_loss:.4f} (same rows as evaluations in training)"
     if outcome.parent_losses is not None:
         before, after = outcome.parent_losses
         change = f"{after - before:.4f} forgotten" if after > before else f"{before - after:.4f} gained"

@@ -83,7 +83,7 @@ MISTAKES = [
     ),
     Mistake(
         "the exponent is i / D instead of 2i / D",
-        "i counts pairs from 0 to D/2 - 1, so 2i / D goes up to almost 1. With i / D even the slowest wave has a "
+        "i counts pairs from 0 to D/2 - 1, so 2i / D goes up to almost 1. With i / D, even the slowest wave has a "
         "frequency of about 1/100.",
         {"sinusoids": _half_exponent},
     ),
