@@ -60,7 +60,8 @@ of its output."""
 MICROSOFT = "com.microsoft"  # domain of onnxruntime's own operators
 OPSET = 20
 IR_VERSION = 10  # version of the file format; onnx's default may be newer than onnxruntime supports
-BLOCK = 64  # number of inputs that share a scale in 8 bits. With 128, rows of a batch differ from single rows on AVX-512
+# With 128 inputs, rows of a batch would differ from single rows on AVX-512.
+BLOCK = 64  # number of inputs that share a scale in 8 bits; a power of 2
 LEVELS = 127  # largest 8-bit value, relative to the zero point
 ZERO = 128  # zero point: the byte that represents 0
 FIRST_SCALE = 12  # index of the operator's input for the scales of the keys; the scales of the values follow

@@ -70,7 +70,7 @@ class Contrast:
 
     @property
     def finding(self) -> str:
-        """Return "lower" or "higher" if |delta| is at least `CLAIM` sd, else "not told apart"; without sd, no claim."""
+        """Return "no sd, no claim" without sd, "not told apart" if |delta| < `CLAIM` sd, else "lower" or "higher"."""
         if self.ratio is None or self.delta is None:
             return "no sd, no claim"
         return "not told apart" if self.ratio < CLAIM else "lower" if self.delta < 0 else "higher"

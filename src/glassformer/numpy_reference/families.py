@@ -68,7 +68,7 @@ def head(x: Array, weights: Weights, settings: Settings) -> tuple[Array, NumpyHe
 
 
 def head_backward(dlogits: Array, saved: NumpyHead) -> tuple[Array, dict[str, Array]]:
-    """Return dx (B, T, D) and the gradients of the weights; that of a tied matrix has the embedding's name."""
+    """Return dx (B, T, D) and the gradients of the weights; a tied matrix's gradient has the embedding's name."""
     dx, gradients = linear_backward(dlogits, saved.linear)  # (B, T, D)
     matrix = {"embedding.tokens.weight": gradients.pop("weight")} if saved.tied else {}
     if saved.transform is not None:

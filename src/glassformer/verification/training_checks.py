@@ -48,7 +48,7 @@ class FewRows:
     steps_per_epoch: float = 1.0
 
     def rows(self, step: int) -> Sequence[Row]:
-        """Return all rows, rotated by `step`, followed by the first one again."""
+        """Return all rows, rotated by `step`, followed by the first of the rotated rows again."""
         turn = step % len(self.few)
         return [*self.few[turn:], *self.few[: turn + 1]]
 

@@ -163,7 +163,7 @@ def _evaluate(found: Trained, rows: Sequence[Any], step: int, watch: Callable[[T
 
 
 def merged(own: Mapping[str, Mapping[str, Any]], changes: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Return settings with changes to the fields of some sections."""
+    """Return the settings `own`, with the fields in `changes` replaced or added, section by section."""
     return {name: {**own.get(name, {}), **changes.get(name, {})} for name in {**own, **changes}}
 
 

@@ -96,7 +96,8 @@ class Evidence:
         """Build the evidence from the dictionary that `facts` returned.
 
         Raises:
-            KeyError, TypeError, ValueError: the dictionary has the wrong structure.
+            AttributeError, KeyError, TypeError, ValueError: the dictionary has the wrong structure or an invalid
+                number.
         """
         return cls(
             charts=[_chart(each) for each in facts["charts"]],

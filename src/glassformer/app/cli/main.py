@@ -176,7 +176,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 @contextmanager
 def noted_interrupts(interrupts: list[int]) -> Iterator[None]:
-    """Record each Ctrl-C inside the context: add the number of SIGINT to `interrupts` and raise KeyboardInterrupt.
+    """Record each Ctrl-C inside the context: append the signal number to `interrupts` and raise KeyboardInterrupt.
 
     PyTorch replaces a KeyboardInterrupt that reaches some of its functions, such as `torch.asarray`, by a ValueError.
     """
