@@ -1,6 +1,6 @@
 """`recall`: key-value pairs, then every key again with its value (multi-query associative recall).
 
-In "KaRzQa|RzQaKa", capital letters are keys and small letters are values. After "|" the same pairs follow in another
+In "KaRzQa|RzQaKa", capital letters are keys and small letters are values. After "|" the same pairs follow in random
 order. After "|", a model that recalls has a loss only on the order of the keys, not on their values (MQAR: Arora et al.
 2023, "Zoology: Measuring and Improving Recall in Efficient Language Models").
 """

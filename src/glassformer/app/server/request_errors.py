@@ -39,8 +39,8 @@ def status_of(error: GlassError) -> int:
 def as_json(error: GlassError) -> dict[str, Any]:
     """Return the JSON body of an error response: `what` and `remedy`, and the fields of OpenAI's errors.
 
-    These are `message` (both lines), `type` (by the status), `param` (the invalid parameter) and `code` (a word for
-    programs).
+    These are `message` (`what` and `remedy`, one per line), `type` (from the status), `param` (the name of the invalid
+    parameter, or null) and `code` (a machine-readable error code, or null).
     """
     status = status_of(error)
     kind = TYPES.get(status, "server_error" if status >= 500 else "invalid_request_error")

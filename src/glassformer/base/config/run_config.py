@@ -144,7 +144,11 @@ def overlay(sections: dict[str, dict[str, Any]], section: str, values: Mapping[s
 
 
 def parse_changes(changes: Mapping[str, str]) -> dict[str, dict[str, Any]]:
-    """Convert `SECTION.FIELD` -> text to tables of sections; for an unknown setting, a `GlassError` suggests a name."""
+    """Convert a mapping from `SECTION.FIELD` to text into one table per section.
+
+    Raises:
+        GlassError: a setting is unknown (the error suggests a name), or its text is not valid Unicode.
+    """
     known = Config().model_dump()
     tables: dict[str, dict[str, Any]] = {}
     for key, text in changes.items():

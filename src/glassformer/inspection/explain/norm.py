@@ -1,4 +1,4 @@
-"""Section of a walk on one norm."""
+"""Section of a walk that shows one norm: its gain, bias and output."""
 
 from __future__ import annotations
 

@@ -126,7 +126,8 @@ def ask_chat(engine: Engine, body: ChatBody, order: Order) -> PendingAnswer:
 
     Raises:
         GlassError: the run does not generate text, translates or summarizes, or has no chat template; the template
-            raises an error; or the conversation or the response would be too long.
+            raises an error; the conversation is longer than the context; or the response would have too many
+            log-probabilities.
     """
     loaded = engine.load()
     if loaded.reads_whole:
