@@ -83,12 +83,12 @@ def nearest(name: str, allowed: Iterable[str]) -> str:
 def nearest_file(path: Path, otherwise: str) -> str:
     """Return the remedy for a missing file: suggest the most similar name in its folder.
 
-    If no name is similar, return `otherwise`; if the folder cannot be read, a sentence that there is no such folder.
+    If no name is similar or the folder cannot be read, return `otherwise`; if it is missing, say that it is missing.
     """
     try:
         names = sorted(entry.name for entry in path.parent.iterdir())
     except OSError:
-        return f"There is no folder {path.parent} either."
+        return otherwise if path.parent.is_dir() else f"There is no folder {path.parent} either."
     close = closest(path.name, names)
     return otherwise if close is None else f"Did you mean {path.with_name(close)}?"
 

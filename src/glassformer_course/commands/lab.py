@@ -68,7 +68,11 @@ def _list(room: Room, words: Sequence[str], level: str) -> Said:
         state = "solved" if record and record.right else "open" if opened else ""
         lines.append(f"{case.number:>3}  {case.title:<34} {state}".rstrip())
         facts.append({"number": case.number, "title": case.title, "state": state or "new"})
-    lines += ["", "glass learn lab open N trains and shows a case; glass learn lab answer N LETTER grades a diagnosis."]
+    lines += [
+        "",
+        "glass learn lab open N shows the evidence of a case, and trains its models first if needed.",
+        "glass learn lab answer N LETTER grades a diagnosis.",
+    ]
     return "\n".join(lines), {"cases": facts}
 
 

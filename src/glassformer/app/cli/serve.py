@@ -38,7 +38,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--host", default="127.0.0.1", metavar="H", help="address to listen on (default: this machine only)"
     )
-    parser.add_argument("--token", metavar="T", help="access token (default: a new one at each start)")
+    parser.add_argument(
+        "--token", metavar="T", help="access token (default: a new one at each start; required if --host is not local)"
+    )
     parser.add_argument("--no-open", action="store_true", help="do not open a browser")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:N or mps (default: auto)")
     add_backend(parser, BACKENDS[1:], "torch")

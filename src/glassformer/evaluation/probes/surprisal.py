@@ -118,7 +118,8 @@ class SurprisalResult:
                 lines.append(f"  {part.name:<{width - 2}}{part.nats:>9.4f}{share:>13}{part.tokens:>12,}")
         if self.learning is not None:
             early, late = self.ends
-            lines.append(f"in-context learning, token {late} minus token {early}: {self.learning:+.4f} nats")
+            positions = f"surprisal at position {late} minus surprisal at position {early}"
+            lines.append(f"in-context learning, {positions}: {self.learning:+.4f} nats")
         return "\n".join(lines)
 
 

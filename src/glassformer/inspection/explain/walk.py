@@ -25,7 +25,7 @@ POSITION_NOTES = {
     "sinusoidal": "A fixed vector of waves for each position is added: sines at even channels, cosines at odd ones.",
     "rotary": "Nothing is added here: self-attention rotates queries and keys by their positions (rotary).",
     "alibi": "Nothing is added here: self-attention lowers each score in proportion to the key's distance (ALiBi).",
-    "relative": "Nothing is added here: self-attention adds a learned bias for the distance to each score (relative).",
+    "relative": "Nothing is added here: self-attention adds to each score a learned bias for the distance (relative).",
     "none": "Nothing is added, here or later: this model has no position encoding.",
 }
 OTHER_POSITIONS = "The position method is {positions}."
