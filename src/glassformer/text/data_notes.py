@@ -46,7 +46,7 @@ def survey_notes(found: Survey) -> list[str]:
 
 
 def listed(names: list[str]) -> str:
-    """Return the first names, separated by commas, and the number of further names."""
+    """Return up to `SHOWN_LABELS` names, separated by commas, and the number of further names."""
     more = f" and {len(names) - SHOWN_LABELS:,} more" if len(names) > SHOWN_LABELS else ""
     return ", ".join(names[:SHOWN_LABELS]) + more
 

@@ -69,7 +69,7 @@ def save_sharded(
 
 
 def _complete(partial: Path, state: TrainState, numbers: dict[str, Any], config: Config) -> None:
-    """Rename the files of optimizer tensors, and write `state.json`."""
+    """Rename the files of weights and optimizer tensors, and write `state.json`."""
     with clear_disk_errors(partial):
         (file,) = (partial / "weights").glob("*.safetensors")
         file.rename(partial / "model.safetensors")

@@ -22,7 +22,7 @@ def rate(step: int, steps: int, warmup: int, peak: float, floor: float) -> float
 
 
 def cases(rng: np.random.Generator) -> Iterator[Case]:
-    """Yield cases with whole schedules, with and without warm-up and floor, then with steps after the end."""
+    """Yield cases with whole schedules, with and without warm-up and floor, then with single steps."""
     yield _curve(8, 4, 1.0, 0.0, "4 of 8 steps warm up to 1")
     yield _curve(8, 4, 1.0, 0.1, "the floor is 0.1")
     yield _curve(7, 0, 2.0, 0.5, "there is no warm-up")

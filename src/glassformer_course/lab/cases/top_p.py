@@ -22,7 +22,7 @@ P = 0.9
 
 @contextmanager
 def fault() -> Iterator[None]:
-    """Plant the bug: tokens are kept while the sum that includes them is at most p; all others get a very low score."""
+    """Plant the bug: keep a token only if the cumulative probability up to and including it is at most p."""
     own = sampling.row_probabilities
 
     def faulty(logits: Tensor, settings: SampleConfig, previous: Sequence[Sequence[int]]) -> Tensor:
