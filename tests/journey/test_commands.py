@@ -400,7 +400,7 @@ def test_evaluate_on_a_generated_corpus_knows_the_true_entropy(tmp_path: Path) -
 
 def test_evaluate_claims_no_interval_for_a_single_window(home: Path) -> None:
     assert facts("evaluate", "runs/book", "-", folder=home, text="still")["loss_ci95"] is None
-    assert "one window: no interval" in shown("evaluate", "runs/book", "-", folder=home, text="still")
+    assert "one row: no interval" in shown("evaluate", "runs/book", "-", folder=home, text="still")
 
 
 def test_evaluate_when_the_tokens_and_then_the_text_are_gone(copy: Path) -> None:

@@ -117,7 +117,7 @@ def test_what_a_model_cannot_read_is_refused_and_damaged_weights_are_seen() -> N
             loop.join(prompt, SampleConfig())
     with pytest.raises(GlassError, match="reads at most 29"):
         loop_of(encoder_decoder(layers=1)).join([1] * 30, SampleConfig())
-    with pytest.raises(GlassError, match="no token starts"):
+    with pytest.raises(GlassError, match="needs a start token"):
         TokenLoop(PlainReader(encoder_decoder(layers=1)), None)
     assert len(loop) == 0
     loop.model.embedding.tokens.weight.fill_(torch.nan)

@@ -87,7 +87,7 @@ class TokenLoop:
         more_ends: further end tokens.
 
     Raises:
-        GlassError: no token starts the targets.
+        GlassError: an encoder-decoder has no start token for its targets.
     """
 
     def __init__(
@@ -222,7 +222,7 @@ def generate(
 
     Raises:
         GlassError: a prompt is empty or holds an id outside the vocabulary; a source is longer than the context; there
-            is not one seed for each prompt; no token starts the targets; the model's logits are not finite.
+            is not one seed for each prompt; an encoder-decoder has no start token; the model's logits are not finite.
     """
     check_prompts(model, prompts)
     if seeds is not None and len(seeds) != len(prompts):
@@ -320,7 +320,10 @@ def start_of_targets(model: Decoder | EncoderDecoder, end_id: int | None, start:
     """
     found = list(start) or ([] if end_id is None else [end_id])
     if isinstance(model, EncoderDecoder) and not found:
-        raise GlassError("no token starts the targets", "Give the end token, or the tokens that start a target.")
+        raise GlassError(
+            "an encoder-decoder needs a start token for its targets, but none was given",
+            "Give the start tokens of a target, or the end token.",
+        )
     return found
 
 

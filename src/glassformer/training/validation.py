@@ -46,7 +46,7 @@ class LossEstimate:
     @property
     def margin(self) -> str:
         """Confidence interval in words, to print after the loss."""
-        return "(one window: no interval)" if self.ci95 is None else f"± {self.ci95:.4f}"
+        return "(one row: no interval)" if self.ci95 is None else f"± {self.ci95:.4f}"
 
     def facts(self, bits_per_byte: float | None, unknown_share: float) -> dict[str, float | int | None]:
         """Return the fields for `--json`.

@@ -69,7 +69,7 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
         S = max(lengths)
         real = np.arange(S) < np.array(lengths)[:, None]
         arrays = rng.normal(size=(B, T, D)), rng.normal(size=(B, S, D)), real, *_weights(rng, D, d)
-        note = f"where there are {T} target positions and sources of {' and '.join(map(str, lengths))} tokens"
+        note = f"where there are {T} target positions, and the source lengths are {list(lengths)}"
         yield call("cross_attention", *arrays, note=note)
     decoder = rng.normal(size=(2, 4, 3))
     weights = _weights(rng, 3, 3)
