@@ -1,4 +1,4 @@
-"""Checkpoint of a run, loaded for the API: its tokenizer, and a model copy with shared weights and own modules."""
+"""Checkpoint of a run, loaded for the API: its tokenizer, and a model copy with shared weights but separate modules."""
 
 from __future__ import annotations
 

@@ -228,7 +228,7 @@ class ChatBody(SamplingBody):
 
 
 class ResponseFormat(BaseModel):
-    """Format of the response."""
+    """Value of `response_format` in a request: only {"type": "text"} is accepted."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
