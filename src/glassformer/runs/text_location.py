@@ -20,7 +20,7 @@ def token_cache(folder: Path) -> Path:
 
 
 def token_folders(run: Run) -> list[Path]:
-    """Return the folders that may contain the run's encoded text: the recorded one and its namesake in `token_cache`."""
+    """Return the folders that may hold the run's encoded text: the recorded one and its namesake in `token_cache`."""
     recorded = Path(run.manifest()["data"]["tokens"])
     return list(dict.fromkeys((recorded, token_cache(run.folder) / recorded.name)))
 
