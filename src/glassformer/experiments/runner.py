@@ -83,7 +83,12 @@ def read_results(folder: Folder, grid: Grid) -> dict[str, Result]:
 
 
 def _check_folder(folder: Path, grid: Grid) -> bool:
-    """Return whether the folder is new or empty; raise a `GlassError` if it holds anything but the same grid."""
+    """Return whether the folder is new or empty.
+
+    Raises:
+        GlassError: the path is a file; the folder holds a different grid (added seeds are allowed); or it holds no grid
+            but files other than those of a killed comparison.
+    """
     if folder.exists() and not folder.is_dir():
         raise GlassError(f"{folder} is a file, not a folder", "Choose another --out.")
     if (folder / FILE).exists():

@@ -101,8 +101,8 @@ def choose(
         padding: id of the padding token, from which RoBERTa computes positions; None: no padding token.
 
     Raises:
-        GlassError: `wanted` is unknown, or it cannot express the model; without `wanted`, no architecture can. The
-            error names the closest possible settings.
+        GlassError: `wanted` is unknown, cannot express the model, or needs another padding token; without `wanted`, no
+            architecture can express the model. If settings are the reason, the error names the closest possible ones.
     """
     if wanted is not None:
         found = architecture_named(wanted)
