@@ -190,7 +190,7 @@ def test_what_is_too_long_is_said() -> None:
     model = TransformerClassifier(**WORDS, context=8, validation_fraction=0)
     with pytest.warns(UserWarning, match="10 of 20 examples are longer than model.context = 8"):
         model.fit(texts, ["a", "b"] * 10)
-    with pytest.warns(UserWarning, match="1 of 2 texts is longer than context = 8"):
+    with pytest.warns(UserWarning, match="1 of 2 texts is too long for context = 8"):
         model.predict(texts[:2])
     with pytest.raises(RefusedError, match=r"longer than model\.context = 8"):
         model.set_params(settings={"data.too_long": "refuse"}).fit(texts, ["a", "b"] * 10)

@@ -463,7 +463,7 @@ def _open(kind: RecordKind, folder: Path, reused: bool) -> Prepared:
         except MALFORMED:
             raise damaged(folder, "prepared.json is not valid") from None
         if version != kind.version:
-            raise damaged(folder, "another version wrote it")
+            raise damaged(folder, "another version of glassformer wrote it")
         tokenizers = _open_tokenizers(kind, folder, digests)
         stores = {side: RecordStore.open(kind, folder / side) for side in SIDES}
         for role, tokenizer in tokenizers.items():

@@ -28,7 +28,7 @@ def few_rows(opened: OpenedRun) -> tuple[list[Row], str]:
     text = "the run's validation text"
     if not found:
         found = _encoded_rows(opened)
-        text = "a built-in text, because the run's own text is not available"
+        text = "a built-in text, because the run's own encoded text is missing or cannot be used"
     found = (found * ROWS)[:ROWS]  # repeat rows if there are too few; each is cut to another length
     window = opened.config.model.window or 0
     longest = min(max(LONGEST, min(2 * window, LONGEST_WINDOW)), opened.config.model.context, len(found[0]))

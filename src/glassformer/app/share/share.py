@@ -164,7 +164,7 @@ def _refuse_large(package: Package, request: ShareRequest) -> None:
     parameters = package.header["run"]["parameters"]
     fewer = "a smaller model" if request.bits == 8 else f"--bits {8 if request.bits == 16 else 16}, or a smaller model"
     raise GlassError(
-        f"{request.folder} has {parameters:,} parameters: with {request.bits} bits per weight, the file would have "
+        f"{request.folder} has {parameters:,} parameters: with {request.bits} bits per weight, the file would be "
         f"{size / 1e6:.0f} MB, but at most {MOST_BYTES / 1e6:.0f} MB are allowed",
         f"Use {fewer}, or use glass serve, which shows runs of any size.",
     )

@@ -241,6 +241,6 @@ class TextEstimator(TransformerEstimator):
             context = self.text_model_.config.model.context
             of = f"of {counted(len(texts), 'texts')}"
             warnings.warn(
-                f"{counted(cut, f'{of} are', f'{of} is')} longer than context = {context}: the rest is not read",
+                f"{counted(cut, f'{of} are', f'{of} is')} too long for context = {context}: the rest is not read",
                 stacklevel=3,
             )
