@@ -568,7 +568,7 @@ def fit(
         if value is not None and not isinstance(value, str | PathLike):
             raise GlassError(
                 f"{name} must be a path, got {type(value).__name__}",
-                "Give a path (for data, also the name of a corpus); for texts in memory, use glassformer.interop.sklearn.",
+                "Give a path, or for data the name of a corpus; for texts in memory, use glassformer.interop.sklearn.",
             )
     shortcuts = {"train.task": task, "train.minutes": minutes, "train.steps": steps}
     given = {**(settings or {}), **{name: value for name, value in shortcuts.items() if value is not None}}

@@ -112,7 +112,7 @@ def test_too_large_a_run_is_refused_with_its_size(
     runs: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(share, "MOST_BYTES", 10_000)
-    with pytest.raises(GlassError, match=r"with 16 bits per weight, the file would have .* MB.*\n.*--bits 8"):
+    with pytest.raises(GlassError, match=r"with 16 bits per weight, the file would be .* MB.*\n.*--bits 8"):
         share_run(ShareRequest(runs["lm"], tmp_path / "a.html", 16))
     assert list(tmp_path.iterdir()) == []
 

@@ -196,7 +196,7 @@ class SlotLayer(LayerCache):
         return self.keys.narrow(2, 0, self.length), self.values.narrow(2, 0, self.length)
 
     def keep(self, own: LayerCache) -> None:
-        """Take over the tensors of another layer without a copy."""
+        """Take over another layer's tensors; only a memory of another data type is copied, to convert it."""
         self.room = [own.keys, own.values]
         if own.memory is not None:
             k, v = own.memory  # (sources, G, S, K) each

@@ -249,7 +249,7 @@ class _PassRecorder:
         self.running = stack
 
     def _take(self, name: str, value: Tensor) -> None:
-        """Copy the positions to keep of a tensor, outside inference mode, so that autograd can use the copy."""
+        """Copy a tensor at the recorded positions, outside inference mode, so that autograd can use the copy."""
         entry = self.entries[name]
         if entry.thing in ("embedding", "positions") and entry.stack != self.running:
             return  # source and target share an embedding

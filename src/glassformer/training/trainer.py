@@ -428,7 +428,7 @@ class Trainer:
         return validation_loss(model, rows, device, dtype, processes=processes)
 
     def write_sample(self) -> None:
-        """Generate a sample and add it to `samples.txt`; report possible problems with the data."""
+        """Generate a sample and add it to `samples.txt`; in the first evaluations, report the task's concerns."""
         with self.stepper.averaged():
             model = self.processes.whole(self.model)
             self.processes.on_rank_zero(lambda: self._sample_and_check(model))

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.base.errors import GlassError
+from glassformer.base.wording import quoted
 from glassformer.runs.folder import Which
 
 
@@ -58,7 +59,7 @@ def verify_apart(
             tell(said)
     raise GlassError(
         f"the verification of {folder} ended early with exit code {process.returncode}",
-        f"Run it in a terminal to see the error: glass verify {folder}",
+        f"Run it in a terminal to see the error: glass verify {quoted(folder)}",
     )
 
 

@@ -70,7 +70,7 @@ class Wrong:
 
 @dataclass(frozen=True)
 class Marks:
-    """Number of cases run, and the first failed case, or None if the answer passes."""
+    """Number of cases run until one fails, and the first failed case, or None if the answer passes."""
 
     asked: int
     wrong: Wrong | None

@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the model, draw the attention patterns and print the path of the picture; or print the numbers as JSON."""
+    """Run the model and draw the attention patterns, list the largest weights of a head, or print JSON."""
     from glassformer.base.wording import counted
     from glassformer.inspection.plots import (
         draw_attention,

@@ -134,6 +134,6 @@ def _clear_errors(folder: Path) -> Iterator[None]:
             if isinstance(cause, OSError):
                 raise cause from None
             raise GlassError(
-                f"{folder} cannot be used: {type(cause).__name__} in process {rank}: {str(cause)[:200]}",
-                "Use another checkpoint of this run.",
+                f"{folder} cannot be read or written: {type(cause).__name__} in process {rank}: {str(cause)[:200]}",
+                "Use another complete checkpoint of this run.",
             ) from None

@@ -53,7 +53,7 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
     yield call("adamw", w, g * 1e6, w * 0, w * 0, 1, 0.01, 0.1, note="where gradients are about 1,000,000")
     yield _walk(rng.normal(size=(8, 3)), 0.1, 0.0, "no decay")
     yield _walk(rng.normal(size=(8, 2, 3)), 0.1, 0.2, "decay")
-    yield _walk(rng.normal(size=(30, 2)) + 1, 0.01, 0.1, "gradients that mostly agree")
+    yield _walk(rng.normal(size=(30, 2)) + 1, 0.01, 0.1, "gradients that mostly have the same sign")
     yield _walk(np.tile([1.0, 0.01], (12, 1)), 0.1, 0.0, "one gradient a hundred times the other: equal steps")
     yield _walk(rng.normal(size=(12, 3)) * (rng.random((12, 1)) < 0.3), 0.1, 0.1, "gradients that are mostly 0")
 

@@ -61,6 +61,7 @@ def picture() -> Picture:
             Panel("gradient of y", dy, ["dy"]),
             Panel("gradient of x", backward, ["LayerNorm", "RMSNorm"]),
         ],
-        caption="Only the first number of y affects the loss, but all numbers of x get a gradient, through the mean "
-        "and the size. The gradient of LayerNorm sums to 0, because adding a constant to x does not change y.",
+        caption="Only the first number of y affects the loss, but other numbers of x get a gradient too, through the "
+        "mean and the size; for the numbers 3 under LayerNorm, these two paths cancel. The gradient of LayerNorm sums "
+        "to 0, because adding a constant to x does not change y.",
     )

@@ -111,7 +111,7 @@ def _stretches(one: Surprisals, other: Surprisals) -> tuple[list[Stretch] | None
 
 
 def _note(pair: tuple[ServedModel, ServedModel]) -> str | None:
-    """Return a warning if the losses of the two tasks are not comparable; otherwise None."""
+    """Return a warning if exactly one of the runs is a masked language model; otherwise None."""
     if len({isinstance(each.model, MaskFiller) for each in pair}) == 2:
         return (
             "A masked run reads the tokens on both sides of a masked token, the other run only those before it: "
