@@ -7,7 +7,7 @@ text are those of its first token or the mean over its tokens.
 
 `BertForSequenceClassification` has a linear layer and tanh before the output layer, which our models lack. DeBERTa
 without relative positions is BERT, and its pooling layer can be the identity without an activation, so it can express a
-classifier that reads the first token. for BERT and ESM, transformers has no classifier that averages over all tokens;
+classifier that reads the first token. For BERT and ESM, transformers has no classifier that averages over all tokens;
 `bert_mean.py` and `esm_mean.py` define such classes.
 
 ESM (Lin et al. 2023), made for proteins, is a plain pre-norm encoder with rotary positions.
