@@ -14,7 +14,7 @@ from glassformer.model.cache import Cache
 from glassformer.model.evaluation_mode import inference
 from glassformer.model.transformer import Decoder
 
-LEVELS = 127  # largest value of a byte
+LEVELS = 127  # largest 8-bit value, relative to zero
 TOKENS = 256  # number of random tokens
 ROOM = 1.5  # largest value that a byte can hold, relative to the largest value that was measured
 SEED = 0

@@ -45,7 +45,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from glassformer.backends.cache_scales import cache_scales
+from glassformer.backends.cache_scales import LEVELS, cache_scales
 from glassformer.base.config import Activation, ModelConfig
 from glassformer.model.attention import Attention
 from glassformer.model.pruned_attention import head_numbers, kv_index
@@ -62,7 +62,6 @@ OPSET = 20
 IR_VERSION = 10  # version of the file format; onnx's default may be newer than onnxruntime supports
 # With 128 inputs, rows of a batch would differ from single rows on AVX-512.
 BLOCK = 64  # number of inputs that share a scale in 8 bits; a power of 2
-LEVELS = 127  # largest 8-bit value, relative to the zero point
 ZERO = 128  # zero point: the byte that represents 0
 FIRST_SCALE = 12  # index of the operator's input for the scales of the keys; the scales of the values follow
 ONNX_TYPES = {torch.float32: 1, torch.uint8: 2, torch.int8: 3}  # data types as `onnx.TensorProto.DataType`

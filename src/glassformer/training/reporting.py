@@ -64,10 +64,10 @@ class Silent:
     """Reporter that prints nothing."""
 
     def status(self, status: Status) -> None:
-        """Ignore the progress."""
+        """Print nothing at a logged step."""
 
     def note(self, text: str) -> None:
-        """Ignore the note."""
+        """Print no note."""
 
     def close(self) -> None:
         """Release nothing, because no terminal is used."""
