@@ -29,7 +29,7 @@ from glassformer.base.config import TASK_FACTS, Config
 from glassformer.base.errors import GlassError, nearest
 from glassformer.base.settings import UNSET
 from glassformer.base.wording import counted, quoted
-from glassformer.evaluation.token_losses import NOT_LEARNED, framed_ids, outlook, surprisals
+from glassformer.evaluation.token_losses import NOT_LEARNED, framed_ids, predict, surprisals
 from glassformer.inspection.ablation import AblatedModel, ablatable, ablate, check_ablation
 from glassformer.inspection.attribution.case import check_number, run_model
 from glassformer.inspection.catalogue import catalogue
@@ -487,8 +487,8 @@ class Transformer:
             if target is None:
                 raise GlassError("the loss of a classifier needs a label as target", nearest("", model.labels))
             label = label_named(model.labels, target)
-            shares = outlook(model, whole_subject_of(model, text), forward).shares  # (C)
-            return -float(shares[label].log())
+            probabilities = predict(model, whole_subject_of(model, text), forward).probabilities  # (C)
+            return -float(probabilities[label].log())
         if isinstance(model, Translator) and target is None:
             raise GlassError("the loss of an encoder-decoder needs a target", "Give target=, the expected text.")
         if isinstance(model, ChatModel):

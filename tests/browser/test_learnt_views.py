@@ -1,4 +1,4 @@
-"""What a run learnt, on the page: replay, loss, probes, proof sheet; the tour; what is said where there is nothing."""
+"""What a run learnt, on the page: replay, loss, probes, report; the tour; what is said where there is nothing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from glassformer.runs.folder import Run
 from glassformer.runs.run_text import encoded_text
 from glassformer.tasks import AnyTextModel, MaskFiller, TextModel, Translator
 from glassformer.training.journal import read_metrics
-from glassformer.verification.sheet import kept_sheet
+from glassformer.verification.report import saved_report
 from tests.browser.conftest import Visit
 from tests.browser.reading import PATIENCE, Served, copied, settled, turn, value, values
 from tests.browser.tiny_runs import TEXTS
@@ -32,7 +32,19 @@ pytestmark = pytest.mark.thorough
 NEAR = 1e-6
 LONG = 240_000
 """Milliseconds that work in the background may take, on a machine that does much else."""
-STOPS = ["tokens", "write", "attention", "score", "heads", "receipt", "lens", "ablation", "replay", "loss", "proof"]
+STOPS = [
+    "tokens",
+    "write",
+    "attention",
+    "score",
+    "heads",
+    "receipt",
+    "lens",
+    "ablation",
+    "replay",
+    "loss",
+    "verification",
+]
 
 
 # training replay
@@ -133,24 +145,24 @@ def test_probes_are_those_of_glass_probe(page: Visit, runs: dict[str, Path]) -> 
     assert shown.locator("[data-probe]").count() == len(report["probes"])
 
 
-# the proof sheet
+# the report
 
 
-def test_the_proof_sheet_is_made_and_shown(page: Visit, runs: dict[str, Path]) -> None:
-    shown = page("proof", "fill")
-    strip = shown.locator("header .proof [role=img]")
-    expect(strip).to_have_attribute("aria-label", "Proof sheet: not verified yet")
+def test_the_verification_report_is_made_and_shown(page: Visit, runs: dict[str, Path]) -> None:
+    shown = page("verification", "fill")
+    strip = shown.locator("header .verification [role=img]")
+    expect(strip).to_have_attribute("aria-label", "Verification report: not verified yet")
     shown.get_by_role("button", name="Verify these weights").click()
     expect(shown.get_by_role("button", name="Verify again")).to_be_visible(timeout=LONG)
     settled(shown)
-    sheet = kept_sheet(Run(runs["fill"]))
-    assert sheet is not None
-    checks = sheet["checks"]
+    report = saved_report(Run(runs["fill"]))
+    assert report is not None
+    checks = report["checks"]
     wanted = [check["measured"] for ok in (False, True, None) for check in checks if check["ok"] is ok]
     assert values(shown, "td") == [measured for measured in wanted if measured is not None]
     passed = sum(check["ok"] is True for check in checks)
     said = f"{passed} of {len(checks)} checks passed, 0 failed, {len(checks) - passed} did not apply or could not run"
-    expect(strip).to_have_attribute("aria-label", f"Proof sheet: {said}")
+    expect(strip).to_have_attribute("aria-label", f"Verification report: {said}")
     assert strip.locator(".good").count() == passed
 
 
@@ -188,7 +200,7 @@ def test_the_tour_leaves_out_what_a_run_has_not(page: Visit) -> None:
         found.append(shown.evaluate("() => location.hash.slice(1).split('?')[0]"))
     assert "loss" not in found
     assert [stop for stop in STOPS if stop in found] == found
-    assert {"tokens", "attention", "proof"} <= set(found)
+    assert {"tokens", "attention", "verification"} <= set(found)
 
 
 # what is said where there is nothing to show

@@ -11,8 +11,8 @@ from playwright.sync_api import expect
 
 from glassformer.base.config import SampleConfig
 from glassformer.evaluation.copying import cover, matches
-from glassformer.evaluation.run_comparison import stretches
-from glassformer.evaluation.token_losses import guess, next_logits, outlook, surprisals
+from glassformer.evaluation.run_comparison import shared_spans
+from glassformer.evaluation.token_losses import next_logits, predict, predict_token, surprisals
 from glassformer.evaluation.training_text import training_text
 from glassformer.inspection.ablation import ablate, ablation_loss, check_ablation
 from glassformer.inspection.explain import whole_subject_of
@@ -124,10 +124,10 @@ def test_a_part_that_is_switched_off(run: str, part: str, page: Visit, model: Li
     near(values(shown, ".loss .whole"), [costs[0] or 0, loss.whole.loss])
     near(values(shown, ".loss .off"), [costs[1] or 0, loss.off.loss])
     subject = whole_subject_of(opened, TEXTS[run])
-    before, after = (outlook(opened, subject, forward, first=True) for forward in (None, off))
+    before, after = (predict(opened, subject, forward, first=True) for forward in (None, off))
     bars = values(shown, ".bars")
-    assert max(bars[::2]) == pytest.approx(float(before.shares.max()), abs=CLOSE)
-    assert max(bars[1::2]) == pytest.approx(float(after.shares.max()), abs=CLOSE)
+    assert max(bars[::2]) == pytest.approx(float(before.probabilities.max()), abs=CLOSE)
+    assert max(bars[1::2]) == pytest.approx(float(after.probabilities.max()), abs=CLOSE)
     said = here("evaluate", runs[run], "--ablate", part, "--tokens", "2000", "--json", folder=runs[run].parents[1])
     assert values(shown, ".loss .off")[1] == pytest.approx(json.loads(said.stdout)["loss"], abs=CLOSE)
 
@@ -136,13 +136,13 @@ def test_two_runs_beside_each_other(page: Visit, model: Library) -> None:
     shown = page("compare", "book", other="post", stretch=3, head="dec.1.self.0", head2="dec.0.self.1")
     costs = [surprisals(model(name), TEXTS["book"]) for name in ("book", "post")]
     near(values(shown, ".mean"), [each.mean or 0 for each in costs])
-    parts = stretches(*costs)
+    parts = shared_spans(*costs)
     near(values(shown, ".read"), [parts[3].one or 0, parts[3].other or 0])
     rows = [line.rsplit(",", 2)[1:] for line in copied(shown).strip().splitlines()[1:]]
     near([float(row[1]) for row in rows if row[1]], [part.other for part in parts if part.other is not None])
-    shares = [outlook(model(name), whole_subject_of(model(name), TEXTS["book"])).shares for name in ("book", "post")]
+    predictions = [predict(model(name), whole_subject_of(model(name), TEXTS["book"])) for name in ("book", "post")]
     bars = values(shown, "ol[aria-label^='Probability that each run']")
-    near([max(bars[::2]), max(bars[1::2])], [float(each.max()) for each in shares])
+    near([max(bars[::2]), max(bars[1::2])], [float(each.probabilities.max()) for each in predictions])
 
 
 @pytest.mark.parametrize(("run", "other", "is_its"), [("sequel", "book", "parent"), ("book", "sequel", "child")])
@@ -174,9 +174,9 @@ def test_three_machines_with_one_text(page: Visit, model: Library) -> None:
     for family, run in (("decoder", "book"), ("encoder", "fill")):
         costs = surprisals(model(run), text)
         place = next(place for place, end in enumerate(costs.ends) if end > at)
-        found = guess(model(run), text, place)
+        found = predict_token(model(run), text, place)
         assert value(shown, f".{family} .nats") == pytest.approx(costs.nats[place], abs=CLOSE)
-        near(values(shown, f".{family} .shares"), [float(found.shares[id]) for id in found.best(5)])
+        near(values(shown, f".{family} .shares"), [float(found.probabilities[id]) for id in found.best(5)])
     writer = model("en-de")
     assert isinstance(writer, Translator)
     settings = writer.config.sample.replace(beams=1, temperature=0.0, repetition_penalty=1.0, tokens=24)

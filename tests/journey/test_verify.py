@@ -1,4 +1,4 @@
-"""`glass verify`: the sheet of a run of every task, what is kept of it, and what is refused."""
+"""`glass verify`: the report of a run of every task, what is kept of it, and what is refused."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 
 from glassformer.base.files import sha256
 from glassformer.runs.folder import open_run
-from glassformer.verification.sheet import CHECKS
+from glassformer.verification.report import CHECKS
 from tests.journey.commands import here
 from tests.journey.task_runs import PAIRS, TASKS, refused
 
@@ -20,7 +20,7 @@ WRITING = {"cached-logits", "backend-logits", "cached-text", "batched-text", "be
 QUICK = ("--only", "padding-blind", "--only", "checkpoints")
 
 
-def sheet_of(run: str, home: Path, *more: str) -> tuple[int, dict[str, Any]]:
+def report_of(run: str, home: Path, *more: str) -> tuple[int, dict[str, Any]]:
     """The exit code of `glass verify --json`, and what it says."""
     done = here("verify", run, "--json", *more, folder=home)
     assert done.stderr == "", done.stderr
@@ -32,21 +32,21 @@ def test_a_sound_run_of_every_task_passes(task: str, task_home: Path) -> None:
     torch.manual_seed(3)
     before = torch.get_num_threads()
     random = torch.get_rng_state()
-    code, sheet = sheet_of(f"runs/{task}", task_home)
-    found = {check["name"]: check for check in sheet["checks"]}
-    assert (code, sheet["ok"]) == (0, True), [check for check in sheet["checks"] if check["ok"] is False]
+    code, report = report_of(f"runs/{task}", task_home)
+    found = {check["name"]: check for check in report["checks"]}
+    assert (code, report["ok"]) == (0, True), [check for check in report["checks"] if check["ok"] is False]
     assert list(found) == [check.name for check in CHECKS]
     exempt = {name for name, check in found.items() if check["ok"] is None}
     assert exempt - {"device", "export-hf"} == (set() if task in ("lm", "chat", *PAIRS) else {*WRITING, "future-blind"})
     assert all("does not apply: " in found[name]["note"] for name in exempt)
     assert all(check["measured"] <= check["limit"] for name, check in found.items() if name not in exempt)
-    assert sheet["text"] == "the run's validation text"
+    assert report["text"] == "the run's validation text"
     assert torch.equal(torch.get_rng_state(), random)
     assert torch.get_num_threads() == before
 
 
-def test_the_sheet_is_kept_with_the_hash_of_the_weights(task_home: Path) -> None:
-    _, told = sheet_of("runs/classify", task_home)
+def test_the_report_is_kept_with_the_hash_of_the_weights(task_home: Path) -> None:
+    _, told = report_of("runs/classify", task_home)
     kept = json.loads((task_home / "runs" / "classify" / "verify.json").read_text(encoding="utf-8"))
     assert {**kept, "date": ""} == {**told, "date": ""}
     weights = open_run(task_home / "runs" / "classify").checkpoint("best") / "model.safetensors"
@@ -81,27 +81,27 @@ def test_a_run_without_its_text_is_verified_on_ours(task: str, task_home: Path, 
     manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
     manifest["data"] = {**manifest["data"], "tokens": str(tmp_path / "gone"), "source": str(tmp_path / "gone.txt")}
     (folder / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
-    code, sheet = sheet_of(task, tmp_path)
-    assert code == 0, [check for check in sheet["checks"] if check["ok"] is False]
-    assert "a built-in text" in sheet["text"]
+    code, report = report_of(task, tmp_path)
+    assert code == 0, [check for check in report["checks"] if check["ok"] is False]
+    assert "a built-in text" in report["text"]
 
 
 def test_some_checks_alone_leave_nothing_behind(alone: Path) -> None:
     before = sorted(alone.rglob("*"))
-    code, sheet = sheet_of("alone", alone.parent, *QUICK)
-    assert (code, [check["name"] for check in sheet["checks"]]) == (0, ["checkpoints", "padding-blind"])
+    code, report = report_of("alone", alone.parent, *QUICK)
+    assert (code, [check["name"] for check in report["checks"]]) == (0, ["checkpoints", "padding-blind"])
     assert sorted(alone.rglob("*")) == before
 
 
-def test_a_damaged_run_fails_with_exit_code_1_and_a_sheet_that_says_so(alone: Path) -> None:
+def test_a_damaged_run_fails_with_exit_code_1_and_a_report_that_says_so(alone: Path) -> None:
     weights = open_run(alone).checkpoint("best") / "model.safetensors"
     data = bytearray(weights.read_bytes())
     data[-1] ^= 1
     weights.write_bytes(data)
-    code, sheet = sheet_of("alone", alone.parent)
-    assert (code, sheet["ok"]) == (1, False)
-    assert [check["name"] for check in sheet["checks"] if check["ok"] is False] == ["checkpoints", "settings"]
-    assert sheet["weights_sha256"] == sha256(weights)
+    code, report = report_of("alone", alone.parent)
+    assert (code, report["ok"]) == (1, False)
+    assert [check["name"] for check in report["checks"] if check["ok"] is False] == ["checkpoints", "settings"]
+    assert report["weights_sha256"] == sha256(weights)
     done = here("verify", "alone", folder=alone.parent)
     assert done.returncode == 1
     assert done.stdout.startswith("FAIL  checkpoints")

@@ -33,7 +33,7 @@ from glassformer.training.loop import train
 from glassformer.training.reporting import Silent
 from glassformer.training.setup import new_training
 from glassformer.training.stepping import Stepper
-from glassformer.verification.sheet import CHECKS, make, verify_run
+from glassformer.verification.report import CHECKS, make, verify_run
 from glassformer.verification.verified_run import VerifiedRun
 from tests.journey.task_files import write_all
 from tests.property.trainers import LINES, small_config
@@ -417,11 +417,11 @@ def test_a_flipped_bit_in_the_weights_is_noticed(spoilt: Path) -> None:
     data = bytearray(path.read_bytes())
     data[-1] ^= 1
     path.write_bytes(data)
-    sheet = verify_run(spoilt)
-    assert [result.check.name for result in sheet.results if result.ok is not None] == ["checkpoints", "settings"]
-    assert not any(result.ok for result in sheet.results)
-    assert "model.safetensors was altered" in sheet.results[0].note
-    assert not sheet.ok
+    report = verify_run(spoilt)
+    assert [result.check.name for result in report.results if result.ok is not None] == ["checkpoints", "settings"]
+    assert not any(result.ok for result in report.results)
+    assert "model.safetensors was altered" in report.results[0].note
+    assert not report.ok
 
 
 def test_settings_of_another_model_are_noticed(spoilt: Path) -> None:

@@ -12,8 +12,14 @@ import torch
 from glassformer.app.server.views.beams import tree_of
 from glassformer.base.config import SampleConfig
 from glassformer.base.errors import GlassError
-from glassformer.evaluation.run_comparison import bars, difference, sides, stretches, weights_of
-from glassformer.evaluation.token_losses import guess, next_logits, outlook, surprisals
+from glassformer.evaluation.run_comparison import (
+    attention_difference,
+    attention_weights,
+    compare_predictions,
+    head_labels,
+    shared_spans,
+)
+from glassformer.evaluation.token_losses import next_logits, predict, predict_token, surprisals
 from glassformer.generation.beam import BeamStep, beam_search
 from glassformer.inspection.ablation import (
     AblatedModel,
@@ -72,7 +78,7 @@ def test_a_decoder_pays_from_left_to_right(models: dict[str, AnyTextModel]) -> N
         with torch.no_grad():
             logits = model.model(torch.tensor([found.tokens[:place]]))[0, -1]
         assert found.nats[place] == pytest.approx(-float(logits.log_softmax(0)[found.tokens[place]]), abs=1e-5)
-        assert float(guess(model, TEXT, place).shares.log()[found.tokens[place]]) == pytest.approx(
+        assert float(predict_token(model, TEXT, place).probabilities.log()[found.tokens[place]]) == pytest.approx(
             -found.nats[place], abs=1e-5
         )
     assert found.mean == pytest.approx(
@@ -104,8 +110,8 @@ def test_a_target_pays_up_to_its_end(models: dict[str, AnyTextModel]) -> None:
     np.testing.assert_allclose(
         found.nats, [-float(row[id]) for row, id in zip(shares, found.tokens, strict=True)], atol=1e-5
     )
-    first = outlook(model, subject_of(model, TEXT), first=True)
-    np.testing.assert_allclose(first.shares, shares[0].exp(), atol=1e-6)
+    first = predict(model, subject_of(model, TEXT), first=True)
+    np.testing.assert_allclose(first.probabilities, shares[0].exp(), atol=1e-6)
     after = next_logits(model, TEXT, "the old dog")  # type: ignore[arg-type]
     assert (after.step, after.previous) == (len(found.tokens), found.tokens[:-1])
 
@@ -128,14 +134,14 @@ def test_what_does_not_fit_is_refused(
 def test_only_tokens_of_the_text_are_guessed(models: dict[str, AnyTextModel]) -> None:
     for name, place in (("turn", 1), ("name", 1), ("book", 0), ("fill", 99)):
         with pytest.raises(GlassError):
-            guess(models[name], TEXT, place)
+            predict_token(models[name], TEXT, place)
 
 
 def test_stretches_end_where_tokens_of_both_do_and_lose_no_nats(models: dict[str, AnyTextModel]) -> None:
     one = surprisals(models["book"], TEXT)
     other = surprisals(models["bytes"], TEXT)
     assert len(one.tokens) < len(other.tokens)
-    found = stretches(one, other)
+    found = shared_spans(one, other)
     assert "".join(each.text for each in found) == TEXT
     assert [each.end for each in found] == sorted(set(one.ends) & set(other.ends))
     assert found[0].one is None  # no token precedes the first one
@@ -143,29 +149,30 @@ def test_stretches_end_where_tokens_of_both_do_and_lose_no_nats(models: dict[str
         rest = math.fsum(nats for nats, end in zip(costs.nats, costs.ends, strict=True) if end > found[0].end and nats)
         assert math.fsum(getattr(each, side) for each in found[1:]) == pytest.approx(rest)
     with pytest.raises(GlassError, match="same characters"):
-        stretches(one, surprisals(models["book"], "the old dog."))
+        shared_spans(one, surprisals(models["book"], "the old dog."))
 
 
 def test_bars_are_of_the_likeliest_of_both(models: dict[str, AnyTextModel]) -> None:
-    says = [outlook(models[name], subject_of(models[name], TEXT)) for name in ("book", "bytes")]
-    found = {bar.name: bar for bar in bars(says[0], says[1], 4)}
+    says = [predict(models[name], subject_of(models[name], TEXT)) for name in ("book", "bytes")]
+    found = {bar.name: bar for bar in compare_predictions(says[0], says[1], 4)}
     for side, say in (("one", says[0]), ("other", says[1])):
         for id in say.best(4):
-            assert getattr(found[say.name(id)], side) >= float(say.shares[id]) - 1e-12
-    assert any(bar.other is None for bar in bars(says[0], says[1], 40))  # a token that the smaller vocabulary lacks
+            assert getattr(found[say.name(id)], side) >= float(say.probabilities[id]) - 1e-12
+    # At least one token is missing in the smaller vocabulary.
+    assert any(each.other is None for each in compare_predictions(says[0], says[1], 40))
 
 
 def test_maps_are_subtracted_where_tokens_are_the_same(models: dict[str, AnyTextModel]) -> None:
     subject = subject_of(models["book"], TEXT)
-    one = weights_of(subject, "dec.0.self.0")
-    other = weights_of(subject, "dec.1.self.2")
+    one = attention_weights(subject, "dec.0.self.0")
+    other = attention_weights(subject, "dec.1.self.2")
     torch.testing.assert_close(
-        difference((subject, "dec.0.self.0"), (subject, "dec.1.self.2")), other - one, equal_nan=True
+        attention_difference((subject, "dec.0.self.0"), (subject, "dec.1.self.2")), one - other, equal_nan=True
     )
     turn = subject_of(models["turn"], TEXT, "the old dog")
-    assert sides(turn, "dec.0.cross.1") == (turn.target_labels, turn.labels)
+    assert head_labels(turn, "dec.0.cross.1") == (turn.target_labels, turn.labels)
     with pytest.raises(GlassError, match="cannot be subtracted"):
-        difference((turn, "dec.0.cross.1"), (turn, "enc.0.self.1"))
+        attention_difference((turn, "dec.0.cross.1"), (turn, "enc.0.self.1"))
 
 
 def test_sights_are_the_masks(models: dict[str, AnyTextModel]) -> None:
@@ -265,7 +272,7 @@ def test_a_tree_holds_every_step_of_the_search(models: dict[str, AnyTextModel], 
 def test_a_part_of_a_long_text_is_the_same_part(models: dict[str, AnyTextModel]) -> None:
     subject = subject_of(models["bytes"], TEXT)
     for whole, part in (
-        (weights_of(subject, "dec.1.self.0")[-5:, -5:], weights_of(subject, "dec.1.self.0", 5)),
+        (attention_weights(subject, "dec.1.self.0")[-5:, -5:], attention_weights(subject, "dec.1.self.0", 5)),
         (sights(subject)["dec.self"][:5, :5], sights(subject, 5)["dec.self"]),
     ):
         torch.testing.assert_close(part, whole, equal_nan=True)

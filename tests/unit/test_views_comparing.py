@@ -183,8 +183,23 @@ def test_two_runs_pay_for_the_same_characters(
 def test_a_classifier_gives_no_token_a_probability(registry: ModelRegistry) -> None:
     answer = ask(registry, "book", "compare", other="mails")
     assert answer["stretches"] is None
+    assert answer["note"] is None
     assert "no probability" in answer["why"]
     assert "labels" in answer["answers"]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "read"),
+    [
+        ("book", "fill", "only the tokens before it"),
+        ("fill", "turn", "only the source and the target tokens before it"),
+        ("fill", "mails", None),
+        ("book", "turn", None),
+    ],
+)
+def test_the_note_says_how_the_tasks_differ(registry: ModelRegistry, one: str, other: str, read: str | None) -> None:
+    note = ask(registry, one, "compare", other=other, text="It was a [MASK] day.")["note"]
+    assert note is None if read is None else read in note
 
 
 def test_the_difference_of_two_maps(registry: ModelRegistry) -> None:
@@ -200,7 +215,7 @@ def test_the_difference_of_two_maps(registry: ModelRegistry) -> None:
     hidden = np.triu(np.ones((T, T), dtype=bool), 1)
     assert np.isnan(found[:, hidden]).all()
     np.testing.assert_allclose(found[0][~hidden], maps[0][~hidden], atol=1e-6)
-    np.testing.assert_allclose(found[2][~hidden], (maps[1] - maps[0])[~hidden], atol=1e-6)
+    np.testing.assert_allclose(found[2][~hidden], (maps[0] - maps[1])[~hidden], atol=1e-6)
     other = ask(registry, "book", "contrast", other="letters", **heads)
     assert not other.header["difference"]
     assert len(other.data) == 4 * sum(math.prod(shape) for shape in other.header["shapes"])

@@ -1,4 +1,4 @@
-"""The views of replay, loss, probes and proof against the library, and their scripts."""
+"""The views of replay, loss, probes and verification against the library, and their scripts."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from glassformer.runs.opening import OpenedRun
 from glassformer.tasks import Translator
 from glassformer.training.journal import read_metrics, read_samples
 from glassformer.verification import own_process
-from glassformer.verification.sheet import CHECKS, kept_sheet
+from glassformer.verification.report import CHECKS, saved_report
 from tests.journey.commands import begin, ended
 from tests.journey.task_runs import RUNS
 from tests.unit.served_runs import learn
@@ -208,32 +208,32 @@ def test_runs_without_probabilities_of_a_text_have_no_probes(registry: ModelRegi
         ask(registry, run, "probes", start=True)
 
 
-# the proof sheet
+# the report
 
 
 @pytest.mark.thorough
-def test_the_sheet_is_made_kept_and_bound_to_its_weights(
+def test_the_report_is_made_kept_and_bound_to_its_weights(
     registry: ModelRegistry, scripts: list[tuple[str, list[float]]]
 ) -> None:
     run = Run(registry.open("book").folder)
-    before = ask(registry, "book", "proof")
-    assert (before["sheet"], before["current"], before["work"]["state"]) == (None, False, "idle")
-    ask(registry, "book", "proof", start=True)
-    answer = wait(registry, "book", "proof", "work")
-    kept = kept_sheet(run)
+    before = ask(registry, "book", "verification")
+    assert (before["report"], before["current"], before["work"]["state"]) == (None, False, "idle")
+    ask(registry, "book", "verification", start=True)
+    answer = wait(registry, "book", "verification", "work")
+    kept = saved_report(run)
     assert kept is not None
     assert [check["name"] for check in answer["made"]] == answer["names"] == [check.name for check in CHECKS]
-    assert answer["sheet"]["checks"] == kept["checks"] == answer["made"]
-    assert (answer["current"], answer["sheet"]["ok"]) == (True, True)
+    assert answer["report"]["checks"] == kept["checks"] == answer["made"]
+    assert (answer["current"], answer["report"]["ok"]) == (True, True)
     assert str(run.folder) not in json.dumps({**answer, "python": ""})
     scripts.append((answer["python"], [check["measured"] for check in kept["checks"] if check["measured"] is not None]))
     file = run.folder / "verify.json"
     file.write_text(json.dumps({**kept, "weights_sha256": "0" * 64}), encoding="utf-8")
-    assert ask(registry, "book", "proof")["current"] is False
+    assert ask(registry, "book", "verification")["current"] is False
     file.write_text(json.dumps({**kept, "checks": [{"name": "x"}]}), encoding="utf-8")
     with pytest.raises(GlassError, match=r"verify\.json is damaged"):
-        kept_sheet(run)
-    assert ask(registry, "book", "proof")["sheet"] is None
+        saved_report(run)
+    assert ask(registry, "book", "verification")["report"] is None
     file.write_text(json.dumps(kept), encoding="utf-8")
 
 

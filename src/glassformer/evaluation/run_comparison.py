@@ -1,8 +1,8 @@
 """Compare two runs on one text: their surprisal of each token, their predictions, and the attention of their heads.
 
 Tokens can be compared one by one only if both tokenizers split the text in the same way. Otherwise the text is split
-into stretches at the characters where tokens of both runs end. The nats of a stretch are the sum over its tokens, so
-both runs give -ln P of the same characters.
+into spans at the characters where tokens of both runs end. The nats of a span are the sum over its tokens, so both runs
+give -ln P of the same characters.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ import torch
 from torch import Tensor
 
 from glassformer.base.errors import GlassError
-from glassformer.evaluation.token_losses import Outlook, Surprisals
+from glassformer.evaluation.token_losses import Prediction, Surprisals
 from glassformer.inspection.explain.subject import Subject
 from glassformer.inspection.recording import record
 from glassformer.inspection.sites import find_head
 
 
 @dataclass(frozen=True)
-class Stretch:
-    """A stretch of text between two token boundaries that both runs share.
+class SharedSpan:
+    """A span of text between two token boundaries that both runs share.
 
     Attributes:
-        text: the characters of the stretch.
+        text: the characters of the span.
         start, end: bounds in the whole text, in characters.
-        one, other: -ln P of the stretch for each run, in nats; None if one of its tokens has no probability.
+        one, other: -ln P of the span for each run, in nats; None if one of its tokens has no probability.
     """
 
     text: str
@@ -37,7 +37,7 @@ class Stretch:
     other: float | None
 
 
-def stretches(one: Surprisals, other: Surprisals) -> list[Stretch]:
+def shared_spans(one: Surprisals, other: Surprisals) -> list[SharedSpan]:
     """Split the text where tokens of both runs end; tokens without characters, such as end tokens, are ignored.
 
     Raises:
@@ -55,7 +55,7 @@ def stretches(one: Surprisals, other: Surprisals) -> list[Stretch]:
     start = 0
     for end in ends:
         nats = [_between(each, start, end) for each in sums]
-        found.append(Stretch(one.text[start:end], start, end, nats[0], nats[1]))
+        found.append(SharedSpan(one.text[start:end], start, end, nats[0], nats[1]))
         start = end
     return found
 
@@ -77,12 +77,12 @@ def _between(sums: dict[int, list[float | None]], start: int, end: int) -> float
 
 
 @dataclass(frozen=True)
-class Bar:
-    """A prediction with its probability in both runs.
+class ComparedPrediction:
+    """A token or class with its probability in both runs.
 
     Attributes:
-        name: text of the predicted token or class.
-        one, other: probability of the prediction in each run; None if the run cannot predict it.
+        name: text of the token, or name of the class.
+        one, other: probability in each run; None if the run cannot predict it.
     """
 
     name: str
@@ -90,24 +90,25 @@ class Bar:
     other: float | None
 
 
-def bars(one: Outlook, other: Outlook, n: int) -> list[Bar]:
-    """Return the n most probable predictions of each run with their probabilities in both runs, most probable first."""
-    shares = [_by_name(each) for each in (one, other)]
-    names = dict.fromkeys(outlook.name(id) for outlook in (one, other) for id in outlook.best(n))
-    found = [Bar(name, shares[0].get(name), shares[1].get(name)) for name in names]
-    return sorted(found, key=lambda bar: -max(bar.one or 0.0, bar.other or 0.0))
+def compare_predictions(one: Prediction, other: Prediction, n: int) -> list[ComparedPrediction]:
+    """Return the n most probable tokens or classes of each run, most probable first, with both probabilities."""
+    first = _by_name(one)
+    second = _by_name(other)
+    names = dict.fromkeys(prediction.name(id) for prediction in (one, other) for id in prediction.best(n))
+    found = [ComparedPrediction(name, first.get(name), second.get(name)) for name in names]
+    return sorted(found, key=lambda each: -max(each.one or 0.0, each.other or 0.0))
 
 
-def _by_name(outlook: Outlook) -> dict[str, float]:
+def _by_name(prediction: Prediction) -> dict[str, float]:
     """Return the probability of each text, summed over tokens with the same text."""
     found: dict[str, float] = {}
-    for id, share in enumerate(outlook.shares.tolist()):
-        name = outlook.name(id)
-        found[name] = found.get(name, 0.0) + share
+    for id, probability in enumerate(prediction.probabilities.tolist()):
+        name = prediction.name(id)
+        found[name] = found.get(name, 0.0) + probability
     return found
 
 
-def weights_of(subject: Subject, head: str, last: int | None = None) -> Tensor:
+def attention_weights(subject: Subject, head: str, last: int | None = None) -> Tensor:
     """Return the (T, S) attention weights of a head; NaN where the mask forbids attention.
 
     Args:
@@ -120,14 +121,14 @@ def weights_of(subject: Subject, head: str, last: int | None = None) -> Tensor:
     """
     site = str(find_head(subject.model, head).site)
     target = None if subject.target_ids is None else torch.tensor([subject.target_ids])
-    rows = None if last is None else slice(max(0, len(sides(subject, head)[0]) - last), None)
+    rows = None if last is None else slice(max(0, len(head_labels(subject, head)[0]) - last), None)
     keep = (f"{site}.pattern", f"{site}.scores")
     kept = record(subject.model, torch.tensor([subject.ids]), target, keep=keep, rows=rows)
     weights = kept[f"{head}.pattern"][0].masked_fill(kept[f"{head}.scores"][0] == -torch.inf, torch.nan)  # (T, S)
     return weights if last is None else weights[:, -last:]
 
 
-def sides(subject: Subject, head: str) -> tuple[Sequence[str], Sequence[str]]:
+def head_labels(subject: Subject, head: str) -> tuple[Sequence[str], Sequence[str]]:
     """Return the labels of the query tokens and of the key tokens of a head."""
     decodes = head.startswith("dec.") and subject.target_labels is not None
     queries = subject.target_labels if decodes else subject.labels
@@ -135,24 +136,24 @@ def sides(subject: Subject, head: str) -> tuple[Sequence[str], Sequence[str]]:
     return queries, subject.labels if ".cross." in head else queries
 
 
-def refuse_unlike(one: tuple[Subject, str], other: tuple[Subject, str]) -> None:
+def check_same_tokens(one: tuple[Subject, str], other: tuple[Subject, str]) -> None:
     """Raise a `GlassError` if two heads have different query or key tokens, so that their maps cannot be compared."""
-    if sides(*one) != sides(*other):
+    if head_labels(*one) != head_labels(*other):
         raise GlassError(
             "the two heads have different query or key tokens, so their attention maps cannot be subtracted",
             "Compare runs with the same tokenizer, and heads of the same type.",
         )
 
 
-def difference(one: tuple[Subject, str], other: tuple[Subject, str], last: int | None = None) -> Tensor:
-    """Return the (T, S) attention weights of the other head minus those of the first head.
+def attention_difference(one: tuple[Subject, str], other: tuple[Subject, str], last: int | None = None) -> Tensor:
+    """Return the (T, S) attention weights of the first head minus those of the other head.
 
     Args:
         one, other: a subject, and the name of a head of its model.
-        last: as in `weights_of`.
+        last: as in `attention_weights`.
 
     Raises:
         GlassError: the heads have different query or key tokens, or there is no such head.
     """
-    refuse_unlike(one, other)
-    return weights_of(*other, last) - weights_of(*one, last)
+    check_same_tokens(one, other)
+    return attention_weights(*one, last) - attention_weights(*other, last)

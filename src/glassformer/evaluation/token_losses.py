@@ -67,24 +67,24 @@ class Surprisals:
 
 
 @dataclass(frozen=True)
-class Outlook:
+class Prediction:
     """The prediction of a run at one position of a text.
 
     Attributes:
         what: name of the prediction, such as "the next token".
-        place: position of the prediction's logits in the row; 0 for a classifier.
-        shares: (V) or (classes) float64 probabilities; special tokens that cannot be predicted have 0.
+        position: position of the prediction's logits in the row; 0 for a classifier.
+        probabilities: (V) or (classes) float64 probabilities; special tokens that cannot be predicted have 0.
         name: function that returns the text of a token, or the name of a class.
     """
 
     what: str
-    place: int
-    shares: Tensor
+    position: int
+    probabilities: Tensor
     name: Callable[[int], str]
 
     def best(self, n: int) -> list[int]:
         """Return the ids of the n most probable tokens or classes, most probable first; ties go to the lower id."""
-        return self.shares.sort(descending=True, stable=True).indices[:n].tolist()
+        return self.probabilities.sort(descending=True, stable=True).indices[:n].tolist()
 
 
 def surprisals(model: AnyTextModel, text: str, target: str | None = None, forward: Forward | None = None) -> Surprisals:
@@ -192,7 +192,7 @@ def _masked_in_turn(model: MaskFiller, tokens: Sequence[int], forward: Forward |
     return found
 
 
-def outlook(model: AnyTextModel, subject: Subject, forward: Forward | None = None, first: bool = False) -> Outlook:
+def predict(model: AnyTextModel, subject: Subject, forward: Forward | None = None, first: bool = False) -> Prediction:
     """Return the prediction of a run: the next token of a text or target, the first mask, or the label.
 
     Args:
@@ -215,7 +215,7 @@ def outlook(model: AnyTextModel, subject: Subject, forward: Forward | None = Non
     row = (logits[0] if isinstance(model, TextClassifier) else logits[0, position]).cpu().double()  # (V) or (C)
     if subject.special:
         row = row.index_fill(0, torch.tensor(subject.special), -torch.inf)
-    return Outlook(_what(model, first), position, row.softmax(dim=-1), subject.name)
+    return Prediction(_what(model, first), position, row.softmax(dim=-1), subject.name)
 
 
 def _position(model: AnyTextModel, subject: Subject, first: bool) -> int:
@@ -236,13 +236,13 @@ def _what(model: AnyTextModel, first: bool) -> str:
     return "the first [MASK]" if isinstance(model, MaskFiller) else "the label"
 
 
-def guess(model: AnyTextModel, text: str, place: int) -> Outlook:
+def predict_token(model: AnyTextModel, text: str, position: int) -> Prediction:
     """Predict one token of a text from the tokens before it, or from the tokens on both sides.
 
     Args:
         model: a language model or a masked language model.
         text: as in `surprisals`.
-        place: index of the token in the result of `surprisals`.
+        position: index of the token in the result of `surprisals`.
 
     Raises:
         GlassError: the run has another task, the text is longer than the context, there is no such token, or a decoder
@@ -256,22 +256,22 @@ def guess(model: AnyTextModel, text: str, place: int) -> Outlook:
     tokens = model.prompt_ids(text) if isinstance(model, TextModel) else framed_ids(model, text)
     _refuse_long(len(tokens), model)
     first, reads_left = (1, True) if isinstance(model, TextModel) else (0, False)
-    if not first <= place < len(tokens):
-        raise GlassError(f"there is no token {place} to predict", f"Give {span(first, len(tokens) - 1)}.")
+    if not first <= position < len(tokens):
+        raise GlassError(f"there is no token {position} to predict", f"Give {span(first, len(tokens) - 1)}.")
     device = model.model.embedding.tokens.weight.device
-    row = tokens[:place] if reads_left else [*tokens[:place], model.tokenizer.mask_id, *tokens[place + 1 :]]
+    row = tokens[:position] if reads_left else [*tokens[:position], model.tokenizer.mask_id, *tokens[position + 1 :]]
     with inference(model.model):
-        logits = model.model(torch.tensor([row], device=device))[0, place - 1 if reads_left else place]  # (V)
+        logits = model.model(torch.tensor([row], device=device))[0, position - 1 if reads_left else position]  # (V)
     check_finite(logits)
     logits = logits.cpu().double()
     if not reads_left:
         logits = logits.index_fill(0, torch.tensor(sorted(model.tokenizer.special)), -torch.inf)
-    what = f"token {place}, from the tokens before it" if reads_left else f"token {place}, from both sides"
-    return Outlook(what, place, logits.softmax(dim=-1), lambda id: shown(model.tokenizer.token_text(id)))
+    what = f"token {position}, from the tokens before it" if reads_left else f"token {position}, from both sides"
+    return Prediction(what, position, logits.softmax(dim=-1), lambda id: shown(model.tokenizer.token_text(id)))
 
 
 @dataclass(frozen=True)
-class After:
+class NextTokenLogits:
     """The logits from which a run samples the next token.
 
     Attributes:
@@ -287,7 +287,7 @@ class After:
     step: int
 
 
-def next_logits(model: TextModel | Translator, text: str, target: str | None = None) -> After:
+def next_logits(model: TextModel | Translator, text: str, target: str | None = None) -> NextTokenLogits:
     """Return the logits of the next token of a text, as used by `glass generate`, or of the next token of a target.
 
     Args:
@@ -306,9 +306,9 @@ def next_logits(model: TextModel | Translator, text: str, target: str | None = N
         _refuse_long(len(row), model)
         with inference(model.model):
             logits = read_next_logits(model.model, [row], [ids])[0].cpu()  # (V)
-        return After(logits, tuple(row), tuple(written), len(written) + 1)
+        return NextTokenLogits(logits, tuple(row), tuple(written), len(written) + 1)
     if target is not None:
         raise GlassError("a target was given to a run that has no targets", "Leave it out.")
     with inference(model.model):
         logits = read_next_logits(model.model, [ids])[0].cpu()  # (V)
-    return After(logits, tuple(ids), tuple(ids), 1)
+    return NextTokenLogits(logits, tuple(ids), tuple(ids), 1)

@@ -1,5 +1,5 @@
-"""Verification: the checks behind the proof sheet of `glass verify`, made for one run on this machine.
+"""Verification: the checks behind the report of `glass verify`, made for one run on this machine.
 
-`sheet` runs all checks. Each `*_checks` module has one group of them, most of which use the run's own weights; `device`
-compares devices and precisions, with random weights.
+`report` runs all checks. Each `*_checks` module has one group of them, most of which use the run's own weights;
+`device` compares devices and precisions, with random weights.
 """

@@ -1,6 +1,7 @@
 """Verification of a run in a separate process, because some checks change PyTorch's process-wide precision.
 
-This command prints a line of JSON after each check, and `{"sheet": ...}` or `{"error": [problem, remedy]}` at the end::
+This command prints a line of JSON after each check, and at the end `{"report": ...}` or
+`{"error": [problem, remedy]}`::
 
     python -m glassformer.verification.own_process RUN best auto
 """
@@ -28,7 +29,7 @@ def verify_apart(
     device: str = "auto",
     tell: Callable[[dict[str, Any]], None] = lambda check: None,
 ) -> dict[str, Any]:
-    """Verify a run in a separate process, which saves the sheet in the run folder.
+    """Verify a run in a separate process, which saves the report in the run folder.
 
     Args:
         folder: the run folder.
@@ -37,10 +38,10 @@ def verify_apart(
         tell: function that is called with the JSON values of each result.
 
     Returns:
-        The sheet as JSON values.
+        The report as JSON values.
 
     Raises:
-        GlassError: `verify_run` raises it, the sheet cannot be written, or the process ended early.
+        GlassError: `verify_run` raises it, the report cannot be written, or the process ended early.
     """
     command = [sys.executable, "-m", __name__, str(folder), which, device]
     package = str(Path(__file__).parents[2])
@@ -54,8 +55,8 @@ def verify_apart(
             said = json.loads(line)
             if "error" in said:
                 raise GlassError(*said["error"])
-            if "sheet" in said:
-                return dict(said["sheet"])
+            if "report" in said:
+                return dict(said["report"])
             tell(said)
     raise GlassError(
         f"the verification of {folder} ended early with exit code {process.returncode}",
@@ -64,16 +65,16 @@ def verify_apart(
 
 
 def main(folder: str, which: Which, device: str) -> None:
-    """Verify a run, save its sheet, and print the results as lines of JSON."""
-    from glassformer.verification.sheet import save, verify_run
+    """Verify a run, save its report, and print the results as lines of JSON."""
+    from glassformer.verification.report import save, verify_run
 
     def say(said: dict[str, Any]) -> None:
         print(json.dumps(said), flush=True)
 
     try:
-        sheet = verify_run(Path(folder), which, device, tell=lambda result: say(result.facts()))
-        save(sheet)
-        say({"sheet": sheet.facts()})
+        report = verify_run(Path(folder), which, device, tell=lambda result: say(result.facts()))
+        save(report)
+        say({"report": report.facts()})
     except GlassError as error:
         say({"error": [error.problem, error.remedy]})
 

@@ -85,7 +85,7 @@ export const STOPS: readonly Stop[] = [
     attempt: "Insert an unexpected word in the middle of the text. After how many tokens is the surprisal low again?",
   },
   {
-    view: "proof",
+    view: "verification",
     title: "Check the computation",
     words: "Errors in a program can go unnoticed. Each square is a check of one property of this model, for example that padding does not change the predictions.",
     attempt: "Verify the weights, and read the line “future-blind”. The strip at the top of the page shows the results.",

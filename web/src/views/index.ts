@@ -69,7 +69,7 @@ export const VIEWS: readonly ViewEntry[] = [
       return `${run.name} gives no probability to the tokens of a single text, so the probes do not apply. ${remedy}`;
     },
   },
-  { name: "proof", title: "Proof sheet", group: "Learned", reads: false, load: () => import("./Proof.svelte") },
+  { name: "verification", title: "Verification report", group: "Learned", reads: false, load: () => import("./Verification.svelte") },
 ];
 
 export const GROUPS = ["Use", "Read", "Why", "Learned", "Compare"] as const;

@@ -1,12 +1,12 @@
-"""Check a run on its own weights, and write the proof sheet.
+"""Check a run on its own weights, and write the report.
 
   glass verify runs/book
   glass verify runs/book --only cached-logits --only padding-blind
-  glass verify runs/book --json > sheet.json
+  glass verify runs/book --json > report.json
 
 Each line has a claim, the measured value and its limit. Examples: logits with a cache equal logits without it; batched
 logits equal single-row logits; padding and future tokens change nothing; a run that was killed resumes to the same
-weights. Everything is measured with the run's weights, on a few rows of its own text. The sheet is saved in the run
+weights. Everything is measured with the run's weights, on a few rows of its own text. The report is saved in the run
 folder as verify.json, with the hash of the weights. The exit code is 1 if a check failed or could not run.
 """
 
@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME",
-        help="run only this check, without saving the sheet; may be repeated",
+        help="run only this check, without saving the report; may be repeated",
     )
     parser.add_argument(
         "--device",
@@ -41,21 +41,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Verify the run and print each check; save the sheet unless `--only` is given. Return 1 if a check fails."""
-    from glassformer.verification.sheet import chosen, save, verify_run
+    """Verify the run and print each check; save the report unless `--only` is given. Return 1 if a check fails."""
+    from glassformer.verification.report import chosen, save, verify_run
 
     width = max(len(check.name) for check in chosen(arguments.only))
-    sheet = verify_run(
+    report = verify_run(
         arguments.run,
         arguments.checkpoint,
         arguments.device,
         arguments.only,
         tell=lambda result: print(result.line(width), flush=True) if result.made and not arguments.json else None,
     )
-    emit(sheet, arguments.json)
+    emit(report, arguments.json)
     if not arguments.only:
         try:
-            save(sheet)
+            save(report)
         except GlassError as error:  # the run folder may be read-only; the checks are still valid
-            print(f"the sheet is not saved: {error.problem}", file=sys.stderr)
-    return 0 if sheet.ok else 1
+            print(f"the report is not saved: {error.problem}", file=sys.stderr)
+    return 0 if report.ok else 1

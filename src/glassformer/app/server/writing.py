@@ -24,7 +24,7 @@ from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.requests import Request
 from starlette.responses import Response
 
-from glassformer.app.server.engine import Engine, Engines, Order, TextJob
+from glassformer.app.server.engine import Engine, Engines, GenerationRequest, TextJob
 from glassformer.app.server.registry import ModelRegistry
 from glassformer.app.server.request_errors import as_json
 from glassformer.app.server.workers import Workers
@@ -76,27 +76,27 @@ async def _sampled(engine: Engine, loaded: Loaded, question: WriteQuestion) -> A
 
     The text is submitted before the response starts, so that a full queue results in an HTTP error and not in an event.
     """
-    order = Order()
-    job, forgotten = await to_thread.run_sync(_job, order, loaded, question)
+    generation = GenerationRequest()
+    job, forgotten = await to_thread.run_sync(_job, generation, loaded, question)
     engine.submit([job])
 
     async def pieces() -> AsyncIterator[dict[str, Any]]:
         try:
             if forgotten:
                 yield {"forgotten": forgotten}
-            async for found in order.pieces():
+            async for found in generation.pieces():
                 text = "".join(piece.text for piece in found)
                 if text:
                     yield {"text": text}
                 if found[-1].last:
                     yield {"ended": found[-1].ended, "tokens": job.count, "score": None}
         finally:
-            order.cancelled = True
+            generation.cancelled = True
 
     return pieces()
 
 
-def _job(order: Order, loaded: Loaded, question: WriteQuestion) -> tuple[TextJob, int]:
+def _job(generation: GenerationRequest, loaded: Loaded, question: WriteQuestion) -> tuple[TextJob, int]:
     """Return the job that generates a text, and the number of left-out messages of its conversation."""
     from glassformer.app.server.views.write import conversation_of, settings_of
     from glassformer.tasks import ChatModel
@@ -104,10 +104,10 @@ def _job(order: Order, loaded: Loaded, question: WriteQuestion) -> tuple[TextJob
     model = loaded.text
     settings = settings_of(model, question)
     if not isinstance(model, ChatModel):
-        return TextJob(order, loaded, model.prompt_ids(question.text), settings), 0
+        return TextJob(generation, loaded, model.prompt_ids(question.text), settings), 0
     messages = conversation_of(model, question)
     ids = model.conversation_ids(messages)
-    job = TextJob(order, loaded, ids, model.until_the_end(settings), more_ends=model.more_ends)
+    job = TextJob(generation, loaded, ids, model.until_the_end(settings), more_ends=model.more_ends)
     return job, _left_out(question, messages)
 
 

@@ -1,6 +1,6 @@
 """Continuous batching for the API: one queue, one token loop and one thread for each run."""
 
 from glassformer.app.server.engine.engine import Engine, Engines
-from glassformer.app.server.engine.jobs import Order, ScoredToken, TextJob, TextPiece
+from glassformer.app.server.engine.jobs import GenerationRequest, ScoredToken, TextJob, TextPiece
 
-__all__ = ["Engine", "Engines", "Order", "ScoredToken", "TextJob", "TextPiece"]
+__all__ = ["Engine", "Engines", "GenerationRequest", "ScoredToken", "TextJob", "TextPiece"]

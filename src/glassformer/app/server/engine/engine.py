@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from glassformer.app.server.engine.jobs import Order, TextJob, TextPiece
+from glassformer.app.server.engine.jobs import GenerationRequest, TextJob, TextPiece
 from glassformer.app.server.engine.metrics import Metrics
 from glassformer.app.server.registry import ModelRegistry
 from glassformer.app.server.request_errors import SHORTER, RefusedRequestError
@@ -61,9 +61,9 @@ class _CheckpointLoop:
 class Engine:
     """Engine that generates all requested texts of one run in one batch.
 
-    While the run is training, new orders use its newest best checkpoint; older ones finish the texts that they began.
+    While the run is training, new requests use its newest best checkpoint; older ones finish the texts that they began.
     An error in one text ends that text; an error in a step, such as lack of memory, ends all texts of its loop, and the
-    next order starts a new loop.
+    next request starts a new loop.
 
     Args:
         name: name of the run.
@@ -178,7 +178,7 @@ class Engine:
                 self._awake.wait()
             if self._closed:
                 return False
-            self._queue = deque(job for job in self._queue if not job.order.cancelled)
+            self._queue = deque(job for job in self._queue if not job.generation.cancelled)
             new = [self._queue.popleft() for _ in range(min(self._room(), len(self._queue)))]
         for job in new:
             try:
@@ -201,8 +201,8 @@ class Engine:
         return self._loops[-1]
 
     def _step(self, running: _CheckpointLoop) -> None:
-        """Generate one more token for each row, and send it to its order."""
-        for number in [number for number, job in running.jobs.items() if job.order.cancelled]:
+        """Generate one more token for each row, and send it to its request."""
+        for number in [number for number, job in running.jobs.items() if job.generation.cancelled]:
             running.drop(number)
         if not running.jobs:
             return
@@ -213,7 +213,7 @@ class Engine:
         for number, token, logits in zip(step.rows, step.tokens, step.logits, strict=True):
             job = running.jobs[number]
             if not job.count:
-                self._metrics.first.labels(self.name).observe(now - job.order.created)
+                self._metrics.first.labels(self.name).observe(now - job.generation.created)
             try:
                 piece = job.take(token, logits, step.ended.get(number))
             except Exception as error:
@@ -246,19 +246,19 @@ def _as_glass_error(error: Exception) -> GlassError:
 
 
 def _hand_over(done: Sequence[tuple[TextJob, TextPiece]]) -> None:
-    """Send pieces to their orders, in the event loop of each order."""
-    for loop in {job.order.loop for job, _ in done}:
-        pieces = [(job.order, piece) for job, piece in done if job.order.loop is loop]
+    """Send pieces to their requests, in the event loop of each request."""
+    for loop in {job.generation.loop for job, _ in done}:
+        pieces = [(job.generation, piece) for job, piece in done if job.generation.loop is loop]
         try:
             loop.call_soon_threadsafe(_put, pieces)
         except RuntimeError:  # the event loop and its requests have ended
-            for order, _ in pieces:
-                order.cancelled = True
+            for generation, _ in pieces:
+                generation.cancelled = True
 
 
-def _put(pieces: Sequence[tuple[Order, TextPiece]]) -> None:
-    for order, piece in pieces:
-        order.put(piece)
+def _put(pieces: Sequence[tuple[GenerationRequest, TextPiece]]) -> None:
+    for generation, piece in pieces:
+        generation.put(piece)
 
 
 class Engines:

@@ -1,4 +1,4 @@
-"""Requests to an engine and their results: an order has one job for each text, and a job yields pieces of its text."""
+"""Requests to an engine and their results: a request has one job for each text, and a job yields pieces of its text."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class TextPiece:
     """Part of a text that one token adds.
 
     Attributes:
-        choice: index of the text in its order.
+        choice: index of the text in its request.
         text: complete new characters, possibly none.
         scored: the token with its score, if scores were requested; an end token usually has none.
         ended: reason why the text ends here; None: the text continues.
@@ -60,8 +60,8 @@ class TextPiece:
         return self.ended is not None or self.error is not None
 
 
-class Order:
-    """Texts of one request, with a queue of their pieces in the event loop that created the order.
+class GenerationRequest:
+    """Texts to generate for one client, with a queue of their pieces in the event loop that created the request.
 
     Attributes:
         cancelled: whether the client has disconnected. Any thread may set it; generation stops at the next step.
@@ -101,7 +101,7 @@ class TextJob:
     """Generation of one text, from the queue to its last token. Only one thread may use it at a time.
 
     Args:
-        order: order of the text; the job is appended to its `jobs`.
+        generation: request of the text; the job is appended to its `jobs`.
         loaded: checkpoint that generates the text.
         ids: token ids of the prompt, or of the source.
         settings: generation settings, including stop texts.
@@ -112,7 +112,7 @@ class TextJob:
 
     def __init__(
         self,
-        order: Order,
+        generation: GenerationRequest,
         loaded: Loaded,
         ids: Sequence[int],
         settings: SampleConfig,
@@ -120,19 +120,19 @@ class TextJob:
         more_ends: frozenset[int] = frozenset(),
         scores_end: bool = False,
     ) -> None:
-        self.order = order
+        self.generation = generation
         self.loaded = loaded
         self.ids = ids
         self.settings = settings
         self.scores = scores
         self.more_ends = more_ends
         self.scores_end = scores_end
-        self.choice = len(order.jobs)
+        self.choice = len(generation.jobs)
         self.count = 0
         self._writer = loaded.writer(ids, settings.stop)
         self._decoder = loaded.decoder(ids)
         self._offset = 0
-        order.jobs.append(self)
+        generation.jobs.append(self)
 
     def take(self, token: int, logits: Tensor, ended: Ended | None) -> TextPiece:
         """Add a generated token, and return the piece of text that it adds.

@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Message, Receive, Scope, Send
 
-from glassformer.app.server.engine import Engine, Order
+from glassformer.app.server.engine import Engine, GenerationRequest
 from glassformer.app.server.engine.jobs import TextPiece
 from glassformer.app.server.openai.errors import error_body, json_response
 from glassformer.app.server.openai.response_bodies import AnswerShape, Choice, Usage
@@ -34,7 +34,7 @@ class PendingAnswer:
 
     Attributes:
         engine: engine of the run.
-        order: order with its jobs.
+        generation: generation request with its jobs.
         shape: form of the response body.
         prompt_tokens: number of prompt tokens; each prompt counts once.
         search: returns all texts without the engine, usually by beam search, which stops when the event is set; None:
@@ -42,7 +42,7 @@ class PendingAnswer:
     """
 
     engine: Engine
-    order: Order
+    generation: GenerationRequest
     shape: AnswerShape
     prompt_tokens: int
     search: Callable[[Event], list[TextPiece]] | None = None
@@ -50,11 +50,11 @@ class PendingAnswer:
     @property
     def usage(self) -> Usage:
         """Token counts of the prompts and of the texts so far."""
-        return Usage(self.prompt_tokens, sum(job.count for job in self.order.jobs))
+        return Usage(self.prompt_tokens, sum(job.count for job in self.generation.jobs))
 
 
 async def begin(request: Request, asked: PendingAnswer, searchers: Workers) -> bool:
-    """Submit the order to its engine, or run its `search`.
+    """Submit the generation request to its engine, or run its `search`.
 
     Returns:
         False if the client disconnected during the search, else True.
@@ -63,7 +63,7 @@ async def begin(request: Request, asked: PendingAnswer, searchers: Workers) -> b
         GlassError: the queue is full, or the search fails.
     """
     if asked.search is None:
-        asked.engine.submit(asked.order.jobs)
+        asked.engine.submit(asked.generation.jobs)
         return True
     stopped = Event()
     found = list[TextPiece]()
@@ -79,24 +79,24 @@ async def begin(request: Request, asked: PendingAnswer, searchers: Workers) -> b
         tasks.cancel_scope.cancel()
     if failed is not None:
         raise failed
-    asked.engine.count(asked.order.jobs)
+    asked.engine.count(asked.generation.jobs)
     for piece in found:
-        asked.order.put(piece)
+        asked.generation.put(piece)
     return bool(found)
 
 
 async def whole(request: Request, asked: PendingAnswer) -> Response:
-    """Return the response with all texts of a submitted order.
+    """Return the response with all texts of a submitted generation request.
 
     Raises:
         GlassError: the generation of a text failed.
     """
-    choices = [Choice(job.choice) for job in asked.order.jobs]
+    choices = [Choice(job.choice) for job in asked.generation.jobs]
     try:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_leave_with, request, tasks.cancel_scope)
             try:
-                async for pieces in asked.order.pieces():
+                async for pieces in asked.generation.pieces():
                     for piece in pieces:
                         choices[piece.choice].add(piece)
             except GlassError as error:
@@ -106,7 +106,7 @@ async def whole(request: Request, asked: PendingAnswer) -> Response:
                 tasks.cancel_scope.cancel()
                 failed = None
     finally:
-        asked.order.cancelled = True
+        asked.generation.cancelled = True
     if failed is not None:
         raise failed
     if any(choice.reason is None for choice in choices):
@@ -122,20 +122,20 @@ async def _leave_with(request: Request, scope: anyio.CancelScope) -> None:
 
 
 class Stream(StreamingResponse):
-    """Response as server-sent events; when it ends for any reason, the order is cancelled.
+    """Response as server-sent events; when it ends for any reason, the generation request is cancelled.
 
     Args:
-        asked: request whose order is already submitted.
+        asked: request that is already submitted.
         usage: whether the last chunk has the token counts.
     """
 
     def __init__(self, asked: PendingAnswer, usage: bool) -> None:
         headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
         super().__init__(_events(asked, usage), 200, headers, "text/event-stream")
-        self._order = asked.order
+        self._generation = asked.generation
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the stream, as ASGI requires, and cancel the order at its end.
+        """Send the stream, as ASGI requires, and cancel the generation request at its end.
 
         A client that accepts nothing for `SECONDS` counts as disconnected, because its unsent output takes memory.
         """
@@ -147,17 +147,17 @@ class Stream(StreamingResponse):
         try:
             await super().__call__(scope, receive, in_time)
         finally:
-            self._order.cancelled = True
+            self._generation.cancelled = True
 
 
 async def _events(asked: PendingAnswer, usage: bool) -> AsyncIterator[bytes]:
     shape = asked.shape
-    count = len(asked.order.jobs)
+    count = len(asked.generation.jobs)
     held = [Choice(index) for index in range(count)]
     if first := shape.first_chunks(count):
         yield b"".join(map(_event, first))
     try:
-        async for pieces in asked.order.pieces():
+        async for pieces in asked.generation.pieces():
             for piece in pieces:
                 held[piece.choice].add(piece)
             ready = sorted({piece.choice for piece in pieces if held[piece.choice].has_content})

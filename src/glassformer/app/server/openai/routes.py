@@ -20,7 +20,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from glassformer.app.server.engine import Engine, Engines, Order
+from glassformer.app.server.engine import Engine, Engines, GenerationRequest
 from glassformer.app.server.openai.document import document
 from glassformer.app.server.openai.errors import json_response, read_body, refusal
 from glassformer.app.server.openai.request_bodies import ChatBody, CompletionBody, SamplingBody
@@ -49,14 +49,14 @@ def routes(registry: ModelRegistry, engines: Engines) -> list[Route]:
         return json_response(await to_thread.run_sync(_model, registry, request.path_params["model"]))
 
     async def completions(request: Request) -> Response:
-        from glassformer.app.server.openai.orders import ask_completion
+        from glassformer.app.server.openai.generation_requests import prepare_completion
 
-        return await _answer(request, engines, CompletionBody, ask_completion)
+        return await _answer(request, engines, CompletionBody, prepare_completion)
 
     async def chat(request: Request) -> Response:
-        from glassformer.app.server.openai.orders import ask_chat
+        from glassformer.app.server.openai.generation_requests import prepare_chat
 
-        return await _answer(request, engines, ChatBody, ask_chat)
+        return await _answer(request, engines, ChatBody, prepare_chat)
 
     async def health(request: Request) -> Response:
         return json_response({"status": "ok", "runs": len(registry.names())})
@@ -96,16 +96,19 @@ def _counted(engines: Engines, path: str, handler: Handler) -> Handler:
 
 
 async def _answer(
-    request: Request, engines: Engines, kind: type[Body], ask: Callable[[Engine, Body, Order], PendingAnswer]
+    request: Request,
+    engines: Engines,
+    kind: type[Body],
+    ask: Callable[[Engine, Body, GenerationRequest], PendingAnswer],
 ) -> Response:
-    """Parse the body, submit the order, and return the whole response or a stream."""
+    """Parse the body, submit the generation request, and return the whole response or a stream."""
     data = await request.body()
-    order = Order()
+    generation = GenerationRequest()
 
     def prepare() -> tuple[Body, PendingAnswer]:
         body = read_body(kind, data)
         with clear_memory_errors(SHORTER):
-            return body, ask(engines.engine(body.model), body, order)
+            return body, ask(engines.engine(body.model), body, generation)
 
     body, asked = await to_thread.run_sync(prepare)
     if not await begin(request, asked, request.app.state.searchers):

@@ -41,12 +41,12 @@ from glassformer.app.server.views import (
     machines,
     positions,
     probes,
-    proof,
     receipt,
     replay,
     sampling,
     tape,
     tokens,
+    verification,
     write,
 )
 from glassformer.app.server.views.attention import alignment, focus, head_map, heads, roles, score
@@ -76,8 +76,10 @@ VIEWS: dict[str, PageView[Any]] = {
     "replay": replay.VIEW,
     "loss": loss.VIEW,
     "probes": probes.VIEW,
-    "proof": proof.VIEW,
+    "verification": verification.VIEW,
 }
+FORMER_NAMES = {"proof": "verification"}
+"""Views that were renamed, by their former names, so that existing programs and links still work."""
 """Views by name."""
 
 
@@ -87,6 +89,7 @@ def find_view(name: str) -> PageView[Any]:
     Raises:
         GlassError: there is no such view.
     """
+    name = FORMER_NAMES.get(name, name)
     if name not in VIEWS:
         raise RefusedRequestError(f"there is no view {name!r}", nearest(name, VIEWS), 404)
     return VIEWS[name]

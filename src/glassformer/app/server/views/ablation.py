@@ -29,8 +29,8 @@ from glassformer.app.server.registry import ServedModel
 from glassformer.app.server.view import Name, PageView, TextQuestion, script
 from glassformer.app.server.views.text_case import refuse_unencoded
 from glassformer.base.errors import GlassError
-from glassformer.evaluation.run_comparison import bars
-from glassformer.evaluation.token_losses import Surprisals, outlook, surprisals
+from glassformer.evaluation.run_comparison import compare_predictions
+from glassformer.evaluation.token_losses import Surprisals, predict, surprisals
 from glassformer.inspection.ablation import (
     ABLATION_KINDS,
     PART_KINDS,
@@ -79,9 +79,9 @@ def answer(opened: ServedModel, question: AblationQuestion) -> dict[str, Any]:
     subject = opened.subject(question.text, question.target)
     found = _ablated(opened, ablation, question.tokens)
     first = question.target is None
-    key = "outlook", question.text, question.target
-    before = opened.cached(key, lambda: outlook(model, subject, None, first), lambda kept: 8 * len(kept.shares))
-    after = outlook(model, subject, found, first)
+    key = "prediction", question.text, question.target
+    before = opened.cached(key, lambda: predict(model, subject, None, first), lambda kept: 8 * len(kept.probabilities))
+    after = predict(model, subject, found, first)
     return {
         "switches": ablatable(model.model),
         "off": list(ablation.off),
@@ -91,7 +91,8 @@ def answer(opened: ServedModel, question: AblationQuestion) -> dict[str, Any]:
         "answer": {
             "what": before.what,
             "bars": [
-                {"name": bar.name, "before": bar.one, "after": bar.other} for bar in bars(before, after, question.top)
+                {"name": bar.name, "before": bar.one, "after": bar.other}
+                for bar in compare_predictions(before, after, question.top)
             ],
         },
         "written": _written(opened, question, found),
@@ -210,8 +211,8 @@ def python(opened: ServedModel, question: AblationQuestion) -> str:
     lines += [
         "print(surprisals(model, text, target).mean, surprisals(model, text, target, off).mean)",
         "subject = subject_of(model, text, target)",
-        f"before, after = (outlook(model, subject, each, first={question.target is None}) for each in (None, off))",
-        f"for bar in bars(before, after, {question.top}):",
+        f"before, after = (predict(model, subject, each, first={question.target is None}) for each in (None, off))",
+        f"for bar in compare_predictions(before, after, {question.top}):",
         "    print(bar.one, bar.other, bar.name)",
     ]
     if question.tokens is not None:
@@ -226,8 +227,8 @@ def python(opened: ServedModel, question: AblationQuestion) -> str:
         *lines,
         imports=[
             f"from glassformer.inspection.ablation import {', '.join(sorted(names, key=_order))}",
-            "from glassformer.evaluation.token_losses import outlook, surprisals",
-            "from glassformer.evaluation.run_comparison import bars",
+            "from glassformer.evaluation.token_losses import predict, surprisals",
+            "from glassformer.evaluation.run_comparison import compare_predictions",
             "from glassformer.inspection.explain import subject_of",
         ],
     )

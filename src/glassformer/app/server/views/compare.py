@@ -24,8 +24,8 @@ from pydantic import Field
 from glassformer.app.server.registry import ServedModel
 from glassformer.app.server.view import Name, PageView, TextQuestion, script
 from glassformer.base.errors import GlassError
-from glassformer.evaluation.run_comparison import Stretch, bars, stretches
-from glassformer.evaluation.token_losses import Surprisals, outlook, surprisals
+from glassformer.evaluation.run_comparison import SharedSpan, compare_predictions, shared_spans
+from glassformer.evaluation.token_losses import Surprisals, predict, surprisals
 from glassformer.tasks import ChatModel, MaskFiller, TextClassifier, Translator
 
 MOST = 1_500
@@ -50,11 +50,11 @@ def answer(opened: ServedModel, question: CompareQuestion, other: ServedModel) -
     targets = targets_of(pair, question)
     found = [surprisals(each.model, question.text, target) for each, target in zip(pair, targets, strict=True)]
     first = question.target is None
-    says = [
-        outlook(each.model, each.subject(question.text, target), first=first)
+    predictions = [
+        predict(each.model, each.subject(question.text, target), first=first)
         for each, target in zip(pair, targets, strict=True)
     ]
-    parts, why = _stretches(*found)
+    parts, why = _shared_spans(*found)
     known = [each for each in parts or () if each.one is not None and each.other is not None]
     characters = sum(each.end - each.start for each in known)
     sums = [sum(each.one or 0.0 for each in known), sum(each.other or 0.0 for each in known)]
@@ -69,16 +69,16 @@ def answer(opened: ServedModel, question: CompareQuestion, other: ServedModel) -
             {
                 "name": each.name,
                 "task": each.model.config.train.task,
-                "what": say.what,
+                "what": prediction.what,
                 "mean": cost.mean,
                 "per_character": total / characters if characters else None,
                 "tokens": len(cost.tokens),
                 "how": cost.how,
                 "target": target,
             }
-            for each, say, cost, total, target in zip(pair, says, found, sums, targets, strict=True)
+            for each, prediction, cost, total, target in zip(pair, predictions, found, sums, targets, strict=True)
         ],
-        "bars": [vars(bar) for bar in bars(says[0], says[1], question.top)],
+        "bars": [vars(bar) for bar in compare_predictions(predictions[0], predictions[1], question.top)],
         "answers": answers,
         "alike": found[0].tokens == found[1].tokens,
         "stretches": None if parts is None else [vars(each) for each in parts[:MOST]],
@@ -100,24 +100,26 @@ def targets_of(pair: tuple[ServedModel, ServedModel], question: TextQuestion) ->
     return [target if isinstance(each.model, Translator) else None for each in pair]
 
 
-def _stretches(one: Surprisals, other: Surprisals) -> tuple[list[Stretch] | None, str | None]:
+def _shared_spans(one: Surprisals, other: Surprisals) -> tuple[list[SharedSpan] | None, str | None]:
     for each in (one, other):
         if each.mean is None:
             return None, each.how
     try:
-        return stretches(one, other), None
+        return shared_spans(one, other), None
     except GlassError as error:
         return None, error.problem
 
 
 def _note(pair: tuple[ServedModel, ServedModel]) -> str | None:
-    """Return a warning if exactly one of the runs is a masked language model; otherwise None."""
-    if len({isinstance(each.model, MaskFiller) for each in pair}) == 2:
-        return (
-            "A masked run reads the tokens on both sides of a masked token, the other run only those before it: "
-            "the losses measure two different tasks."
-        )
-    return None
+    """Return a warning if a masked language model is compared with a run of another task that has losses, or None."""
+    others = [each.model for each in pair if not isinstance(each.model, MaskFiller)]
+    if len(others) != 1 or isinstance(others[0], TextClassifier):
+        return None
+    read = "the source and the target tokens" if isinstance(others[0], Translator) else "the tokens"
+    return (
+        f"A masked run reads the tokens on both sides of a masked token, the other run only {read} before it: "
+        "the losses measure two different tasks."
+    )
 
 
 def python(opened: ServedModel, question: CompareQuestion, other: ServedModel) -> str:
@@ -129,19 +131,19 @@ def python(opened: ServedModel, question: CompareQuestion, other: ServedModel) -
         "costs = [surprisals(each, text, target) for each, target in zip((model, other), targets)]",
         "print(costs[0].mean, costs[1].mean)",
         f"first = {question.target is None}",
-        "says = [outlook(each, subject_of(each, text, target), first=first)",
+        "predictions = [predict(each, subject_of(each, text, target), first=first)",
         "        for each, target in zip((model, other), targets)]",
-        f"for bar in bars(*says, {question.top}):",
+        f"for bar in compare_predictions(*predictions, {question.top}):",
         "    print(bar.one, bar.other, bar.name)",
     ]
     if not any(isinstance(each.model, TextClassifier | ChatModel) for each in (opened, other)):
-        lines += ["for each in stretches(*costs):", "    print(each.start, each.end, each.one, each.other)"]
+        lines += ["for each in shared_spans(*costs):", "    print(each.start, each.end, each.one, each.other)"]
     return script(
         opened,
         *lines,
         imports=[
-            "from glassformer.evaluation.token_losses import outlook, surprisals",
-            "from glassformer.evaluation.run_comparison import bars, stretches",
+            "from glassformer.evaluation.token_losses import predict, surprisals",
+            "from glassformer.evaluation.run_comparison import compare_predictions, shared_spans",
             "from glassformer.inspection.explain import subject_of",
         ],
     )

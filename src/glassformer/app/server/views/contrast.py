@@ -5,7 +5,7 @@ The response is binary: float32, NaN where masked. Its header::
     {"heads": ["dec.0.self.1", "dec.1.self.0"], "shapes": [[9, 9], [9, 9]], "difference": true, "why": null | "…",
      "labels": [{"queries": […], "keys": […]}, …], "cut": 0, "largest": [0.9, 0.8, 0.5]}
 
-The data are the two maps, row by row, and then the other run's weights minus the first run's, if `difference` is true;
+The data are the two maps, row by row, and then the first run's weights minus the other run's, if `difference` is true;
 `why` is the reason if it is false. For a long text, only the last `MOST` positions are returned; `cut` is the number of
 positions before them. `largest` has the largest absolute value of each map.
 """
@@ -21,7 +21,7 @@ from glassformer.app.server.registry import ServedModel
 from glassformer.app.server.view import Binary, Name, PageView, TextQuestion, script
 from glassformer.app.server.views.compare import targets_of
 from glassformer.base.errors import GlassError
-from glassformer.evaluation.run_comparison import refuse_unlike, sides, weights_of
+from glassformer.evaluation.run_comparison import attention_weights, check_same_tokens, head_labels
 
 MOST = 256
 """Maximum number of positions."""
@@ -45,12 +45,12 @@ def answer(opened: ServedModel, question: ContrastQuestion, other: ServedModel) 
     targets = targets_of((opened, other), question)
     subjects = [each.subject(question.text, target) for each, target in zip((opened, other), targets, strict=True)]
     pairs = list(zip(subjects, (question.head, question.other_head), strict=True))
-    maps = [weights_of(*pair, MOST) for pair in pairs]
+    maps = [attention_weights(*pair, MOST) for pair in pairs]
     why = None
-    labels = [sides(*pair) for pair in pairs]
+    labels = [head_labels(*pair) for pair in pairs]
     try:
-        refuse_unlike(pairs[0], pairs[1])
-        maps.append(maps[1] - maps[0])
+        check_same_tokens(pairs[0], pairs[1])
+        maps.append(maps[0] - maps[1])
     except GlassError as error:
         why = error.problem
     cut = max(0, max(len(side) for each in labels for side in each) - MOST)
@@ -80,16 +80,16 @@ def python(opened: ServedModel, question: ContrastQuestion, other: ServedModel) 
         f"other = OpenedRun.load({str(other.folder)!r}).text_model",
         f"one = subject_of(model, {question.text!r}, {one!r}), {question.head!r}",
         f"two = subject_of(other, {question.text!r}, {two!r}), {question.other_head!r}",
-        f"print(weights_of(*one, {MOST}))",
-        f"print(weights_of(*two, {MOST}))",
-        "if sides(*one) == sides(*two):",
-        f"    print(difference(one, two, {MOST}))",
+        f"print(attention_weights(*one, {MOST}))",
+        f"print(attention_weights(*two, {MOST}))",
+        "if head_labels(*one) == head_labels(*two):",
+        f"    print(attention_difference(one, two, {MOST}))",
     ]
     return script(
         opened,
         *lines,
         imports=[
-            "from glassformer.evaluation.run_comparison import difference, sides, weights_of",
+            "from glassformer.evaluation.run_comparison import attention_difference, attention_weights, head_labels",
             "from glassformer.inspection.explain import subject_of",
         ],
     )

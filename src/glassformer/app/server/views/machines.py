@@ -28,7 +28,7 @@ from glassformer.app.server.registry import ServedModel
 from glassformer.app.server.view import PageView, TextQuestion, script
 from glassformer.app.server.views.text_case import refuse_unencoded
 from glassformer.base.errors import GlassError
-from glassformer.evaluation.token_losses import Surprisals, guess, surprisals
+from glassformer.evaluation.token_losses import Surprisals, predict_token, surprisals
 from glassformer.inspection.explain import Subject
 from glassformer.inspection.visibility import sights
 from glassformer.tasks import ChatModel, MaskFiller, TextClassifier, TextModel, Translator
@@ -132,14 +132,14 @@ def _guess(opened: ServedModel, question: MachinesQuestion, costs: Surprisals) -
     place = place_at(costs, question.at or 0)
     if not isinstance(model, TextModel | MaskFiller) or place is None or costs.nats[place] is None:
         return None
-    found = guess(model, question.text, place)
+    found = predict_token(model, question.text, place)
     return {
         "place": place,
         "token": costs.labels[place],
         "nats": costs.nats[place],
         "what": found.what,
         "likeliest": [
-            {"id": id, "text": found.name(id), "probability": float(found.shares[id])}
+            {"id": id, "text": found.name(id), "probability": float(found.probabilities[id])}
             for id in found.best(question.top)
         ],
     }
@@ -199,11 +199,11 @@ def python(opened: ServedModel, question: MachinesQuestion) -> str:
     if isinstance(model, TextModel | MaskFiller) and question.at is not None:
         place = place_at(surprisals(model, question.text), question.at)
         if place is not None and not (isinstance(model, TextModel) and place == 0):
-            names = "guess, surprisals"
+            names = "predict_token, surprisals"
             lines += [
-                f"found = guess(model, {question.text!r}, {place})",
+                f"found = predict_token(model, {question.text!r}, {place})",
                 f"for id in found.best({question.top}):",
-                "    print(float(found.shares[id]), found.name(id))",
+                "    print(float(found.probabilities[id]), found.name(id))",
             ]
     return script(opened, *lines, imports=[f"from glassformer.evaluation.token_losses import {names}"])
 

@@ -1,0 +1,102 @@
+"""Verification report: the results of `glass verify` for the run, and the progress of a new verification.
+
+The response::
+
+    {"names": ["checkpoints", …],           names of all checks, in order
+     "report": null | {"ok": true, "checkpoint": "step-000850", "date": …, "text": …, "seconds": 3.2, "versions": {…},
+                      "checks": [{"name", "claim", "unit", "measured": 0.0 | null, "limit", "ok": true | false | null,
+                                  "note", "seconds"}]},
+     "current": true,                       whether the report belongs to the loaded weights
+     "work": {"state": "idle" | "waiting" | "working" | "failed" | "done", "error": null | {"what", "remedy"}},
+     "made": [results of the newest verification so far]}
+
+`ok` is null if a check does not apply to the run, or could not run. `sheet` is the former name of `report`. `start`
+starts a verification in a separate process; it saves the report as `verify.json` in the run folder, as `glass verify`
+does.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from glassformer.app.server import view
+from glassformer.app.server.background import IDLE
+from glassformer.app.server.registry import ServedModel
+from glassformer.base.errors import GlassError
+from glassformer.base.files import sha256
+from glassformer.runs.folder import Run
+from glassformer.verification.own_process import verify_apart
+from glassformer.verification.report import CHECKS, saved_report
+
+SHOWN = ("ok", "checkpoint", "date", "text", "seconds", "versions", "checks")
+"""Fields of a report to return; the other fields describe the machine."""
+
+
+class VerificationQuestion(view.ViewQuestion):
+    """Request for the report of a run.
+
+    Attributes:
+        start: whether to start a new verification.
+    """
+
+    start: bool = False
+
+
+def answer(opened: ServedModel, question: VerificationQuestion) -> dict[str, Any]:
+    """Return the saved report and the progress of a new verification."""
+    do = (lambda tell: verify_apart(opened.folder, tell=tell)) if question.start else None
+    work = opened.task("verify", do)
+    report = _kept(opened)
+    shown = None if report is None else {key: report.get(key) for key in SHOWN}
+    return {
+        "names": [check.name for check in CHECKS],
+        "report": shown,
+        "sheet": shown,
+        "current": _is_current(opened),
+        "work": IDLE if work is None else work.facts(),
+        "made": [] if work is None else list(work.results),
+    }
+
+
+def _kept(opened: ServedModel) -> dict[str, Any] | None:
+    """Return the saved report of the run; None if there is none or it is damaged."""
+    try:
+        return saved_report(Run(opened.folder))
+    except GlassError:
+        return None
+
+
+def _is_current(opened: ServedModel) -> bool:
+    """Return whether the saved report was made from the loaded weights."""
+    report = _kept(opened)
+    return report is not None and report.get("weights_sha256") == _weights(opened)
+
+
+def _weights(opened: ServedModel) -> str | None:
+    """Return the SHA-256 of the weights file, computed once; None if the file does not exist."""
+    path = Run(opened.folder).checkpoints / opened.version / "model.safetensors"
+    return opened.cached("weights", lambda: sha256(path) if path.exists() else None, lambda text: 64)
+
+
+def python(opened: ServedModel, question: VerificationQuestion) -> str:
+    """Return a script that prints the checks of the saved report or, if it is not current, of a new verification."""
+    with opened.lock:
+        kept = _is_current(opened)
+    lines = [
+        "import json",
+        "from pathlib import Path",
+        "",
+        "from glassformer.runs.folder import open_run"
+        if kept
+        else "from glassformer.verification.report import verify_run",
+        *(["from glassformer.verification.report import saved_report  # verify_run makes a new one"] if kept else []),
+        "",
+        f"folder = Path({str(opened.folder)!r})",
+        f"facts = {'saved_report(open_run(folder))' if kept else 'verify_run(folder).facts()'}",
+        'for check in facts["checks"]:',
+        '    print(check["ok"], check["name"], json.dumps(check["measured"]), check["limit"])',
+    ]
+    return "\n".join(lines) + "\n"
+
+
+VIEW = view.PageView(VerificationQuestion, answer, python)

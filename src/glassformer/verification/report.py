@@ -1,0 +1,224 @@
+"""The report: results of all checks of one run, with the hash of its weights."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from glassformer import __version__
+from glassformer.base.errors import MALFORMED, GlassError, nearest
+from glassformer.base.files import sha256, write_text
+from glassformer.base.wording import counted, quoted
+from glassformer.model.device import choose_device
+from glassformer.runs.folder import Run, Which, open_run
+from glassformer.verification import (
+    decoding_checks,
+    export_checks,
+    file_checks,
+    masking_checks,
+    numeric_checks,
+    training_checks,
+)
+from glassformer.verification.check import Check, Result
+from glassformer.verification.process_state import own_random_numbers
+from glassformer.verification.verified_run import VerifiedRun
+
+CHECKS: tuple[Check, ...] = (
+    *file_checks.CHECKS,
+    *decoding_checks.CHECKS,
+    *masking_checks.CHECKS,
+    *numeric_checks.CHECKS,
+    *training_checks.CHECKS,
+    *export_checks.CHECKS,
+)
+"""All checks, in the order in which they run."""
+CHECKED = {"name", "claim", "unit", "measured", "limit", "ok", "note"}
+"""Fields that each check in a saved report must have."""
+PACKAGES = ("torch", "numpy", "tokenizers", "safetensors")
+
+
+@dataclass(frozen=True)
+class VerificationReport:
+    """Results of the checks of one run.
+
+    Attributes:
+        run: the run folder.
+        checkpoint: the name of the checkpoint that was checked.
+        weights: SHA-256 of the weights file; None if there is no such file.
+        rows_from: description of the source of the rows that the checks used.
+        results: one result for each check.
+        seconds: total duration in seconds.
+    """
+
+    run: Path
+    checkpoint: str
+    weights: str | None
+    rows_from: str
+    results: tuple[Result, ...]
+    seconds: float
+
+    @property
+    def ok(self) -> bool:
+        """Whether no check failed and every check that applies could run."""
+        return all(result.ok is not False and result.made for result in self.results)
+
+    def facts(self) -> dict[str, Any]:
+        """Return the report as JSON values, for `verify.json` and `--json`."""
+        return {
+            "ok": self.ok,
+            "run": str(self.run),
+            "checkpoint": self.checkpoint,
+            "weights_sha256": self.weights,
+            "date": datetime.now(UTC).isoformat(timespec="seconds"),
+            "text": self.rows_from,
+            "seconds": round(self.seconds, 2),
+            "versions": {"glassformer": __version__, "python": platform.python_version()}
+            | {name: metadata.version(name) for name in PACKAGES},
+            "machine": {
+                "platform": platform.platform(),
+                "processor": platform.machine(),
+                "cores": os.cpu_count(),
+                "threads": torch.get_num_threads(),
+                "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+            },
+            "checks": [result.facts() for result in self.results],
+        }
+
+    def text(self) -> str:
+        """Return the checks that could not run, and a summary; `verify_run` reports each result on its own."""
+        unmade = self.unmade()
+        return f"\n{self.summary()}" if unmade is None else f"{unmade}\n\n{self.summary()}"
+
+    def summary(self) -> str:
+        """Count the checks by their verdicts, in one line."""
+        counts = {ok: sum(result.ok is ok for result in self.results) for ok in (True, False, None)}
+        failed = [result.check.name for result in self.results if result.ok is False]
+        named = f" ({', '.join(failed)})" if failed else ""
+        missing = sum(not result.made for result in self.results)
+        unmade = f", {missing} could not run" if missing else ""
+        passed = counted(counts[True], "checks")
+        exempt = counted(counts[None] - missing, "do not apply", "does not apply")
+        return (
+            f"{self.checkpoint} of {self.run}: {passed} passed, {counts[False]} failed{named}, "
+            f"{exempt}{unmade}; on {self.rows_from}; {self.seconds:.1f} s"
+        )
+
+    def unmade(self) -> str | None:
+        """Return one line with the checks that could not run and the reasons; None if all could run."""
+        missing = [result for result in self.results if not result.made]
+        why = "; ".join(dict.fromkeys(result.note for result in missing))
+        return f"-     {why}: {', '.join(result.check.name for result in missing)}" if missing else None
+
+
+def verify_run(
+    folder: Path,
+    which: Which = "best",
+    device: str = "auto",
+    only: Sequence[str] = (),
+    tell: Callable[[Result], None] = lambda result: None,
+) -> VerificationReport:
+    """Run the checks on a run, without changing the run's files or PyTorch's random state.
+
+    Args:
+        folder: the run folder.
+        which: the checkpoint to verify.
+        device: the device to compare with the CPU, as in `train.device`.
+        only: names of the checks to run; empty: all checks.
+        tell: function that is called with each result.
+
+    Raises:
+        GlassError: the run, a check or the device does not exist, or another process changed the weights meanwhile.
+    """
+    run = open_run(folder)
+    choose_device(device)
+    subject = VerifiedRun(run, which, device)
+    checks = chosen(only)
+    started = time.perf_counter()
+    results = list[Result]()
+    name, weights = _weights(run, which)
+    with own_random_numbers():
+        for check in checks:
+            results.append(make(check, subject))
+            tell(results[-1])
+    text = subject.text if subject.trouble is None else "nothing"
+    if _weights(run, which) != (name, weights):
+        raise GlassError(
+            f"the {which} checkpoint of {folder} changed during the checks", "Verify the run after training has ended."
+        )
+    return VerificationReport(folder, name, weights, text, tuple(results), time.perf_counter() - started)
+
+
+def save(report: VerificationReport) -> Path:
+    """Write `verify.json` into the run folder atomically."""
+    path = report.run / "verify.json"
+    write_text(path, json.dumps(report.facts(), indent=1, ensure_ascii=False) + "\n")
+    return path
+
+
+def saved_report(run: Run) -> dict[str, Any] | None:
+    """Return the contents of `verify.json` in a run folder; None if the run has not been verified.
+
+    Raises:
+        GlassError: the file is damaged or cannot be read.
+    """
+    path = run.folder / "verify.json"
+    try:
+        facts = dict(json.loads(path.read_text(encoding="utf-8")))
+        if not all(check.keys() >= CHECKED for check in facts["checks"]):
+            raise ValueError
+    except FileNotFoundError:
+        return None
+    except (OSError, *MALFORMED):
+        raise GlassError(f"{path} is damaged", "Write it again: glass verify " + quoted(run.folder)) from None
+    return facts
+
+
+def chosen(only: Sequence[str]) -> tuple[Check, ...]:
+    """Return the checks with these names; all checks if `only` is empty.
+
+    Raises:
+        GlassError: a name is not the name of a check.
+    """
+    named = {check.name: check for check in CHECKS}
+    for name in only:
+        if name not in named:
+            raise GlassError(f"there is no check {name!r}", nearest(name, named))
+    return tuple(check for check in CHECKS if check.name in only or not only)
+
+
+def make(check: Check, subject: VerifiedRun) -> Result:
+    """Run one check; if the check raises an exception, it fails."""
+    started = time.perf_counter()
+    if not check.files_only and subject.trouble is not None:
+        return Result(check, None, None, f"did not run: {subject.trouble}", 0.0, made=False)
+    try:
+        why = check.exempt(subject)
+        if why is not None:
+            return Result(check, None, None, f"does not apply: {why}", time.perf_counter() - started)
+        found = check.measure(subject)
+    except GlassError as error:
+        return Result(check, False, None, error.problem, time.perf_counter() - started)
+    except Exception as error:
+        note = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        return Result(check, False, None, note, time.perf_counter() - started)
+    passed = bool(found.measured <= check.limit)  # False for NaN
+    return Result(check, passed, float(found.measured), found.note, time.perf_counter() - started)
+
+
+def _weights(run: Run, which: Which) -> tuple[str, str | None]:
+    """Return the name of a checkpoint and the hash of its weights file; if one is missing, a remark and None."""
+    try:
+        name = (run.folder / which).read_text(encoding="utf-8").strip()
+        return name, sha256(run.checkpoints / name / "model.safetensors")
+    except (OSError, UnicodeDecodeError):
+        return f"no {which} checkpoint", None
